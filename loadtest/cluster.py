@@ -16,6 +16,7 @@ from loadtest.servers import OPENSSL, SYSTEM_REDIS, Server, free_port, make_cert
 
 SLOTS = 16384
 NODE_TIMEOUT_MILLISECONDS = 2000
+PATIENT_MILLISECONDS = 60_000
 _TIMEOUT_SECONDS = 60.0
 _KEYS_TOGETHER = 200
 _HANDSHAKE_SECONDS = 2.0
@@ -125,6 +126,11 @@ class Cluster:
             between()
         for node in (target, source):
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+
+    def be_patient(self) -> None:
+        """A node that is silent is not given up for a minute: for a busy machine, where no failover is wanted."""
+        for node in self._running():
+            node.ask("CONFIG", "SET", "cluster-node-timeout", PATIENT_MILLISECONDS)
 
     def _running(self) -> list[Node]:
         return [node for node in self.nodes if node.process is not None]

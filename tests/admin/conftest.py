@@ -106,7 +106,7 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
             connection = Connection(connect(redis_url, connect_timeout=20), timeout=20)
             stack.push_async_callback(connection.close)
             return await stack.enter_async_context(
-                _running(settings, connection, prefix, streams or StreamLimits())
+                running_admin(settings, connection, prefix, streams or StreamLimits())
             )
 
         yield start
@@ -118,7 +118,7 @@ async def admin(serve: Serve) -> Admin:
 
 
 @contextlib.asynccontextmanager
-async def _running(
+async def running_admin(
     settings: Settings, connection: Connection, prefix: str, streams: StreamLimits
 ) -> AsyncIterator[Admin]:
     clock, telemetry, problems = Clock(), Telemetry(), list[str]()

@@ -126,7 +126,7 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
     ):
         some_dht(telemetry)
         reaper = await reaper_on(context)
-        problems = Readiness(connection, lambda: False, reaper).problems
+        problems = Readiness(context.store.shards, lambda: False, reaper).problems
         store = context.store
         async with (
             open_joins(context) as joins,

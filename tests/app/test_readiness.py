@@ -33,7 +33,7 @@ async def monitored(url: str, *, work: bool = True) -> AsyncIterator[tuple[Store
         async with AsyncExitStack() as stack:
             if work:
                 await stack.enter_async_context(running(store.connection.watch, reaper.run))
-            yield store, reaper, Readiness(store.connection, lambda: False, reaper)
+            yield store, reaper, Readiness(store.shards, lambda: False, reaper)
     finally:
         await store.connection.close()
 
@@ -117,7 +117,7 @@ async def test_a_forbidden_subscription_is_logged_once_and_starts_no_early_sweep
 async def test_a_shutdown_is_a_problem_and_a_missing_reaper_is_none(server: Server) -> None:
     async with monitored(server.url, work=False) as (store, _, _):
         stopping = False
-        readiness = Readiness(store.connection, lambda: stopping, None)
+        readiness = Readiness(store.shards, lambda: stopping, None)
         assert readiness.problems() == []
         stopping = True
         assert readiness.problems() == [STOPPING]

@@ -39,9 +39,7 @@ LOCAL = HttpSettings(listen=("127.0.0.1:0",))
 async def context_at(url: str, prefix: str = "t:") -> AsyncIterator[DoctorContext]:
     settings = Settings(redis=RedisSettings(url=SecretStr(url), prefix=prefix), http=LOCAL)
     async with open_store(settings) as store:
-        yield DoctorContext(
-            store.connection, store.keys, store.counters, store.work, store.dht_nodes, settings, time.time
-        )
+        yield DoctorContext(store, settings, time.time)
 
 
 async def findings(context: DoctorContext) -> dict[str, Finding]:
@@ -196,7 +194,7 @@ async def test_projects_that_need_probes_are_a_warning_while_there_are_none(
     async with context_at(redis_url, prefix) as context:
         for name, verify in (("a", "announce"), ("b", "handshake"), ("c", "piece")):
             fields: dict[str, Any] = {"kind": "seeding", "keep_done_days": 1, "verify": verify}
-            await context.work.projects.create(Project(name, **fields))
+            await context.store.work.projects.create(Project(name, **fields))
         found = (await findings(context))["work probes"]
         assert found.level == "warning" and found.text.endswith("project b, c")
         assert "TRACKER_PROBE__ENABLED=true" in found.remedy
@@ -209,12 +207,12 @@ async def test_logs_that_nobody_drains_are_a_warning(redis_url: str, prefix: str
     names = [f"p{number}" for number in range(7)]
     async with context_at(redis_url, prefix) as context:
         for name in ["quiet", *names]:
-            await context.work.projects.create(Project(name))
+            await context.store.work.projects.create(Project(name))
         assert "work logs" not in await findings(context)
         await fill_log(context, "quiet", KEPT_LOG + 1)  # without a drain
         for number, name in enumerate(names):
             await fill_log(context, name, KEPT_LOG - number if name == "p6" else KEPT_LOG + number + 1)
-            await context.work.log.open_drain(name)
+            await context.store.work.log.open_drain(name)
         found = (await findings(context))["work logs"]
         assert found.level == "warning" and "quiet" not in found.text and "p6" not in found.text
         assert found.text.endswith(
@@ -321,9 +319,7 @@ def test_an_unusable_geoip_database_is_wrong_and_none_is_ok(tmp_path: Path) -> N
 async def test_the_private_store_passes_every_check(tmp_path: Path) -> None:
     settings = Settings.model_validate({"data": {"directory": tmp_path / "data"}, "http": LOCAL})
     async with open_store(settings) as store:
-        context = DoctorContext(
-            store.connection, store.keys, store.counters, store.work, store.dht_nodes, settings, time.time
-        )
+        context = DoctorContext(store, settings, time.time)
         assert {finding.level for finding in (await findings(context)).values()} == {"ok"}
 
 

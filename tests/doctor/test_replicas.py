@@ -12,15 +12,15 @@ from tracker.doctor.finding import Finding
 from tracker.doctor.replicas import check_replicas
 from tracker.runtime.store import open_store
 from tracker.settings.model import HttpSettings, RedisSettings, Settings
+from tracker.store.schema.keys import shard_prefixes
+from tracker.store.sharding.away import named
 
 
 async def findings(url: str, prefix: str = "t:") -> dict[str, Finding]:
     redis = RedisSettings(url=SecretStr(url), prefix=prefix, connect_timeout_seconds=5)
     settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
     async with open_store(settings) as store:
-        context = DoctorContext(
-            store.connection, store.keys, store.counters, store.work, store.dht_nodes, settings, time.time
-        )
+        context = DoctorContext(store, settings, time.time)
         return {finding.subject: finding async for finding in run_checks(context)}
 
 
@@ -65,3 +65,37 @@ async def test_a_node_without_replica_and_a_strict_cluster_are_reported() -> Non
         assert "coverage" not in found
         node.ask("CONFIG", "SET", "cluster-require-full-coverage", "yes")
         assert (await findings(group.url, "t:{t}:"))["coverage"].level == "warning"
+
+
+@pytest.mark.slow
+async def test_each_node_and_the_shards_that_are_away_are_named() -> None:
+    """Home's node and the others; a wrong setting of any of them."""
+    with cluster() as group:
+        group.be_patient()
+        prefixes = shard_prefixes("t:", 4)
+        places = {number: group.primary(prefix) for number, prefix in enumerate(prefixes)}
+        home = group.primary("t:{home}:")
+        node, other = (each for each in group.nodes if each is not home)
+        served = {each.port: named(n for n, place in places.items() if place is each) for each in group.nodes}
+        other.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        found = await every_finding(group.url)
+        assert f"127.0.0.1:{other.port}: allkeys-lru evicts" in texts(found, "eviction", "wrong")
+        assert texts(found, "shards", "ok") == "all 4 are served"
+        assert f"127.0.0.1:{other.port}" not in texts(found, "node", "ok")
+        node.kill()
+        found = await every_finding(home.tcp_url)
+        away = (
+            f"127.0.0.1:{node.port} is away or does not serve {served[node.port]}: their torrents are refused"
+        )
+        assert texts(found, "shards", "wrong") == away
+
+
+async def every_finding(url: str) -> list[Finding]:
+    redis = RedisSettings(url=SecretStr(url), shards=4, connect_timeout_seconds=5)
+    settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
+    async with open_store(settings) as store:
+        return [finding async for finding in run_checks(DoctorContext(store, settings, time.time))]
+
+
+def texts(found: list[Finding], subject: str, level: str) -> str:
+    return " · ".join(each.text for each in found if (each.subject, each.level) == (subject, level))

@@ -1,5 +1,6 @@
 """A tracker on a cluster, as on a managed service: one prefix with a hash tag."""
 
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from loadtest.cluster import cluster
 from tests.e2e.conftest import StartTracker
 from tests.store.harness import ALICE, BOB
 from tests.waiting import until
+from tracker.store.sharding.away import named
 
 PREFIX = "t:{x}:"
 
@@ -68,6 +70,49 @@ def test_shards_are_spread_over_a_cluster(start_tracker: StartTracker) -> None:
         for shard in range(4):
             key = f"t:{{{shard:02}}}:stats:seeders"
             assert int(nodes.primary(key).ask("GET", key)) == 10
+        assert tracker.end() == 0
+
+
+@pytest.mark.slow
+def test_a_tracker_starts_while_a_node_is_away_and_names_its_shards(start_tracker: StartTracker) -> None:
+    """The URL's first node is the one that is away. Its shards are served once it is there."""
+    with cluster() as nodes:
+        nodes.be_patient()
+        home = nodes.primary("t:{home}:")
+        places = {shard: nodes.primary(f"t:{{{shard:02}}}:") for shard in range(4)}
+        node = next(place for place in places.values() if place is not home)
+        away = [shard for shard, place in places.items() if place is node]
+        node.stop()
+        tracker = start_tracker(
+            TRACKER_REDIS__URL=f"redis://127.0.0.1:{node.port},127.0.0.1:{home.port}/0",
+            TRACKER_REDIS__SHARDS="4",
+        )
+
+        def join(shard: int) -> dict[bytes, Any]:
+            return tracker.announce(info_hash=f"%{shard:02x}" + "%00" * 19)
+
+        def ready(base: str) -> str:
+            connection = HTTPConnection(base.removeprefix("http://"), timeout=10)
+            try:
+                connection.request("GET", "/ready")
+                return connection.getresponse().read().decode()
+            finally:
+                connection.close()
+
+        for shard in range(4):
+            reply = join(shard)
+            assert (b"retry in" in reply) if shard in away else reply[b"complete"] == 1
+        for base in (tracker.url, tracker.admin_url):
+            assert ready(base) == f"ready\naway: {named(away)}\n"
+        node.start()
+        for shard in away:
+            until(lambda shard=shard: b"complete" in join(shard))  # type: ignore[misc]
+        until(lambda: ready(tracker.url) == "ready\n")
+        home.stop()
+        others = [shard for shard, place in places.items() if place is not home]
+        until(lambda: "away: home" in ready(tracker.url))
+        for shard in others:
+            until(lambda shard=shard: b"complete" in join(shard))  # type: ignore[misc]
         assert tracker.end() == 0
 
 

@@ -14,7 +14,7 @@ from tracker.admin.auth.recording import recording_middleware
 from tracker.admin.context import AdminContext
 from tracker.admin.http import static_files
 from tracker.admin.http.connections import Limits, serving, size_limit_middleware
-from tracker.admin.http.problems import problem_middleware
+from tracker.admin.http.problems import STORE_NOTICES, problem_middleware
 from tracker.admin.http.stopping import STOPPING
 from tracker.admin.pages import sign_in
 from tracker.settings.model import AdminSettings
@@ -61,6 +61,7 @@ def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence
     ]
     app = web.Application(middlewares=guards, client_max_size=settings.max_upload_bytes)
     app[ACCESS] = access
+    app[STORE_NOTICES] = context.store.notices
     app[STOPPING] = stopping = asyncio.Event()
 
     async def stop(_app: web.Application) -> None:
@@ -82,6 +83,6 @@ def _probes(context: AdminContext) -> list[web.AbstractRouteDef]:
         problems = context.problems()
         if problems:
             return web.Response(status=503, text="".join(f"{problem}\n" for problem in problems))
-        return web.Response(text="ready\n")
+        return web.Response(text="".join(f"{line}\n" for line in ("ready", *context.store.notices())))
 
     return [web.get("/health", health), web.get("/ready", ready)]

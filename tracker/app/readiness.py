@@ -5,7 +5,7 @@ A check reads what the loops know already and sends the store no command, so cli
 
 from collections.abc import Callable
 
-from tracker.store.client.connection import Connection
+from tracker.store.sharding.shards import Shards
 from tracker.workers.shard_reapers import AnyReaper
 
 STORE_UNAVAILABLE = "the store does not answer"
@@ -16,19 +16,20 @@ NO_WEB_PROCESS = "no web process is running"
 
 
 class Readiness:
-    """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps."""
+    """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps.
 
-    def __init__(
-        self, connection: Connection, stopping: Callable[[], bool], reaper: AnyReaper | None
-    ) -> None:
-        self._connection = connection
+    A tracker is ready while at least one shard is served: Store.notices names those that are away.
+    """
+
+    def __init__(self, shards: Shards, stopping: Callable[[], bool], reaper: AnyReaper | None) -> None:
+        self._shards = shards
         self._stopping = stopping
         self._reaper = reaper
 
     def problems(self) -> list[str]:
         """Fixed public texts; empty if ready. Problems that an unavailable store causes are left out."""
         found = [STOPPING] if self._stopping() else []
-        if self._connection.unavailable:
+        if len(self._shards.away) == len(self._shards):
             return [*found, STORE_UNAVAILABLE]
         if self._reaper is not None:
             found += [NO_EXPIRY_EVENTS] if self._reaper.missing_events else []

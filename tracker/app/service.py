@@ -96,7 +96,7 @@ async def serve(
         open_context(settings, connection, telemetry) as context,
     ):
         reaper = await reaper_on(context)
-        problems = Readiness(connection, stop.is_set, reaper).problems
+        problems = Readiness(context.store.shards, stop.is_set, reaper).problems
         prober, dht = build_prober(context), DhtRuntime()
         async with (
             open_joins(context) as joins,

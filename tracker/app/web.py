@@ -34,12 +34,11 @@ async def open_web(
     It closes all of them. Sockets open last and close first. ``problems`` returns why the tracker is not ready.
     """
     store, telemetry, settings = context.store, context.telemetry, context.live.current
-    swarms = store.swarms
-    telemetry.gauge("announces_waiting", lambda: swarms.waiting)
-    telemetry.gauge("announces_in_flight", lambda: swarms.in_flight)
+    telemetry.gauge("announces_waiting", lambda: store.swarms.waiting)
+    telemetry.gauge("announces_in_flight", lambda: store.swarms.in_flight)
     limits = Limits(settings.limits, accounts=settings.users.private)
     tracker = Tracker(
-        swarms,
+        store.swarms,
         store.counters,
         ClientRules(store.allow_list_cache, store.deny_list_cache),
         context.live,
@@ -58,14 +57,14 @@ async def open_web(
             store.connection, store.deny_list_cache, lambda: context.live.current.clients.deny_list
         )
 
-    async def update_limits() -> None:
-        await share_limits(limits, store.rate_limits, time.time)
-
+    update_limits = partial(share_limits, limits, store.rate_limits, time.time)
     copy_users_on_reconnect(store)
     if settings.clients.deny_list:  # before the first announce
         await deny_list.read(store.deny_list_cache)
     async with (
-        running(partial(swarms.run, joins.on_late_join), update_allow_list, update_deny_list, update_limits),
+        running(
+            partial(store.swarms.run, joins.on_late_join), update_allow_list, update_deny_list, update_limits
+        ),
         serve_udp(
             tracker,
             context.live,
@@ -78,6 +77,7 @@ async def open_web(
             context.live,
             listeners=listeners,
             problems=problems,
+            notices=store.notices,
             show_open=lambda read: telemetry.gauge("connections", read),
         ) as addresses,
     ):
@@ -85,6 +85,7 @@ async def open_web(
 
 
 def copy_users_on_reconnect(store: Store) -> None:
-    """Of several shards, one that was away gets changed users before its first announce."""
+    """Of several shards, one that was away gets the secret and changed users before its first announce."""
     for shard in store.shards if len(store.shards) > 1 else ():
-        shard.connection.on_reconnect(partial(store.user_copies.copy_if_possible, shard))
+        shard.connection.on_reconnect(partial(store.copy_secret, shard))
+        shard.connection.on_reconnect(partial(store.user_copies.copy_before_serving, shard))

@@ -78,7 +78,7 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
             await asyncio.sleep(STATUS_SECONDS)
 
     def problems() -> list[str]:
-        own = Readiness(connection, stop.is_set, None).problems()
+        own = Readiness(context.store.shards, stop.is_set, None).problems()
         return list(dict.fromkeys([*own, *parent.problems()]))
 
     async with (

@@ -12,8 +12,10 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from tracker.doctor.clock import check_clock
 from tracker.doctor.dht_checks import check_dht_node, check_dht_settings
 from tracker.doctor.finding import Finding, ago
+from tracker.doctor.nodes import check_nodes
 from tracker.doctor.replicas import check_cluster, check_failover
 from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings
@@ -21,16 +23,12 @@ from tracker.doctor.udp_checks import check_udp
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import read_info
-from tracker.store.dht.nodes import DhtNodes
 from tracker.store.schema.keys import Keys
-from tracker.store.stats.counters import Counters
+from tracker.store.store import Store
 from tracker.store.work.log import GROUP
 from tracker.store.work.projects import KEPT_LOG
 from tracker.store.work.verification import asks_for_probes
-from tracker.store.work.work import Work
 
-CLOCK_SECONDS = 2.0
-"""Maximum difference between the clocks of tracker and store: due lists and heartbeats compare them."""
 HEARTBEAT_SECONDS = 15.0
 SLOW_SECONDS = 0.05
 MAX_NAMED = 5
@@ -42,13 +40,17 @@ _PINGS = 5
 class DoctorContext:
     """What the checks read. ``clock`` gives epoch seconds, like the tracker's."""
 
-    connection: Connection
-    keys: Keys
-    counters: Counters
-    work: Work
-    dht_nodes: DhtNodes
+    store: Store
     settings: Settings
     clock: Callable[[], float]
+
+    @property
+    def connection(self) -> Connection:
+        return self.store.connection
+
+    @property
+    def keys(self) -> Keys:
+        return self.store.keys
 
 
 async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
@@ -62,11 +64,14 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
     for check_copies in (check_failover, check_cluster):
         async for finding in check_copies(context.connection, info):
             yield finding
-    for check in (_scripts, _channels, _clock, _latency, _heartbeat, _repairs):
+    async for finding in check_nodes(context.store, context.settings, context.clock, tracker_running=running):
+        yield finding
+    yield await check_clock(context.connection, context.clock)
+    for check in (_scripts, _channels, _latency, _heartbeat, _repairs):
         yield await check(context)
     async for finding in _work(context):
         yield finding
-    async for finding in check_dht_node(context.dht_nodes, context.settings, context.clock()):
+    async for finding in check_dht_node(context.store.dht_nodes, context.settings, context.clock()):
         yield finding
     yield check_geoip(context.settings.geoip.database, context.clock())
     settings = context.settings
@@ -98,26 +103,6 @@ async def _channels(context: DoctorContext) -> Finding:
     except ResponseError:
         text = "the subscription to expiry events is forbidden, so only due lists and the sweep remove peers"
         return Finding("warning", "channels", text, "allow it: ACL SETUSER … &*")
-
-
-async def _clock(context: DoctorContext) -> Finding:
-    before = context.clock()
-    try:
-        seconds = await _server_time(context.connection)
-    except ResponseError:
-        text = "TIME is forbidden, so the clock difference is unknown"
-        return Finding("warning", "clock", text, "allow it: ACL SETUSER … +time")
-    difference = seconds - (before + context.clock()) / 2
-    if abs(difference) < CLOCK_SECONDS:
-        return Finding("ok", "clock", f"the store's and this machine's differ by {abs(difference):.3f} s")
-    way = "ahead of" if difference > 0 else "behind"
-    text = f"the store's is {abs(difference):.1f} s {way} this machine's"
-    return Finding("wrong", "clock", text, "run a time service (NTP) on both")
-
-
-async def _server_time(connection: Connection) -> float:
-    seconds, microseconds = await connection.command("TIME")
-    return int(seconds) + int(microseconds) / 1e6
 
 
 async def _latency(context: DoctorContext) -> Finding:
@@ -158,7 +143,7 @@ async def _heartbeat(context: DoctorContext) -> Finding:
 
 async def _repairs(context: DoctorContext) -> Finding:
     try:
-        repairs = (await context.counters.totals())["repairs"]
+        repairs = (await context.store.counters.totals())["repairs"]
     except RedisError as error:
         text = f"the totals cannot be read ({error})"
         return Finding("wrong", "counts", text, f"allow keys {context.keys.prefix}*")
@@ -171,8 +156,8 @@ async def _repairs(context: DoctorContext) -> Finding:
 
 async def _work(context: DoctorContext) -> AsyncIterator[Finding]:
     try:
-        projects = await context.work.projects.all()
-        undrained = await context.work.log.undrained([project.name for project in projects])
+        projects = await context.store.work.projects.all()
+        undrained = await context.store.work.log.undrained([project.name for project in projects])
     except RedisError as error:
         text = f"the projects of work distribution cannot be read ({error})"
         yield Finding("wrong", "work logs", text, f"allow keys {context.keys.prefix}*")

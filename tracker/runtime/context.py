@@ -38,7 +38,8 @@ async def open_context(
     """The context of a serving process. Monitors the store connection and flushes counters, a last time on exit."""
     store = build_store(connection, settings, telemetry.add_second)
     telemetry.gauge("processes", lambda: 1)
-    telemetry.gauge("processes_without_store", lambda: connection.unavailable)
+    shards = store.shards
+    telemetry.gauge("processes_without_store", lambda: len(shards.away) == len(shards))
     telemetry.gauge("asyncio_tasks", lambda: len(asyncio.all_tasks()))
     async with running(connection.watch, connection.follow, store.counters.run, store.announce_counts.run):
         yield RuntimeContext(store, LiveSettings(settings), telemetry)

@@ -7,11 +7,12 @@ from math import inf
 
 import structlog
 
+from tracker.errors import StartupError
 from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
 from tracker.settings.reference import mask_url
 from tracker.store.client.cluster import Cluster, check_node, find_nodes
 from tracker.store.client.connection import Connection, OnRoundTrip, connect
-from tracker.store.client.url import Address, url_at
+from tracker.store.client.url import Address, node_urls, url_at
 from tracker.store.client.version import NoAnswer, check_server
 from tracker.store.schema.keys import home_prefix
 from tracker.store.stats.counters import Tap
@@ -45,15 +46,28 @@ async def open_connection(
 ) -> AsyncIterator[tuple[Connection, str]]:
     """Yields the connection, and the server's name and version. ``on_round_trip`` as in Connection.
 
-    Raises StartupError if the server cannot be used. With ``wait_for_server``, retries until the server answers.
+    Of several nodes of a cluster, the first that answers names the others. Raises StartupError if the server cannot be
+    used. With ``wait_for_server``, retries until the server answers.
     """
-    shown = mask_url(url)
-    async with open_unchecked(url, redis, timeout, on_round_trip) as connection:
-        prefix = home_prefix(redis.prefix, redis.shards)
-        version, nodes = await _check(connection, prefix, shown, wait_for_server=wait_for_server)
-        if not nodes:
-            yield connection, version
-            return
+    urls, prefix = node_urls(url), home_prefix(redis.prefix, redis.shards)
+    version, nodes = "", tuple[Address, ...]()
+    for number, each in enumerate(urls, 1):
+        async with open_unchecked(each, redis, timeout, on_round_trip) as connection:
+            try:
+                version, nodes = await _check(
+                    connection, prefix, mask_url(each), wait_for_server=wait_for_server
+                )
+            except StartupError as error:
+                if number == len(urls):
+                    raise
+                log.warning("a node of the store is away", error=str(error))
+                continue
+            if not nodes and len(urls) > 1:
+                raise StartupError(f"the store at {mask_url(each)} is no cluster: name one server")
+            if not nodes:
+                yield connection, version
+                return
+            break
     async with open_unchecked(url, redis, timeout, on_round_trip, nodes) as connection:
         await check_node(connection)
         yield connection, version

@@ -15,7 +15,8 @@ class RedisSettings(Section):
         None,
         description="An existing server: `redis://`, `rediss://` or `unix://`, with user, password and database. "
         "With Sentinel: `redis+sentinel://user:password@host:26379,host:26379/name-of-the-master/database`, with TLS "
-        "`rediss+sentinel://`. Without it a private server is started.",
+        "`rediss+sentinel://`. Of a cluster one node or several: `redis://user:password@host:6379,host:6379`; the "
+        "first that answers names the others. Without it a private server is started.",
     )
     sentinel_user: str | None = Field(
         None, description="User name for the sentinels, if they require one. It is not the server's."

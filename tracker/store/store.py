@@ -24,6 +24,7 @@ from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import Keys, home_prefix, shard_prefixes
+from tracker.store.sharding.away import named
 from tracker.store.sharding.changes import ShardedChanges
 from tracker.store.sharding.counters import ShardedCounters
 from tracker.store.sharding.dht_torrents import ShardedDhtTorrents
@@ -258,6 +259,19 @@ class Store:
         """Of every prefix: each needs heartbeats."""
         shards = [shard.reaping for shard in self.shards]
         return shards if len(shards) == 1 else [self.reaping, *shards]
+
+    @property
+    def home_is_away(self) -> bool:
+        """Of a store with several shards: they may be served without home."""
+        return len(self.shards) > 1 and self.connection.unavailable
+
+    def notices(self) -> list[str]:
+        """What is away while at least one shard is served, as public texts."""
+        away = self.shards.away
+        if len(away) == len(self.shards):
+            return []
+        found = [f"away: {named(away)}"] if away else []
+        return [*found, "away: home"] if self.home_is_away else found
 
     def shard(self, info_hash: InfoHash) -> Shard:
         """The shard of a torrent."""

@@ -113,6 +113,11 @@ class Reaper:
         return seconds
 
     @property
+    def has_store(self) -> bool:
+        """Whether the store answered last."""
+        return not self._connection.unavailable
+
+    @property
     def listening(self) -> bool:
         """Whether the subscription to expiry events is open."""
         return self._listening

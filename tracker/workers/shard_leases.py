@@ -81,6 +81,8 @@ class LeaseKeeper:
                 await self._take(number, now)
 
     async def _take(self, number: int, now: int) -> None:
+        if self._shards[number].connection.unavailable:
+            return
         try:
             self._set(number, held=await self._store.take(self._shards[number], self._token, now))
         except (StoreUnavailable, RedisError) as error:

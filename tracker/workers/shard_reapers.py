@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
+from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.swarms.reaping import Reaping
 from tracker.workers.heartbeat import send_heartbeats
@@ -24,7 +26,8 @@ class ShardReapers:
 
     @property
     def _running(self) -> list[Reaper]:
-        return [self._reapers[number] for number in self._leases.held]
+        """Without those whose shards are away: their lateness has that cause."""
+        return [reaper for number in self._leases.held if (reaper := self._reapers[number]).has_store]
 
     @property
     def interval(self) -> float:
@@ -72,9 +75,12 @@ class ShardReapers:
                 reaping.cancel()
 
     async def sweep_once(self, *, hurry: bool) -> None:
-        """Sweeps all shards, one after the other, also those of other trackers."""
+        """Sweeps all shards, one after the other, also those of other trackers. One that is away is swept when it is
+        back."""
         for reaper in self._reapers:
-            await reaper.sweep_once(hurry=hurry)
+            if reaper.has_store:
+                with suppress(StoreUnavailable):
+                    await reaper.sweep_once(hurry=hurry)
 
 
 AnyReaper = Reaper | ShardReapers

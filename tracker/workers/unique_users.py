@@ -131,10 +131,12 @@ class UniqueUserCounter:
         async with self._sending:
             if not self._batch:
                 await self._fill()
-            before = self._unique_users.skipped
+            skipped, dropped = self._unique_users.skipped, self._unique_users.dropped
             new = await self._unique_users.count(self._batch, self._batch_time)
-            if skipped := self._unique_users.skipped - before:
+            if skipped := self._unique_users.skipped - skipped:
                 self._count("unique_skipped", by=skipped)
+            if dropped := self._unique_users.dropped - dropped:
+                self._drop(dropped)
             self._batch, self._attempts = [], 0
             if new:
                 self._count("unique.new", by=new)

@@ -54,9 +54,12 @@ class UserSumsWorker:
     async def _update(self, shard: Shard) -> None:
         await self._copies.copy_to(shard)
         await self._copy_multipliers(shard)
-        await self._sums.save_changed(shard)
+        if not self._shards.away:  # a sum needs all of them
+            await self._sums.save_changed(shard)
 
     async def _walk(self) -> None:
+        if self._shards.away:
+            return
         self._cursor = await self._sums.save_page(self._cursor)
 
     @staticmethod

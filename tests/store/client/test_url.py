@@ -3,7 +3,7 @@
 import pytest
 
 from tracker.errors import StartupError
-from tracker.store.client.url import SentinelUrl, parse_url
+from tracker.store.client.url import SentinelUrl, node_urls, parse_url, url_at
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,31 @@ def test_urls_of_sentinels_are_parsed(url: str, expected: SentinelUrl) -> None:
 @pytest.mark.parametrize("url", ["redis://h/0", "rediss://u:p@h:1/2", "unix:///s?db=1"])
 def test_a_url_of_a_server_is_not_one_of_sentinels(url: str) -> None:
     assert parse_url(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "nodes"),
+    [
+        ("redis://h/0", ["redis://h/0"]),
+        ("redis://u:a,b@h:1,i/0", ["redis://u:a,b@h:1/0", "redis://u:a,b@i/0"]),
+        ("rediss://[::1]:1,[::2]:2", ["rediss://[::1]:1", "rediss://[::2]:2"]),
+        ("redis+sentinel://h,i/m", ["redis+sentinel://h,i/m"]),
+        ("unix:///a,b", ["unix:///a,b"]),
+    ],
+)
+def test_several_nodes_of_a_cluster_have_a_url_each(url: str, nodes: list[str]) -> None:
+    parse_url(url)
+    assert node_urls(url) == nodes
+
+
+def test_the_url_of_another_node_has_the_same_user_and_password() -> None:
+    assert url_at("rediss://me:s3cret@[::1]:1,[::2]:2/0", ("h", 7)) == "rediss://me:s3cret@h:7/0"
+
+
+@pytest.mark.parametrize("url", ["redis://h,", "redis://,h:1", "redis://h:1,i:x", "redis://h:1,i:65536"])
+def test_each_node_needs_a_name_and_a_port(url: str) -> None:
+    with pytest.raises(StartupError):
+        parse_url(url)
 
 
 @pytest.mark.parametrize(

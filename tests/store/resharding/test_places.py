@@ -168,12 +168,6 @@ async def value_of(redis: Any, row: KeySpec, key: bytes) -> Any:
     return await redis.get(key)
 
 
-def test_every_row_of_the_key_table_has_a_place() -> None:
-    """A new key has to be listed in places.py."""
-    assert set(PLACES) == {row.pattern for row in KEYS}
-    assert set(NAMED_BY) == {pattern for pattern, place in PLACES.items() if place is Place.SPLIT}
-
-
 @pytest.mark.parametrize("shards", [4, 128])
 @pytest.mark.parametrize("by_value", [False, True])
 async def test_every_key_is_in_its_place_and_comes_back(

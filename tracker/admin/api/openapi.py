@@ -9,7 +9,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from tracker import __version__
 from tracker.admin.api.contract import Body, Download, Endpoint, Endpoints, Export, Reply
 from tracker.admin.api.reading import JSON, media_type
-from tracker.admin.api.routing import ROOT
+from tracker.admin.api.routing import ROOT, SHARDS_AWAY
 from tracker.admin.auth.auth import CSRF_HEADER
 from tracker.admin.auth.permissions import rule_of
 from tracker.admin.http.cookies import COOKIE
@@ -77,6 +77,12 @@ def document(groups: Sequence[Endpoints]) -> Schema:
     }
 
 
+_LACKING: Schema = {
+    "type": "array",
+    "items": {"type": "integer"},
+    "description": "Only where the store has several shards and some do not answer: their numbers. The reply lacks "
+    "their torrents.",
+}
 _SECURITY: Schema = {
     "bearer": {
         "type": "http",
@@ -101,6 +107,9 @@ def _schemas(endpoints: Iterable[Endpoint]) -> tuple[dict[type[BaseModel], Schem
         if endpoint.body is not None:
             wanted[endpoint.body, "validation"] = None
     found, definitions = models_json_schema(list(wanted), ref_template=REF)
+    for endpoint in endpoints:
+        if endpoint.reply is not None and endpoint.reply.__name__ in definitions["$defs"]:
+            definitions["$defs"][endpoint.reply.__name__]["properties"].setdefault(SHARDS_AWAY, _LACKING)
     return {model: found[model, mode] for model, mode in wanted}, definitions["$defs"]
 
 

@@ -1,8 +1,9 @@
 """Routes for declared endpoints: validated arguments in, JSON out, errors as problem details."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+import orjson
 from aiohttp import web
 from pydantic import BaseModel
 
@@ -15,8 +16,11 @@ from tracker.admin.http.problems import Problem
 from tracker.errors import ClientError, Conflict, NotFound
 from tracker.operations.audit import Change
 from tracker.store.access.audit import MAX_OBJECTS
+from tracker.store.sharding.away import noting_shards_away
 
 ROOT = "/api/v1"
+SHARDS_AWAY = "shards_away"
+"""The member of a reply that names the shards that it lacks."""
 
 
 def routes(context: AdminContext, endpoints: Iterable[Endpoint]) -> list[web.AbstractRouteDef]:
@@ -31,7 +35,8 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
         if change is not None:
             await _touch(change, arguments)
         try:
-            reply = await endpoint.handler(call, **arguments)
+            with noting_shards_away() as lacking:
+                reply = await endpoint.handler(call, **arguments)
         except NotFound as error:
             raise Problem(404, detail=error.text) from error
         except Conflict as error:
@@ -41,7 +46,7 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
         if change is not None:
             for part in (reply, *getattr(reply, "torrents", ()), *getattr(reply, "rows", ())[:MAX_OBJECTS]):
                 note_created(change, part)
-        return _response(endpoint, reply)
+        return _response(endpoint, reply, lacking)
 
     if endpoint.method == "GET":
         return web.get(ROOT + endpoint.path, handle)
@@ -61,7 +66,8 @@ async def _touch(change: Change, arguments: Mapping[str, Any]) -> None:
             await touch_named(change, row)
 
 
-def _response(endpoint: Endpoint, reply: Reply | None) -> web.Response:
+def _response(endpoint: Endpoint, reply: Reply | None, lacking: Collection[int]) -> web.Response:
+    """``lacking``: the shards that were away, and that the reply therefore lacks."""
     if reply is None:
         return web.Response(status=204)
     if isinstance(reply, (Download, Export)):
@@ -73,8 +79,11 @@ def _response(endpoint: Endpoint, reply: Reply | None) -> web.Response:
     if endpoint.location:
         headers["Location"] = ROOT + endpoint.location.format(reply=reply)
     is_known = bool(endpoint.known) and not getattr(reply, "new", True)
+    body = reply.model_dump_json().encode()
+    if lacking:
+        body = orjson.dumps({**orjson.loads(body), SHARDS_AWAY: sorted(lacking)})
     return web.Response(
-        body=reply.model_dump_json().encode(),
+        body=body,
         status=200 if is_known else endpoint.status,
         content_type=JSON,
         headers=headers,

@@ -37,6 +37,10 @@ class Health(Reply):
 
     ready: bool
     problems: list[str] = Field(description="Why it is not ready; empty if ready.")
+    shards_away: list[int] = Field(description="Shards of the store that are away; the others are served.")
+    home_away: bool = Field(
+        description="Of a store with several shards: home does not answer. Announces are served meanwhile."
+    )
     version: str
     store: str = Field(description="Server software of the store and its version.")
     geoip: str = Field(description="The GeoIP database, or why it is not usable; empty if none is set.")
@@ -82,6 +86,8 @@ async def health(call: Call) -> Health:
     return Health(
         ready=not problems,
         problems=problems,
+        shards_away=context.store.shards.away,
+        home_away=context.store.home_is_away,
         version=__version__,
         store=context.server,
         geoip=str(database) if database else context.places.problem,
@@ -100,15 +106,7 @@ def _dht(context: AdminContext) -> Literal["off", "waiting", "up", "down"]:
 async def examine(call: Call) -> Findings:
     """Checks the store and the settings. Changes nothing."""
     context, store = call.context, call.store
-    checked = checks.DoctorContext(
-        store.connection,
-        store.keys,
-        store.counters,
-        store.work,
-        store.dht_nodes,
-        context.settings,
-        context.clock,
-    )
+    checked = checks.DoctorContext(store, context.settings, context.clock)
     found = [each async for each in checks.run_checks(checked)]
     return Findings(
         items=[FindingRow(level=f.level, subject=f.subject, text=f.text, remedy=f.remedy) for f in found]

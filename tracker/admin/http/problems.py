@@ -4,7 +4,7 @@ A handler raises ``Problem``; this module turns all other exceptions into one. I
 response shows no details of them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -20,6 +20,9 @@ from tracker.errors import ClientError, StoreUnavailable
 CONTENT_TYPE = "application/problem+json"
 RETRY_SECONDS = 2
 """Retry-After while the store is unavailable."""
+
+STORE_NOTICES: web.AppKey[Callable[[], Sequence[str]]] = web.AppKey("store_notices")
+"""Returns what is away of the store while the rest is available."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -63,9 +66,11 @@ class Problem(Exception):
         return orjson.dumps({**members, **self.extra})
 
 
-def store_unavailable() -> Problem:
+def store_unavailable(notices: Sequence[str] = ()) -> Problem:
+    """``notices``: what is away of a store that is available in part."""
+    away = f" ({'; '.join(notices)})" if notices else ""
     return Problem(
-        503, detail="store unavailable; try again later", headers={"Retry-After": str(RETRY_SECONDS)}
+        503, detail=f"store unavailable{away}; try again later", headers={"Retry-After": str(RETRY_SECONDS)}
     )
 
 
@@ -113,7 +118,7 @@ def _problem_of(request: web.Request, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreUnavailable):
-        return store_unavailable()
+        return store_unavailable(request.app.get(STORE_NOTICES, tuple)())
     if isinstance(error, OutOfMemoryError):
         return store_full()
     if isinstance(error, ClientError):

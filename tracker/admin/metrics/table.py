@@ -177,9 +177,14 @@ _TRACKER = (
         "Processes of this tracker waiting for the store",
     ),
     Metric(
+        "tracker_shards_away",
+        "gauge",
+        "Shards of the store that do not answer, so that their torrents are refused; /ready names them",
+    ),
+    Metric(
         "tracker_store_up",
         "gauge",
-        "1 if the store answered this scrape; else its metrics are missing",
+        "1 if the store (with several shards: home) answered this scrape; else its metrics are missing",
     ),
 )
 

@@ -126,8 +126,8 @@ class Live:
         try:
             reading = await self._latest_reading.latest()
         except (StoreUnavailable, RedisError):
-            return _encoded("away", {"problems": problems or [AWAY]})
-        return _encoded("figures", message(reading, problems))
+            return _encoded("away", {"problems": problems or self._context.store.notices() or [AWAY]})
+        return _encoded("figures", message(reading, problems, self._context.store.notices()))
 
 
 async def _still_signed_in(request: web.Request) -> bool:
@@ -143,7 +143,7 @@ async def _send(response: web.StreamResponse, data: bytes) -> None:
         await response.write(data)
 
 
-def message(reading: OverviewReading, problems: Sequence[str]) -> dict[str, Any]:
+def message(reading: OverviewReading, problems: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
     """The data of a ``figures`` event, for live.js."""
     return {
         "at": int(reading.at),
@@ -153,6 +153,7 @@ def message(reading: OverviewReading, problems: Sequence[str]) -> dict[str, Any]
         "charts": {name: draw(reading.window) for name, draw in overview_readings.CHARTS.items()},
         "failures": reading.failures,
         "problems": problems,
+        "notices": notices,
         "requests": reading.totals["requests"],
     }
 

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY
+from tracker.admin.http.problems import STORE_NOTICES
 from tracker.admin.pages.formats import FILTERS
 
 STATIC = files("tracker.admin") / "static"
@@ -113,6 +114,7 @@ def _surroundings(request: web.Request) -> dict[str, Any]:
         "may_administer": identity is not None and identity.may("admin"),
         "path": request.path,
         "notice": NOTICES.get(request.query.get("notice", ""), ""),
+        "store_notices": request.app[STORE_NOTICES](),
     }
 
 

@@ -33,16 +33,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
 
     async def doctor(request: web.Request) -> web.Response:
         """Runs the checks: a few store commands."""
-        store = context.store
-        checked = DoctorContext(
-            store.connection,
-            store.keys,
-            store.counters,
-            store.work,
-            store.dht_nodes,
-            context.settings,
-            context.clock,
-        )
+        checked = DoctorContext(context.store, context.settings, context.clock)
         findings = [finding async for finding in run_checks(checked)]
         levels = Counter(finding.level for finding in findings)
         variables = {

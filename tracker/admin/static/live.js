@@ -111,6 +111,7 @@ function show(figures) {
   }
   failures(figures.failures);
   problems(figures.problems);
+  storeNotices(figures.notices);
   const welcome = page.querySelector("[data-until-requests]");
   if (welcome && figures.requests) welcome.remove();
 }
@@ -158,6 +159,14 @@ function problems(list) {
   box.hidden = !list.length;
   if (list.length) readiness("bad", "Not ready");
   else readiness("good", "Ready");
+}
+
+function storeNotices(list) {
+  const box = document.querySelector("[data-store-notices]");
+  const place = box.querySelector("[data-store-notices-text]");
+  const text = list.join(" · ");
+  if (place.textContent !== text) place.textContent = text;
+  box.hidden = !list.length;
 }
 
 function readiness(tone, text) {

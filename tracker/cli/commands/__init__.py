@@ -129,10 +129,14 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     from tracker.runtime.store import open_store  # noqa: PLC0415
+    from tracker.store.sharding.away import named, noting_shards_away  # noqa: PLC0415
 
     async def run() -> None:
         async with open_store(settings) as store:
-            await work(store)
+            with noting_shards_away() as lacking:
+                await work(store)
+            if lacking:
+                note(f"the store does not answer for {named(lacking)}: their torrents are missing here")
 
     try:
         asyncio.run(run())

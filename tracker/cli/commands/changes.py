@@ -10,6 +10,7 @@ from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
 from tracker.errors import ClientError
 from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST, Change
+from tracker.store.sharding.away import named, noting_shards_away
 from tracker.store.store import Store
 
 _PAGE = 500
@@ -43,9 +44,13 @@ def show_changes(
     listing = Listing(_COLUMNS, as_json=as_json)
 
     async def work(store: Store) -> None:
-        position = since or FIRST
+        position, waits = since or FIRST, False
         while True:
-            page = await store.changes.after(position, _PAGE)
+            with noting_shards_away() as away:
+                page = await store.changes.after(position, _PAGE)
+            if away and not waits:
+                note(f"the feed waits for {named(away)} of the store")
+            waits = bool(away)
             if page.gap and position != FIRST:
                 note("changes are missing here: the feed no longer has them")
             if page.changes:

@@ -19,9 +19,7 @@ def doctor(as_json: AsJson = False, config: Config = None) -> None:
     settings = load(config)
 
     async def work(store: Store) -> None:
-        context = DoctorContext(
-            store.connection, store.keys, store.counters, store.work, store.dht_nodes, settings, time.time
-        )
+        context = DoctorContext(store, settings, time.time)
         wrong = False
         async for finding in run_checks(context):
             _show(finding, as_json=as_json)

@@ -14,9 +14,11 @@ from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
 from tracker.cli.files.rows import WHAT, Kind, Row, text_of
 from tracker.cli.files.writing import CsvRows, JsonRows
 from tracker.cli.progress import progress
+from tracker.errors import StoreUnavailable
 from tracker.operations.peers import format_prefix
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import MULTIPLIERS
+from tracker.store.sharding.away import named, noting_shards_away
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.freeleech import MAX_TOKENS
@@ -62,6 +64,7 @@ def export_records(
 
     async def work(store: Store) -> None:
         with ExitStack() as stack:
+            lacking = stack.enter_context(noting_shards_away())
             out = _opened(stack, file)
             rows = CsvRows(out, kinds[0]) if form == "csv" else JsonRows(out)
             with progress("exported", quiet=file is None) as shown:
@@ -70,6 +73,10 @@ def export_records(
                         for row in page:
                             rows.write(kind, row)
                         shown.advance(len(page))
+            if lacking:
+                raise StoreUnavailable(
+                    f"the store does not answer for {named(lacking)}; nothing was exported"
+                )
             out.flush()
 
     with_store(config, work)

@@ -92,9 +92,11 @@ class HttpHandler:
         tracker: Tracker,
         settings: LiveSettings,
         problems: Problems = no_problems,
+        notices: Problems = no_problems,
     ) -> None:
         self.tracker = tracker
         self._problems = problems
+        self._notices = notices
         self._settings, http = settings, settings.current.http
         self._proxies = TrustedProxies(http.trusted_proxies)
         self._full_scrapes = FullScrapes()
@@ -134,7 +136,7 @@ class HttpHandler:
         problems = self._problems()
         if problems:
             return Answer("".join(f"{problem}\n" for problem in problems).encode(), status=503)
-        return Answer(b"ready\n")
+        return Answer("".join(f"{line}\n" for line in ("ready", *self._notices())).encode())
 
     async def _announce(self, request: Request, query: str, passkey: str | None) -> Answer:
         if not query:

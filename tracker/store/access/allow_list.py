@@ -22,6 +22,10 @@ class AllowList:
         self._connection = connection
         self._keys = keys
 
+    @property
+    def is_unavailable(self) -> bool:
+        return self._connection.unavailable
+
     async def allow(self, prefix: bytes, name: str = "") -> None:
         """Allows peers whose id begins with ``prefix``. Raises ClientError if it is not 1 to 20 bytes long."""
         check_prefix(prefix)
@@ -128,8 +132,10 @@ class AllowListCache:
         self._since = self._clock()
 
     def known(self, peer_id: PeerId) -> bool | None:
-        """Returns the cached answer of ``allows``. None if the store must be asked."""
-        if self._clock() - self._since >= STALE_SECONDS or len(self._cache) >= self._max_remembered:
+        """Returns the cached answer of ``allows``. None if the store must be asked. While the store is unavailable,
+        the cache does not age: of several shards, the others are served."""
+        is_stale = self._clock() - self._since >= STALE_SECONDS and not self._allow_list.is_unavailable
+        if is_stale or len(self._cache) >= self._max_remembered:
             self.clear()
         cache = self._cache
         for length in cache.lengths:

@@ -15,7 +15,14 @@ from typing import Any
 
 from redis.asyncio import Redis
 from redis.crc import key_slot
-from redis.exceptions import ClusterDownError, MovedError, RedisError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.client.connection import MAX_SOCKETS, PROBE_SECONDS, Connection, OnRoundTrip
@@ -26,6 +33,11 @@ from tracker.store.client.url import Address
 
 _ASKED = 5
 """How many nodes are asked for the map at a time. Most of them decide: one that was cut off knows an old map."""
+
+_NOT_SERVED = (AskError, ClusterDownError, TryAgainError)
+"""The node answers, but does not serve the slot at the moment."""
+LOOK_SECONDS = 5.0
+"""How often each node is pinged, so that a lost one is noticed also where nothing else is sent to it."""
 
 OpenClient = Callable[[Address], Redis]
 """Returns a client for the node at an address."""
@@ -116,7 +128,21 @@ class Cluster:
         self._doubt.set()
 
     async def watch(self) -> None:
-        """Finds the nodes of unavailable slots, several times a second, until cancelled."""
+        """Finds the nodes of unavailable slots, several times a second, and lost nodes, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look())
+            tasks.create_task(self._reconnect())
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for node in list(self._nodes.values()):
+                available = [each for each in node.connections if not each.unavailable]
+                if available:
+                    with suppress(StoreUnavailable, RedisError):
+                        await available[0].command("PING")
+
+    async def _reconnect(self) -> None:
         while True:
             await self._doubt.wait()
             self._doubt.clear()
@@ -210,6 +236,7 @@ class SlotConnection(Connection):
         self._cluster = cluster
         self.address = address
         self._node = cluster.node(address)
+        self._prefix = prefix
         super().__init__(self._node.client, timeout=timeout, on_round_trip=on_round_trip)
         self._log = self._log.bind(prefix=prefix)
         self._join()
@@ -281,9 +308,21 @@ class SlotConnection(Connection):
         if isinstance(error, MovedError):
             self.use((error.host or self.address[0], error.port))
             return
-        if isinstance(error, ClusterDownError):  # other nodes may have chosen another one for the slot
-            self._cluster.doubt()
+        if isinstance(error, _NOT_SERVED):
+            self._cluster.doubt()  # other nodes may have chosen another one for the slot
+            self._set_unavailable(error)
         super().raise_if_unavailable(error)
+
+    async def _disconnect_idle(self) -> None:
+        """Not while the node answers for other slots, whose calls may take these connections."""
+        if all(each.unavailable for each in self._node.connections):
+            await super()._disconnect_idle()
+
+    async def _ping(self) -> None:
+        """A node may answer and not serve the slot. The prefix itself is no key: while a slot is moved key by key, its
+        node answers ASK."""
+        with suppress(ResponseError):  # any other reply proves that it serves
+            await self.command("EXISTS", self._prefix)
 
     def _lost(self, error: Exception) -> None:
         """The node is lost for all its slots."""

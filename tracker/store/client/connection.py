@@ -236,8 +236,7 @@ class Connection:
             outcome = outcome_of(error)
             raise
         finally:
-            # A cancelled call has no outcome.
-            if self._on_round_trip is not None and outcome:
+            if self._on_round_trip is not None and outcome:  # a cancelled call has none
                 self._on_round_trip(outcome, time.perf_counter() - began)
 
     def _check_here(self) -> None:
@@ -261,16 +260,23 @@ class Connection:
     def _lost(self, error: Exception) -> None:
         """Closes the pipe and the subscriptions: a server that vanished silently would never close them."""
         self._losses += 1
+        self._set_unavailable(error)
+        if self.pipe is not None:
+            self.pipe.close()
+        for subscription in list(self._subscriptions):
+            subscription.close()
+
+    def _set_unavailable(self, error: Exception) -> None:
         if not self.unavailable:
             self.unavailable = True
             self._lost_at = asyncio.get_running_loop().time()
             self._lost_event.set()
             self._available.clear()
             self._log.warning("store lost", error=type(error).__name__)
-        if self.pipe is not None:
-            self.pipe.close()
-        for subscription in list(self._subscriptions):
-            subscription.close()
+
+    def was_lost_before(self, other: "Connection") -> bool:
+        """Whether it is unavailable, and has been since before ``other`` was lost last."""
+        return self.unavailable and self._lost_at < other._lost_at
 
     def _moved(self) -> None:
         log.warning("store failover", address=self.master)
@@ -346,9 +352,7 @@ class Connection:
             if self._pool is not None:
                 await self._pool.get_master_address()
             losses = self._losses
-            # Each dead idle connection would cost a probe. With sentinels, connections in use may lead to another
-            # server.
-            await self._client.connection_pool.disconnect(inuse_connections=self._pool is not None)
+            await self._disconnect_idle()
             await self._ping()
             for callback in self._on_reconnect:
                 await self._run_callback(callback)
@@ -364,6 +368,10 @@ class Connection:
         away = asyncio.get_running_loop().time() - self._lost_at
         self._log.info("store is back", away_seconds=round(away, 1))
         return True
+
+    async def _disconnect_idle(self) -> None:
+        """Each dead one would cost a probe. With sentinels, those in use may lead to another server."""
+        await self._client.connection_pool.disconnect(inuse_connections=self._pool is not None)
 
     async def _ping(self) -> None:
         with suppress(ResponseError):  # any reply proves that the store answers

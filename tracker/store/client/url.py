@@ -16,12 +16,13 @@ Address = tuple[str, int]
 """Host and port."""
 SENTINEL_PORT = 26379
 _SERVERS = ("redis", "rediss", "unix")
+_NETWORK = ("redis", "rediss")
 _SENTINELS = ("redis+sentinel", "rediss+sentinel")
 _QUERY = re.compile(r"(?:db=([0-9]{1,9}))?")
 _DATABASE = re.compile(r"(/[0-9]{0,9})?")
 _SENTINEL_PATH = re.compile(r"/([A-Za-z0-9._-]+)(?:/([0-9]{0,9}))?")
-_SENTINEL_URL = re.compile(
-    r"(rediss?\+sentinel)://([^/?#\s]*)([^?#\s]*)(?:\?([^#\s]*))?(?:#(\S*))?", re.IGNORECASE
+_HOSTS_URL = re.compile(
+    r"(rediss?(?:\+sentinel)?)://([^/?#\s]*)([^?#\s]*)(?:\?([^#\s]*))?(?:#(\S*))?", re.IGNORECASE
 )
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/@,]+))(?::([0-9]{1,5}))?")
 _SCHEMES_SHOWN = "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"
@@ -61,12 +62,21 @@ def parse_url(url: str) -> SentinelUrl | None:
     return None
 
 
+def node_urls(url: str) -> list[str]:
+    """A URL for each node that ``url`` names: several only of a cluster. Any URL that names sentinels stays whole."""
+    parts = _split(url)
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    if parts.scheme not in _NETWORK:
+        return [url]
+    return [parts._replace(netloc=f"{credentials}{at}{host}").geturl() for host in hosts.split(",")]
+
+
 def _split(url: str) -> SplitResult:
-    """Splits by hand what names sentinels: urlsplit may reject an IPv6 address that is not the only host.
+    """Splits by hand what may name several hosts: urlsplit may reject an IPv6 address that is not the only one.
 
     CPython 3.14 does so, and 3.13.5, which Debian 13 has; 3.13.0 does not.
     """
-    found = _SENTINEL_URL.fullmatch(url)
+    found = _HOSTS_URL.fullmatch(url)
     if found is None:
         return urlsplit(url)
     scheme, *others = found.groups(default="")
@@ -75,11 +85,14 @@ def _split(url: str) -> SplitResult:
 
 def _check_server_url(parts: SplitResult) -> None:
     try:
-        host, _ = parts.hostname, parts.port  # a port that is none raises
+        nodes = [urlsplit(each) for each in node_urls(parts.geturl())]
+        hosts = [(each.hostname, each.port)[0] for each in nodes]  # a port that is none raises
     except ValueError:
         _refuse()
+    if len(hosts) > 1 and not all(hosts):
+        _refuse("the nodes of a cluster are written redis://user:password@host:6379,host:6379")
     if parts.scheme == "unix":
-        if host or parts.path in ("", "/"):
+        if any(hosts) or parts.path in ("", "/"):
             _refuse("a socket is written unix:///path/to/socket?db=<number>")
     elif not _DATABASE.fullmatch(parts.path):
         _refuse("its path is the number of a database, and / in a password is written %2F")
@@ -115,7 +128,7 @@ def _refuse(reason: str = _SCHEMES_SHOWN) -> NoReturn:
 
 def url_at(url: str, address: Address) -> str:
     """The URL of another server with the same user, password and encryption."""
-    parts = urlsplit(url)
+    parts = _split(url)
     credentials, at, _ = parts.netloc.rpartition("@")
     host, port = address
     shown = f"[{host}]" if ":" in host else host

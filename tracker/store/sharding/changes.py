@@ -2,14 +2,15 @@
 
 Each stream has a place among all streams. The entry `<ms>-<n>` of the stream at place p of m has the position
 `<ms>-<n * m + p>`. So positions are unique, and their order is the order of time. An entry is shown when no stream can
-still get an earlier one: when the clocks of all servers are past it. So the feed stands still while a shard is away.
+still get an earlier one: when the clocks of all servers are past it. So the feed stands still while a shard is away:
+its last entries, which nobody may have read, are earlier than those of the others.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from tracker.errors import Conflict
+from tracker.errors import Conflict, StoreUnavailable
 from tracker.store.changes.changes import (
     FIRST,
     Change,
@@ -47,8 +48,17 @@ class ShardedChanges(Changes):
 
     async def after(self, position: str, limit: int) -> ChangePage:
         """As with one shard. There is also a gap if a shard has deleted changes, and keeps none as old as
-        ``position``."""
+        ``position``. While a shard is away, there are no changes."""
         position = check_position(position)
+        try:
+            return await self._after(position, limit)
+        except StoreUnavailable as error:
+            if not (away := self._shards.away):
+                raise
+            self._shards.leave_out(away, error)
+            return ChangePage([], position, False)
+
+    async def _after(self, position: str, limit: int) -> ChangePage:
         start = _pair(position)
         found = await self._read(self._feed, start, limit)
         gap = await self._is_trimmed_after(self._feed, start) or (
@@ -59,8 +69,8 @@ class ShardedChanges(Changes):
         return ChangePage(found, await self._newest_at(start) if gap else position, gap)
 
     async def newest(self, limit: int) -> list[Change]:
-        parts = await self._shards.gather(lambda shard: shard.changes.newest(limit))
-        return _merged(parts)[-limit:]
+        found = await self._shards.gather(lambda shard: shard.changes.newest(limit))
+        return _merged([found.get(shard, []) for shard in self._shards])[-limit:]
 
     async def updated(
         self, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
@@ -77,10 +87,12 @@ class ShardedChanges(Changes):
         return names, found[-1].id if len(found) == limit else ""
 
     async def size(self) -> int:
-        return sum(await self._shards.each(lambda shard: ("XLEN", shard.keys.changes())))
+        return sum((await self._shards.each(lambda shard: ("XLEN", shard.keys.changes()))).values())
 
     async def delete(self) -> None:
-        await self._shards.send([(stream, ("UNLINK", stream.key)) for stream in self._all])
+        """Shards that are away keep theirs."""
+        await self._shards.gather(lambda shard: shard.changes.delete())
+        await self._connection.command("UNLINK", self._edits)
 
     async def _read(self, streams: Sequence[_Stream], start: _Position, limit: int) -> list[Change]:
         """At most ``limit`` entries after ``start`` that no earlier one can precede any longer."""

@@ -16,7 +16,7 @@ class ShardedCounters(Counters):
     async def totals(self) -> dict[str, int]:
         totals = await super().totals()
         parts = await self._shards.each(lambda shard: ("MGET", *(shard.keys.stat(name) for name in FIGURES)))
-        for part in parts:
+        for part in parts.values():
             for name, value in zip(FIGURES, part, strict=True):
                 totals[name] += whole(value)
         return totals

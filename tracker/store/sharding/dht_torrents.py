@@ -1,10 +1,10 @@
 """The torrents of all shards that take part in the DHT."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 
 from tracker.bittorrent import Endpoint, InfoHash
+from tracker.errors import StoreUnavailable
 from tracker.store.dht.participation import Participation
 from tracker.store.dht.torrents import MAX_SAMPLE_PAGES, DhtTorrents, StoredSwarm, ThinSwarm
 from tracker.store.sharding.shards import Shards
@@ -22,17 +22,25 @@ class ShardedDhtTorrents(DhtTorrents):
         return await self._of(info_hash).swarm(info_hash, family, all_torrents=all_torrents)
 
     async def no_longer_part(self, info_hashes: Sequence[InfoHash], *, all_torrents: bool) -> list[InfoHash]:
-        return [
-            each
-            for each in info_hashes
-            if await self._of(each).no_longer_part([each], all_torrents=all_torrents)
-        ]
+        """As with one shard. Of a shard that is away it is not known, so its torrents count as such; raises
+        StoreUnavailable when it is known of none."""
+        found: list[InfoHash] = []
+        unknown: list[StoreUnavailable] = []
+        for each in info_hashes:
+            try:
+                found += await self._of(each).no_longer_part([each], all_torrents=all_torrents)
+            except StoreUnavailable as error:
+                unknown.append(error)
+                found.append(each)
+        if unknown and len(unknown) == len(info_hashes):
+            raise unknown[0]
+        return found
 
     async def thin_page(self, rank: int, now: int, *, all_torrents: bool) -> tuple[int, list[ThinSwarm]]:
         """As with one shard, but the register of each shard follows that of the shard before. A page that ends a
-        shard is followed by one of the next shard."""
+        shard is followed by one of the next shard. One that goes away meanwhile shifts the ranks of the others."""
         sizes = await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("seeders")))
-        for shard, size in zip(self._shards, sizes, strict=True):
+        for shard, size in sizes.items():
             if rank < size:
                 return await shard.dht_torrents.thin_page(rank, now, all_torrents=all_torrents)
             rank -= size
@@ -69,20 +77,21 @@ class ShardedDhtTorrents(DhtTorrents):
 
     async def some_peers(self, family: int, count: int, *, all_torrents: bool) -> list[Endpoint]:
         sizes = await self._shards.each(lambda shard: ("ZCARD", shard.keys.info_hashes()))
-        if not any(sizes):
+        if not any(sizes.values()):
             return []
-        (shard,) = random.choices(list(self._shards), sizes)
+        (shard,) = random.choices(list(sizes), list(sizes.values()))
         return await shard.dht_torrents.some_peers(family, count, all_torrents=all_torrents)
 
     async def participation(self, *, all_torrents: bool) -> Participation:
-        found = await asyncio.gather(
-            *(shard.dht_torrents.participation(all_torrents=all_torrents) for shard in self._shards)
+        found = await self._shards.gather(
+            lambda shard: shard.dht_torrents.participation(all_torrents=all_torrents)
         )
+        parts = found.values()
         return Participation(
-            sum(each.registered for each in found),
-            sum(each.looked_at for each in found),
-            sum(each.part for each in found),
-            sum(each.unknown for each in found),
+            sum(each.registered for each in parts),
+            sum(each.looked_at for each in parts),
+            sum(each.part for each in parts),
+            sum(each.unknown for each in parts),
         )
 
     async def last_lookups(self, offset: int, count: int) -> list[tuple[str, int]]:
@@ -92,8 +101,8 @@ class ShardedDhtTorrents(DhtTorrents):
     async def some_public(self, count: int, max_pages: int = MAX_SAMPLE_PAGES) -> tuple[list[InfoHash], int]:
         pages = max(1, max_pages // len(self._shards))
         found = await self._shards.gather(lambda shard: shard.dht_torrents.some_public(count, pages))
-        chosen = [info_hash for part, _ in found for info_hash in part]
-        return random.sample(chosen, min(len(chosen), count)), sum(total for _, total in found)
+        chosen = [info_hash for part, _ in found.values() for info_hash in part]
+        return random.sample(chosen, min(len(chosen), count)), sum(total for _, total in found.values())
 
     async def looked_up_count(self) -> int:
-        return sum(await self._shards.each(lambda shard: ("ZCARD", shard.keys.dht_lookups())))
+        return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.dht_lookups()))).values())

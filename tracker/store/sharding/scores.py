@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from tracker.errors import StoreUnavailable
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards
 from tracker.store.sharding.torrents import top_of
 from tracker.store.torrents.scores import Finished, Lag, Scored, ScorePlace, Scores, Taken
@@ -24,16 +25,22 @@ class ShardedScores(Scores):
     # Scoring
 
     async def take(self, count: int) -> list[Taken]:
-        """Takes due torrents of one shard; the next call begins with the next shard."""
+        """Takes due torrents of one shard; the next call begins with the next shard. Shards that are away are passed
+        over."""
         for _ in range(min(SHARDS_A_CALL, len(self._shards))):
             shard = self._shards[self._next]
             self._next = (self._next + 1) % len(self._shards)
-            if taken := await shard.scores.take(count):
+            try:
+                taken = await shard.scores.take(count)
+            except StoreUnavailable as error:
+                self._shards.leave_out([shard.number], error)
+                continue
+            if taken:
                 return taken
         return []
 
     async def take_one(self, torrent_id: str) -> Taken | None:
-        found = (await self._shards.find_torrents([torrent_id])).get(torrent_id)
+        found = await self._shards.find_torrent(torrent_id)
         return await found[0].scores.take_one(torrent_id) if found else None
 
     async def finish(self, results: Sequence[Scored]) -> Finished:
@@ -65,7 +72,7 @@ class ShardedScores(Scores):
     # Reading
 
     async def count(self) -> int:
-        return sum(await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("score"))))
+        return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("score")))).values())
 
     async def top(self, count: int, offset: int = 0) -> list[tuple[str, float]]:
         return await top_of(self._shards, lambda shard: shard.keys.index("score"), count, offset)
@@ -84,12 +91,15 @@ class ShardedScores(Scores):
         return [by_id.get(torrent_id) for torrent_id in torrent_ids]
 
     async def page_by_seeders(self, cursor: str, count: int) -> tuple[str, list[tuple[str, float]]]:
-        shard, own = self._cursors.shard(int(cursor))
-        after, found = await shard.scores.page_by_seeders(str(own), count)
-        return str(self._cursors.after(shard, int(after))), found
+        async def read(shard: Shard, own: int) -> tuple[int, list[tuple[str, float]]]:
+            after, found = await shard.scores.page_by_seeders(str(own), count)
+            return int(after), found
+
+        after, found = await self._cursors.page(int(cursor), read)
+        return str(after), found
 
     async def place(self, torrent_id: str) -> ScorePlace | None:
-        found = (await self._shards.find_torrents([torrent_id])).get(torrent_id)
+        found = await self._shards.find_torrent(torrent_id)
         place = await found[0].scores.place(torrent_id) if found else None
         if found is None or place is None:
             return None
@@ -97,9 +107,7 @@ class ShardedScores(Scores):
         higher = await self._shards.each(
             lambda shard: ("ZCOUNT", shard.keys.index("score"), f"({score!r}", "+inf")
         )
-        others = sum(
-            number for shard, number in zip(self._shards, higher, strict=True) if shard is not found[0]
-        )
+        others = sum(number for shard, number in higher.items() if shard is not found[0])
         return ScorePlace(
             place.rank + others,
             await self.count(),
@@ -109,7 +117,7 @@ class ShardedScores(Scores):
         )
 
     async def lag(self) -> Lag:
-        lags = await self._shards.gather(lambda shard: shard.scores.lag())
+        lags = (await self._shards.gather(lambda shard: shard.scores.lag())).values()
         return Lag(
             sum(each.count for each in lags),
             sum(each.waiting for each in lags),

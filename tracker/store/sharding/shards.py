@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from tracker.bittorrent import InfoHash
+from tracker.errors import StoreUnavailable
 from tracker.store.changes.changes import Changes
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.schema.keys import MAX_SHARDS, Keys
+from tracker.store.sharding.away import note_shards_away, noting_shards_away
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.swarms import Swarms
@@ -51,7 +53,11 @@ class Shard:
 
 
 class Shards:
-    """All shards of a store, by their numbers."""
+    """All shards of a store, by their numbers.
+
+    A shard is away while its node does not answer, or does not serve its slot. What is read from all shards lacks it
+    then, and ``noting_shards_away`` says so.
+    """
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         self._shards = tuple(shards)
@@ -69,32 +75,75 @@ class Shards:
         """The shard of a torrent."""
         return self._shards[info_hash[0] % len(self._shards)]
 
-    async def gather(self, call: Callable[[Shard], Awaitable[_Result]]) -> list[_Result]:
-        """The results of one call to each shard, in order. Raises the first error."""
-        return list(await asyncio.gather(*map(call, self._shards)))
+    @property
+    def away(self) -> list[int]:
+        """The numbers of the shards that are away, as far as this process knows from its calls."""
+        return [shard.number for shard in self._shards if shard.connection.unavailable]
 
-    async def each(self, command: Callable[[Shard], tuple[Argument, ...]]) -> list[Any]:
-        """The replies of one command to each shard, in order. Raises as ``send`` does."""
-        return await self.send([(shard, command(shard)) for shard in self._shards])
+    def leave_out(self, numbers: Sequence[int], error: StoreUnavailable) -> None:
+        """Notes that an answer lacks these shards, which failed with ``error``. Raises it when none is left to ask."""
+        if len({*numbers, *self.away}) == len(self._shards):
+            raise error
+        note_shards_away(numbers)
+
+    async def gather(self, call: Callable[[Shard], Awaitable[_Result]]) -> dict[Shard, _Result]:
+        """The results of one call to each shard, without those that are away. Raises StoreUnavailable when all are,
+        and the first other error."""
+
+        async def attempt(shard: Shard) -> _Result | StoreUnavailable:
+            try:
+                return await call(shard)
+            except StoreUnavailable as error:
+                return error
+
+        return self._answered(await asyncio.gather(*map(attempt, self._shards)))
+
+    async def each(self, command: Callable[[Shard], tuple[Argument, ...]]) -> dict[Shard, Any]:
+        """The replies of one command to each shard; raises as ``gather`` does."""
+        return self._answered(await self._replies([(shard, command(shard)) for shard in self._shards]))
+
+    def _answered(self, outcomes: Sequence[_Result | StoreUnavailable]) -> dict[Shard, _Result]:
+        """``outcomes`` are those of all shards."""
+        found: dict[Shard, _Result] = {}
+        failed: dict[int, StoreUnavailable] = {}
+        for shard, outcome in zip(self._shards, outcomes, strict=True):
+            if isinstance(outcome, StoreUnavailable):
+                failed[shard.number] = outcome
+            else:
+                found[shard] = outcome
+        if failed:
+            self.leave_out(list(failed), next(iter(failed.values())))
+        return found
 
     async def send(self, commands: Sequence[tuple["Place", tuple[Argument, ...]]]) -> list[Any]:
         """The replies of commands, in order, with one round trip for each connection. Raises StoreUnavailable, and the
         first error that a command got as its reply."""
+        replies = await self._replies(commands)
+        for reply in replies:
+            if isinstance(reply, StoreUnavailable):
+                raise reply
+        return replies
+
+    async def _replies(self, commands: Sequence[tuple["Place", tuple[Argument, ...]]]) -> list[Any]:
+        """The same, but the reply of a place that is away is a StoreUnavailable."""
         by_connection = defaultdict[Connection, list[int]](list)
         for index, (place, _) in enumerate(commands):
             by_connection[place.connection].append(index)
         replies: list[Any] = [None] * len(commands)
-        parts = await asyncio.gather(
-            *(
-                connection.pipeline(*(commands[index][1] for index in indexes))
-                for connection, indexes in by_connection.items()
-            )
-        )
-        for indexes, part in zip(by_connection.values(), parts, strict=True):
+
+        async def ask(connection: Connection, indexes: Sequence[int]) -> None:
+            part: Sequence[Any]
+            try:
+                part = await connection.pipeline(*(commands[index][1] for index in indexes))
+            except StoreUnavailable as error:
+                part = [error] * len(indexes)
             for index, reply in zip(indexes, part, strict=True):
-                if isinstance(reply, Exception):
-                    raise reply
                 replies[index] = reply
+
+        await asyncio.gather(*(ask(connection, indexes) for connection, indexes in by_connection.items()))
+        for reply in replies:
+            if isinstance(reply, Exception) and not isinstance(reply, StoreUnavailable):
+                raise reply
         return replies
 
     async def split(
@@ -117,13 +166,22 @@ class Shards:
         return [results[index] for index in range(len(items))]
 
     async def find_torrents(self, torrent_ids: Sequence[str]) -> dict[str, tuple[Shard, InfoHash]]:
-        """The shard and the info hash of each id that exists. An id that a shard gave out names the shard."""
+        """The shard and the info hash of each id that exists in a shard that is not away. An id that a shard gave out
+        names the shard."""
         commands = [(shard, torrent_id) for torrent_id in torrent_ids for shard in self._probable(torrent_id)]
         found = await self._find(commands)
         missing = [each for each in torrent_ids if each not in found]
         tried = set(commands)
         others = [(shard, each) for each in missing for shard in self if (shard, each) not in tried]
         return found | await self._find(others)
+
+    async def find_torrent(self, torrent_id: str) -> tuple[Shard, InfoHash] | None:
+        """The same of one id. Raises StoreUnavailable when a shard may have it that is away."""
+        with noting_shards_away() as away:
+            found = (await self.find_torrents([torrent_id])).get(torrent_id)
+        if found is None and away:
+            raise StoreUnavailable("a shard that may have the torrent is away")
+        return found
 
     async def of_torrents(self, torrent_ids: Sequence[str]) -> list["Shard | None"]:
         """The shard of each torrent id, in order: that of the torrent, or for an unknown one the shard that gave out
@@ -134,6 +192,11 @@ class Shards:
             for each in torrent_ids
         ]
 
+    async def of_torrent(self, torrent_id: str) -> "Shard | None":
+        """The same of one id. Raises StoreUnavailable when a shard may have it that is away."""
+        found = await self.find_torrent(torrent_id)
+        return found[0] if found is not None else next(iter(self._probable(torrent_id)), None)
+
     def _probable(self, torrent_id: str) -> list[Shard]:
         """The shard that gave out an id, if one did."""
         number = (
@@ -142,12 +205,14 @@ class Shards:
         return [self._shards[number]] if number < len(self._shards) else []
 
     async def _find(self, pairs: Sequence[tuple[Shard, str]]) -> dict[str, tuple[Shard, InfoHash]]:
-        hexed = await self.send([(shard, ("GET", shard.keys.torrent_id(id))) for shard, id in pairs])
-        return {
-            torrent_id: (shard, InfoHash(bytes.fromhex(text.decode())))
-            for (shard, torrent_id), text in zip(pairs, hexed, strict=True)
-            if text
-        }
+        hexed = await self._replies([(shard, ("GET", shard.keys.torrent_id(id))) for shard, id in pairs])
+        found: dict[str, tuple[Shard, InfoHash]] = {}
+        for (shard, torrent_id), text in zip(pairs, hexed, strict=True):
+            if isinstance(text, StoreUnavailable):
+                self.leave_out([shard.number], text)
+            elif text:
+                found[torrent_id] = shard, InfoHash(bytes.fromhex(text.decode()))
+        return found
 
 
 class ScanCursors:
@@ -157,13 +222,15 @@ class ScanCursors:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
-    def shard(self, cursor: int) -> tuple[Shard, int]:
-        """The shard to ask, and its own cursor."""
+    async def page(
+        self, cursor: int, read: Callable[[Shard, int], Awaitable[tuple[int, list[_Result]]]]
+    ) -> tuple[int, list[_Result]]:
+        """One page of the walk, and the next cursor. ``read`` reads a page of a shard, with the shard's own cursors. A
+        shard that is away, or goes away meanwhile, is passed over."""
         own, number = divmod(cursor, len(self._shards))
-        return self._shards[number], own
-
-    def after(self, shard: Shard, own: int) -> int:
-        """The cursor after a page of ``shard`` that ended with its cursor ``own``."""
-        if own:
-            return own * len(self._shards) + shard.number
-        return (shard.number + 1) % len(self._shards)
+        try:
+            own, found = await read(self._shards[number], own)
+        except StoreUnavailable as error:
+            self._shards.leave_out([number], error)
+            own, found = 0, []
+        return own * len(self._shards) + number if own else (number + 1) % len(self._shards), found

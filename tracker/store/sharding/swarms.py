@@ -54,7 +54,7 @@ class ShardedSwarms(Swarms):
         for info_hash in info_hashes:
             parts.setdefault(self._shards.of(info_hash).swarms, []).append(info_hash)
         if len(parts) <= 1:
-            swarms = next(iter(parts), self._all[0])
+            swarms = next(iter(parts), None) or self._any
             swarms.submit_scrape(info_hashes, passkey, settle, context)
             return
         whole = _Scrape(info_hashes, len(parts), settle, context)
@@ -63,6 +63,12 @@ class ShardedSwarms(Swarms):
                 swarms.submit_scrape(part, passkey, _add_parts, whole)
             except StoreUnavailable as error:
                 whole.add_part(error)
+
+    @property
+    def _any(self) -> Swarms:
+        """The swarms of a shard that is not away."""
+        away = self._shards.away
+        return next((shard.swarms for shard in self._shards if shard.number not in away), self._all[0])
 
     async def scrape(self, info_hashes: Sequence[InfoHash], passkey: str = "") -> Figures | Refused:
         future: asyncio.Future[Figures | Refused | StoreUnavailable]
@@ -80,9 +86,14 @@ class ShardedSwarms(Swarms):
         return outcome
 
     async def scrape_all(self, passkey: str = "") -> Figures | Refused:
+        """As with one shard, without the torrents of shards that are away."""
         files: Figures = {}
-        for swarms in self._all:
-            found = await swarms.scrape_all(passkey)
+        for shard in self._shards:
+            try:
+                found = await shard.swarms.scrape_all(passkey)
+            except StoreUnavailable as error:
+                self._shards.leave_out([shard.number], error)
+                continue
             if isinstance(found, Refused):
                 return found
             files |= found

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from tracker.bittorrent import InfoHash
-from tracker.errors import ClientError
+from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards
 from tracker.store.torrents.torrents import (
     RANKINGS,
@@ -100,12 +100,10 @@ class ShardedTorrents(Torrents):
     # Lists
 
     async def count(self) -> int:
-        return sum(await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("seeders"))))
+        return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("seeders")))).values())
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[Torrent]]:
-        shard, own = self._cursors.shard(cursor)
-        after, found = await shard.torrents.page(own, count)
-        return self._cursors.after(shard, after), found
+        return await self._cursors.page(cursor, lambda shard, own: shard.torrents.page(own, count))
 
     async def top(
         self, ranking: str, count: int, offset: int = 0, *, ascending: bool = False
@@ -119,12 +117,12 @@ class ShardedTorrents(Torrents):
 
     async def denials(self, offset: int = 0, count: int = 100) -> list[Denial]:
         found = await self._shards.gather(lambda shard: shard.torrents.denials(0, offset + count))
-        merged = [denial for part in found for denial in part]
+        merged = [denial for part in found.values() for denial in part]
         merged.sort(key=lambda denial: (denial.since, denial.info_hash), reverse=True)
         return merged[offset : offset + count]
 
     async def denial_count(self) -> int:
-        return sum(await self._shards.each(lambda shard: ("ZCARD", shard.keys.denied())))
+        return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.denied()))).values())
 
     async def search(self, text: str, count: int = 100, cursor: str = "") -> tuple[str, list[Torrent]]:
         """As with one shard, but the results of each shard follow those of the shard before."""
@@ -132,7 +130,11 @@ class ShardedTorrents(Torrents):
         found: list[Torrent] = []
         async with self._searches:
             while True:
-                own, more = await self._shards[number].torrents.search(text, count - len(found), own)
+                try:
+                    own, more = await self._shards[number].torrents.search(text, count - len(found), own)
+                except StoreUnavailable as error:
+                    self._shards.leave_out([number], error)
+                    own, more = "", []
                 found += more
                 if not own:
                     number += 1
@@ -159,7 +161,9 @@ async def top_of(
         lambda shard: ("ZRANGE", key_of(shard), first, offset + count - 1, *order, "WITHSCORES")
     )
     pairs: list[tuple[float, bytes]] = [
-        (float(score), member) for flat in parts for member, score in zip(flat[::2], flat[1::2], strict=True)
+        (float(score), member)
+        for flat in parts.values()
+        for member, score in zip(flat[::2], flat[1::2], strict=True)
     ]
     pairs.sort(reverse=not ascending)
     return [(member.decode("utf-8", "replace"), score) for score, member in pairs[offset - first :][:count]]

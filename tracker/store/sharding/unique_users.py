@@ -4,12 +4,13 @@ One event is counted in two calls. Each count has markers of its own, so each is
 between the calls, the event is counted in one of the two places only.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tracker.bittorrent import InfoHash
+from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -38,15 +39,20 @@ class ShardedUniqueUsers(UniqueUsers):
         super().use_secret(secret)
 
     async def count(self, batch: Sequence[UniqueUserEvent], now: float) -> int:
+        """As with one shard. Events of shards that are away count for places only, and are added to ``dropped``."""
+
         async def count_part(part: UniqueUsers, events: Sequence[UniqueUserEvent]) -> list[int]:
             return [await part.count(events, now)] + [0] * (len(events) - 1)
 
+        away = self._shards.away
+        present = [event for event in batch if self._shards.of(event.info_hash).number not in away]
         new = await self._shards.split(
-            batch,
+            present,
             lambda event: event.info_hash,
             lambda shard, events: count_part(self._parts[shard.number], events),
         )
         await super().count(batch, now)
+        self.dropped += len(batch) - len(present)
         return sum(new)
 
     async def users_of(self, metric: str, month: str | None = None) -> int:
@@ -59,8 +65,8 @@ class ShardedUniqueUsers(UniqueUsers):
         return self._parts[self._shards.of(info_hash).number]
 
     async def may_exceed(self, period: str = ALL_TIME) -> int:
-        parts = await asyncio.gather(*(part.may_exceed(period) for part in self._parts))
-        return await super().may_exceed(period) + sum(parts)
+        parts = await self._shards.gather(lambda shard: self._parts[shard.number].may_exceed(period))
+        return await super().may_exceed(period) + sum(parts.values())
 
     async def top(
         self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0
@@ -87,7 +93,7 @@ class ShardedUniqueUsers(UniqueUsers):
 
 
 class ShardedMarkers(Markers):
-    """The markers at home and in all shards."""
+    """The markers at home and in all shards. A shard that is away keeps its markers."""
 
     def __init__(self, home: Markers, shards: Sequence[Markers]) -> None:
         self._home = home
@@ -100,6 +106,7 @@ class ShardedMarkers(Markers):
         deleted = total = 0
         for part in self._parts:
             deleted = total
-            async for number in part.make_room():
-                total = deleted + number
-                yield total
+            with suppress(StoreUnavailable):
+                async for number in part.make_room():
+                    total = deleted + number
+                    yield total

@@ -39,6 +39,12 @@ class UserCopies:
         with suppress(StoreUnavailable, RedisError):
             await self.copy_to(shard)
 
+    async def copy_before_serving(self, shard: Shard) -> None:
+        """The same for a shard that was away, before its first announce. Raises StoreUnavailable while home is away
+        too, unless it has been so for longer: then nothing was changed there since."""
+        if not self._connection.was_lost_before(shard.connection):
+            await self.copy_to(shard)
+
     async def copy_to(self, shard: Shard) -> None:
         """Gives a shard what it lacks."""
         while await self._copy_some(shard):

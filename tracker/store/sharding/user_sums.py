@@ -48,10 +48,14 @@ class UserSums:
         return [_sums(replies[first : first + parts]) for first in range(0, len(replies), parts)]
 
     async def totals(self, user_id: str) -> dict[str, int]:
-        """The current value of each of SUMMED."""
+        """The current value of each of SUMMED. While a shard is away, the value that was saved last."""
         bases = [f"base_{name}" for name in SUMMED]
         row = await self._connection.command("HMGET", self._keys.user(user_id), *SUMMED, *bases)
-        (sums,) = await self.read([user_id])
+        try:
+            (sums,) = await self.read([user_id])
+        except StoreUnavailable as error:
+            self._shards.leave_out(self._shards.away, error)
+            return {name: whole(value) for name, value in zip(SUMMED, row, strict=False)}
         found = zip(SUMMED, row, row[len(SUMMED) :], sums.totals, strict=False)
         return {name: _total(value, base, number) for name, value, base, number in found}
 

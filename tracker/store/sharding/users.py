@@ -1,11 +1,11 @@
 """Users of a store with several shards: their rows are at home, and what they have on torrents is in the shards."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from tracker.errors import ClientError
+from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -20,9 +20,12 @@ from tracker.store.users.importing import SavedUser, UserImport
 from tracker.store.users.rules import Multipliers
 from tracker.store.users.users import User, Users
 
+_Result = TypeVar("_Result")
+
 
 class ShardedUsers(Users):
-    """Lists and rankings show sums that are some seconds old; one user is shown as the shards are now."""
+    """Lists and rankings show sums that are some seconds old; one user is shown as the shards are now. While one is
+    away, sums stay as they were when it went."""
 
     def __init__(
         self,
@@ -53,24 +56,29 @@ class ShardedUsers(Users):
         await super()._changed(user_id)
 
     async def finish_deletions(self) -> int:
-        numbers = await asyncio.gather(*(part.finish_deletions() for part in self._parts))
+        numbers = await self._of_parts(lambda part: part.finish_deletions())
         return await super().finish_deletions() + sum(numbers)
+
+    async def _of_parts(self, call: Callable[[Users], Awaitable[_Result]]) -> list[_Result]:
+        """The results of the shards that are not away."""
+        return list((await self._shards.gather(lambda shard: call(self._parts[shard.number]))).values())
 
     # Torrents of a user
 
     async def torrents(self, user_id: str, name: str) -> list[str]:
-        parts = await asyncio.gather(*(part.torrents(user_id, name) for part in self._parts))
+        parts = await self._of_parts(lambda part: part.torrents(user_id, name))
         return sorted({each for part in parts for each in part}, key=lambda i: (len(i), i))
 
     async def torrents_page(
         self, user_id: str, set_name: str, cursor: int = 0, count: int = 100
     ) -> tuple[int, list[str]]:
-        shard, own = self._cursors.shard(cursor)
-        after, found = await self._parts[shard.number].torrents_page(user_id, set_name, own, count)
-        return self._cursors.after(shard, after), found
+        return await self._cursors.page(
+            cursor,
+            lambda shard, own: self._parts[shard.number].torrents_page(user_id, set_name, own, count),
+        )
 
     async def set_sizes(self, user_id: str) -> dict[str, int]:
-        parts = await asyncio.gather(*(part.set_sizes(user_id) for part in self._parts))
+        parts = await self._of_parts(lambda part: part.set_sizes(user_id))
         return {name: sum(part[name] for part in parts) for name in parts[0]}
 
     async def accounts(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
@@ -81,12 +89,17 @@ class ShardedUsers(Users):
             if shard is not None:
                 places.setdefault(shard, []).append(place)
         found: list[dict[str, str]] = [{} for _ in pairs]
-        parts = await asyncio.gather(
-            *(self._parts[shard.number].accounts([pairs[n] for n in some]) for shard, some in places.items())
-        )
-        for some, rows in zip(places.values(), parts, strict=True):
+
+        async def read(shard: Shard, some: list[int]) -> None:
+            try:
+                rows = await self._parts[shard.number].accounts([pairs[place] for place in some])
+            except StoreUnavailable as error:
+                self._shards.leave_out([shard.number], error)
+                return
             for place, row in zip(some, rows, strict=True):
                 found[place] = row
+
+        await asyncio.gather(*(read(shard, some) for shard, some in places.items()))
         return found
 
     # Hit-and-runs
@@ -126,7 +139,7 @@ class ShardedFreeleech(Freeleech):
         self._parts = parts
 
     async def _part(self, torrent_id: str) -> Freeleech:
-        (shard,) = await self._shards.of_torrents([torrent_id])
+        shard = await self._shards.of_torrent(torrent_id)
         if shard is None:
             raise ClientError("unknown torrent")
         return self._parts[shard.number]
@@ -138,12 +151,15 @@ class ShardedFreeleech(Freeleech):
         return await (await self._part(torrent_id)).take_back(user_id, torrent_id)
 
     async def page(self, user_id: str, offset: int = 0, count: int = 100) -> list[Token]:
-        parts = await asyncio.gather(*(part.page(user_id, 0, offset + count) for part in self._parts))
-        tokens = sorted((token for part in parts for token in part), key=lambda token: token[::-1])
+        parts = await self._shards.gather(
+            lambda shard: self._parts[shard.number].page(user_id, 0, offset + count)
+        )
+        tokens = sorted((token for part in parts.values() for token in part), key=lambda token: token[::-1])
         return tokens[offset : offset + count]
 
     async def count(self, user_id: str) -> int:
-        return sum(await asyncio.gather(*(part.count(user_id) for part in self._parts)))
+        parts = await self._shards.gather(lambda shard: self._parts[shard.number].count(user_id))
+        return sum(parts.values())
 
 
 class ShardedHitAndRuns(HitAndRuns):
@@ -152,10 +168,12 @@ class ShardedHitAndRuns(HitAndRuns):
         self._parts = parts
 
     async def decide(self) -> int:
-        return sum(await asyncio.gather(*(part.decide() for part in self._parts)))
+        parts = await self._shards.gather(lambda shard: self._parts[shard.number].decide())
+        return sum(parts.values())
 
     async def drop(self) -> int:
-        return sum(await asyncio.gather(*(part.drop() for part in self._parts)))
+        parts = await self._shards.gather(lambda shard: self._parts[shard.number].drop())
+        return sum(parts.values())
 
     async def pending(self, offset: int = 0, count: int = 100) -> list[Pending]:
         pairs = await top_of(
@@ -168,7 +186,8 @@ class ShardedHitAndRuns(HitAndRuns):
         return sorted((each for part in parts for each in part), key=lambda each: each.at)
 
     async def pending_count(self) -> int:
-        return sum(await self._shards.each(lambda shard: ("ZCARD", shard.keys.pending_hit_and_runs())))
+        found = await self._shards.each(lambda shard: ("ZCARD", shard.keys.pending_hit_and_runs()))
+        return sum(found.values())
 
 
 class ShardedMultipliers(Multipliers):
@@ -180,7 +199,7 @@ class ShardedMultipliers(Multipliers):
 
     async def set(self, upload: str, download: str) -> None:
         await super().set(upload, download)
-        await asyncio.gather(*map(self.copy_to, self._shards))
+        await self._shards.gather(self.copy_to)  # one that is away gets them when it is back
 
     async def copy_to(self, shard: Shard) -> None:
         """Raises StoreUnavailable; a later call heals that."""

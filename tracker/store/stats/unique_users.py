@@ -68,6 +68,8 @@ class UniqueUsers:
         self._rules = rules or UniqueRules()
         self.skipped = 0
         """Events that were not counted because the store was nearly full."""
+        self.dropped = 0
+        """Events that were not counted for their torrents, because a shard was away."""
         self._memory = Memory(connection)
         self._script = scripts.estimate_unique if self._rules.mode == "hyperloglog" else scripts.count_unique
 

@@ -1,0 +1,99 @@
+"""The admin port while a node of the store's cluster is away: pages and replies go on, and say what they lack."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from pydantic import SecretStr
+
+from loadtest.cluster import cluster
+from tests.admin.api.api_client import program
+from tests.admin.conftest import Admin, running_admin
+from tests.admin.pages.test_pages import PATHS
+from tests.store.harness import update
+from tests.store.sharding.harness import SHARDS, hash_in
+from tests.waiting import in_background
+from tracker.admin.context import StreamLimits
+from tracker.runtime.store import open_connection
+from tracker.settings.changes import ChangeSettings
+from tracker.settings.model import AdminSettings, RedisSettings, Settings
+from tracker.store.schema.keys import shard_prefixes
+from tracker.store.sharding.away import named
+
+TIMEOUT = 20.0
+HASHES = [hash_in(number % SHARDS, number) for number in range(2 * SHARDS)]
+
+
+@pytest.fixture
+async def lacking() -> AsyncIterator[tuple[Admin, list[int]]]:
+    """The admin port of a store with torrents in all shards, and the shards whose node was killed then."""
+    with cluster() as group:
+        group.be_patient()
+        home = group.primary("t:{home}:")
+        places = [group.primary(each) for each in shard_prefixes("t:", SHARDS)]
+        node = next(each for each in places if each is not home)
+        redis = RedisSettings(url=SecretStr(home.tcp_url), shards=SHARDS, connect_timeout_seconds=TIMEOUT)
+        settings = Settings(
+            redis=redis,
+            changes=ChangeSettings(max_entries=100),
+            admin=AdminSettings(listen=("127.0.0.1:0",)),
+        )
+        async with (
+            open_connection(home.tcp_url, redis, TIMEOUT) as (connection, _),
+            running_admin(settings, connection, redis.prefix, StreamLimits()) as admin,
+        ):
+            store = admin.store
+            for reaping in store.all_reaping:
+                await reaping.heartbeat()
+            async with in_background(store.swarms.run()):
+                for info_hash in HASHES:
+                    await store.torrents.add(info_hash, {"name": "name"})
+                    await store.swarms.announce(update(1, "s", info_hash=info_hash))
+                node.kill()
+                await store.torrents.count()
+                yield admin, [number for number, place in enumerate(places) if place is node]
+
+
+@pytest.mark.slow
+async def test_replies_name_the_shards_that_they_lack(lacking: tuple[Admin, list[int]]) -> None:
+    admin, away = lacking
+    present = [each.hex() for each in HASHES if admin.store.shards.of(each).number not in away]
+    missing = next(each.hex() for each in HASHES if each.hex() not in present)
+    async with program(admin, "admin") as asking:
+        page = await asking.ask("GET", "/torrents?sort=leechers", 200)
+        assert sorted(row["info_hash"] for row in page["items"]) == sorted(present)
+        assert (page["total"], page["shards_away"]) == (len(present), away)
+        statistics = await asking.ask("GET", "/statistics", 200)
+        assert statistics["shards_away"] == away
+        changes = await asking.ask("GET", "/changes", 200)
+        assert (changes["items"], changes["next"], changes["shards_away"]) == ([], "0", away)
+        health = await asking.ask("GET", "/health", 200)
+        assert (health["ready"], health["shards_away"], health["home_away"]) == (True, away, False)
+        assert "shards_away" not in await asking.ask("GET", "/tokens", 200)
+        torrent = await asking.ask("GET", f"/torrents/{present[0]}", 200)
+        assert (torrent["leechers"], torrent["shards_away"]) == (1, away)  # its rank is one of all torrents
+        refused = await asking.ask("GET", f"/torrents/{missing}", 503)
+        assert refused["detail"] == f"store unavailable (away: {named(away)}); try again later"
+
+
+@pytest.mark.slow
+async def test_every_page_and_list_is_shown_without_a_shard(lacking: tuple[Admin, list[int]]) -> None:
+    admin, away = lacking
+    notice = f"<span data-store-notices-text>away: {named(away)}"
+    async with admin.browser() as browser:
+        for path in PATHS:
+            async with browser.get(path) as response:
+                text = await response.text()
+                assert response.status == 200, (path, text)
+                assert notice in text, path
+    async with admin.client("admin") as client:
+        async with client.get("/api/openapi.json") as response:
+            document = await response.json()
+        for path, methods in document["paths"].items():
+            if "get" in methods and "{" not in path:
+                async with client.get(path) as response:
+                    assert response.status in (200, 409, 422), (path, await response.text())
+        async with client.get("/metrics") as response:
+            text = await response.text()
+        assert f"tracker_shards_away {len(away)}" in text and "tracker_store_up 1" in text
+        async with client.get("/ready") as response:
+            assert await response.text() == f"ready\naway: {named(away)}\n"

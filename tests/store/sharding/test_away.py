@@ -1,0 +1,428 @@
+"""Shards that are away, on a cluster of three nodes: what goes on without them, and what says that it lacks them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from loadtest.cluster import Cluster, Node, cluster
+from tests.store.harness import ALICE, BOB, Clock, timeout_key, update
+from tests.store.sharding.harness import SHARDS, hash_in
+from tests.waiting import eventually, in_background
+from tracker.app.readiness import STORE_UNAVAILABLE, Readiness
+from tracker.app.web import copy_users_on_reconnect
+from tracker.errors import StoreUnavailable
+from tracker.runtime.store import open_connection, store_options
+from tracker.settings.changes import ChangeSettings
+from tracker.settings.model import RedisSettings, Settings, UserSettings
+from tracker.store.changes.changes import FIRST
+from tracker.store.schema.keys import home_prefix, shard_prefixes
+from tracker.store.sharding.away import named, noting_shards_away
+from tracker.store.stats.metric_names import PlaceNames
+from tracker.store.stats.unique_users import UniqueUserEvent
+from tracker.store.store import Store
+from tracker.store.swarms.codec import Admitted, Refused
+from tracker.system.event_loop import running
+from tracker.workers.heartbeat import send_heartbeats
+from tracker.workers.reaper import Reaper
+from tracker.workers.shard_leases import LeaseKeeper
+from tracker.workers.shard_reapers import ShardReapers
+
+PREFIX = "t:"
+PATIENCE_SECONDS = 60.0
+TIMEOUT = 20.0
+Read = Callable[[Store], Awaitable[Any]]
+
+
+@pytest.fixture
+def group() -> Iterator[Cluster]:
+    """Nodes that keep their data over a restart."""
+    with cluster(options=("--appendonly", "yes", "--appendfsync", "always")) as group:
+        group.be_patient()
+        yield group
+
+
+@asynccontextmanager
+async def store_at(
+    url: str, private: str = "off", clock: Callable[[], float] = time.time
+) -> AsyncIterator[Store]:
+    """A store as a tracker opens it."""
+    redis = RedisSettings(url=SecretStr(url), shards=SHARDS, connect_timeout_seconds=TIMEOUT)
+    users = UserSettings.model_validate({"private": private})
+    async with open_connection(url, redis, TIMEOUT) as (connection, _):
+        changes = ChangeSettings(max_entries=1000)
+        options = store_options(Settings(redis=redis, users=users, changes=changes))
+        store = Store(connection, redis.prefix, options, clock=clock)
+        store.use_secret(b"secret")
+        for shard in store.shards:
+            await store.copy_secret(shard)
+        copy_users_on_reconnect(store)
+        async with running(connection.watch, store.swarms.run):
+            yield store
+
+
+def home_of(group: Cluster) -> Node:
+    return group.primary(home_prefix(PREFIX, SHARDS))
+
+
+def without_home(group: Cluster) -> tuple[Node, list[int]]:
+    """A node that does not have home, and its shards."""
+    prefixes = list(shard_prefixes(PREFIX, SHARDS))
+    places = [group.primary(each) for each in prefixes]
+    node = next(each for each in places if each is not home_of(group))
+    return node, [number for number, place in enumerate(places) if place is node]
+
+
+def hashes() -> list[Any]:
+    return [hash_in(number % SHARDS, number) for number in range(2 * SHARDS)]
+
+
+async def fill(store: Store) -> None:
+    for number, info_hash in enumerate(hashes()):
+        await store.torrents.add(info_hash, {"name": f"name {number}", "private": "0"})
+        for peer in range(3):
+            await store.swarms.announce(update(peer, "s", info_hash=info_hash))
+        await store.torrents.deny(hash_in(number % SHARDS, 100 + number), "spam")
+
+
+async def refresh(store: Store) -> None:
+    """Asks each shard something, so that the process knows which ones are away."""
+    await store.torrents.count()
+
+
+MERGED: dict[str, Read] = {
+    "torrents": lambda store: store.torrents.count(),
+    "ranking": lambda store: store.torrents.top("seeders", 100),
+    "denials": lambda store: store.torrents.denials(),
+    "number of denials": lambda store: store.torrents.denial_count(),
+    "search": lambda store: store.torrents.search("name"),
+    "totals": lambda store: store.counters.totals(),
+    "changes": lambda store: store.changes.newest(5),
+    "number of changes": lambda store: store.changes.size(),
+    "scores": lambda store: store.scores.top(10),
+    "number of scores": lambda store: store.scores.count(),
+    "lag of scores": lambda store: store.scores.lag(),
+    "due scores": lambda store: store.scores.take(10),
+    "unique users": lambda store: store.unique_users.top("torrents"),
+    "error of unique users": lambda store: store.unique_users.may_exceed(),
+    "hit-and-runs": lambda store: store.hit_and_runs.pending(),
+    "number of hit-and-runs": lambda store: store.hit_and_runs.pending_count(),
+    "decided hit-and-runs": lambda store: store.hit_and_runs.decide(),
+    "dropped hit-and-runs": lambda store: store.hit_and_runs.drop(),
+    "deletions": lambda store: store.users.finish_deletions(),
+    "a user's torrents": lambda store: store.users.torrents("7", "active"),
+    "a user's sets": lambda store: store.users.set_sizes("7"),
+    "a user's sums": lambda store: store.users.get(ALICE),
+    "a user's accounts": lambda store: store.users.accounts([("7", str(n)) for n in range(SHARDS)]),
+    "freeleech tokens": lambda store: store.freeleech.page("7"),
+    "number of freeleech tokens": lambda store: store.freeleech.count("7"),
+    "multipliers": lambda store: store.multipliers.set("2", "0.5"),
+    "participation": lambda store: store.dht_torrents.participation(all_torrents=False),
+    "lookups": lambda store: store.dht_torrents.last_lookups(0, 10),
+    "number of lookups": lambda store: store.dht_torrents.looked_up_count(),
+    "public torrents": lambda store: store.dht_torrents.some_public(10),
+    "thin torrents": lambda store: store.dht_torrents.thin_page(0, 0, all_torrents=False),
+    "peers of the DHT": lambda store: store.dht_torrents.some_peers(4, 10, all_torrents=False),
+}
+
+
+@pytest.mark.slow
+async def test_merged_reads_go_on_and_say_which_shards_they_lack(group: Cluster) -> None:
+    node, away = without_home(group)
+    async with store_at(group.url) as store:
+        await fill(store)
+        await store.users.add("7", ALICE)
+        for name, read in MERGED.items():
+            with noting_shards_away() as lacking:
+                await read(store)
+            assert not lacking, name
+        node.kill()
+        await refresh(store)
+        assert store.shards.away == away
+        for name, read in MERGED.items():
+            with noting_shards_away() as lacking:
+                await read(store)
+            assert lacking == set(away), name
+        present = [each for each in hashes() if store.shards.of(each).number not in away]
+        assert await store.torrents.count() == len(present)
+        assert {each.info_hash for each in await store.torrents.top("seeders", 100)} == set(present)
+        assert {each.info_hash for each in (await store.torrents.search("name"))[1]} == set(present)
+        assert (await store.counters.totals())["leechers"] == 3 * len(present)
+
+        cursor, walked, lacking = 0, [], set[int]()
+        with noting_shards_away() as lacking:
+            while True:
+                cursor, page = await store.torrents.page(cursor, 2)
+                walked += [each.info_hash for each in page]
+                if not cursor:
+                    break
+        assert (set(walked), lacking) == (set(present), set(away))
+
+
+@pytest.mark.slow
+async def test_what_only_the_shard_knows_is_unavailable_and_not_unknown(group: Cluster) -> None:
+    node, away = without_home(group)
+    async with store_at(group.url) as store:
+        await fill(store)
+        by_hash = {each.info_hash: each for each in await store.torrents.get_all(hashes())}
+        node.kill()
+        await refresh(store)
+        for info_hash in hashes():
+            torrent_id = by_hash[info_hash].torrent_id
+            if store.shards.of(info_hash).number in away:
+                calls: list[Awaitable[Any]] = [
+                    store.torrents.get_all([info_hash]),
+                    store.scores.place(torrent_id),
+                    store.freeleech.give("7", torrent_id, 2_000_000_000),
+                    store.torrents.remove(info_hash),
+                ]
+                for call in calls:
+                    with pytest.raises(StoreUnavailable):
+                        await call
+            else:
+                assert await store.torrents.get_all([info_hash])
+        with pytest.raises(StoreUnavailable):  # it may be in a shard that is away
+            await store.scores.place("a-site's-own")
+
+
+@pytest.mark.slow
+async def test_scrapes_of_other_shards_are_answered(group: Cluster) -> None:
+    node, away = without_home(group)
+    async with store_at(group.url) as store:
+        await fill(store)
+        node.kill()
+        await refresh(store)
+        present = [each for each in hashes() if store.shards.of(each).number not in away]
+        counts = await store.swarms.scrape(present)
+        assert isinstance(counts, dict) and [each.leechers for each in counts.values()] == [3] * len(present)
+        every = await store.swarms.scrape_all()
+        assert isinstance(every, dict) and set(every) == set(present)
+
+
+@pytest.mark.slow
+async def test_the_change_feed_waits_and_says_for_which_shard(group: Cluster) -> None:
+    """No change is passed over: the position stays, and the feed goes on when the shard is back."""
+    node, away = without_home(group)
+    async with store_at(group.url) as store:
+        await fill(store)
+
+        async def settled() -> bool:
+            return len((await store.changes.after(FIRST, 500)).changes) == 3 * len(hashes())
+
+        await eventually(settled, PATIENCE_SECONDS)
+        (position, *_) = (await store.changes.after(FIRST, 500)).changes
+        rest = (await store.changes.after(position.id, 500)).changes
+        node.kill()
+        await refresh(store)
+        with noting_shards_away() as lacking:
+            page = await store.changes.after(position.id, 500)
+        assert (page.changes, page.next, page.gap) == ([], position.id, False)
+        assert lacking == set(away)
+        node.start()
+
+        async def goes_on() -> bool:
+            return (await store.changes.after(page.next, 500)).changes == rest
+
+        await eventually(goes_on, PATIENCE_SECONDS, ignored=(StoreUnavailable,))
+
+
+@pytest.mark.slow
+async def test_unique_users_of_other_shards_are_counted(group: Cluster) -> None:
+    node, away = without_home(group)
+    place = PlaceNames("Norway", "", "")
+    events = [UniqueUserEvent(info_hash, "203.0.113.7", place) for info_hash in hashes()]
+    async with store_at(group.url) as store:
+        await fill(store)
+        node.kill()
+        await refresh(store)
+        lost = sum(store.shards.of(each).number in away for each in hashes())
+        assert await store.unique_users.count(events, 1_800_000_000) == len(events) - lost
+        assert store.unique_users.dropped == lost
+        assert len(await store.unique_users.top("torrents", count=100)) == len(events) - lost
+        (country,) = await store.unique_users.top("countries")
+        assert country == ("Norway", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["deleted", "disabled", "passkey changed"])
+async def test_a_user_changed_meanwhile_is_refused_before_the_shard_serves_again(
+    group: Cluster, change: str
+) -> None:
+    """T2, T22: not one announce is let in after the node is back."""
+    node, away = without_home(group)
+    async with store_at(group.url, "required") as store:
+        await store.users.add("7", ALICE)
+        await store.users.add("8", BOB)
+        for number in range(SHARDS):
+            assert isinstance(await announced(store, number, ALICE), Admitted)
+        node.kill()
+        await refresh(store)
+        assert store.shards.away == away
+        if change == "deleted":
+            await store.users.delete("7")
+        elif change == "disabled":
+            await store.users.edit(ALICE, {"enabled": False})
+        else:
+            await store.users.rotate(ALICE)
+        for number in set(range(SHARDS)) - set(away):
+            assert isinstance(await announced(store, number, ALICE), Refused)
+        node.start()
+        for number in away:
+            reply = await served(store, number, ALICE)
+            assert isinstance(reply, Refused), change
+            assert isinstance(await served(store, number, BOB), Admitted)
+
+
+@pytest.mark.slow
+async def test_a_shard_that_returns_waits_for_home_if_home_may_know_of_changes(group: Cluster) -> None:
+    """Home was lost after the shard, and a user deleted in between. Lost before it, home has changed nobody since."""
+    node, (number, *_) = without_home(group)
+    home = home_of(group)
+    async with store_at(group.url, "required") as store:
+        await store.users.add("7", ALICE)
+        assert isinstance(await announced(store, number, ALICE), Admitted)
+        connection = store.shards[number].connection
+        node.kill()
+        await refresh(store)
+        await store.users.delete("7")
+        home.kill()
+        with pytest.raises(StoreUnavailable):
+            await store.users.count()
+        assert not store.connection.was_lost_before(connection)
+        node.start()
+        Cluster.until(lambda: b"cluster_state:ok" in node.ask("CLUSTER", "INFO"))
+        assert not await connection.reconnect()
+        home.start()
+        assert isinstance(await served(store, number, ALICE), Refused)
+
+
+async def announced(store: Store, shard: int, passkey: str) -> Admitted | Refused:
+    info_hash = hash_in(shard, shard)
+    peer = int(passkey[0], 16)
+    return await store.swarms.announce(update(peer, "s", info_hash=info_hash, passkey=passkey))
+
+
+async def served(store: Store, shard: int, passkey: str) -> Admitted | Refused:
+    """The first answer of a shard that was away."""
+    replies: list[Admitted | Refused] = []
+
+    async def is_answered() -> bool:
+        replies.append(await announced(store, shard, passkey))
+        return True
+
+    await eventually(is_answered, PATIENCE_SECONDS, ignored=(StoreUnavailable,))
+    return replies[0]
+
+
+@pytest.mark.slow
+async def test_an_outage_of_a_shard_removes_nobody_there_and_delays_no_other(group: Cluster) -> None:
+    """T10: only the shard that was away gives its peers time after its return."""
+    node, away = without_home(group)
+    clock = Clock()
+    async with store_at(group.url, clock=clock) as store:
+        peers = [update(1, "s", info_hash=hash_in(number)) for number in range(SHARDS)]
+        for shard, peer in zip(store.shards, peers, strict=True):
+            await shard.reaping.heartbeat()
+            await store.swarms.announce(peer)
+        torrents = {
+            each.info_hash: each for each in await store.torrents.get_all([p.info_hash for p in peers])
+        }
+        node.kill()
+        await refresh(store)
+        for _ in range(4):
+            clock.now += 40
+            for shard in store.shards:
+                with suppress(StoreUnavailable):
+                    assert await shard.reaping.heartbeat() == 0
+        node.start()
+        for shard, peer in zip(store.shards, peers, strict=True):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await shard.connection.until_available()
+            assert bool(await shard.reaping.heartbeat()) == (shard.number in away)
+            torrent_id = torrents[peer.info_hash].torrent_id
+            key = timeout_key(shard.keys, torrent_id, peer.peer_id)
+            assert await shard.connection.command("DEL", key) == 1
+            reaped = await shard.reaping.reap([(torrent_id, peer.peer_id.hex())])
+            assert reaped == (shard.number not in away)
+
+
+@pytest.mark.slow
+async def test_background_work_passes_over_shards_that_are_away(group: Cluster) -> None:
+    """Their leases are kept: no other tracker can take them. The tracker is ready while one shard is served."""
+    node, away = without_home(group)
+    async with store_at(group.url) as store:
+        await fill(store)
+        reapers = [
+            Reaper(shard.reaping, shard.connection, shard.keys, store.counters, lambda: 3600.0, time.time)
+            for shard in store.shards
+        ]
+        leases = LeaseKeeper(store.shard_leases, store.shards, "me", time.time)
+        together = ShardReapers(reapers, store.reaping, store.connection, leases)
+        readiness = Readiness(store.shards, lambda: False, None)
+        await leases.round()
+        node.kill()
+        await refresh(store)
+        await together.sweep_once(hurry=True)
+        assert [number for number, reaper in enumerate(reapers) if not reaper.swept_at] == away
+        await leases.round()
+        assert leases.held == list(range(SHARDS))
+        assert await store.maintenance.cleanup() is not None
+        assert readiness.problems() == []
+        assert store.notices() == [f"away: {named(away)}"]
+        for each in group.nodes:
+            each.kill()
+        with pytest.raises(StoreUnavailable):
+            await refresh(store)
+        assert readiness.problems() == [STORE_UNAVAILABLE]
+        assert store.notices() == []
+
+
+@pytest.mark.slow
+async def test_announces_go_on_while_home_is_away(group: Cluster) -> None:
+    """Users are copied into the shards. Only the shards of home's node are away with it."""
+    node = home_of(group)
+    prefixes = list(shard_prefixes(PREFIX, SHARDS))
+    served_by_others = [n for n, each in enumerate(prefixes) if group.primary(each) is not node]
+    async with store_at(group.url, "required") as store:
+        await store.users.add("7", ALICE)
+        await store.allow_list.allow(b"-XX", "a client")
+        assert await store.allow_list_cache.allows(update(1).peer_id)
+        node.kill()
+        await refresh(store)
+        assert store.connection.unavailable
+        for number in served_by_others:
+            assert isinstance(await announced(store, number, ALICE), Admitted)
+            await store.shards[number].connection.command("DEL", store.shards[number].keys.heartbeat())
+        async with in_background(send_heartbeats(store.all_reaping, store.connection)):
+            for number in served_by_others:
+                shard = store.shards[number]
+                await eventually(partial(shard.connection.command, "EXISTS", shard.keys.heartbeat()))
+        store.allow_list_cache._clock = lambda: 1e9
+        assert store.allow_list_cache.known(update(1).peer_id)
+        with noting_shards_away() as lacking:
+            assert await store.torrents.count() == len(served_by_others)
+        assert lacking == set(range(SHARDS)) - set(served_by_others)
+        calls: list[Awaitable[Any]] = [store.users.add("8", BOB), store.counters.totals()]
+        for call in calls:
+            with pytest.raises(StoreUnavailable):
+                await call
+        node.start()
+        await asyncio.wait_for(store.connection.until_available(), PATIENCE_SECONDS)
+        for number in range(SHARDS):
+            assert isinstance(await served(store, number, ALICE), Admitted)
+
+
+@pytest.mark.slow
+async def test_nobody_is_left_to_ask_when_all_nodes_are_away(group: Cluster) -> None:
+    async with store_at(group.url) as store:
+        await fill(store)
+        for node in group.nodes:
+            node.kill()
+        for read in MERGED.values():
+            with pytest.raises(StoreUnavailable):
+                await read(store)

@@ -1,0 +1,31 @@
+"""Shards that are away: which ones an answer lacks."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_lacking: ContextVar[set[int] | None] = ContextVar("lacking", default=None)
+
+
+@contextmanager
+def noting_shards_away() -> Iterator[set[int]]:
+    """The numbers of the shards that calls in this block, also in its tasks, have left out."""
+    numbers = set[int]()
+    token = _lacking.set(numbers)
+    try:
+        yield numbers
+    finally:
+        _lacking.reset(token)
+
+
+def note_shards_away(numbers: Iterable[int]) -> None:
+    """Notes that an answer lacks these shards."""
+    lacking = _lacking.get()
+    if lacking is not None:
+        lacking.update(numbers)
+
+
+def named(numbers: Iterable[int]) -> str:
+    """As in ``shard 3`` or ``shards 1, 3``."""
+    texts = [str(number) for number in sorted(numbers)]
+    return f"shard{'s' * (len(texts) > 1)} {', '.join(texts)}"
