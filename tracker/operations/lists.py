@@ -1,8 +1,11 @@
 """Lists of torrents and users as the API, its exports and the dashboard show them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from tracker.errors import StoreUnavailable
+from tracker.store.sharding.away import named, noting_shards_away
 from tracker.store.sharding.torrent_listing import ListPage, TorrentFilter
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
@@ -31,7 +34,8 @@ async def exported_torrents(store: Store, wanted: TorrentFilter, text: str) -> A
     """The first MAX_EXPORTED of the list, in pages."""
     cursor, left = "", MAX_EXPORTED
     while left > 0:
-        page = await find_torrents(store, wanted, text, cursor, min(left, _PAGE))
+        with _of_all_shards():
+            page = await find_torrents(store, wanted, text, cursor, min(left, _PAGE))
         yield page.torrents
         left -= len(page.torrents)
         if not (cursor := page.cursor):
@@ -42,8 +46,18 @@ async def exported_users(store: Store, wanted: UserFilter) -> AsyncIterator[list
     """The first MAX_EXPORTED of the list, in pages."""
     position, left = 0, MAX_EXPORTED
     while left > 0:
-        position, users = await store.user_listing.page(wanted, position, min(left, _PAGE))
+        with _of_all_shards():
+            position, users = await store.user_listing.page(wanted, position, min(left, _PAGE))
         yield users
         left -= len(users)
         if position == END:
             return
+
+
+@contextmanager
+def _of_all_shards() -> Iterator[None]:
+    """Raises StoreUnavailable if what was read lacks a shard: an export is complete, or cut off."""
+    with noting_shards_away() as lacking:
+        yield
+    if lacking:
+        raise StoreUnavailable(f"the store does not answer for {named(lacking)}")

@@ -23,6 +23,7 @@ from tracker.settings.model import RedisSettings, Settings, UserSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.schema.keys import home_prefix, shard_prefixes
 from tracker.store.sharding.away import named, noting_shards_away
+from tracker.store.sharding.torrent_listing import TorrentFilter
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.store import Store
@@ -98,6 +99,10 @@ async def refresh(store: Store) -> None:
 MERGED: dict[str, Read] = {
     "torrents": lambda store: store.torrents.count(),
     "ranking": lambda store: store.torrents.top("seeders", 100),
+    "sorted torrents": lambda store: store.torrent_listing.page(TorrentFilter("added")),
+    "few torrents": lambda store: store.torrent_listing.filtered(TorrentFilter(private=True)),
+    "filtered torrents": lambda store: store.torrent_listing.filtered(TorrentFilter(private=False)),
+    "ranked torrents": lambda store: store.torrent_listing.rank(),
     "denials": lambda store: store.torrents.denials(),
     "number of denials": lambda store: store.torrents.denial_count(),
     "search": lambda store: store.torrents.search("name"),
@@ -111,6 +116,8 @@ MERGED: dict[str, Read] = {
     "unique users": lambda store: store.unique_users.top("torrents"),
     "error of unique users": lambda store: store.unique_users.may_exceed(),
     "hit-and-runs": lambda store: store.hit_and_runs.pending(),
+    "a user's hit-and-runs": lambda store: store.hit_and_runs.pending_of("7", ["1"]),
+    "a user's peers": lambda store: store.user_peers.of("7"),
     "number of hit-and-runs": lambda store: store.hit_and_runs.pending_count(),
     "decided hit-and-runs": lambda store: store.hit_and_runs.decide(),
     "dropped hit-and-runs": lambda store: store.hit_and_runs.drop(),

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash
-from tracker.errors import ClientError
+from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.folding import fold, fold_name
 from tracker.store.sharding.shards import Shard, Shards
@@ -132,7 +132,8 @@ class TorrentListing:
 
     async def count(self, order: Order) -> int:
         """Returns the number of torrents in the index of an order."""
-        return sum(await self._shards.each(lambda shard: ("ZCARD", _index(shard, order))))
+        sizes = await self._shards.each(lambda shard: ("ZCARD", _index(shard, order)))
+        return sum(sizes.values())
 
     async def _few(self, wanted: TorrentFilter) -> list[Torrent] | None:
         """All torrents that fit, in order; None if a filter alone does not make them few."""
@@ -145,13 +146,13 @@ class TorrentListing:
 
     async def _few_ids(self, key_of: _KeyOf, lowest: str, highest: str) -> list[str] | None:
         sizes = await self._shards.each(lambda shard: ("ZCOUNT", key_of(shard), lowest, highest))
-        if sum(sizes) > MAX_FEW:
+        if sum(sizes.values()) > MAX_FEW:
             return None
         found = await self._shards.each(lambda shard: ("ZRANGE", key_of(shard), lowest, highest, "BYSCORE"))
-        return [torrent_id.decode() for part in found for torrent_id in part]
+        return [torrent_id.decode() for part in found.values() for torrent_id in part]
 
     async def _walk(self, wanted: TorrentFilter, cursor: str, count: int) -> ListPage:
-        walks = [_Walk(shard, wanted) for shard in self._shards]
+        walks = [_Walk(self._shards, shard, wanted) for shard in self._shards]
         positions = cursor.split(".") if cursor else ["0"] * len(walks)
         if len(positions) != len(walks):
             raise ClientError("invalid cursor")
@@ -189,12 +190,15 @@ class TorrentListing:
                         break
             except OutOfMemoryError:
                 return
+            except StoreUnavailable as error:
+                self._shards.leave_out([shard.number], error)
 
 
 class _Walk:
     """A walk through the index of one shard. ``matches``: those read and not used yet, in order."""
 
-    def __init__(self, shard: Shard, wanted: TorrentFilter) -> None:
+    def __init__(self, shards: Shards, shard: Shard, wanted: TorrentFilter) -> None:
+        self._shards = shards
         self._shard = shard
         self._wanted = wanted
         self.position = 0
@@ -210,12 +214,17 @@ class _Walk:
         return self.matches[0].position - 1 if self.matches else self.position
 
     async def read(self, count: int) -> None:
+        """Reads the next matches, at most ``count``. A shard that is away is passed over."""
         wanted, by_name = self._wanted, bool(self._wanted.name)
         order = "name" if by_name else wanted.order
         index = f"torrent_{_VALUES[order]}" if order in _VALUES else order
         flags = ("" if f is None else int(f) for f in (wanted.enabled, wanted.private, wanted.seeded))
         argv: list[Argument] = [index, int(_is_descending(wanted)), self.position, TORRENTS_A_CALL, count]
-        self.position, found = await self._shard.scripts.list_torrents([*argv, *flags, fold(wanted.name)])
+        try:
+            self.position, found = await self._shard.scripts.list_torrents([*argv, *flags, fold(wanted.name)])
+        except StoreUnavailable as error:
+            self._shards.leave_out([self._shard.number], error)
+            self.position, found = END, []
         triples = zip(found[::3], found[1::3], found[2::3], strict=True)
         for info_hash, position, key in triples:
             place = (0.0, key) if order == "name" else (float(key), b"")

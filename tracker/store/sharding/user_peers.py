@@ -4,6 +4,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from tracker.bittorrent import PeerId
+from tracker.errors import StoreUnavailable
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.torrents.records import Peer, hash_of, peer_of
 from tracker.store.users.users import Users
@@ -35,9 +36,14 @@ class UserPeers:
                 parts[shard].append(torrent_id)
         found: list[tuple[str, Peer]] = []
         for shard, some in parts.items():
-            all_found, pairs = await shard.scripts.user_peers([user_id, MEMBERS_A_CALL, *some])
-            complete = complete and all_found == 1 and len(pairs) <= 2 * MAX_PEERS
-            found += await _read(shard, [each.decode() for each in pairs[: 2 * MAX_PEERS]])
+            try:
+                all_found, pairs = await shard.scripts.user_peers([user_id, MEMBERS_A_CALL, *some])
+                found += await _read(shard, [each.decode() for each in pairs[: 2 * MAX_PEERS]])
+            except StoreUnavailable as error:
+                self._shards.leave_out([shard.number], error)
+                complete = False
+            else:
+                complete = complete and all_found == 1 and len(pairs) <= 2 * MAX_PEERS
         return LivePeers(found[:MAX_PEERS], complete and len(found) <= MAX_PEERS)
 
     async def _active_torrents(self, user_id: str) -> tuple[list[str], bool]:

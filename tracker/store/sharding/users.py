@@ -182,8 +182,10 @@ class ShardedHitAndRuns(HitAndRuns):
         return pending_of([(member, int(at)) for member, at in pairs])
 
     async def pending_of(self, user_id: str, torrent_ids: Sequence[str]) -> list[Pending]:
-        parts = await asyncio.gather(*(part.pending_of(user_id, torrent_ids) for part in self._parts))
-        return sorted((each for part in parts for each in part), key=lambda each: each.at)
+        parts = await self._shards.gather(
+            lambda shard: self._parts[shard.number].pending_of(user_id, torrent_ids)
+        )
+        return sorted((each for part in parts.values() for each in part), key=lambda each: each.at)
 
     async def pending_count(self) -> int:
         found = await self._shards.each(lambda shard: ("ZCARD", shard.keys.pending_hit_and_runs()))
