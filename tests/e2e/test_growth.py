@@ -239,6 +239,7 @@ def test_the_page_has_no_other_commands() -> None:
     run = ("tracker backup", "tracker reshard", "valkey-cli --cluster add-node", "valkey-cli --cluster check")
     by_key = tuple(f"redis-cli --cluster {name}" for name in ("reshard", "rebalance", "del-node"))
     nodes = (
+        "cluster info",
         "cluster migrateslots",
         "cluster getslotmigrations",
         "cluster failover",
