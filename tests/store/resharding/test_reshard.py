@@ -6,14 +6,19 @@ from typing import Any
 
 import pytest
 
+from loadtest.cluster import cluster
 from loadtest.invariants import check_invariants
 from loadtest.servers import Server
+from tests.store.client.test_cluster import store_at
 from tests.store.harness import ALICE, BOB, Store, update
 from tests.store.resharding.conftest import LATER, Open, parts_of, reshard, resharding
 from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.bittorrent import InfoHash
-from tracker.errors import ClientError, StartupError
+from tracker.errors import ClientError, StartupError, StoreUnavailable
 from tracker.store.changes.changes import FIRST
+from tracker.store.resharding.copying import Copying
+from tracker.store.resharding.parts import Found, Parts
+from tracker.store.schema.table.matching import row_of
 from tracker.store.sharding.number import check_number
 from tracker.store.swarms.codec import Admitted
 
@@ -270,6 +275,24 @@ async def test_a_torrent_that_the_other_store_refuses_stays_refused(open_store: 
     assert await target.refused(update(1, "s", info_hash=hash_in(3, 99), passkey=ALICE)) == "unknown torrent"
     assert await target.refused(update(1, "s", info_hash=HASHES[0], passkey="z" * 20)) == "unknown passkey"
     assert isinstance(await target.swarms.announce(join(50, BOB)), Admitted)
+
+
+@pytest.mark.slow
+async def test_totals_are_not_copied_while_a_shard_is_away(open_store: Open) -> None:
+    """Those at home are some seconds old."""
+    with cluster() as nodes:
+        async with store_at(nodes.url, "t:", shards=SHARDS) as source:
+            await source.users.add("7", ALICE)
+            parts, target = Parts(source, "t:"), parts_of(await open_store("one"))
+            row = row_of("u:7")
+            assert row is not None
+            user = Found(parts.home, row, b"u:7")
+            await Copying(parts, target).copy([user])
+            home = nodes.primary("t:{home}:")
+            serving = (nodes.primary(shard.keys.prefix) for shard in source.shards)
+            next(node for node in serving if node is not home).stop()
+            with pytest.raises(StoreUnavailable):
+                await Copying(parts, target).copy([user])
 
 
 def test_info_hashes_are_in_all_shards() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.resharding.feed import PositionMap
 from tracker.store.resharding.parts import Command, Found, Part, Parts, by_part
@@ -27,6 +28,7 @@ from tracker.store.schema.table.places import (
     torrent_in,
     torrent_of,
 )
+from tracker.store.sharding.away import named, noting_shards_away
 from tracker.store.sharding.user_sums import SUMMED
 
 ENTRIES = 1000
@@ -236,10 +238,12 @@ class Copying:
         is_home = self._is_home(part)
         rows: list[Any] = await self._source.send([(part, ("HGETALL", each.key)) for each in found])
         hashes = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
+        homes: list[dict[bytes, Argument]] = [{} for _ in found]
         if is_home:
-            homes = await asyncio.gather(*map(self._home_fields, found, hashes))
-        else:
-            homes = [{} for _ in found]
+            with noting_shards_away() as away:
+                homes = await asyncio.gather(*map(self._home_fields, found, hashes))
+            if away:  # the totals are old ones
+                raise StoreUnavailable(f"{named(away)} of the old store is away")
         writes: list[Command] = []
         for each, fields, of_home in zip(found, hashes, homes, strict=True):
             of_shards = await self._shard_fields(part, fields)
