@@ -36,6 +36,7 @@ class TrackerHarness:
     joined: list[tuple[InfoHash, Address]]
     clients_seen: list[tuple[PeerId, str]]
     """The peer ids reported as client software, with the label of a refusal, or empty for a join."""
+    refused_torrents: list[InfoHash]
     limits: Limits
     rate_limits: RateLimitStore
 
@@ -88,11 +89,16 @@ async def open_tracker(
     limits = Limits(settings.limits, accounts=settings.users.private)
     joined: list[tuple[InfoHash, Address]] = []
     clients_seen: list[tuple[PeerId, str]] = []
+    refused_torrents: list[InfoHash] = []
     times = itertools.count()
 
     def on_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
         joined.append((info_hash, address))
         clients_seen.append((peer_id, ""))
+
+    def on_refused(info_hash: InfoHash, peer_id: PeerId, label: str) -> None:
+        refused_torrents.append(info_hash)
+        clients_seen.append((peer_id, label))
 
     async with running(Store(url, Keys(prefix), rules, clock or Clock())) as store:
         tracker = Tracker(
@@ -104,10 +110,12 @@ async def open_tracker(
             clock=store.clock,
             limits=limits,
             on_join=on_join,
-            on_client_seen=lambda peer_id, label: clients_seen.append((peer_id, label)),
+            on_refused=on_refused,
             timer=lambda: float(next(times)),
         )
-        yield TrackerHarness(tracker, store, joined, clients_seen, limits, store.rate_limits)
+        yield TrackerHarness(
+            tracker, store, joined, clients_seen, refused_torrents, limits, store.rate_limits
+        )
 
 
 def at(text: str) -> Address:

@@ -531,6 +531,7 @@ async def test_client_software_is_reported_only_on_joins_and_refusals(make_track
     await tracker.store.torrents.add(info_hash(1))
     await tracker.announce(1, "started")
     assert tracker.clients_seen == [(peer_id(1), "unknown torrent"), (peer_id(1), "")]
+    assert tracker.refused_torrents == [info_hash(1)]
     for event in ("", "", "started", "completed", "paused", "stopped"):
         await tracker.announce(1, event)
     await tracker.announce(1, "stopped")

@@ -32,6 +32,7 @@ from tracker.workers.push.statsd import StatsD
 from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Ask, Scorer
 from tracker.workers.shard_reapers import AnyReaper, ShardReapers
+from tracker.workers.size_samples import SizeSampler
 from tracker.workers.upstreams import Upstreams
 from tracker.workers.user_sums import UserSumsWorker
 from tracker.workers.webhooks import WebhookWorker
@@ -89,8 +90,10 @@ async def open_background(
         scoring = [scorer.run] if settings.scoring.enabled else []
         leases = LeaseWorker(store.work, store.connection, time.time)
         webhooks = _webhooks(context)
+        samples = SizeSampler(store, time.time)
         users = _users_of_shards(context, reaper)
-        async with running(jobs.run, adoption.run, markers.run, leases.run, webhooks.run, *scoring, *users):
+        others = (markers.run, leases.run, webhooks.run, samples.run)
+        async with running(jobs.run, adoption.run, *others, *scoring, *users):
             yield jobs
             await jobs.drain()
 

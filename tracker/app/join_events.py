@@ -1,4 +1,4 @@
-"""Counts what joins and refusals show: unique users by place, and client software. No announce waits for it."""
+"""Counts what joins and refusals show: unique users by place, client software, samples. No announce waits for it."""
 
 import asyncio
 import time
@@ -16,6 +16,7 @@ from tracker.system.event_loop import running
 from tracker.wire.peer_id import client_name
 from tracker.workers.client_software import ClientSoftwareCounter
 from tracker.workers.place_names import PlaceRenamer
+from tracker.workers.refusal_samples import RefusalSampler
 from tracker.workers.unique_users import UniqueUserCounter
 
 
@@ -30,6 +31,7 @@ class JoinEvents:
     client_software: ClientSoftwareCounter
     counts_software: bool
     """Whether client software is counted."""
+    refusals: RefusalSampler
     count: Count
 
     def on_join(self, info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
@@ -44,8 +46,9 @@ class JoinEvents:
         self.count("joins", "joins.v4" if len(address) == 4 else "joins.v6")
         self.on_join(info_hash, peer_id, address)
 
-    def on_client_seen(self, peer_id: PeerId, label: str) -> None:
-        """A peer was refused with the failure ``label``."""
+    def on_refused(self, info_hash: InfoHash, peer_id: PeerId, label: str) -> None:
+        """An announce was refused with the failure ``label``."""
+        self.refusals.add(label, info_hash, peer_id)
         if self.counts_software:
             self.client_software.add(peer_id, label)
 
@@ -64,6 +67,7 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
         counts_users=settings.uniques.enabled,
         client_software=_client_software(store),
         counts_software=settings.clients.count_software,
+        refusals=RefusalSampler(store.refusal_samples, name=client_name, clock=time.time),
         count=store.counters.count,
     )
     context.telemetry.gauge("joins_waiting", lambda: joins.unique_users.waiting)
@@ -72,7 +76,7 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     users = [joins.unique_users.run] if joins.counts_users else []
     software = [joins.client_software.run] if joins.counts_software else []
     try:
-        async with running(renamer.run, *users, *software):
+        async with running(renamer.run, joins.refusals.run, *users, *software):
             yield joins
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(joins.unique_users.flush(), name="unique users flush")

@@ -46,7 +46,7 @@ async def open_web(
         clock=time.time,
         limits=limits,
         on_join=joins.on_join,
-        on_client_seen=joins.on_client_seen,
+        on_refused=joins.on_refused,
     )
 
     async def update_allow_list() -> None:

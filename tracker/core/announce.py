@@ -86,8 +86,8 @@ _Settled = list[tuple[_Pending, _Outcome]]
 class Tracker:
     """Answers announces and scrapes. ``secret`` keys the hash of the clients' ``key``.
 
-    ``on_join`` is called for each peer that joins a swarm; ``on_client_seen`` for each refused announce, with the label
-    of the failure. ``clock`` gives epoch seconds, ``timer`` seconds from any start.
+    ``on_join`` is called for each peer that joins a swarm; ``on_refused`` for each refused announce but those over a
+    limit, with the label of the failure. ``clock`` gives epoch seconds, ``timer`` seconds from any start.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class Tracker:
         clock: Callable[[], float],
         limits: Limits,
         on_join: Callable[[InfoHash, PeerId, Address], None],
-        on_client_seen: Callable[[PeerId, str], None],
+        on_refused: Callable[[InfoHash, PeerId, str], None],
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._swarms = swarms
         self._counters = counters
         self._on_join = on_join
-        self._on_client_seen = on_client_seen
+        self._on_refused = on_refused
         self._timer = timer
         self._clients = clients
         self._limits = limits
@@ -336,7 +336,7 @@ class Tracker:
 
     def _deny(self, announce: Announce, error: _Refusal) -> ClientError:
         refusal = self._failures.to_error(error, "announces")
-        self._on_client_seen(announce.peer_id, refusal.label)
+        self._on_refused(announce.info_hash, announce.peer_id, refusal.label)
         return refusal
 
     def refused(self, label: str, kind: str = "other", number: int = 1) -> None:

@@ -52,6 +52,8 @@ from tracker.store.stats.counters import Counters, Tap
 from tracker.store.stats.markers import Markers
 from tracker.store.stats.outbox import Outbox
 from tracker.store.stats.place_names import PlaceNameMigration
+from tracker.store.stats.refusal_samples import RefusalSamples
+from tracker.store.stats.size_samples import SizeSamples
 from tracker.store.stats.unique_users import UniqueRules, UniqueUsers
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.connect_checks import ConnectChecks
@@ -142,6 +144,8 @@ class Store:
         self.audit = Audit(connection, scripts, keys, options.max_audit)
         self.rate_limits = RateLimitStore(connection, scripts, keys, clock)
         self.counters = counters = self._counters(options, clock, tap)
+        self.size_samples = SizeSamples(scripts)
+        self.refusal_samples = RefusalSamples(connection, keys)
         self.outbox = Outbox(connection, scripts, keys)
         self.place_name_migration = PlaceNameMigration(connection, scripts, keys)
         self.client_software = ClientSoftware(connection, scripts, keys)

@@ -33,10 +33,10 @@ OPERATION_IDS = """
     clients_deny clients_disallow clients_list_all clients_list_denied clients_software
     clients_undeny denials_allow denials_deny denials_list_all dht_list_all dht_look_up dht_lookups
     exports_torrents_as_csv exports_torrents_as_json_lines exports_users_as_csv
-    exports_users_as_json_lines freeleech_give freeleech_list_all freeleech_take_back jobs_list_all
+    exports_users_as_json_lines freeleech_give freeleech_list_all freeleech_take_back history_chart jobs_list_all
     jobs_purge jobs_queues jobs_reprocess jobs_retry jobs_show jobs_sweep multipliers_replace multipliers_show
     scores_lag scores_ranking statistics_counter statistics_counters statistics_distribution
-    statistics_distributions statistics_statistics system_examine system_health system_settings
+    statistics_distributions statistics_refusals statistics_statistics system_examine system_health system_settings
     tokens_create tokens_list_all tokens_revoke torrents_batch torrents_create torrents_edit
     torrents_file torrents_history torrents_list_all torrents_peers torrents_remove torrents_show
     torrents_uniques torrents_upload uniques_figure uniques_top users_batch users_create

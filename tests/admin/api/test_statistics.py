@@ -1,5 +1,7 @@
 from tests.admin.api.api_client import ApiClient
 from tests.admin.conftest import Admin
+from tests.store.harness import info_hash
+from tracker.store.stats.refusal_samples import RefusedAnnounce
 
 
 async def test_totals_are_shown(full: ApiClient, admin: Admin) -> None:
@@ -57,3 +59,17 @@ async def test_a_distribution_is_shown_over_time(full: ApiClient, admin: Admin) 
     assert found["total"]["sum"] == 6.0
     assert found["total"]["deviation"] == only["deviation"]
     assert (await full.get("/distributions/nothing"))["total"] is None
+
+
+async def test_refused_announces_of_a_reason_are_shown(full: ApiClient, admin: Admin) -> None:
+    now = int(admin.clock())
+    samples = [
+        RefusedAnnounce(now - 5, info_hash(1), "aria2"),
+        RefusedAnnounce(now, info_hash(2), "Deluge 2.1"),
+    ]
+    await admin.store.refusal_samples.add({"unknown torrent": samples})
+    assert (await full.get("/refusals/unknown torrent"))["items"] == [
+        {"at": now, "info_hash": info_hash(2).hex(), "client": "Deluge 2.1"},
+        {"at": now - 5, "info_hash": info_hash(1).hex(), "client": "aria2"},
+    ]
+    assert (await full.get("/refusals/nothing"))["items"] == []

@@ -11,7 +11,7 @@ async def test_clients_are_shown_by_share_and_rejections_with_their_reason(admin
     await admin.store.client_software.add(1, heard, admin.clock())
     async with admin.browser() as browser:
         page = await get(browser, "/clients")
-        assert "qBittorrent 5.0.2" in page.text
+        assert page.one("a", href="/clients/program?name=qBittorrent&period=all").text == "qBittorrent"
         assert "75.0 %" in page.text
         assert "client not allowed" in page.text
         month = (await get(browser, "/clients?period=2027-01")).text
@@ -21,7 +21,7 @@ async def test_clients_are_shown_by_share_and_rejections_with_their_reason(admin
 
 async def test_leaderboards_are_paged(admin: Admin) -> None:
     await admin.store.client_software.add(
-        1, {(f"Program {n}", ""): 100 - n for n in range(60)}, admin.clock()
+        1, {(f"Program{n} 1.0", ""): 100 - n for n in range(60)}, admin.clock()
     )
     async with admin.browser() as browser:
         page = await get(browser, "/clients?page=2")
@@ -69,3 +69,25 @@ async def test_an_invalid_prefix_is_refused_with_an_error_at_the_field(admin: Ad
             page = Page(await response.text())
     assert "1 to 20" in page.one("p", role="alert").text
     assert page.one("input", name="name").attributes["value"] == "kept"
+
+
+async def test_a_program_leads_to_its_versions_and_their_refusals(admin: Admin) -> None:
+    heard = {
+        ("qBittorrent 5.0.2", ""): 30,
+        ("qBittorrent 4.6.0", ""): 10,
+        ("aria2", ""): 5,
+        ("qBittorrent 4.1", "client denied"): 4,
+        ("aria2", "client denied"): 3,
+    }
+    await admin.store.client_software.add(1, heard, admin.clock())
+    async with admin.browser("read") as browser:
+        board = await get(browser, "/clients")
+        assert "/clients/program?name=qBittorrent&period=all" in board.links
+        assert "qBittorrent 40 88.9 %" in board.text
+        page = await get(browser, "/clients/program?name=qBittorrent&period=all")
+        rows = [row.text for row in page.all("tr")]
+        async with browser.get("/clients/program?name=none") as response:
+            assert response.status == 404
+    assert rows[1:3] == ["qBittorrent 5.0.2 30 75.0 %", "qBittorrent 4.6.0 10 25.0 %"]
+    assert rows[4:] == ["qBittorrent 4.1 client denied 4"]
+    assert "/failures?reason=client%20denied" in page.links

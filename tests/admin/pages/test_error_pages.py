@@ -19,7 +19,7 @@ async def test_programs_and_scripts_get_problem_details(admin: Admin) -> None:
         for path, headers in (
             ("/api/v1/nothing", {}),
             ("/jobs/999", {"HX-Request": "true"}),
-            ("/figures/nothing.json", {}),
+            ("/history/nothing.json", {}),
         ):
             async with browser.get(path, headers=headers) as response:
                 assert (response.status, response.content_type) == (404, "application/problem+json"), path

@@ -54,7 +54,7 @@ async def test_live_updates_follow_the_store(admin: Admin) -> None:
     async with admin.browser("read") as browser, listening(browser) as stream:
         await stream.until("figures", seeders="0")
         await command("SET", keys.stat("seeders"), 41)
-        admin.store.counters.count("failures.<b>", by=4, at=admin.clock() - 5)
+        admin.store.counters.count("failures.<b>", "refused.announces", by=4, at=admin.clock() - 5)
         await admin.store.counters.flush()
         data = await stream.until("figures", seeders="41", peers="41")
         assert set(data["charts"]) == {"requests", "latency"}

@@ -1,8 +1,5 @@
 """The overview: tiles, charts and its empty state."""
 
-from typing import Any
-
-import aiohttp
 import pytest
 
 from tests.admin.conftest import Admin, Serve
@@ -78,32 +75,9 @@ async def test_readiness_problems_are_on_top(admin: Admin) -> None:
     assert "Not ready" in page.text
 
 
-@pytest.mark.parametrize(("view", "precision"), [("2m", 1), ("2h", 60), ("5d", 3600)])
-async def test_charts_are_rates_by_slices_filled_with_zeros(admin: Admin, view: str, precision: int) -> None:
-    counters, now = admin.store.counters, admin.clock()
-    at = now - now % precision - 10 * precision
-    counters.count("announces", by=3 * precision, at=at)
-    counters.count("failures.a", by=precision, at=at)
-    counters.count("failures.b", by=precision, at=at)
-    counters.observe("announce_seconds", 0.002, at=at)
-    counters.observe("announce_seconds", 0.004, at=at)
-    await counters.flush()
+async def test_charts_have_the_chosen_range(admin: Admin) -> None:
     async with admin.browser() as browser:
-        requests = await fetched(browser, f"/figures/requests.json?view={view}")
-        latency = await fetched(browser, f"/figures/latency.json?view={view}")
-    place = requests["x"].index(at)
-    steps = {b - a for a, b in zip(requests["x"], requests["x"][1:], strict=False)}
-    assert steps == {precision}
-    values = {series["name"]: series["values"] for series in requests["series"]}
-    assert (values["Announces"][place], values["Scrapes"][place], values["Failures"][place]) == (3, 0, 2)
-    assert sum(values["Announces"]) == 3
-    values = {series["name"]: series["values"] for series in latency["series"]}
-    assert (values["Mean"][place], values["Maximum"][place]) == (3, 4)
-    assert [value for value in values["Mean"] if value is not None] == [3]
-
-
-async def fetched(browser: aiohttp.ClientSession, path: str) -> dict[str, Any]:
-    async with browser.get(path) as response:
-        assert response.status == 200
-        found: dict[str, Any] = await response.json()
-        return found
+        for query, name in (("", "2m"), ("?range=30d", "30d"), ("?range=nonsense", "2m")):
+            page = await get(browser, f"/{query}")
+            sources = [figure.attributes["data-chart"] for figure in page.all("figure")]
+            assert sources == [f"/history/{chart}.json?range={name}" for chart in ("requests", "latency")]

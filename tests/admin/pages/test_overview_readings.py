@@ -3,7 +3,7 @@
 import pytest
 
 from tests.admin.conftest import Admin
-from tracker.admin.pages.overview_readings import VIEWS, quantile, read_failures, read_window
+from tracker.admin.pages.overview_readings import quantile, read_failures
 
 
 @pytest.mark.parametrize(
@@ -21,17 +21,6 @@ def test_quantiles_are_interpolated_within_a_bucket(
     counts: list[int], share: float, value: float | None
 ) -> None:
     assert quantile(counts, (1.0, 2.0), share) == value
-
-
-async def test_the_slice_in_progress_is_shown_once_it_is_long_enough(admin: Admin) -> None:
-    admin.clock.now = 1_800_000_000 + 5
-    assert (await read_window(admin.context, VIEWS["2h"])).at[-1] == 1_800_000_000 - 60
-    admin.store.counters.count("announces", by=40, at=1_800_000_000 + 1)
-    await admin.store.counters.flush()
-    admin.clock.now = 1_800_000_000 + 20
-    window = await read_window(admin.context, VIEWS["2h"])
-    assert (window.at[-1], window.rates["announces"][-1]) == (1_800_000_000, 2)
-    assert len(window.at) == 120
 
 
 async def test_failures_are_sorted_by_recent_count(admin: Admin) -> None:

@@ -12,8 +12,10 @@ from tracker.store.work.records import Claim, NewItem, Project
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;"
 PATHS = [link.href for _, links in NAVIGATION for link in links]
 QUERIES = [
-    "/?view=2h",
-    "/?view=nonsense",
+    "/?range=2h",
+    "/?range=nonsense",
+    "/history?range=7d",
+    "/history/traffic?since=1&until=2",
     "/jobs?queue=q&status=failed",
     "/clients?period=2027-01&page=9",
     "/jobs?page=x",
@@ -109,6 +111,9 @@ async def test_every_link_has_a_target(admin: Admin, full: bool) -> None:
                     continue
                 links = Page(await response.text()).links
             new = {link.partition("#")[0] for link in links} - seen - {"/live"}
+            new = {
+                link for link in new if "since=" not in link or "since=" not in path
+            }  # they zoom without end
             seen |= new
             waiting += new
 

@@ -221,3 +221,25 @@ def test_location_names_are_unescaped_if_printable(text: str) -> None:
     assert shown.isprintable()
     if text.isprintable():
         assert escape(shown) == escape(text)
+
+
+async def test_a_place_leads_to_its_torrents(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    await admin.store.torrents.add(info_hash(1), {"name": "first"})
+    await admin.store.torrents.add(info_hash(2))
+    await count_users(admin, {("Malta", "Valletta", ""): 2}, torrent=1)
+    await count_users(admin, {("Malta", "Valletta", ""): 3, ("Kosovo", "", ""): 9}, torrent=2)
+    for board, name in (("countries", "Malta"), ("cities", "Malta/Valletta")):
+        path = f"/world/{board}/place?name={quote(name, safe='')}"
+        assert path in (await get(browser, "/world")).links
+        page = await get(browser, path)
+        rows = [row.text for row in page.all("tr")][1:]
+        assert rows == [f"{info_hash(2).hex()} 3", f"first {info_hash(1).hex()} 2"]
+    page = await get(browser, "/world/cities/place?name=Malta/Valletta")
+    assert "Torrents in Valletta, Malta" in page.text
+    for path in (
+        "countries/place?name=France",
+        "countries/place",
+        "torrents/place?name=Malta",
+        "x/place?name=y",
+    ):
+        await get(browser, f"/world/{path}", status=404)

@@ -44,6 +44,7 @@ WORDS = {
     "digest": "0" * 64,
     "token": "0" * 12,
     "name": "n",
+    "reason": "unknown torrent",
     "node": "host",
     "family": "4",
     "p": "proj",

@@ -25,6 +25,7 @@ from tracker.store.schema.keys import CHANGES, Keys
 from tracker.store.schema.table import KEYS, as_markdown
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.place_names import PlaceNameMigration
+from tracker.store.stats.refusal_samples import RefusedAnnounce
 from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.torrents.scores import Scored
 
@@ -48,7 +49,8 @@ PLACEHOLDERS = {
     "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
     "scope": "countries|cities|postcodes|torrents",
     "period": "all|[0-9]{4}-[0-9]{2}",
-    "kind": "torrents|outbox|dht|shard|trackers",
+    "kind": "torrents|outbox|dht|shard|trackers|samples",
+    "reason": ".+",
     "outcome": "joins|failures",
     "precision": "1|5|60|300|3600|18000|86400",
     "name": ".+",
@@ -127,6 +129,7 @@ def built(keys: Keys) -> dict[str, str]:
         "todo": "todo:redo",
         "board": "downloader_count",
         "node": "host.example",
+        "reason": "unknown torrent",
         "family": 4,
     }
     found = {}
@@ -332,6 +335,7 @@ async def everything(store: Store) -> None:
     await store.rate_limits.count_hits([Hit("joins", "192.0.2.1", 9)], {"joins": 1})
     await store.client_software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
     await store.webhooks.hold("0" * 16, "token")
+    await store.refusal_samples.add({"unknown torrent": [RefusedAnnounce(START, info_hash(8), "a 1")]})
 
 
 async def some_users(store: Store) -> None:

@@ -33,6 +33,7 @@ from tracker.workers.heartbeat import send_heartbeats
 from tracker.workers.reaper import Reaper
 from tracker.workers.shard_leases import LeaseKeeper
 from tracker.workers.shard_reapers import ShardReapers
+from tracker.workers.size_samples import SizeSampler
 
 PREFIX = "t:"
 PATIENCE_SECONDS = 60.0
@@ -148,9 +149,12 @@ async def test_merged_reads_go_on_and_say_which_shards_they_lack(group: Cluster)
             with noting_shards_away() as lacking:
                 await read(store)
             assert not lacking, name
+        sampler = SizeSampler(store, time.time)
+        assert await sampler.sample_once()
         node.kill()
         await refresh(store)
         assert store.shards.away == away
+        assert not await sampler.sample_once()  # the numbers would seem to fall
         for name, read in MERGED.items():
             with noting_shards_away() as lacking:
                 await read(store)

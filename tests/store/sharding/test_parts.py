@@ -167,3 +167,16 @@ async def test_maintenance_covers_home_and_all_shards(registered: Store) -> None
     wiped = [number async for number in store.maintenance.wipe_statistics(uniques=True)]
     assert wiped[-1] >= SHARDS
     assert (await store.counters.totals())["credit_cut"] == 0
+
+
+async def test_torrents_of_a_place_are_found_in_all_shards(registered: Store) -> None:
+    events = [
+        UniqueUserEvent(info_hash, f"192.0.2.{user}", LONDON)
+        for number, info_hash in enumerate(HASHES[:5], 1)
+        for user in range(number)
+    ]
+    await registered.unique_users.count(events, START)
+    found = await registered.unique_users.torrents_at("countries", "GB")
+    assert found == [
+        (info_hash.hex(), number) for number, info_hash in reversed(list(enumerate(HASHES[:5], 1)))
+    ]

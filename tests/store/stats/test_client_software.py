@@ -10,7 +10,14 @@ from structlog.testing import capture_logs
 from tests.store.harness import START, Store, running
 from tracker.store.schema.keys import Keys
 from tracker.store.stats import client_software
-from tracker.store.stats.client_software import MAX_BATCH, ClientSoftware, parted, shown
+from tracker.store.stats.client_software import (
+    MAX_BATCH,
+    ClientSoftware,
+    by_program,
+    parted,
+    program_of,
+    shown,
+)
 from tracker.store.stats.months import month_of, month_start
 from tracker.store.swarms.rules import SwarmRules
 
@@ -129,3 +136,25 @@ async def test_a_failure_is_separate_from_its_client_software(store: Store, name
 )
 def test_names_are_short_and_printable(name: str, label: str, stored: tuple[str, str]) -> None:
     assert shown(name, label) == stored
+
+
+@pytest.mark.parametrize(
+    ("member", "program"),
+    [
+        ("qBittorrent 5.0.2", "qBittorrent"),
+        ("qBittorrent 5.0.2: unknown torrent", "qBittorrent"),
+        ("UPnP NAT 1b", "UPnP NAT"),
+        ("libTorrent (Rakshasa) 0.13.8", "libTorrent (Rakshasa)"),
+        ("aria2", "aria2"),
+        ("-XX", "-XX"),
+        ("7", "7"),
+        ("", ""),
+    ],
+)
+def test_a_program_is_a_client_without_its_version(member: str, program: str) -> None:
+    assert program_of(member) == program
+
+
+def test_versions_of_a_program_add_up() -> None:
+    board = [("a 2", 5), ("b 1", 4), ("b 2", 3), ("c", 5)]
+    assert by_program(board) == [("b", 7), ("a", 5), ("c", 5)]

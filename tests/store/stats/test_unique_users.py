@@ -582,3 +582,23 @@ async def test_flush_removes_statistics_and_keeps_torrents(store: Store, mode: s
     assert await store.dump() == before
     assert await users.count([event()], START) == 1
     assert await figures(store) == [(1, 1)] * 7
+
+
+async def test_torrents_of_a_place_are_found_among_those_with_the_most_users(store: Store) -> None:
+    await register(store, 1, 2, 3)
+    counted = unique_users(store)
+    seen = [(1, PARIS, 2), (2, PARIS, 1), (2, LONDON, 3), (3, LONDON, 1)]
+    events = [
+        event(f"{torrent} {n}", torrent, place) for torrent, place, number in seen for n in range(number)
+    ]
+    await counted.count(events, START)
+    first, second = info_hash(1).hex(), info_hash(2).hex()
+    assert await counted.torrents_at("countries", "France") == [(first, 2), (second, 1)]
+    assert await counted.torrents_at("cities", "United_Kingdom/London") == [
+        (second, 3),
+        (info_hash(3).hex(), 1),
+    ]
+    assert await counted.torrents_at("countries", "France", candidates=1) == [(second, 1)]
+    await store.redis.set(store.keys.torrent_places(info_hash(2)), "another type")
+    await store.redis.zadd(store.keys.unique_index("torrents", "all"), {"another program's": 99})
+    assert await counted.torrents_at("cities", "United_Kingdom/London") == [(info_hash(3).hex(), 1)]

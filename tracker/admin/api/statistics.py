@@ -23,6 +23,14 @@ NameText = Annotated[
         examples=["announces"],
     ),
 ]
+ReasonText = Annotated[
+    str,
+    Field(
+        max_length=300,
+        description="A failure reason, as in the totals.",
+        examples=["unknown torrent"],
+    ),
+]
 
 
 class Statistics(Reply):
@@ -100,6 +108,21 @@ class DistributionSeries(Reply):
     items: list[MeasuredSlice]
 
 
+class Refusal(Reply):
+    """A refused announce."""
+
+    at: Moment
+    info_hash: str
+    client: str = Field(description="The program that the peer id names.")
+
+
+class Refusals(Reply):
+    """Refused announces of one reason, newest first."""
+
+    reason: str
+    items: list[Refusal]
+
+
 @endpoints.get("/statistics", "Show totals")
 async def statistics(call: Call) -> Statistics:
     return Statistics(**asdict(await service.statistics(call.store)))
@@ -136,6 +159,16 @@ async def distribution(call: Call, name: NameText, query: SeriesQuery) -> Distri
         precision=query.precision,
         total=None if total is None else Measured(**_fields(total)),
         items=[MeasuredSlice(start=start, **_fields(each)) for start, each in found],
+    )
+
+
+@endpoints.get("/refusals/{reason}", "Show refused announces of a reason")
+async def refusals(call: Call, reason: ReasonText) -> Refusals:
+    """A sample: at most the last 50, for 7 days. Announces over a rate limit are not sampled."""
+    found = await call.store.refusal_samples.last(reason)
+    return Refusals(
+        reason=reason,
+        items=[Refusal(at=each.at, info_hash=each.info_hash.hex(), client=each.client) for each in found],
     )
 
 

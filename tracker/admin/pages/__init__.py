@@ -8,6 +8,8 @@ from tracker.admin.pages import (
     clients,
     deny_list,
     dht,
+    failures,
+    history,
     jobs,
     overview,
     system,
@@ -37,6 +39,8 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     return [
         web.get("/live", Live(context, latest_reading).handle, allow_head=False),
         *overview.routes(context, latest_reading),
+        *history.routes(context),
+        *failures.routes(context),
         *torrents.routes(context),
         *deny_list.routes(context),
         *torrent.routes(context),

@@ -7,11 +7,12 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import cursor_number, page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
-from tracker.store.stats.client_software import MAX_MEMBERS, Outcome
+from tracker.store.stats.client_software import MAX_MEMBERS, Outcome, by_program, parted, program_of
 from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_start
 
 PAGE = 25
@@ -31,6 +32,7 @@ class ClientPages:
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
             web.get("/clients", self.show),
+            web.get("/clients/program", self.program),
             web.post("/clients/allow", self.allow),
             web.post("/clients/disallow", self.disallow),
             web.post("/clients/deny", self.deny),
@@ -40,6 +42,29 @@ class ClientPages:
     async def show(self, request: web.Request) -> web.Response:
         """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards."""
         return await self._page(request)
+
+    async def program(self, request: web.Request) -> web.Response:
+        """The versions of a program, and its refusals. The query has ``name`` and ``period``."""
+        name, period = request.query.get("name", ""), self._period(request.query.get("period", ""))
+        versions, refused = [
+            [
+                row
+                for row in await self._client_software.top(kind, period, MAX_MEMBERS)
+                if program_of(row[0]) == name
+            ]
+            for kind in ("joins", "failures")
+        ]
+        if not versions and not refused:
+            raise Problem(404, detail="no such program in this period")
+        variables = {
+            "name": name,
+            "period": period,
+            "all_time": ALL_TIME,
+            "versions": versions,
+            "joined": sum(count for _, count in versions),
+            "refused": [(*parted(member), count) for member, count in refused],
+        }
+        return render(request, "program.html", variables)
 
     async def _page(self, request: web.Request, form: Mapping[str, str] | None = None) -> web.Response:
         """``form`` holds an error and the values of the form that it belongs to."""
@@ -80,6 +105,8 @@ class ClientPages:
     async def _board(self, kind: Outcome, period: str, number: int, **pages: int) -> dict[str, Any]:
         """A page of a leaderboard, with the sum of all its entries."""
         board = await self._client_software.top(kind, period, MAX_MEMBERS)
+        if kind == "joins":
+            board = by_program(board)
         first = (number - 1) * PAGE
 
         def at(other: int) -> str:

@@ -6,7 +6,7 @@ from aiohttp import web
 from tracker.admin.http.problems import CONTENT_TYPE, Handler
 from tracker.admin.pages.rendering import render
 
-_PROGRAM_PATHS = ("/api/", "/metrics", "/live", "/figures/")
+_PROGRAM_PATHS = ("/api/", "/metrics", "/live")
 
 
 @web.middleware
@@ -34,4 +34,5 @@ def _is_navigation(request: web.Request) -> bool:
         "text/html" in accept
         and "HX-Request" not in request.headers
         and not request.path.startswith(_PROGRAM_PATHS)
+        and not request.path.endswith(".json")  # data of charts
     )

@@ -64,7 +64,7 @@ class LatestReading:
 
     def _p95(self, now: float) -> float | None:
         """The percentile of announces since the oldest kept histogram; of all announces if there were none."""
-        histogram = self._context.telemetry().histograms.get(overview_readings.LATENCY)
+        histogram = self._context.telemetry().histograms.get(overview_readings.LATENCY_NAME)
         if histogram is None:
             return None
         while self._histograms and now - self._histograms[0][0] > QUANTILE_SECONDS:
@@ -72,7 +72,7 @@ class LatestReading:
         before = self._histograms[0][1] if self._histograms else [0] * len(histogram.counts)
         self._histograms.append((now, list(histogram.counts)))
         late = [max(0, count - old) for count, old in zip(histogram.counts, before, strict=True)]
-        bounds = BOUNDS[overview_readings.LATENCY]
+        bounds = BOUNDS[overview_readings.LATENCY_NAME]
         return overview_readings.quantile(late if sum(late) else histogram.counts, bounds, 0.95)
 
 
@@ -149,8 +149,8 @@ def message(reading: OverviewReading, problems: Sequence[str], notices: Sequence
         "at": int(reading.at),
         "texts": overview_readings.texts(reading),
         "tones": overview_readings.tones(reading),
-        "sparks": overview_readings.sparks(reading.window),
-        "charts": {name: draw(reading.window) for name, draw in overview_readings.CHARTS.items()},
+        "sparks": overview_readings.sparks(reading.slices),
+        "charts": overview_readings.charts(reading.slices),
         "failures": reading.failures,
         "problems": problems,
         "notices": notices,

@@ -2,49 +2,35 @@
 
 from typing import Any
 
-import orjson
 from aiohttp import web
 from redis.exceptions import RedisError
 
 from tracker.admin.context import AdminContext
-from tracker.admin.http.problems import Problem
 from tracker.admin.pages import overview_readings
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.live import AWAY, LatestReading
-from tracker.admin.pages.overview_readings import VIEWS, View
 from tracker.admin.pages.rendering import render
 from tracker.errors import StoreUnavailable
+from tracker.operations.history import RANGES
 
 
 def routes(context: AdminContext, latest_reading: LatestReading) -> list[web.AbstractRouteDef]:
-    """The page, and the data of its charts."""
+    """The page."""
 
     async def overview(request: web.Request) -> web.Response:
         return render(request, "overview.html", await _variables(context, latest_reading, request))
 
-    async def charts(request: web.Request) -> web.Response:
-        draw = overview_readings.CHARTS.get(request.match_info["chart"])
-        if draw is None:
-            raise Problem(404, detail="unknown chart")
-        window = await overview_readings.read_window(context, _view(request))
-        return web.Response(body=orjson.dumps(draw(window)), content_type="application/json")
-
-    return [web.get("/", overview), web.get("/figures/{chart}.json", charts)]
-
-
-def _view(request: web.Request) -> View:
-    return VIEWS.get(request.query.get("view", ""), VIEWS["2m"])
+    return [web.get("/", overview)]
 
 
 async def _variables(
     context: AdminContext, latest_reading: LatestReading, request: web.Request
 ) -> dict[str, Any]:
     """Without the store the page shows the problem, and recovers with the store."""
-    view = _view(request)
     problems = list(context.problems())
     variables: dict[str, Any] = {
-        "view": view,
-        "views": VIEWS.values(),
+        "range": RANGES.get(request.query.get("range", ""), RANGES["2m"]),
+        "ranges": RANGES.values(),
         "server": context.server,
         "mode": context.settings.torrents.mode,
         "accounts": context.settings.users.private,

@@ -4,57 +4,24 @@ The page and the live updates both use this module, so that they show the same.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.formats import milliseconds, number, rate
-from tracker.store.stats.slices import RETAINED, Distribution, start_of
+from tracker.admin.pages.history_data import chart_data
+from tracker.operations import history
+from tracker.operations.history import CHARTS, JOINS, LATENCY, RANGES, REQUESTS, Slices
 
-COUNTED = ("announces", "announces.udp", "scrapes", "joins")
-"""The counters with rates, besides failures."""
-LATENCY = "announce_seconds"
+CHART_NAMES = ("requests", "latency")
+LATENCY_NAME = "announce_seconds"
 _REASONS = 100
 """Above the number of fixed refusal texts; bounds what other writers of the store may add."""
-_LATE_SECONDS = 2
-"""Counters are flushed up to 1 s late, so the newest one-second slices are incomplete."""
-_MIN_SHARE = 0.2
-"""A longer slice in progress is shown once this share of it has passed."""
 _RATE_SLICES = 5
 
 Failures = list[tuple[str, int, int]]
 """(reason, count in the last two hours, total), highest recent count first."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A time range of charts; ``precision``: slice length in seconds."""
-
-    name: str
-    label: str
-    precision: int
-
-
-VIEWS = {
-    view.name: view for view in (View("2m", "2 min", 1), View("2h", "2 h", 60), View("5d", "5 days", 3600))
-}
-
-
-@dataclass(slots=True)
-class Window:
-    """Up to RETAINED slices, oldest first: start (epoch s) and rates per second."""
-
-    at: list[int] = field(default_factory=list)
-    rates: dict[str, list[float]] = field(default_factory=dict)
-    latency: list[float | None] = field(default_factory=list)
-    """Mean announce latency (s); None for slices without announces."""
-    slowest: list[float | None] = field(default_factory=list)
-
-    def rate(self, name: str) -> float:
-        """Mean rate of the last few slices."""
-        last = self.rates[name][-_RATE_SLICES:]
-        return sum(last) / len(last) if last else 0.0
 
 
 @dataclass(slots=True)
@@ -62,51 +29,14 @@ class OverviewReading:
     """The values of the overview at one time."""
 
     at: float
-    window: Window
-    """The last two minutes."""
+    slices: Slices
+    """The rates and the latency of the last two minutes."""
     totals: Mapping[str, int]
     torrents: int
     failures: Failures
     mean: float | None
     """Mean announce latency of the last two minutes (s)."""
     p95: float | None
-
-
-async def read_window(context: AdminContext, view: View) -> Window:
-    """Read rates and latency by slices."""
-    now = context.clock()
-    starts = _starts(now, view.precision)
-    counters = context.store.counters
-    reasons = await counters.names("failures.*")
-    names = [*COUNTED, *reasons[:_REASONS]]
-    counts, (latencies, _) = await asyncio.gather(
-        asyncio.gather(*(counters.series(name, view.precision) for name in names)),
-        counters.distribution(LATENCY, view.precision),
-    )
-    seconds = {start: min(view.precision, max(1.0, now - start)) for start in starts}
-    by_name = {name: dict(series) for name, series in zip(names, counts, strict=True)}
-    window = Window(at=starts)
-    for name in COUNTED:
-        window.rates[name] = [by_name[name].get(start, 0) / seconds[start] for start in starts]
-    window.rates["failures"] = [
-        sum(by_name[reason].get(start, 0) for reason in names[len(COUNTED) :]) / seconds[start]
-        for start in starts
-    ]
-    measured: dict[int, Distribution] = dict(latencies)
-    window.latency = [measured[start].mean if start in measured else None for start in starts]
-    window.slowest = [measured[start].max if start in measured else None for start in starts]
-    return window
-
-
-def _starts(now: float, precision: int) -> list[int]:
-    """Starts of the slices to show; without the newest while it is too incomplete."""
-    newest = start_of(now, precision)
-    if precision == 1:
-        newest -= _LATE_SECONDS
-    elif now - newest < precision * _MIN_SHARE:
-        newest -= precision
-    oldest = start_of(now, precision) - (RETAINED - 1) * precision
-    return list(range(oldest, newest + 1, precision))
 
 
 async def read_failures(context: AdminContext) -> Failures:
@@ -125,12 +55,21 @@ async def read_failures(context: AdminContext) -> Failures:
 
 async def read_overview(context: AdminContext, failures: Failures, p95: float | None) -> OverviewReading:
     """Read what changes every second. Raises StoreUnavailable and RedisError."""
-    window, totals, torrents = await asyncio.gather(
-        read_window(context, VIEWS["2m"]), context.store.counters.totals(), context.store.torrents.count()
+    now, counters = context.clock(), context.store.counters
+    slices, totals, torrents = await asyncio.gather(
+        history.read(counters, (*REQUESTS, JOINS, *LATENCY), history.window_of(RANGES["2m"], now), now),
+        counters.totals(),
+        context.store.torrents.count(),
     )
-    measured = [value for value in window.latency if value is not None]
+    measured = [value for value in slices.values["mean"] if value is not None]
     mean = sum(measured) / len(measured) if measured else None
-    return OverviewReading(context.clock(), window, totals, torrents, failures, mean, p95)
+    return OverviewReading(now, slices, totals, torrents, failures, mean, p95)
+
+
+def _rate(slices: Slices, name: str) -> float:
+    """Mean rate of the last few slices."""
+    last = [value or 0.0 for value in slices.values[name][-_RATE_SLICES:]]
+    return sum(last) / len(last) if last else 0.0
 
 
 def quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> float | None:
@@ -150,16 +89,16 @@ def quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> fl
 
 def texts(reading: OverviewReading) -> dict[str, str]:
     """The texts of the tiles, by their names in the page."""
-    totals, window = reading.totals, reading.window
+    totals, slices = reading.totals, reading.slices
     peers = totals["seeders"] + totals["leechers"]
     return {
-        "announces": rate(window.rate("announces")),
-        "announces_note": f"{number(totals['announces'])} total, {rate(window.rate('announces.udp'))}/s over UDP",
-        "scrapes": rate(window.rate("scrapes")),
+        "announces": rate(_rate(slices, "announces")),
+        "announces_note": f"{number(totals['announces'])} total, {rate(_rate(slices, 'udp'))}/s over UDP",
+        "scrapes": rate(_rate(slices, "scrapes")),
         "scrapes_note": f"{number(totals['scrapes'])} total",
-        "joins": rate(window.rate("joins")),
+        "joins": rate(_rate(slices, "joins")),
         "joins_note": "peers joining",
-        "failures": rate(window.rate("failures")),
+        "failures": rate(_rate(slices, "failures")),
         "failures_note": "refused requests",
         "latency": milliseconds(reading.mean),
         "latency_note": f"p95 {milliseconds(reading.p95)}" if reading.p95 is not None else "no data yet",
@@ -178,39 +117,17 @@ def tones(reading: OverviewReading) -> dict[str, str]:
     return {"repairs": "bad" if reading.totals["repairs"] else "good"}
 
 
-def request_chart(window: Window) -> dict[str, Any]:
-    """Request rates in the format of charts.js."""
-    shown: tuple[tuple[str, str], ...] = (
-        ("Announces", "announces"),
-        ("Announces over UDP", "announces.udp"),
-        ("Scrapes", "scrapes"),
-        ("Failures", "failures"),
-    )
-    return {
-        "x": window.at,
-        "series": [{"name": label, "values": _rounded(window.rates[name], 3)} for label, name in shown],
-    }
+def charts(slices: Slices) -> dict[str, Any]:
+    """The charts of the page in the format of charts.js, by their names."""
+    return {name: chart_data(CHARTS[name], slices) for name in CHART_NAMES}
 
 
-def latency_chart(window: Window) -> dict[str, Any]:
-    """Latency in milliseconds, in the format of charts.js."""
-    return {
-        "x": window.at,
-        "series": [
-            {"name": "Mean", "values": _rounded(window.latency, 3, 1000)},
-            {"name": "Maximum", "values": _rounded(window.slowest, 3, 1000)},
-        ],
-    }
-
-
-CHARTS: dict[str, Callable[[Window], dict[str, Any]]] = {"requests": request_chart, "latency": latency_chart}
-
-
-def sparks(window: Window) -> dict[str, list[float | None]]:
+def sparks(slices: Slices) -> dict[str, list[float | None]]:
     """The sparklines of the tiles."""
+    values = slices.values
     return {
-        **{name: _rounded(values, 2) for name, values in window.rates.items()},
-        "latency": _rounded(window.latency, 3, 1000),
+        **{name: _rounded(values[name], 2) for name in ("announces", "scrapes", "joins", "failures")},
+        "latency": _rounded(values["mean"], 3, 1000),
     }
 
 

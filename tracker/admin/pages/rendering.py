@@ -46,6 +46,7 @@ NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
         "Monitoring",
         (
             Link("/", "Overview", "pulse"),
+            Link("/history", "History", "chart"),
             Link("/torrents", "Torrents", "swarm"),
             Link("/world", "World", "globe"),
             Link("/users", "Users", "user"),

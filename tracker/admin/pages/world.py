@@ -16,7 +16,7 @@ from tracker.admin.pages.rendering import render
 from tracker.admin.world import country_code, country_name, world
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
-from tracker.store.stats.metric_names import unescape
+from tracker.store.stats.metric_names import SCOPES, unescape
 from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_start
 from tracker.store.stats.unique_users import BOARDS, LeaderboardEntry
 
@@ -25,6 +25,8 @@ FEW = 10
 PAGE = 100
 COUNTRIES = 300
 """Above the number of countries."""
+CANDIDATES = 1000
+"""Torrents that the page of a place looks at: those with the most users."""
 CLASSES = 5
 DAY = 86_400
 MIN_DAYS = 14
@@ -74,6 +76,7 @@ class WorldPages:
             web.get("/world", self.show),
             web.get("/world/chart", self.chart),
             web.get("/world/{board}", self.board),
+            web.get("/world/{board}/place", self.place),
         ]
 
     async def show(self, request: web.Request) -> web.Response:
@@ -151,6 +154,7 @@ class WorldPages:
         first = len(days) if first is None else max(0, min(first, len(days) - MIN_DAYS))
         found = {
             "x": [at for at, _, _ in days[first:]],
+            "incomplete": first < len(days),  # today
             "series": [
                 {"name": "Joins", "values": [number for _, number, _ in days[first:]]},
                 {"name": "New to a torrent", "values": [new for _, _, new in days[first:]]},
@@ -172,6 +176,25 @@ class WorldPages:
         )  # users without a location are in torrents only; removed torrents in countries only
         return any([await self._unique_users.top(board, month, 1) for board in boards])
 
+    async def place(self, request: web.Request) -> web.Response:
+        """The torrents with users from a place, of all time. The query has ``name``, as on the leaderboard."""
+        board, name = request.match_info["board"], request.query.get("name", "")
+        if board not in SCOPES or not name:
+            raise Problem(404, detail="unknown table")
+        found = await self._unique_users.torrents_at(board, name, CANDIDATES)
+        if not found:
+            raise Problem(404, detail="no torrent has users from there")
+        country, _, below = name.partition("/")
+        variables = {
+            "board": board,
+            "label": LABELS[board],
+            "place": f"{readable(below)}, {readable(country)}" if below else readable(country),
+            "lines": [await self._torrent(one) for one in found[:PAGE]],
+            "more": max(0, len(found) - PAGE),
+            "candidates": CANDIDATES,
+        }
+        return render(request, "world_place.html", variables)
+
     async def _lines(self, board: str, period: str, count: int, offset: int = 0) -> list[Line]:
         return [
             await self._line(board, one) for one in await self._unique_users.top(board, period, count, offset)
@@ -181,9 +204,10 @@ class WorldPages:
         if board == "torrents":
             return await self._torrent(entry)
         country, _, below = entry.name.partition("/")
+        href = f"/world/{board}/place?{urlencode({'name': entry.name})}"
         if not below:
-            return Line(readable(country), "", entry.users)
-        return Line(readable(below), readable(country), entry.users)
+            return Line(readable(country), "", entry.users, href)
+        return Line(readable(below), readable(country), entry.users, href)
 
     async def _torrent(self, entry: LeaderboardEntry) -> Line:
         try:

@@ -1,9 +1,11 @@
 // Charts: draws every figure.chart from the JSON at its data-chart URL, in the colours of the page. Redraws it when
-// the colours or the width change. The JSON: {"x": [epoch seconds], "series": [{"name": …, "values": [number or null]}]}.
+// the colours or the width change. The JSON: {"x": [epoch seconds], "series": [{"name": …, "values": [number or null]}],
+// "incomplete": whether the last slice has not ended; it is drawn dashed}.
 //
 //   data-kind    "rate" fills the first series, "lines" none, "steps" holds each value until the next
-//   data-unit    shown after each value;  data-height  in pixels;  data-scale="log" for values that span decades
+//   data-unit    shown after each value, "B/s" with binary prefixes;  data-height  in pixels;  data-scale="log" for values that span decades
 //   data-live    the name of the chart in the live updates (live.js)
+//   data-zoom    the page that shows the part that was dragged across, as ?since=…&until=… (epoch seconds)
 
 const charts = new Map();
 const probe = document.createElement("span");
@@ -20,13 +22,23 @@ function faded(text, alpha) {
   return `rgba(${parts[0]}, ${parts[1]}, ${parts[2]}, ${alpha})`;
 }
 
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
 const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
+const POWERS = Array.from({ length: 60 }, (none, power) => 2 ** power);
+const PREFIXES = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+function bytes(value, unit) {
+  const power = value < 1024 ? 0 : Math.min(PREFIXES.length - 1, Math.floor(Math.log2(value) / 10));
+  return `${short.format(value / 1024 ** power)} ${PREFIXES[power]}${unit}`;
+}
+
 function shown(value, unit) {
   if (value === null || value === undefined) return "–";
-  const text = Math.abs(value) >= 100000 ? compact.format(value) : Math.abs(value) < 10 ? short.format(value) : plain.format(value);
+  if (unit.startsWith("B")) return bytes(value, unit);
+  const text = Math.abs(value) >= 100000 ? compact.format(value) : Math.abs(value) < 10 ? short.format(value) : Math.abs(value) >= 1000 ? whole.format(value) : plain.format(value);
   return text + unit;
 }
 
@@ -116,10 +128,15 @@ class Chart {
     this.describe();
   }
 
+  // The values of each series, and those of its dashed end.
   columns() {
     // A logarithmic scale cannot show 0.
     const clean = this.log ? (value) => (value === null || value <= 0 ? null : value) : (value) => value;
-    return [this.data.x, ...this.data.series.map((series) => series.values.map(clean))];
+    const all = this.data.series.map((series) => series.values.map(clean));
+    const last = this.data.x.length - 1;
+    const solid = this.data.incomplete ? all.map((values) => values.with(last, null)) : all;
+    const dashed = all.map((values) => values.map((value, index) => (this.data.incomplete && index >= last - 1 ? value : null)));
+    return [this.data.x, ...solid, ...dashed];
   }
 
   draw() {
@@ -136,23 +153,31 @@ class Chart {
       const filled = this.kind === "rate" && index === 0;
       return { label: each.name, stroke, width: 1.6, paths, spanGaps: this.kind !== "rate", points: { show: this.data.x.length < 3, size: 5 }, ...(filled ? { fill: faded(stroke, 0.12) } : {}) };
     });
+    const dashed = series.map((each) => ({ ...each, fill: undefined, dash: [4, 4] }));
     return {
       width: Math.max(120, this.place.clientWidth),
       height: Number(this.figure.dataset.height) || 220,
       padding: [8, 6, 0, 0],
       legend: { show: false },
-      cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, focus: { prox: -1 } },
+      cursor: { y: false, drag: { x: Boolean(this.figure.dataset.zoom), y: false, setScale: false }, points: { size: 7 }, focus: { prox: -1 } },
       scales: {
         x: { time: true, range: (self, low, high) => (low === high ? [low - 3600, high + 3600] : [low, high]) },
         y: this.log ? { distr: 3, range: (self, low, high) => this.decades(low, high) } : { range: (self, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 0.5) * 1.08] },
       },
       axes: [
         { ...axis, grid: { show: false }, space: 76, values: timeTicks, size: 30, gap: 8 },
-        { ...axis, size: (self, values) => 14 + 6.6 * Math.max(3, ...(values || []).map((text) => (text ?? "").length)), space: 36, values: (self, splits) => splits.map((value) => (value === null ? "" : Math.abs(value) >= 10000 ? compact.format(value) : short.format(value))), ...(this.log ? { splits: (self, index, low, high) => decadesBetween(low, high) } : {}) },
+        { ...axis, size: (self, values) => 14 + 6.6 * Math.max(3, ...(values || []).map((text) => (text ?? "").length)), space: 36, values: (self, splits) => splits.map((value) => (value === null ? "" : this.unit.startsWith("B") ? bytes(value, "") : Math.abs(value) >= 10000 ? compact.format(value) : short.format(value))), ...(this.unit.startsWith("B") ? { incrs: POWERS } : {}), ...(this.log ? { splits: (self, index, low, high) => decadesBetween(low, high) } : {}) },
       ],
-      series: [{}, ...series],
-      hooks: { setCursor: [(self) => this.updateLegend(self.cursor.idx)] },
+      series: [{}, ...series, ...dashed],
+      hooks: { setCursor: [(self) => this.updateLegend(self.cursor.idx)], setSelect: [(self) => this.zoom(self)] },
     };
+  }
+
+  // Opens the page of the part that was dragged across. A click selects nothing.
+  zoom(self) {
+    if (self.select.width < 8) return;
+    const [since, until] = [self.select.left, self.select.left + self.select.width].map((place) => Math.round(self.posToVal(place, "x")));
+    location.assign(`${this.figure.dataset.zoom}?since=${since}&until=${until}`);
   }
 
   decades(low, high) {
@@ -176,7 +201,7 @@ class Chart {
     });
     const when = document.createElement("span");
     when.className = "at";
-    when.textContent = at(this.data.x[shownAt], this.span);
+    when.textContent = at(this.data.x[shownAt], this.span) + (this.data.incomplete && shownAt === last ? " so far" : "");
     this.legend.replaceChildren(...parts, when);
   }
 
@@ -189,7 +214,7 @@ class Chart {
       return `${series.name}: from ${shown(Math.min(...values), this.unit)} to ${shown(Math.max(...values), this.unit)}, last ${shown(values[values.length - 1], this.unit)}.`;
     });
     const text = this.figure.querySelector("[data-chart-text]");
-    if (text) text.textContent = `From ${at(x[0], this.span)} to ${at(x[x.length - 1], this.span)}. ${sentences.join(" ")}`;
+    if (text) text.textContent = `From ${at(x[0], this.span)} to ${at(x[x.length - 1], this.span)}. ${sentences.join(" ")}${this.data.incomplete ? " The last slice has not ended." : ""}`;
   }
 
   showMessage(text) {

@@ -18,7 +18,7 @@ let timer = 0;
 let lastEvent = performance.now();
 let lastData = { at: lastEvent, clock: Date.now() };
 let opened = lastEvent;
-let view = document.querySelector("[data-view][aria-current]")?.dataset.view || "2m";
+let range = document.querySelector("[data-range][aria-current]")?.dataset.range || "2m";
 
 function state(tone, text) {
   const badge = document.querySelector("[data-stream]");
@@ -86,7 +86,7 @@ setInterval(() => {
 
 async function reopen() {
   try {
-    const response = await fetch("/figures/requests.json?view=2m", { redirect: "manual", signal: AbortSignal.timeout(SILENT) });
+    const response = await fetch("/history/requests.json?range=2m", { redirect: "manual", signal: AbortSignal.timeout(SILENT) });
     if (response.type === "opaqueredirect" || response.status === 401) {
       location.assign("/sign-in");
       return;
@@ -106,7 +106,7 @@ function show(figures) {
     for (const tone of ["good", "warn", "bad"]) tile.classList.toggle(tone, figures.tones[tile.dataset.tile] === tone);
   }
   for (const svg of page.querySelectorAll("[data-spark]")) spark(svg, figures.sparks[svg.dataset.spark] || []);
-  if (view === "2m") {
+  if (range === "2m") {
     for (const [name, data] of Object.entries(figures.charts)) liveChart(name)?.show(data);
   }
   failures(figures.failures);
@@ -138,7 +138,10 @@ function failures(rows) {
     const row = document.createElement("tr");
     const name = document.createElement("th");
     name.scope = "row";
-    name.textContent = reason;
+    const link = document.createElement("a");
+    link.href = `/failures?reason=${encodeURIComponent(reason)}`;
+    link.textContent = reason;
+    name.append(link);
     const cells = [recent, total].map((count) => {
       const cell = document.createElement("td");
       cell.className = "number";
@@ -178,12 +181,12 @@ function readiness(tone, text) {
 
 // Changes the time range without loading the page.
 document.addEventListener("click", (event) => {
-  const link = event.target instanceof Element && event.target.closest("a[data-view]");
+  const link = event.target instanceof Element && event.target.closest("a[data-range]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  view = link.dataset.view;
+  range = link.dataset.range;
   history.replaceState(history.state, "", link.href);
-  for (const each of document.querySelectorAll("a[data-view]")) {
+  for (const each of document.querySelectorAll("a[data-range]")) {
     if (each === link) each.setAttribute("aria-current", "true");
     else each.removeAttribute("aria-current");
   }
@@ -191,12 +194,12 @@ document.addEventListener("click", (event) => {
 });
 
 function load() {
-  for (const figure of page.querySelectorAll("figure[data-chart]")) chartOf(figure)?.load(figure.dataset.chart.replace(/view=\w+/, `view=${view}`));
+  for (const figure of page.querySelectorAll("figure[data-chart]")) chartOf(figure)?.load(figure.dataset.chart.replace(/range=\w+/, `range=${range}`));
 }
 
 // Longer time ranges change slowly.
 setInterval(() => {
-  if (view !== "2m" && !document.hidden) load();
+  if (range !== "2m" && !document.hidden) load();
 }, 30000);
 
 document.addEventListener("visibilitychange", () => {

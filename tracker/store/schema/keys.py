@@ -142,6 +142,10 @@ class Keys:
     def failures(self) -> str:
         return f"{self.prefix}stats:failures"
 
+    def refused(self, reason: str) -> str:
+        """Samples of refused announces."""
+        return f"{self.prefix}refused:{reason}"
+
     def index(self, ranking: str) -> str:
         return f"{self.prefix}i:{ranking}"
 

@@ -83,6 +83,13 @@ class ShardedUniqueUsers(UniqueUsers):
     ) -> list[tuple[str, LeaderboardEntry]]:
         return await self._part_of(info_hash).places(info_hash, count, offset)
 
+    async def _users_from(self, info_hashes: Sequence[InfoHash], place: str) -> list[int]:
+        return await self._shards.split(
+            info_hashes,
+            lambda info_hash: info_hash,
+            lambda shard, part: self._parts[shard.number]._users_from(part, place),
+        )
+
     async def flush(self) -> AsyncIterator[int]:
         removed = total = 0
         for part in (super().flush, *(part.flush for part in self._parts)):

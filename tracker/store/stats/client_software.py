@@ -5,8 +5,10 @@ most frequent. A name that was cut starts again at 0. Counts of frequent clients
 too low.
 """
 
+import re
 import secrets
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import structlog
@@ -27,6 +29,7 @@ KEPT_MEMBERS = 1000
 MAX_MEMBERS = 1200
 MAX_NAME = 40
 MAX_LABEL = 80
+_VERSIONED = re.compile(r"(.+?) v?[0-9]\S*", re.ASCII)
 
 log = structlog.get_logger("tracker.store")
 
@@ -87,6 +90,21 @@ def parted(member: str) -> tuple[str, str]:
     """(client, reason) of a member of failures."""
     program, _, reason = member.partition(": ")
     return program, reason
+
+
+def program_of(member: str) -> str:
+    """The program of a member of either board, without the version: ``qBittorrent 5.0.2`` -> ``qBittorrent``."""
+    client = parted(member)[0]
+    match = _VERSIONED.fullmatch(client)
+    return match[1] if match else client
+
+
+def by_program(board: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """The counts of a board by program, most frequent first."""
+    counts: Counter[str] = Counter()
+    for member, count in board:
+        counts[program_of(member)] += count
+    return sorted(counts.items(), key=lambda row: (-row[1], row[0]))
 
 
 def shown(name: str, label: str = "") -> ClientEvent:

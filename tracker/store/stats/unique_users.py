@@ -4,6 +4,7 @@ One script changes the counts of a batch and their markers. A batch whose reply 
 once. metric_names.py has the names, docs/uniques.md the modes.
 """
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -24,6 +25,7 @@ from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_of, month_st
 MAX_BATCH = 64
 BOARDS = (*SCOPES, "torrents")
 _SCAN = 1000
+_HASH = re.compile("[0-9a-f]{40}", re.ASCII)
 
 log = structlog.get_logger("tracker.store")
 
@@ -141,6 +143,23 @@ class UniqueUsers:
         entries = await self._ranked(self._keys.torrent_places(info_hash), count, offset)
         parted = [(*entry.name.partition("."), entry.users) for entry in entries]
         return [(scope, LeaderboardEntry(name, users)) for scope, _, name, users in parted]
+
+    async def torrents_at(self, scope: str, place: str, candidates: int = 1000) -> list[LeaderboardEntry]:
+        """Torrents by their users from a place, of all time, most users first. ``scope`` is one of SCOPES.
+
+        Only the ``candidates`` torrents with the most users are looked at.
+        """
+        torrents = [entry.name for entry in await self.top("torrents", ALL_TIME, candidates)]
+        known = [InfoHash(bytes.fromhex(name)) for name in torrents if _HASH.fullmatch(name)]
+        users = await self._users_from(known, f"{scope}.{place}")
+        found = [LeaderboardEntry(each.hex(), n) for each, n in zip(known, users, strict=True) if n > 0]
+        return sorted(found, key=lambda entry: (-entry.users, entry.name))
+
+    async def _users_from(self, info_hashes: Sequence[InfoHash], place: str) -> list[int]:
+        """The users of each torrent from a place (``countries.France``); 0 for a key of another type."""
+        commands = [("ZSCORE", self._keys.torrent_places(each), place) for each in info_hashes]
+        scores = await self._connection.pipeline(*commands)
+        return [0 if isinstance(score, Exception) else whole(score) for score in scores]
 
     async def _ranked(self, board: str, count: int, offset: int) -> list[LeaderboardEntry]:
         pairs = await self._connection.command(

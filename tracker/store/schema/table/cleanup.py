@@ -61,6 +61,7 @@ STATISTICS = frozenset(
     {
         "t:stats:<counter>",
         "t:stats:failures",
+        "t:refused:<reason>",
         "t:known:",
         "t:known:dist",
         "t:count:<precision>:<name>",

@@ -28,7 +28,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *("t:whitelist:<prefix>", "t:whitelist", "t:denied_clients", "t:i:client:<outcome>:<period>"),
         *("t:user_id", "t:i:user_name", "t:i:user_<total>"),
         *("t:webhook:<url>", "t:webhook:<url>:lease"),
-        *("t:stats:failures", "t:counted:<process>", "t:known:", "t:known:dist"),
+        *("t:stats:failures", "t:refused:<reason>", "t:counted:<process>", "t:known:", "t:known:dist"),
         *("t:count:<precision>:<name>", "t:dist:<precision>:<name>"),
         *("t:outbox:<minute>", "t:outbox", "t:outbox:waiting", "t:unique:names"),
         *(

@@ -14,6 +14,14 @@ ROWS: tuple[KeySpec, ...] = (
     ),
     KeySpec("t:stats:failures", "HASH", "refused requests by reason", "permanent", "count.lua"),
     KeySpec(
+        "t:refused:<reason>",
+        "LIST",
+        "`time info_hash client` of refused announces, newest first (epoch s, hex, the program that the peer id "
+        "names): a sample, the last 50 of each reason",
+        "7 days after the last one",
+        "store/stats/refusal_samples.py",
+    ),
+    KeySpec(
         "t:counted:<process>",
         "STRING",
         "number of the last batch of counts written by this process, so that a repeated batch counts once",
@@ -55,8 +63,8 @@ ROWS: tuple[KeySpec, ...] = (
         "t:leases:<kind>",
         "ZSET",
         "work in progress; score: end of the lease (epoch s). `<kind>` is torrents (being scored), outbox "
-        "(minutes being sent), dht (nodes of the DHT that run, by name), shard (background work of a shard) or "
-        "trackers (those that share shards)",
+        "(minutes being sent), dht (nodes of the DHT that run, by name), shard (background work of a shard), "
+        "trackers (those that share shards) or samples (of the sizes of the store)",
         "until the work is done. Another worker may take over an ended lease",
         "lease.lua, named_lease.lua, sharding/leases.py",
     ),

@@ -1,0 +1,88 @@
+"""The page of the past in a real browser: zooming with the mouse and with keys, and the dashed last slice."""
+
+import re
+
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+
+from playwright.sync_api import expect
+
+from loadtest.trackers import RunningTracker
+from tests.e2e.browsers import OpenDashboard, browser, open_dashboard, sign_in_link
+from tests.e2e.conftest import StartTracker
+
+__all__ = ["browser", "open_dashboard"]
+
+pytestmark = pytest.mark.slow
+CHART = "#requests figure .u-over"
+DATA = (
+    "fetch('/history/traffic.json?range=90d').then((reply) => reply.json()).then((data) => data.incomplete)"
+)
+
+
+def range_of(url: str) -> int:
+    """Seconds from since to until in a URL; 0 without them."""
+    found = re.search(r"since=(\d+)&until=(\d+)", url)
+    return int(found[2]) - int(found[1]) if found else 0
+
+
+@pytest.fixture
+def tracker(start_tracker: StartTracker) -> RunningTracker:
+    started = start_tracker()
+    started.announce()
+    return started
+
+
+def test_dragging_across_a_chart_zooms_in(tracker: RunningTracker, open_dashboard: OpenDashboard) -> None:
+    window = open_dashboard(tracker)
+    page = window.page
+    page.goto(sign_in_link(tracker))
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    for path in ("/history?range=24h", "/?range=24h"):
+        window.go(path)
+        plot = page.locator(".u-over").first
+        expect(plot).to_be_visible()
+        box = plot.bounding_box()
+        assert box
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * 0.25, middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.75, middle, steps=4)
+        page.mouse.up()
+        page.wait_for_url(re.compile(r"/history\?since="))
+        assert 0.4 * 86_400 < range_of(page.url) < 0.6 * 86_400
+
+
+def test_keys_zoom_and_keep_the_focus(tracker: RunningTracker, open_dashboard: OpenDashboard) -> None:
+    window = open_dashboard(tracker)
+    page = window.page
+    page.goto(sign_in_link(tracker))
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    window.go("/history?range=2h")
+    page.evaluate("window.notLoadedAgain = true")
+    page.get_by_role("link", name="Zoom in").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: range_of(url) == 3600)
+    expect(page.get_by_role("link", name="Zoom in")).to_be_focused()
+    page.keyboard.press("+")
+    page.wait_for_url(lambda url: range_of(url) == 1800)
+    page.keyboard.press("-")
+    page.wait_for_url(lambda url: range_of(url) == 3600)
+    expect(page.locator(CHART)).to_be_visible()
+    assert page.evaluate("window.notLoadedAgain")
+
+
+def test_the_summary_says_that_the_last_slice_has_not_ended(
+    tracker: RunningTracker, open_dashboard: OpenDashboard
+) -> None:
+    window = open_dashboard(tracker)
+    page = window.page
+    page.goto(sign_in_link(tracker))
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    window.go("/history?range=90d")
+    summary = page.locator("#traffic [data-chart-text]")
+    expect(summary).to_contain_text("Upload, IPv4: from")
+    assert ("The last slice has not ended." in (summary.text_content() or "")) == page.evaluate(DATA)
+    page.get_by_role("link", name="Table of Traffic").click()
+    expect(page.get_by_role("columnheader", name="Upload, IPv4")).to_be_visible()

@@ -1,0 +1,77 @@
+"""Samples of the numbers of peers, torrents and users."""
+
+import asyncio
+
+from tests.store.harness import Store, update
+from tests.waiting import in_background
+from tracker.store.stats.size_samples import LEASE_SECONDS, SAMPLED
+from tracker.workers.size_samples import SizeSampler
+
+
+async def sampled(store: Store) -> dict[str, tuple[int, float]]:
+    """(number of samples, last mean) by distribution."""
+    await store.counters.flush()
+    found = {}
+    for name in SAMPLED:
+        slices, total = await store.counters.distribution(name, 1)
+        if total is not None:
+            found[name] = (total.count, slices[-1][1].mean)
+    return found
+
+
+async def test_sizes_are_sampled(store: Store) -> None:
+    for peer, bytes_left in ((1, 0), (2, 5), (3, 5)):
+        await store.announce(update(peer, bytes_left=bytes_left))
+    await store.users.add()
+    assert await SizeSampler(store, store.clock).sample_once()
+    assert await sampled(store) == {
+        "seeders": (1, 1),
+        "leechers": (1, 2),
+        "torrents": (1, 1),
+        "users": (1, 1),
+    }
+
+
+async def test_one_of_two_trackers_samples_and_the_other_takes_over(store: Store) -> None:
+    first, second = SizeSampler(store, store.clock), SizeSampler(store, store.clock)
+    assert await first.sample_once() and not await second.sample_once()
+    store.clock.now += LEASE_SECONDS - 1
+    assert await first.sample_once() and not await second.sample_once()
+    store.clock.now += LEASE_SECONDS
+    assert await second.sample_once() and not await first.sample_once()
+    assert (await sampled(store))["seeders"][0] == 3
+
+
+async def test_a_tracker_that_ends_releases_the_lease(store: Store) -> None:
+    rounds = 0
+    done = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        nonlocal rounds
+        store.clock.now += seconds
+        rounds += 1
+        if rounds == 3:
+            done.set()
+            await asyncio.Event().wait()
+
+    async with in_background(SizeSampler(store, store.clock, sleep).run()):
+        await done.wait()
+    assert (await sampled(store))["torrents"] == (3, 0)
+    assert await SizeSampler(store, store.clock).sample_once()
+
+
+async def test_errors_of_the_store_do_not_end_it(store: Store) -> None:
+    """A key of another type; it is repaired later."""
+    key, done = store.keys.leases("samples"), asyncio.Event()
+    await store.redis.set(key, "text")
+
+    async def sleep(seconds: float) -> None:
+        if await store.redis.type(key) == b"string":
+            await store.redis.delete(key)
+        else:
+            done.set()
+            await asyncio.Event().wait()
+
+    async with in_background(SizeSampler(store, store.clock, sleep).run()):
+        await done.wait()
+    assert (await sampled(store))["users"] == (1, 0)

@@ -1,0 +1,75 @@
+"""The page of a failure reason: its requests over time, and the clients and torrents of refused announces."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+from aiohttp import web
+
+from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import Problem
+from tracker.admin.pages.history import shown_of
+from tracker.admin.pages.history_data import chart_data
+from tracker.admin.pages.rendering import render
+from tracker.operations import history
+from tracker.operations.history import RANGES, Chart, Line
+from tracker.store.stats.client_software import MAX_MEMBERS, parted, shown
+from tracker.store.stats.refusal_samples import MAX_KEPT, RefusedAnnounce
+
+
+class FailurePages:
+    """Handlers."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+
+    def routes(self) -> list[web.AbstractRouteDef]:
+        return [web.get("/failures", self.show), web.get("/failures/chart.json", self.data)]
+
+    async def show(self, request: web.Request) -> web.Response:
+        """The query has ``reason``, and ``range`` as on the pages of the past."""
+        store, reason = self._context.store, request.query.get("reason", "")
+        total = (await store.counters.failures()).get(reason)
+        if total is None:
+            raise Problem(404, detail="no request was refused for this reason")
+        samples = await store.refusal_samples.last(reason)
+        torrents = await store.torrents.get_all(list(dict.fromkeys(sample.info_hash for sample in samples)))
+        ranged = shown_of(request, self._context.clock())
+        variables: dict[str, Any] = {
+            "reason": reason,
+            "total": total,
+            "query": urlencode({"reason": reason}),
+            "shown": ranged,
+            "ranges": RANGES.values(),
+            "clients": await self._clients(reason),
+            "torrents": _by_torrent(samples),
+            "samples": samples,
+            "max_samples": MAX_KEPT,
+            "names": {torrent.info_hash.hex(): torrent.name for torrent in torrents},
+        }
+        return render(request, "failure.html", variables)
+
+    async def _clients(self, reason: str) -> list[tuple[str, int]]:
+        """(client, refused announces of all time), most first. Leaderboards keep the beginning of a long reason."""
+        board = await self._context.store.client_software.top("failures", count=MAX_MEMBERS)
+        kept = shown("", reason)[1]
+        return [(parted(member)[0], count) for member, count in board if parted(member)[1] == kept]
+
+    async def data(self, request: web.Request) -> web.Response:
+        now, reason = self._context.clock(), request.query.get("reason", "")
+        lines = (Line("failures", "Refused", (f"failures.{reason}",)),)
+        window = shown_of(request, now).window()
+        slices = await history.read(self._context.store.counters, lines, window, now)
+        chart = Chart("failures", "Refused requests", "per second", lines)
+        return web.Response(body=orjson.dumps(chart_data(chart, slices)), content_type="application/json")
+
+
+def _by_torrent(samples: Sequence[RefusedAnnounce]) -> list[tuple[str, int]]:
+    """(info hash in hex, number of samples), most first."""
+    return Counter(sample.info_hash.hex() for sample in samples).most_common()
+
+
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    return FailurePages(context).routes()

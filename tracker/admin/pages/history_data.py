@@ -1,0 +1,32 @@
+"""Charts of the past in the format of charts.js."""
+
+from typing import Any
+
+from tracker.operations.history import Chart, Slices, Unit
+
+UNITS: dict[Unit, str] = {
+    "per second": "/s",
+    "bytes per second": "B/s",
+    "seconds": " ms",
+    "count": "",
+}
+"""What charts.js shows after a value. Seconds are drawn as milliseconds."""
+
+
+def chart_data(chart: Chart, slices: Slices) -> dict[str, Any]:
+    """The JSON of a chart."""
+    factor, digits = 1000 if chart.unit == "seconds" else 1, 1 if chart.unit == "count" else 3
+    return {
+        "x": slices.starts,
+        "incomplete": slices.incomplete,
+        "series": [
+            {
+                "name": line.label,
+                "values": [
+                    None if value is None else round(value * factor, digits)
+                    for value in slices.values[line.name]
+                ],
+            }
+            for line in chart.lines
+        ],
+    }

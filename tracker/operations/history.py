@@ -1,0 +1,234 @@
+"""Charts of the past: which counters and samples each one shows, read for a range of time.
+
+Slices are as long as they must be: the shortest ones that are still kept for the whole range.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from tracker.store.stats.series import Series
+from tracker.store.stats.size_samples import SAMPLE_SECONDS
+from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, oldest_retained, start_of
+
+MIN_SPAN = 10
+"""The shortest range (s)."""
+_LATE_SECONDS = 2
+"""Counters are written up to 1 s late, so the newest slices of one second are incomplete."""
+_MIN_SHARE = 0.1
+"""A longer slice in progress is shown once this share of it has passed: a rate over less is chance."""
+
+Unit = Literal["per second", "bytes per second", "seconds", "count"]
+
+
+class Range(NamedTuple):
+    """A range that ends now. ``seconds``: its length."""
+
+    name: str
+    label: str
+    seconds: int
+
+
+RANGES = {
+    each.name: each
+    for each in (
+        Range("2m", "2 min", 120),
+        Range("2h", "2 h", 7200),
+        Range("24h", "24 h", 86_400),
+        Range("7d", "7 days", 604_800),
+        Range("30d", "30 days", 2_592_000),
+        Range("90d", "90 days", 7_776_000),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a chart: the sum of ``counters`` less the sum of ``without``, per second.
+
+    With ``measured``, the mean or the maximum of that distribution instead.
+    """
+
+    name: str
+    label: str
+    counters: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    measured: str = ""
+    value: Literal["mean", "max"] = "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    name: str
+    title: str
+    unit: Unit
+    lines: tuple[Line, ...]
+
+    @property
+    def min_step(self) -> int:
+        """Shorter slices hold no sample."""
+        return SAMPLE_SECONDS if self.unit == "count" else 1
+
+
+REQUESTS = (
+    Line("announces", "Announces", ("announces",)),
+    Line("udp", "Announces over UDP", ("announces.udp",)),
+    Line("scrapes", "Scrapes", ("scrapes",)),
+    Line("failures", "Failures", ("refused.announces", "refused.scrapes", "refused.other")),
+)
+LATENCY = (
+    Line("mean", "Mean", measured="announce_seconds"),
+    Line("max", "Maximum", measured="announce_seconds", value="max"),
+)
+JOINS = Line("joins", "Joins", ("joins",))
+
+CHARTS: Mapping[str, Chart] = {
+    chart.name: chart
+    for chart in (
+        Chart(
+            "peers",
+            "Peers",
+            "count",
+            (
+                Line("seeders", "Seeders", measured="seeders"),
+                Line("leechers", "Leechers", measured="leechers"),
+            ),
+        ),
+        Chart("torrents", "Torrents", "count", (Line("torrents", "Torrents", measured="torrents"),)),
+        Chart("users", "Users", "count", (Line("users", "Users", measured="users"),)),
+        Chart("requests", "Requests", "per second", REQUESTS),
+        Chart(
+            "announces",
+            "Announces by protocol and family",
+            "per second",
+            (
+                Line("http", "HTTP", ("announces",), ("announces.udp",)),
+                Line("udp", "UDP", ("announces.udp",)),
+                Line("v4", "IPv4", ("announces.v4",)),
+                Line("v6", "IPv6", ("announces.v6",)),
+            ),
+        ),
+        Chart(
+            "joins",
+            "Joins and timeouts",
+            "per second",
+            (
+                Line("v4", "Joins over IPv4", ("joins.v4",)),
+                Line("v6", "Joins over IPv6", ("joins.v6",)),
+                Line("stopped", "Stopped", ("announces.stopped",)),
+                Line("reaps", "Timed out", ("reaps",)),
+            ),
+        ),
+        Chart(
+            "traffic",
+            "Traffic that peers report",
+            "bytes per second",
+            (
+                Line("up_v4", "Upload, IPv4", ("bytes.up.v4",)),
+                Line("up_v6", "Upload, IPv6", ("bytes.up.v6",)),
+                Line("down_v4", "Download, IPv4", ("bytes.down.v4",)),
+                Line("down_v6", "Download, IPv6", ("bytes.down.v6",)),
+            ),
+        ),
+        Chart("latency", "Announce latency", "seconds", LATENCY),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Times in epoch seconds: a chart shows the slices of ``step`` seconds from ``since`` to ``until``."""
+
+    since: int
+    until: int
+    step: int
+
+    @property
+    def span(self) -> int:
+        return self.until - self.since
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Starts of slices (epoch s), oldest first, and for each line, by name, a value per slice; None: no data.
+
+    ``incomplete``: the last slice has not ended.
+    """
+
+    starts: list[int]
+    values: dict[str, list[float | None]]
+    incomplete: bool
+
+
+def oldest(now: float) -> int:
+    """The earliest time that any chart can show."""
+    return oldest_retained(now, PRECISIONS[-1])
+
+
+def window_of(range_: Range, now: float, min_step: int = 1) -> Window:
+    """The slices of a range that ends now."""
+    return window_between(int(now) - range_.seconds, int(now), now, min_step)
+
+
+def window_between(since: int, until: int, now: float, min_step: int = 1) -> Window:
+    """The shortest slices that are kept since ``since``, of ``min_step`` seconds or more.
+
+    The range is moved into what can be shown, and is at least MIN_SPAN long.
+    """
+    until = max(min(until, int(now)), oldest(now) + MIN_SPAN)
+    since = min(max(since, oldest(now)), until - MIN_SPAN)
+    kept = (p for p in PRECISIONS if p >= min_step and oldest_retained(now, p) <= since + p)
+    return Window(since, until, next(kept, PRECISIONS[-1]))
+
+
+async def read(counters: Series, lines: Sequence[Line], window: Window, now: float) -> Slices:
+    """Reads the lines of a chart. Raises StoreUnavailable and RedisError."""
+    step = window.step
+    starts = _starts(window, now)
+    counted = dict.fromkeys(name for line in lines for name in (*line.counters, *line.without))
+    measured = dict.fromkeys(line.measured for line in lines if line.measured)
+    bounds = (step, window.since, window.until)
+    found, distributions = await asyncio.gather(
+        asyncio.gather(*(counters.series(name, *bounds) for name in counted)),
+        asyncio.gather(*(counters.distribution(name, *bounds) for name in measured)),
+    )
+    counts = {name: dict(slices) for name, slices in zip(counted, found, strict=True)}
+    summaries = {name: dict(slices) for name, (slices, _) in zip(measured, distributions, strict=True)}
+    seconds = [min(step, max(1.0, now - start)) for start in starts]
+    values = {
+        line.name: _measured(line, starts, summaries[line.measured])
+        if line.measured
+        else _rates(line, starts, seconds, counts)
+        for line in lines
+    }
+    return Slices(starts, values, bool(starts) and starts[-1] + step > now)
+
+
+def _starts(window: Window, now: float) -> list[int]:
+    """Starts of the slices to show; without the newest while it is too incomplete."""
+    step, newest = window.step, start_of(window.until, window.step)
+    current = start_of(now, step)
+    if step == 1:
+        newest = min(newest, current - _LATE_SECONDS)
+    elif newest == current and now - current < max(_LATE_SECONDS, step * _MIN_SHARE):
+        newest -= step
+    first = max(start_of(window.since, step), current - (RETAINED - 1) * step)
+    return list(range(first, newest + 1, step))
+
+
+def _rates(
+    line: Line, starts: list[int], seconds: list[float], counts: Mapping[str, Mapping[int, int]]
+) -> list[float | None]:
+    def total(names: Sequence[str], start: int) -> int:
+        return sum(counts[name].get(start, 0) for name in names)
+
+    # An announce over UDP may count in an earlier second than the announce itself.
+    return [
+        max(0, total(line.counters, start) - total(line.without, start)) / length
+        for start, length in zip(starts, seconds, strict=True)
+    ]
+
+
+def _measured(line: Line, starts: list[int], found: Mapping[int, Distribution]) -> list[float | None]:
+    return [getattr(found[start], line.value) if start in found else None for start in starts]

@@ -1,0 +1,76 @@
+"""Samples refused announces outside the announce path; sends them to the store every 5 s.
+
+Of each reason the first MAX_KEPT of each interval are taken, so a flood costs no more than a look at a list.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.bittorrent import InfoHash, PeerId
+from tracker.errors import StoreUnavailable
+from tracker.store.stats.client_software import shown
+from tracker.store.stats.refusal_samples import MAX_KEPT, RefusalSamples, RefusedAnnounce
+
+SEND_SECONDS = 5.0
+MAX_REASONS = 100
+"""Above the number of fixed refusal texts."""
+
+log = structlog.get_logger("tracker.samples")
+
+
+class RefusalSampler:
+    """``name`` says which program a peer id names; ``clock`` gives epoch seconds."""
+
+    def __init__(
+        self,
+        samples: RefusalSamples,
+        *,
+        name: Callable[[PeerId], str],
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._store = samples
+        self._name = name
+        self._clock = clock
+        self._sleep = sleep
+        self._taken: dict[str, list[tuple[float, InfoHash, PeerId]]] = {}
+
+    def add(self, reason: str, info_hash: InfoHash, peer_id: PeerId) -> None:
+        """Takes a refused announce, unless enough of this reason wait."""
+        taken = self._taken.get(reason)
+        if taken is None:
+            if len(self._taken) >= MAX_REASONS:
+                return
+            taken = self._taken[reason] = []
+        if len(taken) < MAX_KEPT:
+            taken.append((self._clock(), info_hash, peer_id))
+
+    async def run(self) -> None:
+        """Sends regularly until cancelled; survives errors of the store."""
+        while True:
+            await self._sleep(SEND_SECONDS)
+            try:
+                await self.send()
+            except StoreUnavailable:
+                pass  # they wait; their number is bounded
+            except RedisError as error:
+                log.error("samples of refused announces were not written", error=str(error))
+                self._taken = {}
+
+    async def send(self) -> None:
+        """Sends what was taken. What the store may not have got is kept, and may be written twice."""
+        if not self._taken:
+            return
+        sent, self._taken = self._taken, {}
+        try:
+            await self._store.add({reason: list(map(self._named, taken)) for reason, taken in sent.items()})
+        except StoreUnavailable:
+            self._taken = sent | self._taken
+            raise
+
+    def _named(self, taken: tuple[float, InfoHash, PeerId]) -> RefusedAnnounce:
+        at, info_hash, peer_id = taken
+        return RefusedAnnounce(int(at), info_hash, shown(self._name(peer_id))[0])
