@@ -25,7 +25,7 @@ SOUND := $(shell $(BIN)/python -I -c '' 2>/dev/null && [ "`cat $(VENV)/.made`" =
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
-.PHONY: help run test test-parallel test-serial test-all lint lint-rules lint-format lint-types lint-lua format docs site bench bench-scale profile chaos soak slow-clients fuzz lock audit clean which-python always
+.PHONY: help run test test-parallel test-serial test-all lint lint-rules lint-format lint-types lint-lua format docs site screenshots bench bench-scale profile chaos soak slow-clients fuzz lock audit clean which-python always
 .NOTPARALLEL:
 .SUFFIXES:
 
@@ -36,6 +36,7 @@ help:
 	@echo "make lint     ruff, mypy and luacheck         make format formats the code"
 	@echo "make docs     write docs/settings.md and docs/keys.md from the code"
 	@echo "make site     build the documents as a site, into site/"
+	@echo "make screenshots  pictures of every page of the dashboard in four looks: ARGS=folder"
 	@echo "make bench    the benchmark                   bench-scale: large swarms and high load; profile: CPU time by part"
 	@echo "make chaos    fault experiments               ARGS=--list lists them, ARGS=store-killed runs one; make soak: half an hour of load"
 	@echo "make slow-clients  thousands of slow clients beside normal ones"
@@ -79,6 +80,9 @@ lint-lua: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+screenshots: $(VENV)/.dev
+	$(BIN)/python -m loadtest.screenshots $(ARGS)
 
 docs: $(VENV)/.run
 	$(BIN)/python -c "from tracker.settings import reference as page; print(page.as_markdown(), end='')" > docs/settings.md
