@@ -15,7 +15,7 @@ from loadtest.geoip_databases import make_city, make_country
 from loadtest.servers import Server
 from tracker.doctor.checks import DoctorContext, run_checks
 from tracker.doctor.finding import Finding
-from tracker.doctor.server_checks import check_disk
+from tracker.doctor.server_checks import check_disk, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings, is_public
 from tracker.runtime.store import open_store
 from tracker.settings.model import (
@@ -333,3 +333,17 @@ def test_ignored_settings_are_a_warning() -> None:
     line = "TRACKER_SCORING__CAP is ignored: it is no longer a setting (always 4.0)"
     found = list(check_settings(Settings(http=LOCAL).with_ignored((line,))))
     assert found[0] == Finding("warning", "settings", line, "remove it")
+
+
+@pytest.mark.parametrize(
+    ("info", "level"),
+    [
+        ({"redis_version": "6.2.14"}, "wrong"),
+        ({"redis_version": "7.0.0"}, "ok"),
+        ({"valkey_version": "8.0.1"}, "ok"),
+    ],
+)
+def test_a_node_with_an_unsupported_version_is_reported(info: dict[str, str], level: str) -> None:
+    """The others of a cluster: the tracker does not start with such a node as its first."""
+    found = {finding.subject: finding for finding in check_info(info, Settings(http=LOCAL))}
+    assert found["server"].level == level

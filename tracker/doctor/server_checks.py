@@ -7,6 +7,7 @@ from tracker.doctor.finding import Finding, megabytes
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
 from tracker.store.client.keyspace_events import missing_flags, read_setting
+from tracker.store.client.version import too_old, version_of
 from tracker.store.stats.memory_usage import NEARLY_FULL
 
 PUBSUB_BUFFER_BYTES = 256 * 1024 * 1024
@@ -28,8 +29,9 @@ def check_info(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]
 
 
 def _version(info: Mapping[str, Any]) -> Finding:
-    kind = "valkey" if "valkey_version" in info else "redis"
-    return Finding("ok", "server", f"{kind} {info.get(f'{kind}_version', 'of unknown version')}")
+    if reason := too_old(info):
+        return Finding("wrong", "server", reason, "upgrade this node")
+    return Finding("ok", "server", version_of(info)[2])
 
 
 def _role(info: Mapping[str, Any]) -> Finding:

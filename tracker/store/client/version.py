@@ -27,6 +27,12 @@ def version_of(info: Mapping[str, str]) -> tuple[str, tuple[int, int], str]:
     return kind, (int(found[1]), int(found[2])) if found else (0, 0), f"{kind} {text}"
 
 
+def too_old(info: Mapping[str, str]) -> str:
+    """Why the server of this INFO is not supported; empty if it is."""
+    kind, version, name = version_of(info)
+    return "" if version >= _MIN_VERSIONS[kind] else f"{name}: Redis 7.0, Valkey 7.2 or newer is needed"
+
+
 class CheckedServer(NamedTuple):
     name: str
     """With its version."""
@@ -47,7 +53,6 @@ async def check_server(client: Redis, shown: str, timeout: float = 2.0) -> Check
         reason = str(error) or type(error).__name__
         raise StartupError(f"no usable store at {shown}: {reason.splitlines()[0]}") from error
     info = parse_info(raw)
-    kind, version, name = version_of(info)
-    if version < _MIN_VERSIONS[kind]:
-        raise StartupError(f"the store at {shown} is {name}: Redis 7.0, Valkey 7.2 or newer is needed")
-    return CheckedServer(name, info.get("cluster_enabled") == "1")
+    if reason := too_old(info):
+        raise StartupError(f"the store at {shown} is {reason}")
+    return CheckedServer(version_of(info)[2], info.get("cluster_enabled") == "1")
