@@ -132,6 +132,19 @@ class Cluster:
         for node in self._running():
             node.ask("CONFIG", "SET", "cluster-node-timeout", PATIENT_MILLISECONDS)
 
+    def wait_for_agreement(self) -> None:
+        """Waits until all nodes that know a map know the same one: Redis' own client refuses to work before."""
+
+        def agreed() -> bool:
+            maps = [
+                sorted((row[0], row[1], row[2][2]) for row in node.ask("CLUSTER", "SLOTS"))
+                for node in self._running()
+            ]
+            known = [each for each in maps if each]
+            return all(each == known[0] for each in known)
+
+        self.until(agreed)
+
     def _running(self) -> list[Node]:
         return [node for node in self.nodes if node.process is not None]
 

@@ -56,6 +56,7 @@ class Operator:
         if words[0] == "tracker":
             yes = ("--yes",) if words[1] == "reshard" else ()
             return trackers.run(self.home, *words[1:], *yes, **settings)
+        self.nodes.wait_for_agreement()
         return subprocess.run(words, cwd=self.home, capture_output=True, text=True, timeout=120, check=False)
 
     def reshard(self, start: str, **settings: str) -> str:
