@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import aiohttp
 import pytest
 from pydantic import SecretStr
 
@@ -90,8 +91,13 @@ async def test_every_page_and_list_is_shown_without_a_shard(lacking: tuple[Admin
             document = await response.json()
         for path, methods in document["paths"].items():
             if "get" in methods and "{" not in path:
-                async with client.get(path) as response:
-                    assert response.status in (200, 409, 422), (path, await response.text())
+                is_export = path.startswith(("/api/v1/torrents/csv", "/api/v1/torrents/json-lines"))
+                try:
+                    async with client.get(path) as response:
+                        text = await response.text()
+                        assert response.status in ((503,) if is_export else (200, 409, 422)), (path, text)
+                except aiohttp.ClientError:
+                    assert is_export, path  # it is complete, or cut off
         async with client.get("/metrics") as response:
             text = await response.text()
         assert f"tracker_shards_away {len(away)}" in text and "tracker_store_up 1" in text
