@@ -11,7 +11,8 @@ from tracker.errors import StartupError
 from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
 from tracker.settings.reference import mask_url
 from tracker.store.client.cluster import Cluster, check_node, find_nodes
-from tracker.store.client.connection import Connection, OnRoundTrip, connect
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.timed_call import OnRoundTrip
 from tracker.store.client.url import Address, node_urls, url_at
 from tracker.store.client.version import NoAnswer, check_server
 from tracker.store.schema.keys import home_prefix

@@ -7,7 +7,7 @@ whether an undeclared key of a script has moved cannot be known.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -23,12 +23,16 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tracker.errors import StartupError, StoreUnavailable
-from tracker.store.client.connection import MAX_SOCKETS, PROBE_SECONDS, Connection, OnRoundTrip
+from tracker.store.client.connection import MAX_SOCKETS, PROBE_SECONDS, Connection
 from tracker.store.client.loop_timeout import loop_timeout
 from tracker.store.client.pipe import Argument, RedisPipe
 from tracker.store.client.sentinel import MasterPool
+from tracker.store.client.shared_socket import SharedSocket
+from tracker.store.client.subscription import Subscription
+from tracker.store.client.timed_call import OnRoundTrip
 from tracker.store.client.url import Address
 
 _ASKED = 5
@@ -62,6 +66,8 @@ class _Node:
         self.sockets = asyncio.Semaphore(MAX_SOCKETS)
         self.opening = asyncio.Lock()
         self.pipe: RedisPipe | None = None
+        self.command_pipe = SharedSocket[RedisPipe]()
+        self.subscription = SharedSocket[Subscription]()
         self.connections: set[SlotConnection] = set()
 
     def use(self, pipe: RedisPipe) -> None:
@@ -77,6 +83,8 @@ class _Node:
     async def close(self) -> None:
         if self.pipe is not None:
             self.pipe.close()
+        self.command_pipe.close()
+        self.subscription.close()
         await self.client.aclose()
 
 
@@ -246,9 +254,14 @@ class SlotConnection(Connection):
         node.add(self)
         self._client, self.pipe = node.client, node.pipe
         self._sockets, self._opening = node.sockets, node.opening
+        self._command_pipe, self._subscription = node.command_pipe, node.subscription
 
     def of(self, prefix: str) -> "SlotConnection":
         return self._cluster.of(prefix)
+
+    @property
+    def server(self) -> object:
+        return self._node
 
     @property
     def _is_shared(self) -> bool:
@@ -272,8 +285,8 @@ class SlotConnection(Connection):
         self._join()
         self._losses += 1
         self._log.info("another node serves the store", slot=self.slot, address=self.master)
-        for subscription in list(self._subscriptions):
-            subscription.close()
+        for subscriber in self._subscribers:
+            subscriber.end(RedisConnectionError("the slot has moved"))
 
     async def command(self, *args: Argument) -> Any:
         with suppress(MovedError):
@@ -285,15 +298,17 @@ class SlotConnection(Connection):
             return await super().direct(*args)
         return await self._once_moved(super().direct(*args))
 
-    async def pipeline(self, *commands: tuple[Argument, ...]) -> list[Any]:
-        answers = await super().pipeline(*commands)
-        moved = [number for number, answer in enumerate(answers) if isinstance(answer, MovedError)]
-        if moved:  # the others were executed before the move
-            repeated = await super().pipeline(*(commands[number] for number in moved))
-            for number, answer in zip(moved, repeated, strict=True):
-                if isinstance(answer, MovedError):
-                    raise StoreUnavailable("the slot is moving") from answer
-                answers[number] = answer
+    async def send(self, commands: Sequence[tuple[Connection, tuple[Argument, ...]]]) -> list[Any]:
+        answers = await super().send(commands)
+        moved = defaultdict[Connection, list[int]](list)
+        for number, answer in enumerate(answers):
+            if isinstance(answer, MovedError):  # the others were executed before the move
+                moved[commands[number][0]].append(number)
+        for connection, numbers in moved.items():
+            repeated = await Connection.send(connection, [commands[number] for number in numbers])
+            for number, answer in zip(numbers, repeated, strict=True):
+                again = isinstance(answer, MovedError)
+                answers[number] = StoreUnavailable("the slot is moving") if again else answer
         return answers
 
     async def _once_moved(self, call: Awaitable[Any]) -> Any:

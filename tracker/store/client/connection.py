@@ -4,13 +4,13 @@ When a call gets no answer, ``unavailable`` is set: further calls fail at once, 
 watch() has reached the store again. redis-py's own retries are off: a script that writes must not be sent twice
 unnoticed.
 
-Commands share at most MAX_SOCKETS sockets. A flood of scrapes queues here, where it is bounded.
+Commands share MAX_SOCKETS sockets, or with several prefixes a pipe. A flood of scrapes queues here, and is bounded.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -19,14 +19,20 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.loop_timeout import loop_timeout
 from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, open_pipe
 from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal, outcome_of
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
-from tracker.store.client.subscription import Subscription, open_subscription
+from tracker.store.client.shared_socket import SharedSocket
+from tracker.store.client.subscription import (
+    Messages,
+    Subscriber,
+    Subscription,
+    open_subscription,
+    subscribed,
+)
+from tracker.store.client.timed_call import OnRoundTrip, timed_call
 from tracker.store.client.url import Address, bad_url, check_ca_file, parse_url
 
 MAX_SOCKETS = 16
@@ -37,10 +43,6 @@ FOLLOW_SECONDS = 0.25
 """How often the sentinels are asked for the master."""
 
 _Opened = TypeVar("_Opened", RedisPipe, Subscription)
-Messages = AsyncIterator[tuple[bytes, bytes]]
-"""(channel, payload)"""
-OnRoundTrip = Callable[[str, float], None]
-"""(outcome, seconds) of a round trip; the outcome is one of OUTCOMES."""
 
 log = structlog.get_logger("tracker.store")
 
@@ -88,6 +90,7 @@ class Connection:
         self._client = client
         self._timeout = timeout
         self._on_round_trip = on_round_trip
+        self._timed = partial(timed_call, timeout=timeout, on_round_trip=on_round_trip)
         self._prefixes: set[str] = set()
         self._losses = 0
         self._lost_at = 0.0
@@ -103,7 +106,9 @@ class Connection:
         self.pipe: RedisPipe | None = None
         """The pipe of ``direct``, once it is open. It may be broken."""
         self._opening = asyncio.Lock()
-        self._subscriptions: set[Subscription] = set()
+        self._command_pipe = SharedSocket[RedisPipe]()
+        self._subscription = SharedSocket[Subscription]()
+        self._subscribers: set[Subscriber] = set()
         pool: Any = client.connection_pool
         self._log = log
         self._pool = pool if isinstance(pool, MasterPool) else None
@@ -116,8 +121,13 @@ class Connection:
         return self
 
     @property
+    def server(self) -> object:
+        """The same for all connections to one server."""
+        return self
+
+    @property
     def _is_shared(self) -> bool:
-        """Whether the keys under several prefixes are read over the same pipe."""
+        """Whether the keys under several prefixes are read over the same pipes."""
         return len(self._prefixes) > 1
 
     @property
@@ -144,8 +154,12 @@ class Connection:
 
     async def command(self, *args: Argument) -> Any:
         """One command; raises StoreUnavailable when the store does not answer, else redis.exceptions.RedisError."""
+        if self._is_shared:
+            return await self._call(lambda: self._piped(args))
         return await self._call(
-            lambda: self._client.execute_command(*args)  # type: ignore[no-untyped-call]  # redis-py's
+            lambda: self._timed(
+                lambda: self._client.execute_command(*args)  # type: ignore[no-untyped-call]  # redis-py's
+            )
         )
 
     async def pipeline(self, *commands: tuple[Argument, ...]) -> list[Any]:
@@ -153,8 +167,24 @@ class Connection:
 
         Raises StoreUnavailable when the store does not answer, or does not accept work now.
         """
-        if not commands:
-            return []
+        answers = await self.send([(self, command) for command in commands])
+        for away in (answer for answer in answers if isinstance(answer, StoreUnavailable)):
+            raise away
+        return answers
+
+    async def send(self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]]) -> list[Any]:
+        """The same for commands of several connections to this server. The reply to a command of one that is away is
+        its StoreUnavailable."""
+        answers: list[Any] = [StoreUnavailable("the store is unavailable")] * len(commands)
+        asked = [number for number, (connection, _) in enumerate(commands) if connection._is_here]
+        if asked:
+            found = await commands[asked[0]][0]._replies([commands[number][1] for number in asked])
+            for number, answer in zip(asked, found, strict=True):
+                answers[number] = commands[number][0]._checked(answer)
+        return answers
+
+    async def _replies(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """An error is the reply of its command."""
 
         def send() -> Awaitable[Any]:
             pipe = self._client.pipeline(transaction=False)
@@ -162,11 +192,30 @@ class Connection:
                 pipe.execute_command(*command)
             return pipe.execute(raise_on_error=False)
 
-        answers = list(await self._call(send))
-        for answer in answers:
+        try:
+            if self._is_shared:
+                return list(await self._call(lambda: self._all_piped(commands)))
+            return list(await self._call(lambda: self._timed(send)))
+        except StoreUnavailable as error:
+            return [error] * len(commands)
+
+    def _checked(self, answer: Any) -> Any:
+        """StoreUnavailable in the place of an error that means it."""
+        try:
             if isinstance(answer, Exception):
                 self.raise_if_unavailable(answer)
-        return answers
+        except StoreUnavailable as error:
+            return error
+        return answer
+
+    async def _piped(self, command: tuple[Argument, ...]) -> Any:
+        pipe = await self._command_pipe.opened(self._new_pipe)
+        return await pipe.execute(*command)
+
+    async def _all_piped(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """An error is the reply of its command."""
+        pipe = await self._command_pipe.opened(self._new_pipe)
+        return await asyncio.gather(*(pipe.execute(*each) for each in commands), return_exceptions=True)
 
     async def direct(self, *args: Argument) -> Any:
         """One command on the pipe, so that it waits for no other caller; raises as ``command`` does."""
@@ -184,14 +233,16 @@ class Connection:
         async with self._opening:
             self._check_here()  # it may have been lost while another caller tried
             if self.pipe is None or self.pipe.broken:
-                self.pipe = await self._timed(
-                    lambda: self._opened(
-                        lambda client: open_pipe(client, self._timeout, self._note_round_trips)
-                    ),
-                    ok="",
-                )
-            self.pipe.gathers = self._is_shared
+                self.pipe = await self._new_pipe()
             return self.pipe
+
+    async def _new_pipe(self) -> RedisPipe:
+        pipe: RedisPipe = await self._timed(
+            lambda: self._opened(lambda client: open_pipe(client, self._timeout, self._note_round_trips)),
+            ok="",
+        )
+        pipe.gathers = self._is_shared
+        return pipe
 
     def _note_round_trips(self, finished: Sequence[RoundTrip]) -> None:
         if self._on_round_trip is not None:
@@ -208,7 +259,7 @@ class Connection:
         return opened
 
     async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """One round trip on one of the sockets. Calls that wait for a socket fail when the store is lost."""
+        """One of MAX_SOCKETS round trips at a time. Calls that wait for their turn fail when the store is lost."""
         self._check_here()
         if self._calls >= MAX_CALLS:
             raise StoreUnavailable("too many calls wait for the store")
@@ -216,31 +267,19 @@ class Connection:
         try:
             async with self._sockets:
                 self._check_here()
-                return await self._timed(call)
+                return await call()
         except (RedisError, OSError) as error:
             self.raise_if_unavailable(error)
             raise
         finally:
             self._calls -= 1
 
-    async def _timed(self, call: Callable[[], Awaitable[Any]], *, ok: str = "answered") -> Any:
-        """Reports how ``call`` ended: ``ok`` when it returned; nothing when the outcome is empty or unknown."""
-        began = time.perf_counter()
-        outcome = ""
-        try:
-            async with loop_timeout(self._timeout):
-                answer = await _past_connecting(call)
-            outcome = ok
-            return answer
-        except (RedisError, OSError) as error:
-            outcome = outcome_of(error)
-            raise
-        finally:
-            if self._on_round_trip is not None and outcome:  # a cancelled call has none
-                self._on_round_trip(outcome, time.perf_counter() - began)
+    @property
+    def _is_here(self) -> bool:
+        return not self.unavailable or asyncio.current_task() is self._probe_task
 
     def _check_here(self) -> None:
-        if self.unavailable and asyncio.current_task() is not self._probe_task:
+        if not self._is_here:
             raise StoreUnavailable("the store is unavailable")
 
     def raise_if_unavailable(self, error: Exception) -> None:
@@ -252,19 +291,17 @@ class Connection:
         if isinstance(error, NO_REPLY) or (demoted and self._pool is not None):
             self._lost(error)
             raise StoreUnavailable("the store does not answer") from error
-        if demoted and self.pipe is not None:
-            self.pipe.close()  # its URL may lead to another server now
+        if demoted:
+            self._close_pipes()  # the URL may lead to another server now
         if is_refusal(error):
             raise StoreUnavailable("the store refuses work") from error
 
     def _lost(self, error: Exception) -> None:
-        """Closes the pipe and the subscriptions: a server that vanished silently would never close them."""
+        """Closes the pipes and the subscription: a server that vanished silently would never close them."""
         self._losses += 1
         self._set_unavailable(error)
-        if self.pipe is not None:
-            self.pipe.close()
-        for subscription in list(self._subscriptions):
-            subscription.close()
+        self._close_pipes()
+        self._subscription.close()
 
     def _set_unavailable(self, error: Exception) -> None:
         if not self.unavailable:
@@ -302,40 +339,12 @@ class Connection:
             with suppress(RedisError, OSError):  # no sentinel names a master
                 await self._pool.get_master_address()
 
-    @asynccontextmanager
-    async def subscription(
+    def subscription(
         self, *, channels: Sequence[str] = (), patterns: Sequence[str] = ()
-    ) -> AsyncIterator[Messages]:
-        """Messages published on ``channels`` and ``patterns`` (bytes payload with its channel), from now on.
-
-        Leaving the block ends the subscription. Raises StoreUnavailable when its connection breaks. Messages until
-        the next subscription are lost, so a subscriber also needs another source. Raises
-        redis.exceptions.ResponseError when the store does not allow it.
-        """
-        try:
-            async with loop_timeout(self._timeout):
-                subscription = await self._opened(open_subscription)
-                self._subscriptions.add(subscription)
-                try:
-                    if channels:
-                        await subscription.subscribe("SUBSCRIBE", *channels)
-                    if patterns:
-                        await subscription.subscribe("PSUBSCRIBE", *patterns)
-                except BaseException:
-                    self._end(subscription)
-                    raise
-            try:
-                yield subscription
-            finally:
-                self._end(subscription)
-        except ResponseError:
-            raise
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable("the subscription broke") from error
-
-    def _end(self, subscription: Subscription) -> None:
-        self._subscriptions.discard(subscription)
-        subscription.close()
+    ) -> AbstractAsyncContextManager[Messages]:
+        """A block with the messages of ``channels`` and ``patterns``; see ``subscribed``."""
+        opened = partial(self._subscription.opened, lambda: self._opened(open_subscription))
+        return subscribed(opened, self._timeout, self._subscribers, channels, patterns)
 
     async def watch(self) -> None:
         """Pings an unavailable store every quarter of a second, until cancelled."""
@@ -384,17 +393,12 @@ class Connection:
         except RedisError as error:  # the store is available, but refuses what the callback sent
             log.error("reconnect callback failed", error=str(error))
 
-    async def close(self) -> None:
+    def _close_pipes(self) -> None:
         if self.pipe is not None:
             self.pipe.close()
+        self._command_pipe.close()
+
+    async def close(self) -> None:
+        self._close_pipes()
+        self._subscription.close()
         await self._client.aclose()
-
-
-async def _past_connecting(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Repeats a call whose connection timed out before a command was sent: redis-py's timer also counts time in which
-    this process was busy. The caller limits the total."""
-    while True:
-        try:
-            return await call()
-        except RedisTimeoutError:
-            await asyncio.sleep(0)

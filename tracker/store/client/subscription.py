@@ -1,4 +1,4 @@
-"""A dedicated connection for published messages.
+"""A dedicated connection for published messages, which all subscribers of a server share.
 
 When many peers time out at once, tens of thousands of events arrive in a second. redis-py takes some 50 µs for a
 message, and this a twentieth of that, so receiving events costs less than reaping the peers. When messages are not
@@ -7,14 +7,18 @@ consumed, it stops reading, and they wait in the store, which limits them (redis
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Self, cast
 
 import hiredis
 from redis.asyncio import Redis
 from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse
+from redis.exceptions import InvalidResponse, RedisError, ResponseError
 
+from tracker.errors import StoreUnavailable
+from tracker.store.client.loop_timeout import loop_timeout
 from tracker.store.client.pipe import open_stream
 
 MAX_WAITING = 5_000
@@ -23,55 +27,131 @@ _NOTHING = object()
 
 Message = tuple[bytes, bytes]
 """(channel, payload)"""
+Messages = AsyncIterator[Message]
+_Name = tuple[bytes, bytes]
+"""The kind of its messages, and a channel or pattern."""
 
 
-class Subscription(asyncio.Protocol):
-    """An open subscription; iterating yields messages. Raises redis.exceptions.RedisError once the connection is
-    broken."""
+class Subscriber:
+    """The messages of some channels and patterns from ``start`` on; iterating yields them. Raises
+    redis.exceptions.RedisError once it is closed or the connection is broken."""
 
-    def __init__(self, stream: asyncio.StreamWriter) -> None:
-        self._stream = stream  # keeps the transport open: its finalizer would close it
-        self._transport = transport = cast(asyncio.Transport, stream.transport)
-        self._reader = hiredis.Reader(
-            protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NOTHING
-        )
-        self._messages: deque[Message] = deque()
-        self._news = asyncio.Event()
-        self._confirmations = 0
-        self._error: Exception | None = None
-        self.paused = False
-        """Whether it has stopped reading, because messages are not consumed."""
-        transport.set_protocol(self)
+    def __init__(
+        self, subscription: "Subscription", channels: Sequence[str], patterns: Sequence[str]
+    ) -> None:
+        self._subscription = subscription
+        self.names = [(b"message", name.encode()) for name in channels]
+        self.names += [(b"pmessage", name.encode()) for name in patterns]
+        self.messages: deque[Message] = deque()
+        self.news = asyncio.Event()
+        self.error: Exception | None = None
 
-    @property
-    def waiting(self) -> int:
-        """Messages that wait to be consumed."""
-        return len(self._messages)
-
-    async def subscribe(self, *command: str) -> None:
-        """Sends SUBSCRIBE or PSUBSCRIBE; returns when the store has confirmed every channel or pattern."""
-        wanted = self._confirmations + len(command) - 1
-        self._transport.write(hiredis.pack_command(command))  # type: ignore[arg-type]  # takes any number of them
-        while self._confirmations < wanted:
-            await self._wait()
+    async def start(self) -> None:
+        """Returns when the store has confirmed every channel and pattern; raises ResponseError when it refuses one."""
+        await self._subscription.subscribe(self)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Message:
-        while not self._messages:
-            await self._wait()
-        message = self._messages.popleft()
-        if self.paused and not self._messages:
-            self.paused = False
-            self._transport.resume_reading()
+        while not self.messages:
+            if self.error is not None:
+                raise self.error
+            self.news.clear()
+            await self.news.wait()
+        message = self.messages.popleft()
+        self._subscription.note_consumed(1)
         return message
 
-    async def _wait(self) -> None:
+    def close(self) -> None:
+        """Drops messages that wait."""
+        self.end(RedisConnectionError("the subscription was closed"))
+        self._subscription.leave(self)
+
+    def end(self, error: Exception) -> None:
+        """Raises ``error`` after the messages that have arrived."""
+        self.error = self.error or error
+        self.news.set()
+
+
+class Subscription(asyncio.Protocol):
+    """An open connection. It is closed when the last subscriber leaves, and stays ``broken`` then."""
+
+    def __init__(self, stream: asyncio.StreamWriter) -> None:
+        self._stream = stream  # keeps the transport open: its finalizer would close it
+        self._transport = transport = cast(asyncio.Transport, stream.transport)
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader(
+            protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NOTHING
+        )
+        self._subscribers: dict[_Name, list[Subscriber]] = {}
+        self._unconfirmed: deque[tuple[asyncio.Future[None], int]] = deque()
+        """Of each command without a reply, and how many confirmations are missing."""
+        self._everyone: set[Subscriber] = set()
+        self._error: Exception | None = None
+        self.waiting = 0
+        """Messages that wait to be consumed."""
+        self.paused = False
+        """Whether it has stopped reading, because messages are not consumed."""
+        self.broken = transport.is_closing()
+        transport.set_protocol(self)
+
+    def subscriber(self, channels: Sequence[str] = (), patterns: Sequence[str] = ()) -> Subscriber:
+        """A subscriber that has not started yet."""
+        subscriber = Subscriber(self, channels, patterns)
+        self._everyone.add(subscriber)
         if self._error is not None:
-            raise self._error
-        self._news.clear()
-        await self._news.wait()
+            subscriber.end(self._error)
+        return subscriber
+
+    async def subscribe(self, subscriber: Subscriber) -> None:
+        if subscriber.error is not None:
+            raise subscriber.error
+        for name in subscriber.names:
+            self._subscribers.setdefault(name, []).append(subscriber)
+        confirmations = self._send("SUBSCRIBE", subscriber.names)
+        try:
+            await asyncio.gather(*confirmations)
+        finally:
+            for future in confirmations:
+                future.cancel()
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Its messages are dropped. The connection is closed if it was the last one."""
+        self._everyone.discard(subscriber)
+        left = []
+        for name in subscriber.names:
+            others = self._subscribers.get(name, [])
+            if subscriber in others:
+                others.remove(subscriber)
+                if not others:
+                    del self._subscribers[name]
+                    left.append(name)
+        self.note_consumed(len(subscriber.messages))
+        subscriber.messages.clear()
+        if not self._everyone:
+            self.close()
+        elif not self.broken:
+            for confirmation in self._send("UNSUBSCRIBE", left):
+                confirmation.cancel()  # nobody waits for it
+
+    def _send(self, command: str, names: Sequence[_Name]) -> list["asyncio.Future[None]"]:
+        """A command for channels and one for patterns, where there are any. Each future gets its confirmation."""
+        futures = []
+        for kind, verb in ((b"message", command), (b"pmessage", f"P{command}")):
+            chosen = [name for each, name in names if each == kind]
+            if chosen:
+                futures.append(future := self._loop.create_future())
+                self._unconfirmed.append((future, len(chosen)))
+                packed = hiredis.pack_command((verb, *chosen))  # type: ignore[arg-type]  # any number of arguments
+                self._transport.write(packed)
+        return futures
+
+    def note_consumed(self, messages: int) -> None:
+        self.waiting -= messages
+        if self.paused and self.waiting <= MAX_WAITING // 2 and not self.broken:
+            self.paused = False
+            self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
@@ -81,33 +161,84 @@ class Subscription(asyncio.Protocol):
                 self._take(said)
         except (InvalidResponse, IndexError, TypeError) as error:
             self._end(InvalidResponse(f"no message: {error}"))
-        if len(self._messages) > MAX_WAITING and not self.paused:
+        if self.waiting > MAX_WAITING and not self.paused and not self.broken:
             self.paused = True
             self._transport.pause_reading()
-        self._news.set()
 
     def _take(self, said: Any) -> None:
         if isinstance(said, Exception):
-            self._end(said)
+            future, _ = self._unconfirmed.popleft()
+            if not future.done():
+                future.set_exception(said)
         elif said[0] == b"pmessage":
-            self._messages.append((said[2], said[3]))
+            self._deliver((b"pmessage", said[1]), (said[2], said[3]))
         elif said[0] == b"message":
-            self._messages.append((said[1], said[2]))
+            self._deliver((b"message", said[1]), (said[1], said[2]))
         else:
-            self._confirmations += 1
+            future, missing = self._unconfirmed[0]
+            if missing > 1:
+                self._unconfirmed[0] = (future, missing - 1)
+                return
+            self._unconfirmed.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def _deliver(self, name: _Name, message: Message) -> None:
+        for subscriber in self._subscribers.get(name, ()):
+            subscriber.messages.append(message)
+            subscriber.news.set()
+            self.waiting += 1
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._end(RedisConnectionError("the store closed the connection"))
 
     def _end(self, error: Exception) -> None:
-        self._error = self._error or error
+        self._error = error = self._error or error
+        self.broken = True
         self._transport.abort()
-        self._news.set()
+        for subscriber in self._everyone:
+            subscriber.end(error)
+        while self._unconfirmed:
+            future, _ = self._unconfirmed.popleft()
+            if not future.done():
+                future.set_exception(error)
 
     def close(self) -> None:
         self._end(RedisConnectionError("the subscription was closed"))
 
 
 async def open_subscription(client: Redis) -> Subscription:
-    """A new connection to the server of ``client``, without channels; raises what its commands raise."""
+    """A new connection to the server of ``client``, without subscribers; raises what its commands raise."""
     return Subscription(await open_stream(client))
+
+
+@asynccontextmanager
+async def subscribed(
+    opened: Callable[[], Awaitable[Subscription]],
+    timeout: float,
+    subscribers: set[Subscriber],
+    channels: Sequence[str],
+    patterns: Sequence[str],
+) -> AsyncIterator[Messages]:
+    """Messages published on ``channels`` and ``patterns``, from now on. ``opened`` returns the subscription that all
+    subscribers of a server share; ``subscribers`` has those of one connection meanwhile.
+
+    Leaving the block ends the subscription. Raises StoreUnavailable when it cannot be made within ``timeout`` (s), or
+    breaks. Messages until the next subscription are lost, so a subscriber also needs another source. Raises
+    redis.exceptions.ResponseError when the store does not allow it.
+    """
+    subscriber = None
+    try:
+        async with loop_timeout(timeout):
+            subscriber = (await opened()).subscriber(channels, patterns)
+            subscribers.add(subscriber)
+            await subscriber.start()
+        yield subscriber
+    except ResponseError:
+        raise
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable("the subscription broke") from error
+    finally:
+        if subscriber is not None:
+            subscribers.discard(subscriber)
+            subscriber.close()

@@ -116,7 +116,7 @@ class Shards:
         return found
 
     async def send(self, commands: Sequence[tuple["Place", tuple[Argument, ...]]]) -> list[Any]:
-        """The replies of commands, in order, with one round trip for each connection. Raises StoreUnavailable, and the
+        """The replies of commands, in order, with one round trip for each server. Raises StoreUnavailable, and the
         first error that a command got as its reply."""
         replies = await self._replies(commands)
         for reply in replies:
@@ -126,21 +126,17 @@ class Shards:
 
     async def _replies(self, commands: Sequence[tuple["Place", tuple[Argument, ...]]]) -> list[Any]:
         """The same, but the reply of a place that is away is a StoreUnavailable."""
-        by_connection = defaultdict[Connection, list[int]](list)
+        by_server = defaultdict[object, list[int]](list)
         for index, (place, _) in enumerate(commands):
-            by_connection[place.connection].append(index)
+            by_server[place.connection.server].append(index)
         replies: list[Any] = [None] * len(commands)
 
-        async def ask(connection: Connection, indexes: Sequence[int]) -> None:
-            part: Sequence[Any]
-            try:
-                part = await connection.pipeline(*(commands[index][1] for index in indexes))
-            except StoreUnavailable as error:
-                part = [error] * len(indexes)
-            for index, reply in zip(indexes, part, strict=True):
+        async def ask(indexes: Sequence[int]) -> None:
+            part = [(commands[index][0].connection, commands[index][1]) for index in indexes]
+            for index, reply in zip(indexes, await part[0][0].send(part), strict=True):
                 replies[index] = reply
 
-        await asyncio.gather(*(ask(connection, indexes) for connection, indexes in by_connection.items()))
+        await asyncio.gather(*map(ask, by_server.values()))
         for reply in replies:
             if isinstance(reply, Exception) and not isinstance(reply, StoreUnavailable):
                 raise reply

@@ -1,0 +1,117 @@
+"""Shards on a cluster of three: calls to several shards are grouped by node."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+
+import pytest
+from pydantic import SecretStr
+
+from loadtest.cluster import Cluster, cluster
+from tests.waiting import eventually
+from tracker.errors import StoreUnavailable
+from tracker.runtime.store import build_store, open_connection
+from tracker.settings.model import RedisSettings, Settings
+from tracker.store.client.connection import MAX_SOCKETS
+from tracker.store.sharding.shards import Shard
+from tracker.store.store import Store
+from tracker.system.event_loop import running
+
+SHARDS = 64
+TIMEOUT = 8.0
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    with cluster(options=("--appendonly", "no", "--notify-keyspace-events", "Kx")) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+async def store(nodes: Cluster, prefix: str) -> AsyncIterator[Store]:
+    """64 shards on three nodes, each of which has been asked."""
+    redis = RedisSettings(url=SecretStr(nodes.url), prefix=prefix, shards=SHARDS)
+    async with open_connection(nodes.url, redis, TIMEOUT) as (connection, _):
+        store = build_store(connection, Settings(redis=redis))
+        async with running(connection.watch, store.swarms.run):
+            await store.shards.each(lambda shard: ("GET", shard.keys.heartbeat()))
+            yield store
+
+
+async def reads(nodes: Cluster, work: Callable[[], Awaitable[object]]) -> list[int]:
+    """How often each node had to read from its sockets for ``work``."""
+
+    def counts() -> list[int]:
+        return [int(client.info("stats")["total_reads_processed"]) for client in clients]
+
+    clients = [node.client() for node in nodes.nodes]
+    before = counts()
+    await work()
+    after = counts()
+    for client in clients:
+        client.close()
+    return [last - first - 1 for first, last in zip(before, after, strict=True)]  # 1: INFO
+
+
+async def test_commands_of_all_shards_are_one_write_for_each_node(nodes: Cluster, store: Store) -> None:
+    asked = await reads(nodes, lambda: store.shards.each(lambda shard: ("GET", shard.keys.heartbeat())))
+    assert asked == [1, 1, 1]
+
+
+async def test_calls_of_all_shards_share_writes(nodes: Cluster, store: Store) -> None:
+    """At most MAX_SOCKETS calls of a node run at a time, so that announces do not wait long."""
+    await store.shards.gather(lambda shard: shard.reaping.beat())  # loads the script
+    asked = await reads(nodes, lambda: store.shards.gather(lambda shard: shard.reaping.beat()))
+    serving = Counter(nodes.primary(shard.keys.prefix).port for shard in store.shards)
+    for node, times in zip(nodes.nodes, asked, strict=True):
+        assert serving[node.port] > MAX_SOCKETS
+        assert times <= -(-serving[node.port] // MAX_SOCKETS)
+
+
+async def test_a_command_for_a_shard_that_has_moved_is_repeated(nodes: Cluster, store: Store) -> None:
+    """The others of its call are executed once."""
+    moved = store.shards[5]
+    target = next(node for node in nodes.nodes if node is not nodes.primary(moved.keys.prefix))
+    nodes.move(moved.keys.prefix, target)
+    found = await store.shards.each(lambda shard: ("INCR", f"{shard.keys.prefix}n"))
+    assert found == [1] * SHARDS
+    asked = await reads(nodes, lambda: store.shards.each(lambda shard: ("INCR", f"{shard.keys.prefix}n")))
+    assert asked == [1, 1, 1]
+
+
+async def test_subscribers_of_all_shards_share_a_socket_on_each_node(nodes: Cluster, store: Store) -> None:
+    """Also after a slot has moved: its events come from the other node then."""
+    listening: set[int] = set()
+    expired: set[int] = set()
+
+    async def listen(shard: Shard) -> None:
+        channel = shard.connection.keyspace_channel(shard.keys.prefix)
+        while True:
+            with suppress(StoreUnavailable):
+                async with shard.connection.subscription(patterns=[f"{channel}*"]) as messages:
+                    listening.add(shard.number)
+                    async for name, event in messages:
+                        if event == b"expired":
+                            assert name == f"{channel}soon".encode()
+                            expired.add(shard.number)
+            listening.discard(shard.number)
+
+    async def expire_in_all() -> None:
+        expired.clear()
+        await store.shards.each(lambda shard: ("SET", f"{shard.keys.prefix}soon", "", "PX", 1))
+        await eventually(lambda: len(expired) == SHARDS)
+
+    async with running(*(partial(listen, shard) for shard in store.shards)):
+        await eventually(lambda: len(listening) == SHARDS)
+        await expire_in_all()
+        moved = store.shards[6]
+        target = next(node for node in nodes.nodes if node is not nodes.primary(moved.keys.prefix))
+        await asyncio.to_thread(nodes.move, moved.keys.prefix, target)
+        await moved.connection.command("GET", moved.keys.heartbeat())  # is answered by MOVED
+        await eventually(lambda: len(listening) == SHARDS)
+        await expire_in_all()
+        for node in nodes.nodes:
+            with node.client() as client:
+                assert len(client.client_list("pubsub")) == 1
