@@ -24,8 +24,8 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 def worker(store: Store, time: FakeTime, held: list[int]) -> UserSumsWorker:
     assert isinstance(store.multipliers, ShardedMultipliers)
-    copy = store.multipliers.copy_to
-    return UserSumsWorker(store.shards, store.user_copies, store.user_sums, copy, lambda: held, time)
+    multipliers = store.multipliers
+    return UserSumsWorker(store.shards, store.user_copies, store.user_sums, multipliers, lambda: held, time)
 
 
 async def test_rows_multipliers_and_sums_are_kept_alike(store: Store) -> None:

@@ -151,7 +151,7 @@ def _users_of_shards(
     if context.live.current.users.private == "off":
         return []
     worker = UserSumsWorker(
-        store.shards, store.user_copies, store.user_sums, multipliers.copy_to, lambda: reaper.held
+        store.shards, store.user_copies, store.user_sums, multipliers, lambda: reaper.held
     )
     return [worker.run]
 

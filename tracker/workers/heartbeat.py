@@ -21,15 +21,19 @@ log = structlog.get_logger("tracker.heartbeat")
 
 
 async def send_heartbeats(reapings: Sequence[Reaping], connection: Connection) -> None:
-    """To each of ``reapings``, until cancelled; survives errors of the store. Of several, none waits for one that is
-    away. The reaper, not this, detects steps of the store's clock."""
+    """To all of ``reapings`` at a time, until cancelled; survives errors of the store. Of several, none waits for one
+    that is away. The reaper, not this, detects steps of the store's clock."""
     while True:
-        for reaping in reapings:
-            try:
-                await reaping.beat()
-            except StoreUnavailable:
-                if len(reapings) == 1:
-                    await connection.until_available()
-            except RedisError as error:
-                log.error("heartbeat failed", error=str(error))
+        await asyncio.gather(*map(_beat, reapings))
+        if len(reapings) == 1:
+            await connection.until_available()
         await asyncio.sleep(HEARTBEAT_SECONDS if len(reapings) == 1 else SHARDED_SECONDS)
+
+
+async def _beat(reaping: Reaping) -> None:
+    try:
+        await reaping.beat()
+    except StoreUnavailable:
+        return
+    except RedisError as error:
+        log.error("heartbeat failed", error=str(error))

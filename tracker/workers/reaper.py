@@ -27,6 +27,7 @@ from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
 from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, Reaping
 from tracker.workers.pace import MAX_PAUSE_SECONDS, Pace
+from tracker.workers.rhythm import until_next
 
 BATCH = 32
 """Peers to remove per call. A call blocks the store for about 2 ms; announces run between two calls."""
@@ -226,7 +227,7 @@ class Reaper:
                 deadline = await self._reap_page(deadline, now)
                 await self._reaping.set_due_cursor(deadline)
                 self._due_done = deadline
-            await asyncio.sleep(_TICK_SECONDS)
+            await until_next(_TICK_SECONDS)
 
     async def _reap_page(self, after: int, now: float) -> int:
         """Reads the lists due after ``after``, at most one page; returns the last deadline done."""
@@ -324,7 +325,7 @@ class Reaper:
     async def _send_heartbeats(self) -> None:
         while True:
             await self.send_heartbeat()
-            await asyncio.sleep(HEARTBEAT_SECONDS)
+            await until_next(HEARTBEAT_SECONDS)
 
     async def on_reconnect(self) -> None:
         """Sends a heartbeat before the first announce, because the heartbeat detects an outage."""

@@ -1,11 +1,11 @@
 """Keeps users of a store with several shards alike: copies their rows into the shards, and their sums to home.
 
 Both are done at once where a tracker changes a user. This worker does the rest: changes of programs, of trackers that
-ended meanwhile, and of shards that were away.
+ended meanwhile, and of shards that were away. It asks all shards at a time whether there is something to do.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 from redis.exceptions import RedisError
@@ -14,56 +14,76 @@ from tracker.errors import StoreUnavailable
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.sharding.user_copies import UserCopies
 from tracker.store.sharding.user_sums import UserSums
+from tracker.store.sharding.users import ShardedMultipliers
 
 PAUSE_SECONDS = 2.0
+WALK_PARTS = 400
+"""About how many parts of users, one in each shard, a step of the walk through all users reads."""
 
 log = structlog.get_logger("tracker.users")
 
 
 class UserSumsWorker:
-    """``held`` returns the numbers of the shards that are this tracker's. ``copy_multipliers`` copies those for
-    everybody into a shard."""
+    """``held`` returns the numbers of the shards that are this tracker's."""
 
     def __init__(
         self,
         shards: Shards,
         copies: UserCopies,
         sums: UserSums,
-        copy_multipliers: Callable[[Shard], Awaitable[None]],
+        multipliers: ShardedMultipliers,
         held: Callable[[], list[int]],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._shards = shards
-        self._copies = copies
         self._sums = sums
-        self._copy_multipliers = copy_multipliers
         self._held = held
         self._sleep = sleep
+        self._parts = (
+            (copies.lacking, copies.copy_to),
+            (multipliers.outdated, multipliers.copy_to),
+            (sums.changed, self._save_changed),
+        )
         self._cursor = b"0"
 
     async def run(self) -> None:
         """Runs until cancelled; survives errors of the store."""
         while True:
-            held = self._held()
-            for number in held:
-                await self._survive(self._update(self._shards[number]))
-            if 0 in held:  # one tracker walks through all users
-                await self._survive(self._walk())
+            await self.round()
             await self._sleep(PAUSE_SECONDS)
 
-    async def _update(self, shard: Shard) -> None:
-        await self._copies.copy_to(shard)
-        await self._copy_multipliers(shard)
+    async def round(self) -> None:
+        """Does what there is to do now."""
+        held = [self._shards[number] for number in self._held()]
+        for find, update in self._parts:
+            for shard in await self._found(find, held):
+                await self._survive(update(shard))
+        if self._shards[0] in held:  # one tracker walks through all users
+            await self._survive(self._walk())
+
+    @staticmethod
+    async def _found(
+        find: Callable[[Sequence[Shard]], Awaitable[list[Shard]]], held: Sequence[Shard]
+    ) -> Sequence[Shard]:
+        """What ``find`` returns for the shards that are there; all of these if one cannot be asked."""
+        there = [shard for shard in held if not shard.connection.unavailable]
+        try:
+            return await find(there) if there else there
+        except (StoreUnavailable, RedisError):
+            return there
+
+    async def _save_changed(self, shard: Shard) -> None:
         if not self._shards.away:  # a sum needs all of them
             await self._sums.save_changed(shard)
 
     async def _walk(self) -> None:
         if self._shards.away:
             return
-        self._cursor = await self._sums.save_page(self._cursor)
+        users = max(1, WALK_PARTS // len(self._shards))
+        self._cursor = await self._sums.save_page(self._cursor, users)
 
     @staticmethod
-    async def _survive(work: Awaitable[None]) -> None:
+    async def _survive(work: Awaitable[object]) -> None:
         try:
             await work
         except StoreUnavailable:

@@ -16,7 +16,7 @@ from tracker.store.sharding.changes import ShardedChanges
 from tracker.store.sharding.dht_torrents import ShardedDhtTorrents
 from tracker.store.sharding.scores import ShardedScores
 from tracker.store.sharding.swarms import ShardedSwarms
-from tracker.store.sharding.torrents import ShardedTorrents
+from tracker.store.sharding.torrents import ShardedTorrents, top_of
 from tracker.store.swarms.rules import SwarmRules
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(20)]
@@ -199,3 +199,23 @@ def test_limits_over_all_torrents_are_divided() -> None:
 async def test_changed_rules_reach_the_shards(store: Store) -> None:
     store.use_rules(replace(store.rules.current, open=False))
     assert await store.refused(update(1, "s", info_hash=HASHES[5])) == "unknown torrent"
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize("skewed", [False, True])
+async def test_the_first_of_all_shards_are_found_wherever_they_are(
+    store: Store, ascending: bool, skewed: bool
+) -> None:
+    """Also where one shard has all of them, and among equal scores."""
+    source, pairs = random.Random(7), []
+    for shard in store.shards:
+        bonus = 100 * shard.number if skewed else 0
+        members = {f"{number * 256 + shard.number}": bonus + source.randrange(20) for number in range(60)}
+        await store.redis.zadd(shard.keys.index("score"), members)
+        pairs += [(float(score), member) for member, score in members.items()]
+    ordered = [(member, score) for score, member in sorted(pairs, reverse=not ascending)]
+    for count, offset in ((1, 0), (30, 0), (10, 45), (10, 115), (400, 0), (5, 1000)):
+        found = await top_of(
+            store.shards, lambda shard: shard.keys.index("score"), count, offset, ascending=ascending
+        )
+        assert found == ordered[offset : offset + count]

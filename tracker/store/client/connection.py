@@ -173,8 +173,7 @@ class Connection:
         return answers
 
     async def send(self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]]) -> list[Any]:
-        """The same for commands of several connections to this server. The reply to a command of one that is away is
-        its StoreUnavailable."""
+        """The same for several connections to this server. What one that is away gets is a StoreUnavailable."""
         answers: list[Any] = [StoreUnavailable("the store is unavailable")] * len(commands)
         asked = [number for number, (connection, _) in enumerate(commands) if connection._is_here]
         if asked:
@@ -192,10 +191,9 @@ class Connection:
                 pipe.execute_command(*command)
             return pipe.execute(raise_on_error=False)
 
+        call = (lambda: self._all_piped(commands)) if self._is_shared else (lambda: self._timed(send))
         try:
-            if self._is_shared:
-                return list(await self._call(lambda: self._all_piped(commands)))
-            return list(await self._call(lambda: self._timed(send)))
+            return list(await self._call(call))
         except StoreUnavailable as error:
             return [error] * len(commands)
 
@@ -209,8 +207,7 @@ class Connection:
         return answer
 
     async def _piped(self, command: tuple[Argument, ...]) -> Any:
-        pipe = await self._command_pipe.opened(self._new_pipe)
-        return await pipe.execute(*command)
+        return await (await self._command_pipe.opened(self._new_pipe)).execute(*command)
 
     async def _all_piped(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         """An error is the reply of its command."""
@@ -292,7 +289,7 @@ class Connection:
             self._lost(error)
             raise StoreUnavailable("the store does not answer") from error
         if demoted:
-            self._close_pipes()  # the URL may lead to another server now
+            self._close_sockets()  # the URL may lead to another server now
         if is_refusal(error):
             raise StoreUnavailable("the store refuses work") from error
 
@@ -300,8 +297,7 @@ class Connection:
         """Closes the pipes and the subscription: a server that vanished silently would never close them."""
         self._losses += 1
         self._set_unavailable(error)
-        self._close_pipes()
-        self._subscription.close()
+        self._close_sockets()
 
     def _set_unavailable(self, error: Exception) -> None:
         if not self.unavailable:
@@ -393,12 +389,12 @@ class Connection:
         except RedisError as error:  # the store is available, but refuses what the callback sent
             log.error("reconnect callback failed", error=str(error))
 
-    def _close_pipes(self) -> None:
+    def _close_sockets(self) -> None:
         if self.pipe is not None:
             self.pipe.close()
         self._command_pipe.close()
+        self._subscription.close()
 
     async def close(self) -> None:
-        self._close_pipes()
-        self._subscription.close()
+        self._close_sockets()
         await self._client.aclose()

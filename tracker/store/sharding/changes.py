@@ -6,6 +6,7 @@ still get an earlier one: when the clocks of all servers are past it. So the fee
 its last entries, which nobody may have read, are earlier than those of the others.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -117,7 +118,7 @@ class ShardedChanges(Changes):
     async def _is_trimmed_after(self, streams: Sequence[_Stream], start: _Position) -> bool:
         """Whether a stream has deleted entries, and keeps none that is as old as ``start``. Read after the entries, so
         that one that was deleted meanwhile shows."""
-        trimmed = [await stream.changes.was_trimmed(stream.key) for stream in streams]
+        trimmed = await asyncio.gather(*(stream.changes.was_trimmed(stream.key) for stream in streams))
         for place, oldest in enumerate(await self._oldest(streams)):
             own = order_of(_own(start, place, len(streams)))
             if trimmed[place] and (oldest is None or oldest > own):

@@ -8,7 +8,7 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.batching import Settle
 from tracker.store.sharding.shards import Shards
-from tracker.store.swarms.announce_counts import FLUSH_SECONDS, LOOK_SECONDS, AnnounceCounts
+from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused
 from tracker.store.swarms.swarms import MAX_BATCH, Figures, Swarms, ignore_join
 from tracker.store.swarms.unanswered import OnJoin
@@ -101,18 +101,13 @@ class ShardedSwarms(Swarms):
 
 
 class ShardedAnnounceCounts(AnnounceCounts):
-    """The counts of all shards."""
+    """The counts of all shards, which are written together."""
 
     def __init__(self, shards: Shards) -> None:
         self._parts = [shard.announce_counts for shard in shards]
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
-
-    async def run(self, pause_seconds: float = FLUSH_SECONDS, look_seconds: float = LOOK_SECONDS) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for part in self._parts:
-                tasks.create_task(part.run(pause_seconds, look_seconds))
 
     async def flush(self) -> None:
         await asyncio.gather(*(part.flush() for part in self._parts))

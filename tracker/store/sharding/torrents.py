@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
@@ -17,6 +17,8 @@ from tracker.store.torrents.torrents import (
     Torrents,
 )
 
+_SPARE = 8
+"""Pairs of a ranking that a shard is asked for beyond twice its share."""
 _CURSOR = re.compile(r"([0-9]{1,3})-([^-]*)", re.ASCII)
 
 
@@ -154,19 +156,48 @@ async def top_of(
     shards: Shards, key_of: Callable[[Shard], str], count: int, offset: int, *, ascending: bool = False
 ) -> list[tuple[str, float]]:
     """``count`` pairs (member, score) from ``offset`` on, of the sorted sets of all shards together: highest score
-    first, unless ``ascending``. Members with equal scores are in the order of one sorted set."""
+    first, unless ``ascending``. Members with equal scores are in the order of one sorted set.
+
+    Each shard is asked for some more than its share, and again only if all that it gave belong to the first ones.
+    """
     order = () if ascending else ("REV",)
-    first = offset if len(shards) == 1 else 0
-    parts = await shards.each(
-        lambda shard: ("ZRANGE", key_of(shard), first, offset + count - 1, *order, "WITHSCORES")
-    )
-    pairs: list[tuple[float, bytes]] = [
-        (float(score), member)
-        for flat in parts.values()
-        for member, score in zip(flat[::2], flat[1::2], strict=True)
+    first, wanted = offset if len(shards) == 1 else 0, offset + count
+    some = min(wanted, first + 2 * wanted // len(shards) + _SPARE)
+    parts = await shards.each(lambda shard: ("ZRANGE", key_of(shard), first, some - 1, *order, "WITHSCORES"))
+    pairs = _merged(parts.values(), ascending=ascending)
+    last = pairs[wanted - 1] if first == 0 and len(pairs) >= wanted else None
+    more = [
+        shard
+        for shard, flat in parts.items()
+        if some < wanted
+        and len(flat) == 2 * (some - first)
+        and (last is None or _is_first(flat, last, ascending))
     ]
-    pairs.sort(reverse=not ascending)
-    return [(member.decode("utf-8", "replace"), score) for score, member in pairs[offset - first :][:count]]
+    if more:  # of the others, nothing is asked
+        rest = await shards.each(
+            lambda shard: (
+                *("ZRANGE", key_of(shard)),
+                *((some, wanted - 1) if shard in more else (1, 0)),
+                *(*order, "WITHSCORES"),
+            )
+        )
+        pairs = _merged([*parts.values(), *rest.values()], ascending=ascending)
+    found = pairs[offset - first :][:count]
+    return [(member.decode("utf-8", "replace"), score) for score, member in found]
+
+
+def _merged(parts: Iterable[list[bytes]], *, ascending: bool) -> list[tuple[float, bytes]]:
+    """The pairs (score, member) of lists of members and their scores, in order."""
+    pairs = (
+        (float(score), member) for flat in parts for member, score in zip(flat[::2], flat[1::2], strict=True)
+    )
+    return sorted(pairs, reverse=not ascending)
+
+
+def _is_first(flat: list[bytes], other: tuple[float, bytes], ascending: bool) -> bool:
+    """Whether the last member of a list is not behind another one."""
+    own = float(flat[-1]), flat[-2]
+    return own <= other if ascending else own >= other
 
 
 def _itself(info_hash: InfoHash) -> InfoHash:

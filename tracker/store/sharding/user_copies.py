@@ -6,6 +6,7 @@ number it has them. So a shard that was away gets what it lacks, as it is at hom
 
 import asyncio
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 
 from redis.exceptions import RedisError
@@ -29,6 +30,12 @@ class UserCopies:
         self._connection = connection
         self._keys = keys
         self._shards = shards
+
+    async def lacking(self, shards: Sequence[Shard]) -> list[Shard]:
+        """Those that lack something. One round trip for each node."""
+        version = whole(await self._connection.command("GET", self._keys.copies_version()))
+        copied = await self._shards.send([(shard, ("MGET", shard.keys.copied())) for shard in shards])
+        return [shard for shard, (text,) in zip(shards, copied, strict=True) if whole(text) != version]
 
     async def copy_to_all(self) -> None:
         """Gives all shards what they lack. One that does not answer gets it later."""

@@ -68,6 +68,11 @@ class UserSums:
                 argv += (user_id, sums.hit_and_runs, *sums.totals)
             await self._scripts.sum_users(argv)
 
+    async def changed(self, shards: Sequence[Shard]) -> list[Shard]:
+        """Those where sums of users have changed. One round trip for each node."""
+        found = await self._shards.send([(shard, ("EXISTS", shard.keys.changed())) for shard in shards])
+        return [shard for shard, exists in zip(shards, found, strict=True) if exists]
+
     async def save_changed(self, shard: Shard) -> int:
         """Writes the sums of users that have changed in a shard, at most USERS_A_PASS; returns how many there were."""
         changed = await shard.connection.command("SPOP", shard.keys.changed(), USERS_A_PASS)
@@ -81,12 +86,10 @@ class UserSums:
             raise
         return len(user_ids)
 
-    async def save_page(self, cursor: bytes) -> bytes:
-        """Writes the sums of some of all users, and returns the next cursor, b"0" at the end. It heals what a tracker
-        that was killed has not written."""
-        after, flat = await self._connection.command(
-            "ZSCAN", self._keys.users(), cursor, "COUNT", USERS_A_CALL
-        )
+    async def save_page(self, cursor: bytes, count: int = USERS_A_CALL) -> bytes:
+        """Writes the sums of about ``count`` of all users, and returns the next cursor, b"0" at the end. It heals what
+        a tracker that was killed has not written."""
+        after, flat = await self._connection.command("ZSCAN", self._keys.users(), cursor, "COUNT", count)
         await self.save([f"{float(score):.0f}" for score in flat[1::2]])
         return bytes(after)
 

@@ -203,10 +203,25 @@ class ShardedMultipliers(Multipliers):
         await super().set(upload, download)
         await self._shards.gather(self.copy_to)  # one that is away gets them when it is back
 
+    async def outdated(self, shards: Sequence[Shard]) -> list[Shard]:
+        """Those that have other ones than home. One round trip for each node."""
+        texts = await self._connection.command("MGET", *self._keys.values())
+        found = await self._shards.send([(shard, ("MGET", *_multipliers(shard))) for shard in shards])
+        wanted = [text or b"" for text in texts]
+        return [
+            shard
+            for shard, copies in zip(shards, found, strict=True)
+            if [text or b"" for text in copies] != wanted
+        ]
+
     async def copy_to(self, shard: Shard) -> None:
         """Raises StoreUnavailable; a later call heals that."""
         texts = await self._connection.command("MGET", *self._keys.values())
-        keys = (shard.keys.upload_multiplier(), shard.keys.download_multiplier())
-        if await shard.connection.command("MGET", *keys) != texts:
-            pairs = [part for key, text in zip(keys, texts, strict=True) for part in (key, text or "")]
-            await shard.connection.command("MSET", *pairs)
+        pairs = [
+            part for key, text in zip(_multipliers(shard), texts, strict=True) for part in (key, text or "")
+        ]
+        await shard.connection.command("MSET", *pairs)
+
+
+def _multipliers(shard: Shard) -> tuple[str, str]:
+    return shard.keys.upload_multiplier(), shard.keys.download_multiplier()

@@ -46,7 +46,7 @@ class AnnounceCounts:
         """Writes every ``pause_seconds``, and when there are many torrents; until cancelled."""
         while True:
             left = pause_seconds
-            while left > 0 and len(self._counts) <= MAX_TORRENTS:
+            while left > 0 and len(self) <= MAX_TORRENTS:
                 await asyncio.sleep(min(left, look_seconds))
                 left -= look_seconds
             await self.flush()
