@@ -9,9 +9,12 @@ import pytest
 import structlog
 from redis.exceptions import ResponseError
 
+from loadtest.servers import Server
+from tests.waiting import eventually, loop_turns
 from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.batching import MAX_CALLS, Batches
-from tracker.store.client.pipe import RedisPipe
+from tracker.store.client.connection import connect
+from tracker.store.client.pipe import RedisPipe, open_pipe
 from tracker.store.client.scripts import Script
 
 
@@ -52,10 +55,12 @@ class Settled:
 
 
 @asynccontextmanager
-async def running(calls: Calls, max_requests: int = 4, max_waiting: int = 10) -> AsyncIterator[Batches]:
+async def running(
+    calls: Calls, max_requests: int = 4, max_waiting: int = 10, script: str = ""
+) -> AsyncIterator[Batches]:
     batches = Batches(
         calls,
-        Script(calls.call, "t:", ""),
+        Script(calls.call, "t:", script),
         list,
         lambda requests, reply: (reply, len(requests)),
         calls.call,
@@ -95,6 +100,42 @@ async def test_requests_that_arrive_during_a_call_share_the_next() -> None:
             await asyncio.sleep(0)
         assert (batches.waiting, batches.in_flight) == (0, 0)
     assert calls.made == [[1], [2, 3]] and settled.pairs == [("first", 2), ("later 2", 4), ("later 3", 6)]
+
+
+async def test_a_small_call_waits_while_the_server_works_on_those_of_other_shards(
+    valkey: Server, prefix: str
+) -> None:
+    """It would wait there too, and more requests share it now. Half a full call is sent at once."""
+    script, busy = "return ARGV", ("BLPOP", f"{prefix}list", 0)
+    client = connect(valkey.url, connect_timeout=5)
+    pipe = await open_pipe(client, 60, lambda finished: None)
+    pipe.gathers = True
+    await pipe.execute("SCRIPT", "LOAD", script)
+    calls, settled = Calls(), Settled()
+    calls.pipe = pipe
+
+    async def end_work() -> None:
+        await client.execute_command("LPUSH", f"{prefix}list", "")  # type: ignore[no-untyped-call]  # redis-py's
+
+    async with running(calls, max_requests=8, script=script) as batches:
+        working = pipe.execute(*busy)
+        batches.submit("1", settled, None)
+        await loop_turns(5)
+        batches.submit("2", settled, None)
+        await loop_turns(5)
+        assert (pipe.in_flight, batches.waiting) == (1, 2)
+        await end_work()
+        await eventually(lambda: settled.totals == [2])
+        assert settled.outcomes == [b"1", b"2"] and working.done()
+        working = pipe.execute(*busy)
+        for number in range(4):
+            batches.submit(str(number), settled, None)
+        await eventually(lambda: pipe.in_flight == 2)
+        await end_work()
+        await eventually(lambda: settled.totals == [2, 4])
+        assert working.done()
+    pipe.close()
+    await client.aclose()
 
 
 async def test_several_calls_are_in_flight_when_more_wait_than_one_takes() -> None:

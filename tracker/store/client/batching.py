@@ -114,10 +114,7 @@ class Batches:
                     await self._arrived.wait()
                     self._arrived.clear()
                     while waiting:
-                        seen = 0  # let the loop read all sockets that are readable: at least one turn
-                        while seen < len(waiting) < self._max_requests:
-                            seen = len(waiting)
-                            await asyncio.sleep(0)
+                        await self._fill()
                         for _ in range(self._helpers + 1, min(MAX_CALLS, len(waiting) // self._max_requests)):
                             self._helpers += 1
                             tasks.create_task(self._help())
@@ -125,6 +122,19 @@ class Batches:
         finally:
             self._fail(waiting, StoreUnavailable("the tracker is stopping"))
             waiting.clear()
+
+    async def _fill(self) -> None:
+        """Waits for requests that share the cost of a call: lets the loop read all sockets that are readable, at least
+        for one turn. A server that works on other shards' calls would let a call wait, so a small one is not sent yet.
+        """
+        waiting, seen = self._waiting, 0
+        while seen < len(waiting) < self._max_requests:
+            seen = len(waiting)
+            pipe = self._connection.pipe
+            if pipe is not None and pipe.gathers and seen < self._max_requests // 2 and pipe.in_flight:
+                await pipe.answered()
+                return
+            await asyncio.sleep(0)
 
     async def _help(self) -> None:
         """Sends batches one after the other, while enough requests wait to fill one."""

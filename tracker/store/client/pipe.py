@@ -76,6 +76,22 @@ class RedisPipe(asyncio.Protocol):
             self._timer = self._loop.call_later(self._tick_seconds, self._tick)
         return future
 
+    @property
+    def in_flight(self) -> int:
+        """Commands without a reply."""
+        return len(self._waiting)
+
+    def answered(self) -> "asyncio.Future[None]":
+        """A future that is done when all commands that were sent so far have ended. There must be one."""
+        ended = self._loop.create_future()
+
+        def end(_: object) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        self._waiting[-1][0].add_done_callback(end)
+        return ended
+
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
         if not self.broken:
