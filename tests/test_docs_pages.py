@@ -28,24 +28,32 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-def redis_commands() -> list[str]:
-    lines = [line for block in blocks("redis.md", "sh") for line in block.splitlines()]
-    assert all(line.startswith("redis-cli ") for line in lines)
-    return lines
+def redis_commands(*, sharded: bool) -> list[list[str]]:
+    """The words of each command, without the program. Those for a store with shards have the option -c."""
+    lines = [
+        shlex.split(line, comments=True) for block in blocks("redis.md", "sh") for line in block.splitlines()
+    ]
+    assert all(line[0] == "redis-cli" for line in lines)
+    return [line[1 + sharded :] for line in lines if (line[1] == "-c") == sharded]
 
 
 @pytest.fixture
 async def filled_server(valkey: Server) -> Server:
     """A store with data for the commands of the page."""
+    await fill(valkey, InfoHash(b"\x01" * 20), shards=1)
+    return valkey
+
+
+async def fill(valkey: Server, info_hash: InfoHash, shards: int) -> None:
     with valkey.client() as client:
         client.flushall()
     async with running(
-        Store(valkey.url, Keys("t:"), SwarmRules(accounts="required", peer_memory=3600))
+        Store(valkey.url, Keys("t:"), SwarmRules(accounts="required", peer_memory=3600), shards=shards)
     ) as store:
         await store.users.add("1", PASSKEY)
         peer = PeerId(b"-TR4000-abcdefghijkl")
         changes: dict[str, Any] = {
-            "info_hash": InfoHash(b"\x01" * 20),
+            "info_hash": info_hash,
             "peer_id": peer,
             "passkey": PASSKEY,
             "timeout_seconds": 600,
@@ -54,7 +62,8 @@ async def filled_server(valkey: Server) -> Server:
             await store.announce(update(1, event, bytes_left=left, **changes))
         store.counters.count("announces", "failures.denied")
         await store.counters.flush()
-    return valkey
+        for shard in store.shards if shards > 1 else ():
+            await store.user_sums.save_changed(shard)
 
 
 MAY_BE_EMPTY = (
@@ -72,12 +81,26 @@ MAY_BE_EMPTY = (
 
 async def test_every_command_for_redis_works(filled_server: Server) -> None:
     with filled_server.client() as client:
-        for line in redis_commands():
-            words = shlex.split(line, comments=True)[1:]
-            answer = client.execute_command(*words)
-            if words[0] not in ("SET", "HSET", "DEL") and not any(part in line for part in MAY_BE_EMPTY):
-                assert answer not in (None, b"", [], {}, 0), line
+        for words in redis_commands(sharded=False):
+            check_command(client, words)
         client.flushall()
+
+
+async def test_every_command_for_redis_works_with_shards(valkey: Server) -> None:
+    await fill(valkey, InfoHash(b"\x02" * 20), shards=16)
+    with valkey.client() as client:
+        commands = redis_commands(sharded=True)
+        assert len(commands) > 5
+        for words in commands:
+            check_command(client, words)
+        client.flushall()
+
+
+def check_command(client: Any, words: list[str]) -> None:
+    answer = client.execute_command(*words)
+    is_empty_possible = any(part in word for part in MAY_BE_EMPTY for word in words)
+    if words[0] not in ("SET", "HSET", "DEL", "PUBLISH") and not is_empty_possible:
+        assert answer not in (None, b"", [], {}, 0), words
 
 
 def texts() -> Iterator[str]:

@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import SecretStr
 
 from tests.store.harness import START, Clock, Store
-from tests.store.stats.outbox import outbox_of
 from tests.workers.push.stathat_server import KEY
 from tracker.settings.model import StatHatSettings
 from tracker.store.schema.keys import Keys
@@ -32,7 +31,7 @@ class Flushing:
     def __post_init__(self) -> None:
         self.sender = Sender(
             self.receiver,
-            outbox_of(self.store),
+            self.store.outbox,
             self.store.connection,
             scored_torrents=self._scored_torrents,
             count=self._count,

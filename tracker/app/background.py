@@ -32,6 +32,7 @@ from tracker.workers.push.statsd import StatsD
 from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Ask, Scorer
 from tracker.workers.shard_reapers import AnyReaper, ShardReapers
+from tracker.workers.site_users import SiteUsers
 from tracker.workers.size_samples import SizeSampler
 from tracker.workers.upstreams import Upstreams
 from tracker.workers.user_sums import UserSumsWorker
@@ -153,7 +154,8 @@ def _users_of_shards(
     worker = UserSumsWorker(
         store.shards, store.user_copies, store.user_sums, multipliers, lambda: reaper.held
     )
-    return [worker.run]
+    site = SiteUsers(store.connection, store.keys, store.shards, store.user_copies, lambda: reaper.held)
+    return [worker.run, site.run]
 
 
 def _adoption(context: RuntimeContext, reaper: AnyReaper) -> AdoptionWorker:

@@ -125,14 +125,6 @@ class Settings(Section):
             return "passkeys are required, and many clients send none over UDP"
         return "" if _not_unix(tcp) else "clients come through a unix socket"
 
-    @field_validator("stathat")
-    @classmethod
-    def _no_torrents_of_shards(cls, value: StatHatSettings, info: ValidationInfo) -> StatHatSettings:
-        redis = info.data.get("redis")
-        if value.per_torrent and isinstance(redis, RedisSettings) and redis.shards > 1:
-            raise ValueError("TRACKER_STATHAT__PER_TORRENT needs TRACKER_REDIS__SHARDS=1")
-        return value
-
     @field_validator("statsd")
     @classmethod
     def _one_receiver(cls, value: StatsDSettings, info: ValidationInfo) -> StatsDSettings:

@@ -31,6 +31,7 @@ from tracker.store.sharding.dht_torrents import ShardedDhtTorrents
 from tracker.store.sharding.leases import ShardLeases
 from tracker.store.sharding.maintenance import ShardedMaintenance
 from tracker.store.sharding.number import check_number
+from tracker.store.sharding.outbox import ShardedOutbox
 from tracker.store.sharding.scores import ShardedScores
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.sharding.swarms import ShardedAnnounceCounts, ShardedSwarms
@@ -146,7 +147,7 @@ class Store:
         self.counters = counters = self._counters(options, clock, tap)
         self.size_samples = SizeSamples(scripts)
         self.refusal_samples = RefusalSamples(connection, keys)
-        self.outbox = Outbox(connection, scripts, keys)
+        self.outbox = self._outbox()
         self.place_name_migration = PlaceNameMigration(connection, scripts, keys)
         self.client_software = ClientSoftware(connection, scripts, keys)
         self.jobs = Jobs(connection, scripts, keys, clock, count=counters.count, observe=counters.observe)
@@ -163,7 +164,7 @@ class Store:
         self.hit_and_runs: HitAndRuns
         self.multipliers: Multipliers
         self.user_import: UserImport
-        self.user_copies = UserCopies(self.connection, self.keys, shards)
+        self.user_copies = UserCopies(*home, shards)
         self.user_sums = UserSums(*home, shards)
         if len(shards) == 1:
             self.users = Users(*home, self._max_changes)
@@ -187,6 +188,14 @@ class Store:
             return Counters(*common, exports=options.exports, max_outbox=options.max_outbox, tap=tap)
         return ShardedCounters(
             self.shards, *common, exports=options.exports, max_outbox=options.max_outbox, tap=tap
+        )
+
+    def _outbox(self) -> Outbox:
+        home = Outbox(self.connection, self.scripts, self.keys)
+        if len(self.shards) == 1:
+            return home
+        return ShardedOutbox(
+            home, [Outbox(shard.connection, shard.scripts, shard.keys) for shard in self.shards]
         )
 
     def _use_unique_users(self, rules: UniqueRules, clock: Callable[[], float]) -> None:

@@ -103,6 +103,7 @@ BEYOND: dict[str, str] = {
     "name_users": "i:user_name u:*",
     "named_lease": "leases:*",
     "note_connectable": "connectable:* u:*",
+    "note_users": "copies copies:version deleting u:* user:* user_id users",
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "changed i:hnr u:*:hnr",
     "rank_torrents": "i:seeders i:torrent_*",

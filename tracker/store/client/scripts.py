@@ -119,6 +119,7 @@ class Scripts:
     list_users: Script
     delete_user: Script
     copy_users: Script
+    note_users: Script
     sum_users: Script
     adopt: Script
     name_users: Script

@@ -29,8 +29,7 @@ class ShardedUniqueUsers(UniqueUsers):
     ) -> None:
         super().__init__(connection, scripts, keys, rules)
         self._shards = shards
-        # The outbox is at home: numbers of torrents do not go to it.
-        own = replace(rules, max_outbox=0)
+        own = replace(rules, max_outbox=-(-rules.max_outbox // len(shards)))
         self._parts = [UniqueUsers(shard.connection, shard.scripts, shard.keys, own) for shard in shards]
 
     def use_secret(self, secret: bytes) -> None:

@@ -8,26 +8,32 @@ import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
+from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.users.fields import is_user_id
 
 USERS_A_CALL = 100
 MAX_DELETED_PER_CALL = 100
 """As in users/users.py."""
+MIN_COMPARED, PAGES = 50, 1000
+"""A comparison of all users takes about PAGES pages, of at least MIN_COMPARED users."""
 
 
 class UserCopies:
     """Raises StoreUnavailable and redis.exceptions.RedisError where not stated otherwise."""
 
-    def __init__(self, connection: Connection, keys: Keys, shards: Shards) -> None:
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, shards: Shards) -> None:
         self._connection = connection
+        self._scripts = scripts
         self._keys = keys
         self._shards = shards
 
@@ -85,6 +91,37 @@ class UserCopies:
             await self._delete([member for member in members if member.startswith("deleted:")], shard)
         return True
 
+    async def compare_one(self, named: bytes, shard: Shard) -> None:
+        """Copies a user, by passkey or id, whose row at home is not that of ``shard``."""
+        name, found = named.decode("ascii", "replace"), []
+        if is_user_id(name):
+            found = await self._connection.command("ZRANGE", self._keys.users(), name, name, "BYSCORE")
+        await self._compare([passkey.decode() for passkey in found] or [name], shard)
+
+    async def compare_page(self, cursor: bytes, shard: Shard) -> bytes:
+        """The same for some of the listed users. Returns the next cursor, b"0" at the end."""
+        total = int(await self._connection.command("ZCARD", self._keys.users()))
+        after, flat = await self._connection.command(
+            "ZSCAN", self._keys.users(), cursor, "COUNT", max(MIN_COMPARED, total // PAGES)
+        )
+        await self._compare([passkey.decode("utf-8", "replace") for passkey in flat[::2]], shard)
+        return bytes(after)
+
+    async def _compare(self, passkeys: list[str], shard: Shard) -> None:
+        differing: list[str] = []
+        for first in range(0, len(passkeys), USERS_A_CALL):
+            some = passkeys[first : first + USERS_A_CALL]
+            copies = await shard.connection.pipeline(
+                *(("HGETALL", shard.keys.passkey(each)) for each in some)
+            )
+            rows = await self._rows(some)
+            differing += [
+                each for each, row, copy in zip(some, rows, copies, strict=True) if _differs(row, copy)
+            ]
+        if differing:
+            await self._scripts.note_users(differing)
+            await self.copy_to_all()
+
     async def _rows(self, members: list[str]) -> list[list[bytes]]:
         """The fields and values of each passkey; empty for one that does not exist. Limits of a user over all torrents
         are divided, as those in the rules are."""
@@ -105,3 +142,9 @@ class UserCopies:
             user_id = member.partition(":")[2]
             while await shard.scripts.delete_user([user_id, "", MAX_DELETED_PER_CALL]):
                 pass
+
+
+def _differs(row: list[bytes], copy: Any) -> bool:
+    if isinstance(copy, Exception):  # of a wrong type: copying replaces it
+        return True
+    return dict(zip(row[::2], row[1::2], strict=True)) != dict(zip(copy[::2], copy[1::2], strict=True))

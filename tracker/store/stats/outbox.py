@@ -27,6 +27,8 @@ class OutboxBatch:
     minute: int
     token: bytes
     counts: Mapping[bytes, int]
+    part: int = 0
+    """With several shards: where the values wait, 0 at home."""
 
 
 class Outbox:

@@ -6,7 +6,7 @@
 --   of field and value
 -- Answer    1; 0 when the shard got other changes meanwhile: nothing was written
 local P, call = KEYS[1], redis.call
---@ include lib/user_id_form.lua
+--@ include lib/user_id_check.lua
 if (call('GET', P .. 'copied') or '0') ~= ARGV[1] then return 0 end
 
 -- The rest of the user is deleted by delete_user.lua.
@@ -18,13 +18,14 @@ local function delete(uid)
   call('SADD', P .. 'deleting', uid)
 end
 
+-- An id that two passkeys have stays with the one that is listed.
 local function copy(passkey, first, last)
   call('UNLINK', P .. 'user:' .. passkey)
   call('ZREM', P .. 'users', passkey)
   if last < first then return end
   call('HSET', P .. 'user:' .. passkey, unpack(ARGV, first, last))
   local uid = call('HGET', P .. 'user:' .. passkey, 'user_id') or ''
-  if not is_user_id(uid) then return end
+  if not is_user_id(uid) or is_of_another(uid, passkey) then return end
   call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
   call('ZADD', P .. 'users', uid, passkey)
   redis.pcall('HSET', P .. 'u:' .. uid, 'passkey', passkey)

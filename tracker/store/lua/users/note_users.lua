@@ -1,0 +1,26 @@
+#!lua
+-- note_users.lua: at home of several shards, notes users whose rows a site may have written, so that the shards get
+-- them. Users that are not listed are listed first.
+-- KEYS[1]   the prefix
+-- ARGV      passkeys
+-- Answer    how many were noted: those that fit into an announce URL
+local P, call = KEYS[1], redis.call
+--@ include lib/user_ids.lua
+--@ include lib/user_id_check.lua
+--@ include lib/adoption.lua
+--@ include lib/user_copies.lua
+
+local function list(passkey)
+  local uid = call('HGET', P .. 'user:' .. passkey, 'user_id')
+  if uid and is_user_id(uid) and not is_listed(uid, passkey) then adopt(uid, passkey) end
+end
+
+local noted = 0
+for _, passkey in ipairs(ARGV) do
+  if #passkey >= 16 and #passkey <= 64 and not string.find(passkey, '[^%w_-]') then
+    pcall(list, passkey)
+    note_copy(passkey)
+    noted = noted + 1
+  end
+end
+return noted
