@@ -1,4 +1,4 @@
-"""Every page and every list of the API on a store with four shards."""
+"""Every page and every list of the API on a store with four shards (row S10)."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,10 +8,13 @@ import pytest
 from tests.admin.api.api_client import program
 from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.test_pages import PATHS
-from tests.store.harness import update
+from tests.admin.test_routes import SKIPPED, with_routes
+from tests.store.harness import ALICE, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
+from tracker.admin.auth.hosts import SAFE_METHODS
 from tracker.settings.model import RedisSettings, Settings
+from tracker.store.work.records import NewItem, Project
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(10)]
 
@@ -35,6 +38,36 @@ async def admin(serve: Serve, prefix: str) -> AsyncIterator[Admin]:
 async def test_every_page_is_shown(admin: Admin, path: str) -> None:
     async with admin.browser() as browser, browser.get(path) as response:
         assert response.status == 200, await response.text()
+
+
+async def test_every_route_of_the_pages_and_the_api_answers(admin: Admin) -> None:
+    """Those that change something without the fields that they need, which nothing but the store may object to."""
+    store = admin.store
+    await store.users.add("7", ALICE)
+    await store.work.projects.create(Project("proj", kind="seeding", verify="announce", keep_done_days=1))
+    await store.work.items.add("proj", [NewItem(info_hash.hex()) for info_hash in HASHES])
+    await store.jobs.enqueue("sweep", {})
+    values = {
+        "info_hash": HASHES[6].hex(),
+        "user_id": "7",
+        "project": "proj",
+        "board": "countries",
+        "name": "announces",
+        "prefix": "-TR40",
+        "set": "active",
+    }
+    found = await with_routes(admin, values)
+    found.sort(key=lambda route: (route[0] not in SAFE_METHODS, route[0] == "DELETE"))
+    served = 0
+    async with admin.client("admin") as program, admin.browser("admin") as browser:
+        for method, route, path in found:
+            if route in SKIPPED:
+                continue
+            session = program if path.startswith("/api") else browser
+            async with session.request(method, path, allow_redirects=False) as response:
+                assert response.status < 500, (method, path, await response.text())
+                served += response.status < 400
+    assert served > 80
 
 
 async def test_every_list_of_the_api_is_read(admin: Admin) -> None:

@@ -118,8 +118,8 @@ def test_a_tracker_starts_while_a_node_is_away_and_names_its_shards(start_tracke
 
 @pytest.mark.slow
 def test_a_node_that_is_away_concerns_its_shards_only(start_tracker: StartTracker, tmp_path: Path) -> None:
-    """T2, T10, T22: others are served, and nobody is removed there. Users who were deleted meanwhile are refused when
-    the node is back."""
+    """S2, S4, T2, T10, T22: others are served, and nobody is removed there. Users who were deleted meanwhile are
+    refused when the node is back."""
     with cluster() as nodes:
         settings = {
             "TRACKER_REDIS__URL": nodes.primary("t:{home}:").tcp_url,
@@ -165,3 +165,46 @@ def test_a_node_that_is_away_concerns_its_shards_only(start_tracker: StartTracke
             assert ask(shard, ALICE, 1)[b"failure reason"].startswith(b"unknown passkey")
             assert ask(shard, BOB, 2)[b"complete"] == 1  # the node has lost its data, and got the users again
         assert tracker.end() == 0
+
+
+@pytest.mark.slow
+def test_two_trackers_share_the_shards_of_a_cluster(start_tracker: StartTracker) -> None:
+    """S7, T10: peers of both are in the same swarms, and who falls silent is removed once. When one tracker is killed,
+    the other does the background work of all shards."""
+    with cluster() as nodes:
+        settings = {
+            "TRACKER_REDIS__URL": nodes.url,
+            "TRACKER_REDIS__SHARDS": "4",
+            "TRACKER_ANNOUNCE__INTERVAL_SECONDS": "1",
+            "TRACKER_ANNOUNCE__MIN_INTERVAL_SECONDS": "1",
+            "TRACKER_REAPER__INTERVAL_SECONDS": "30",
+        }
+        both = [start_tracker(name, **settings) for name in ("one", "two")]
+        keys = [f"t:{{{shard:02}}}:" for shard in range(4)]
+
+        def ask(key: str, *words: str) -> Any:
+            return nodes.primary(key).ask(words[0], key + words[1], *words[2:])
+
+        def holders() -> set[bytes]:
+            """Who has the leases of shards."""
+            return {token for key in keys for token in ask(key, "HVALS", "leases:shard:tokens")}
+
+        until(lambda: len(holders()) == 2)
+        for number in range(24):
+            reply = both[number % 2].announce(
+                info_hash=f"%{number % 4:02x}" + "%00" * 19,
+                peer_id=f"-TR4000-{number:012}",
+                port=str(7000 + number),
+            )
+            assert reply[b"complete"] == number // 4 + 1
+
+        def seeders() -> int:
+            return sum(int(ask(key, "GET", "stats:seeders") or 0) for key in keys)
+
+        assert seeders() == 24
+        both[0].kill()
+        until(lambda: seeders() == 0)
+        until(lambda: len(holders()) == 1)
+        home = "t:{home}:"
+        assert int(nodes.primary(home).ask("GET", f"{home}stats:repairs") or 0) == 0
+        assert both[1].end() == 0

@@ -23,13 +23,25 @@ def any_server(request: pytest.FixtureRequest) -> Server:
 MakeStore = Callable[..., Awaitable[Store]]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test file that has NUMBERS_OF_SHARDS runs with each of them."""
+    numbers = getattr(metafunc.module, "NUMBERS_OF_SHARDS", ())
+    if numbers and "shards" in metafunc.fixturenames:
+        metafunc.parametrize("shards", numbers, ids=[f"shards-{number}" for number in numbers])
+
+
 @pytest.fixture
-async def make_store(any_server: Server, prefix: str) -> AsyncIterator[MakeStore]:
+def shards() -> int:
+    return 1
+
+
+@pytest.fixture
+async def make_store(any_server: Server, prefix: str, shards: int) -> AsyncIterator[MakeStore]:
     async with AsyncExitStack() as stack:
 
         async def make(**rules: Any) -> Store:
             return await stack.enter_async_context(
-                running(Store(any_server.url, Keys(prefix), SwarmRules(**rules)))
+                running(Store(any_server.url, Keys(prefix), SwarmRules(**rules), shards=shards))
             )
 
         yield make

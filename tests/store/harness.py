@@ -37,9 +37,15 @@ class Store(RealStore):
     clock: Clock
 
     def __init__(
-        self, url: str, keys: Keys, rules: SwarmRules, clock: Clock | None = None, shards: int = 1
+        self,
+        url: str,
+        keys: Keys,
+        rules: SwarmRules,
+        clock: Clock | None = None,
+        shards: int = 1,
+        connection: Connection | None = None,
     ) -> None:
-        connection = Connection(connect(url, connect_timeout=20), timeout=20)
+        connection = connection or Connection(connect(url, connect_timeout=20), timeout=20)
         self.url, self.clock = url, clock or Clock()
         options = StoreOptions(rules=rules, scoring_interval_seconds=SCORED_EVERY, shards=shards)
         super().__init__(connection, keys.prefix, options, clock=self.clock)
@@ -79,8 +85,11 @@ class Store(RealStore):
     async def pass_time(self, seconds: float) -> None:
         """Advances the clock while a tracker runs and sends heartbeats."""
         self.clock.now += seconds
-        for shard in self.shards:
-            await self.redis.set(shard.keys.heartbeat(), int(self.clock.now))
+        for keys in {
+            self.keys.prefix: self.keys,
+            **{shard.keys.prefix: shard.keys for shard in self.shards},
+        }.values():
+            await self.redis.set(keys.heartbeat(), int(self.clock.now))
 
     async def silence(self, update: PeerUpdate, torrent_id: str = "1") -> int:
         """The peer's timeout ends and the reaper handles it; returns the number reaped."""

@@ -233,11 +233,7 @@ def _jobs(
     }
     if look_up is not None and settings.dht.enabled:
         queues[DHT_LOOKUP] = Queue(look_up)
-    is_off = {
-        FLUSH_STATHAT: not receiver.enabled,
-        CHECK_CONNECTABLE: not settings.probe.connectable,
-        WORK_SIZES: len(store.shards) > 1,  # it reads the torrents under the prefix of home
-    }
+    is_off = {FLUSH_STATHAT: not receiver.enabled, CHECK_CONNECTABLE: not settings.probe.connectable}
     periodic = {queue: s for queue, s in PERIODIC_SECONDS.items() if not is_off.get(queue)}
     return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)
 

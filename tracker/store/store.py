@@ -48,6 +48,7 @@ from tracker.store.sharding.users import (
     ShardedUserImport,
     ShardedUsers,
 )
+from tracker.store.sharding.work import ShardedSizes, ShardedTorrentFacts, ShardedTorrentStates
 from tracker.store.stats.client_software import ClientSoftware
 from tracker.store.stats.counters import Counters, Tap
 from tracker.store.stats.markers import Markers
@@ -151,7 +152,7 @@ class Store:
         self.place_name_migration = PlaceNameMigration(connection, scripts, keys)
         self.client_software = ClientSoftware(connection, scripts, keys)
         self.jobs = Jobs(connection, scripts, keys, clock, count=counters.count, observe=counters.observe)
-        self.work = _work(connection, scripts, keys, self.rules, clock, options.shards)
+        self.work = _work(connection, scripts, keys, self.rules, clock, self.shards)
         self.dht_nodes = DhtNodes(connection, scripts, keys)
         self._use_unique_users(options.unique_rules, clock)
         self._use_maintenance(clock)
@@ -359,10 +360,19 @@ def _work(
     keys: Keys,
     rules: LiveRules,
     clock: Callable[[], float],
-    shards: int,
+    shards: Shards,
 ) -> Work:
-    projects = Projects(connection, scripts, keys, clock, seeding=shards == 1)
-    claims = Claims(connection, scripts, keys, clock)
+    home, facts, states, sizes = (
+        (connection, scripts, keys),
+        None,
+        None,
+        Sizes(connection, scripts, keys, clock),
+    )
+    if len(shards) > 1:
+        facts, states = ShardedTorrentFacts(shards), ShardedTorrentStates(*home, shards)
+        sizes = ShardedSizes(*home, clock, shards)
+    projects = Projects(*home, clock)
+    claims = Claims(*home, clock, facts)
     return Work(
         projects,
         Items(connection, scripts, keys, projects),
@@ -370,8 +380,8 @@ def _work(
         Blocks(connection, scripts, keys, clock),
         Log(connection, scripts, keys, projects),
         Leaderboard(connection, scripts, keys),
-        Policy(connection, scripts, keys, clock),
+        Policy(*home, clock, states=states),
         Statistics(connection, keys),
-        Sizes(connection, scripts, keys, clock),
-        Verification(connection, scripts, keys, claims, rules, clock),
+        sizes,
+        Verification(*home, claims, rules, clock, facts),
     )

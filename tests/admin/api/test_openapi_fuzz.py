@@ -11,9 +11,12 @@ import pytest
 
 from tests.admin.conftest import Admin, Serve
 from tests.store.harness import Store, running, update
+from tests.store.sharding.harness import SHARDS
 from tracker.admin.api import GROUPS
 from tracker.bittorrent import InfoHash
+from tracker.settings.model import RedisSettings, Settings
 from tracker.store.jobs.records import SWEEP
+from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.records import NewItem, Project
 
@@ -59,7 +62,7 @@ checks.unsupported_method.enabled = false
 """
 
 
-async def _fill(admin: Admin, url: str) -> None:
+async def _fill(admin: Admin, url: str, prefix: str, shards: int) -> None:
     """Creates the objects of the document's examples."""
     store = admin.store
     await store.torrents.add(KNOWN, {"name": "a film"})
@@ -70,25 +73,26 @@ async def _fill(admin: Admin, url: str) -> None:
         await store.jobs.enqueue(SWEEP, {"number": _})
     await store.work.projects.create(Project("archive"))
     await store.work.items.add("archive", [NewItem(KNOWN.hex())])
-    rules = SwarmRules()
-    async with running(Store(url, store.keys, rules)) as announcing:
+    async with running(Store(url, Keys(prefix), SwarmRules(), shards=shards)) as announcing:
         await announcing.announce(update(1, info_hash=KNOWN, event="s"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "phases",
+    ("phases", "shards"),
     [
-        pytest.param("examples,fuzzing", id="short"),
-        pytest.param("examples,coverage,fuzzing", marks=pytest.mark.long, id="all"),
+        pytest.param("examples,fuzzing", 1, id="short"),
+        pytest.param("examples", SHARDS, id="shards"),
+        pytest.param("examples,coverage,fuzzing", 1, marks=pytest.mark.long, id="all"),
+        pytest.param("examples,coverage,fuzzing", SHARDS, marks=pytest.mark.long, id="all with shards"),
     ],
 )
 async def test_responses_match_the_document(
-    phases: str, serve: Serve, redis_url: str, tmp_path: Path
+    phases: str, shards: int, serve: Serve, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    admin = await serve()
-    await _fill(admin, redis_url)
+    admin = await serve(Settings(redis=RedisSettings(prefix=prefix, shards=shards)))
+    await _fill(admin, redis_url, prefix, shards)
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     report = tmp_path / "report.ndjson"
     process = await asyncio.create_subprocess_exec(

@@ -56,7 +56,7 @@ SIGNS_IN = {"sign_in"}
 """Operators must be able to sign in to a full store. It adds at most 1,000 sessions of a few hundred bytes."""
 RECORDS = {"audit"}
 """Changes in a full store, such as deletions, are recorded. It keeps a bounded number of entries."""
-KEEPS_LEASES = {"work_verify", "work_probe", "hold_webhook"}
+KEEPS_LEASES = {"work_verify", "work_probe", "work_facts", "hold_webhook"}
 """A volunteer who seeds must not lose the claim in a full store, and changes are delivered. They rewrite records whose
 number is bounded."""
 ONLY_READS = {

@@ -143,6 +143,7 @@ BEYOND: dict[str, str] = {
     "work_delete": "count:* known: w w:*",
     "work_done": "w:* w:blocked",
     "work_extend": "gap heartbeat w:* w:blocked",
+    "work_facts": "u:*:t:*",
     "work_lapse": "count:* gap heartbeat known: w:*",
     "work_note": "i:score",
     "work_policy": "w:*",

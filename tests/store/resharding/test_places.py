@@ -17,6 +17,7 @@ from tracker.store.schema.table.row import KeySpec
 TORRENTS = {"7": hash_in(1), "8": hash_in(2), "1030": hash_in(3, 5)}
 PID = "ab" * 20
 FAR = 2_000_000_000_000
+MINUTE = 1_900_000_000
 WORDS = {
     "pid": PID,
     "uid": "7",
@@ -138,8 +139,22 @@ async def fill(store: Store) -> None:
         for key in (keys.changes(), keys.edits()):
             await redis.xadd(key, {"change": "joined", "info_hash": info_hash.hex()}, id=f"9-{number}1")
     await redis.xadd(keys.edits(), {"user_id": "7", "info_hash": ""}, id="10-1")
+    await redis.delete(f"{prefix}outbox")
+    await redis.zadd(f"{prefix}outbox", {MINUTE: MINUTE})
     await redis.set(keys.heartbeat(), "1000")
     await redis.set(f"{prefix}gap", "900 950")
+
+
+async def test_values_for_stathat_of_all_shards_wait_at_home(open_store: Open) -> None:
+    several, back = await open_store("several", 4), await open_store("back")
+    for part in (several, *several.shards):
+        prefix = part.keys.prefix
+        await several.redis.hset(f"{prefix}outbox:{MINUTE}", mapping={"all": 1, prefix[-4:]: 2})
+        await several.redis.zadd(f"{prefix}outbox", {MINUTE: MINUTE})
+    await reshard(several, back)
+    assert await back.outbox.waiting() == 6
+    (batch,) = await back.outbox.take(MINUTE + 60, 10, 30)
+    assert batch.counts[b"all"] == 5 and sorted(batch.counts.values()) == [2, 2, 2, 2, 2, 5]
 
 
 async def contents(store: Store) -> dict[bytes, Any]:

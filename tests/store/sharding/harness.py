@@ -4,9 +4,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from redis.asyncio.cluster import RedisCluster
+
 from tests.store.harness import Clock, Store, running
 from tracker.bittorrent import InfoHash
-from tracker.store.schema.keys import Keys
+from tracker.store.client.cluster import Cluster
+from tracker.store.client.connection import connect
+from tracker.store.client.url import url_at
+from tracker.store.schema.keys import Keys, home_prefix
 from tracker.store.swarms.rules import SwarmRules
 
 SHARDS = 4
@@ -15,6 +20,35 @@ SHARDS = 4
 def hash_in(shard: int, number: int = 0) -> InfoHash:
     """An info hash that belongs to a shard of four."""
     return InfoHash(bytes([shard + SHARDS * (number % 8)]) + number.to_bytes(19, "big"))
+
+
+class ClusterStore(Store):
+    """On a real cluster. ``redis`` is a client to all nodes, which finds the one of each key."""
+
+    def __init__(self, url: str, keys: Keys, rules: SwarmRules, client: RedisCluster, shards: int) -> None:
+        node = client.get_nodes()[0]
+        nodes = Cluster(
+            lambda address: connect(url_at(url, address), connect_timeout=20),
+            [(str(node.host), int(node.port))],
+            timeout=20,
+        )
+        connection = nodes.of(home_prefix(keys.prefix, shards))
+        super().__init__(url, keys, rules, shards=shards, connection=connection)
+        self._client = client
+
+    @property
+    def redis(self) -> Any:
+        return self._client
+
+
+@asynccontextmanager
+async def on_cluster(url: str, keys: Keys, rules: SwarmRules, shards: int = SHARDS) -> AsyncIterator[Store]:
+    client = await RedisCluster.from_url(url.removesuffix("/0")).initialize()
+    try:
+        async with running(ClusterStore(url, keys, rules, client, shards)) as store:
+            yield store
+    finally:
+        await client.aclose()
 
 
 @asynccontextmanager

@@ -84,7 +84,7 @@ async def test_a_walk_by_seeders_visits_all_shards(registered: Store) -> None:
 
 @pytest.mark.parametrize("mode", ["exact", "hyperloglog"])
 async def test_unique_users_count_once_for_torrents_and_places(registered: Store, mode: str) -> None:
-    """B8, B9: torrents in their shards, places of the world at home. A repeated batch counts nothing."""
+    """S9, B8, B9: torrents in their shards, places of the world at home. A repeated batch counts nothing."""
     store, month = registered, month_of(START)
     events = [
         UniqueUserEvent(info_hash, f"192.0.2.{user}", LONDON if user < 3 else PARIS)

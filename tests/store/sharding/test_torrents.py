@@ -178,7 +178,7 @@ async def test_a_search_goes_through_all_shards(store: Store) -> None:
 
 
 def test_limits_over_all_torrents_are_divided() -> None:
-    """But no limit falls below that of one swarm or one peer, and no limit becomes 0, which means none."""
+    """S8. But no limit falls below that of one swarm or one peer, and no limit becomes 0, which means none."""
     rules = SwarmRules(
         max_torrents=3,
         new_per_address_hour=10_000,

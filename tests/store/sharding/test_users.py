@@ -83,7 +83,7 @@ async def figures(store: Store) -> dict[str, Any]:
 
 
 async def test_totals_of_users_in_four_shards_equal_those_of_one(both: tuple[Store, Store]) -> None:
-    """T7, T16, T17: also what users owe, and their sets."""
+    """S1, T7, T16, T17: also what users owe, and their sets."""
     source = random.Random(7)
     for _ in range(250):
         peer, passkey, info_hash = source.randrange(4), source.choice([ALICE, BOB]), source.choice(HASHES)
@@ -127,7 +127,7 @@ async def join(store: Store, passkey: str) -> list[str]:
 
 
 async def test_a_change_of_a_user_holds_in_all_shards_at_once(store: Store) -> None:
-    """T2, T22."""
+    """S2, T2, T22."""
     assert await join(store, ALICE) == ["join"] * SHARDS
     await store.users.edit(ALICE, {"enabled": "0"})
     assert await join(store, ALICE) == ["user disabled"] * SHARDS
@@ -159,7 +159,7 @@ async def test_users_of_an_import_and_of_a_site_reach_the_shards(store: Store) -
 async def test_a_user_deleted_while_a_shard_is_away_is_refused_when_it_returns(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T2, T22: it gets what it lacks, and nothing that was changed meanwhile is lost."""
+    """S2, T2, T22: it gets what it lacks, and nothing that was changed meanwhile is lost."""
     assert await join(store, ALICE) == ["join"] * SHARDS
     away = store.shards[2]
     copied = await store.redis.get(away.keys.copied())

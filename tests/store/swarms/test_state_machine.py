@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import uuid
 from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -264,16 +265,19 @@ class SwarmMachine(RuleBasedStateMachine):
     def id_of(self, torrent: int) -> str:
         return str(torrent)
 
+    def opened(self, rules: SwarmRules) -> AbstractAsyncContextManager[Store]:
+        return running(Store(self.redis_url, self.keys, rules, shards=self.shards))
+
     @initialize()
     def open_store(self) -> None:
         rules = SwarmRules(accounts=self.accounts, peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600)
         rules = replace(rules, max_per_network_in_swarm=MAX_PER_NETWORK, max_changes=self.max_changes)
         rules = replace(rules, max_peers=MAX_PEERS)
         self.keys = Keys(f"machine{uuid.uuid4().hex[:8]}:")
-        self.context = None
+        self.context: AbstractAsyncContextManager[Store] | None = None
 
         async def start() -> None:
-            self.context = running(Store(self.redis_url, self.keys, rules, shards=self.shards))
+            self.context = self.opened(rules)
             self.store = await self.context.__aenter__()
             for torrent in range(1, 4):  # torrents that registered themselves would be forgotten
                 await self.store.torrents.add(self.hash_of(torrent))

@@ -6,6 +6,7 @@ from typing import Any
 from tests.store.harness import ALICE, Store, info_hash
 from tests.store.work.harness import check_work, project
 from tracker.bittorrent import InfoHash
+from tracker.store.schema.keys import Keys
 from tracker.store.work.policy import Change
 
 HOUR, DAY = 3600, 86_400
@@ -26,7 +27,7 @@ async def swarm(
 
     ``now`` is the number of seeders now: by default the last of the history.
     """
-    ih, redis, keys = info_hash(number), store.redis, store.keys
+    ih, redis, keys = info_hash(number), store.redis, torrent_keys(store)
     tid, _ = await store.torrents.add(ih, fields)
     seeders = now if now is not None else (history[-1] if history else 0)
     await redis.hset(keys.torrent(ih), mapping={"seeders": seeders, "leechers": leechers})
@@ -43,11 +44,16 @@ async def swarm(
     return ih
 
 
+def torrent_keys(store: Store) -> Keys:
+    """The keys of the torrents of these tests: info_hash() gives them small numbers, so they are in the first shard."""
+    return store.shards[0].keys
+
+
 async def some_policy(store: Store) -> None:
     """Writes every key of the policy, for the project and the swarms that exist."""
     tid = (await store.torrent(info_hash(1)))["tid"]
     points = [f"{int(store.clock.now) - n * HOUR} 1 0 0 0.5" for n in range(71, -1, -1)]
-    await store.redis.rpush(store.keys.history(tid), *points)
+    await store.redis.rpush(torrent_keys(store).history(tid), *points)
     await store.redis.hset(store.keys.work_project("other"), "target", 1000)
     assert await store.work.policy.fill("other", [info_hash(1)], [0.5])
 
@@ -58,7 +64,7 @@ async def completed(store: Store, number: int, *users: int) -> None:
     assert found is not None
     for age, user in enumerate(users):
         at = int(store.clock.now) - 10 * age
-        await store.redis.zadd(store.keys.completed(found.torrent_id), {str(user): at})
+        await store.redis.zadd(torrent_keys(store).completed(found.torrent_id), {str(user): at})
         await store.redis.zadd(store.keys.users(), {f"{ALICE}{user}": user})
 
 

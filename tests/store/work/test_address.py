@@ -7,6 +7,7 @@ from tests.store.work.harness import add, claimed, project
 from tests.store.work.volunteers import wait
 from tracker.bittorrent import Endpoint
 
+NUMBERS_OF_SHARDS = (1, 4)
 ITEM = info_hash(1).hex()
 
 

@@ -4,12 +4,20 @@ import pytest
 
 from tests.store.harness import ALICE, Store, info_hash, update
 from tests.store.work.harness import add, check_work, claimed, project
-from tests.store.work.policy import DAY, HOUR, completed, fill, queue, seeding, swarm, wanted
+from tests.store.work.policy import DAY, HOUR, completed, fill, queue, seeding, swarm, torrent_keys, wanted
 from tracker.store.torrents.scores import Scored, Taken
+from tracker.store.work.policy import Policy
 from tracker.store.work.records import UnknownProject
 
+NUMBERS_OF_SHARDS = (1, 4)
 STEADY = 72
 """Points of three days."""
+
+
+def limited(store: Store, max_managed: int) -> Policy:
+    """The policy of the store with another limit."""
+    home, states = (store.connection, store.scripts, store.keys), store.work.policy._states
+    return Policy(*home, store.clock, max_managed=max_managed, states=states)
 
 
 async def test_torrents_are_wanted_as_often_as_they_miss_seeders(store: Store) -> None:
@@ -99,10 +107,10 @@ async def test_a_torrent_that_left_the_ranking_is_known_after_a_day(store: Store
         assert await fill(store, 1) == {}
         store.clock.now += 5 * HOUR
     assert (await fill(store, 1))[1].copies == 2
-    key = store.keys.history((await store.torrent(ih))["tid"])
+    key = torrent_keys(store).history((await store.torrent(ih))["tid"])
     assert await store.redis.llen(key) == 1 and await store.redis.ttl(key) > 6 * DAY
     for seeders in (4, 4, 3):
-        await store.redis.hset(store.keys.torrent(ih), "seeders", seeders)
+        await store.redis.hset(torrent_keys(store).torrent(ih), "seeders", seeders)
         store.clock.now += DAY
         await fill(store, 1)
     assert await store.redis.llen(key) == 3
@@ -114,7 +122,7 @@ async def test_a_bad_hour_of_an_unranked_torrent_enqueues_nothing(store: Store) 
     await swarm(store, 1, [5] * 30, ranked=False, now=0)
     assert await fill(store, 1) == {}
     store.clock.now += HOUR
-    await store.redis.hset(store.keys.torrent(info_hash(1)), "seeders", 5)
+    await store.redis.hset(torrent_keys(store).torrent(info_hash(1)), "seeders", 5)
     assert await fill(store, 1) == {}
 
 
@@ -132,7 +140,7 @@ async def test_excluded_torrents_are_never_wanted(store: Store, change: dict[str
     await seeding(store, min_size=100, max_size=1000)
     ih = await swarm(store, 1, [1] * STEADY, size="500")
     assert (await fill(store, 1))[1].copies == 2
-    await store.redis.hset(store.keys.torrent(ih), mapping=change)
+    await store.redis.hset(torrent_keys(store).torrent(ih), mapping=change)
     assert (await fill(store, 1))[1].reason == reason
     assert await wanted(store) == {}
     assert await fill(store, 1) == {}
@@ -144,7 +152,7 @@ async def test_denied_and_removed_torrents_leave_the_queue(store: Store) -> None
         await swarm(store, number, [1] * STEADY)
     await fill(store, 1, 2)
     await store.torrents.deny(info_hash(1), "no")
-    await store.redis.delete(store.keys.info_hash(info_hash(2)))
+    await store.redis.delete(torrent_keys(store).info_hash(info_hash(2)))
     assert {n: c.reason for n, c in (await fill(store, 1, 2)).items()} == {1: "denied", 2: "unregistered"}
     assert await wanted(store) == {}
 
@@ -191,7 +199,8 @@ async def test_deleted_users_are_not_asked(store: Store) -> None:
     await swarm(store, 1, [0] * STEADY)
     await completed(store, 1, 15, 14)
     await store.redis.zremrangebyscore(store.keys.users(), 15, 15)
-    await store.redis.zadd(store.keys.completed(1), {"no user": 1, "07": 2})
+    tid = (await store.torrent(info_hash(1)))["tid"]
+    await store.redis.zadd(torrent_keys(store).completed(tid), {"no user": 1, "07": 2})
     assert (await fill(store, 1))[1].asked == ("14",)
 
 
@@ -228,7 +237,7 @@ async def test_the_policy_manages_a_limited_number_of_items(store: Store) -> Non
     await seeding(store)
     for number in (1, 2, 3):
         await swarm(store, number, [1] * STEADY)
-    policy = type(store.work.policy)(store.connection, store.scripts, store.keys, store.clock, max_managed=2)
+    policy = limited(store, 2)
     changes = await policy.fill("seeds", [info_hash(n) for n in (1, 2, 3)], [0.1, 0.2, 0.3])
     assert [change.copies for change in changes] == [2, 2]
 
@@ -238,7 +247,7 @@ async def test_the_neediest_torrents_win_the_room(store: Store) -> None:
     await seeding(store)
     for number, average in enumerate((2, 2, 1, 1, 0), start=1):
         await swarm(store, number, [average] * STEADY, leechers=0 if average else 1)
-    policy = type(store.work.policy)(store.connection, store.scripts, store.keys, store.clock, max_managed=2)
+    policy = limited(store, 2)
 
     async def filled(*numbers: int) -> dict[int, tuple[str, int]]:
         chances = [number / 10 for number in numbers]
@@ -262,7 +271,7 @@ async def test_a_dry_run_makes_room_like_a_real_one(store: Store) -> None:
     await seeding(store)
     for number, leechers in enumerate((0, 1, 2, 3, 4, 5), start=1):
         await swarm(store, number, [1] * STEADY, leechers=leechers)
-    policy = type(store.work.policy)(store.connection, store.scripts, store.keys, store.clock, max_managed=3)
+    policy = limited(store, 3)
     await policy.fill("seeds", [info_hash(n) for n in (1, 2)], [0.5] * 2)
     others = [info_hash(n) for n in (6, 5, 4, 3)]
     shown = await policy.fill("seeds", others, [0.5] * 4, dry_run=True)
@@ -302,7 +311,7 @@ async def test_a_history_gets_a_point_when_the_last_one_is_old(store: Store) -> 
     """A history is deleted a week after its last point. Histories of another type do not stop the others."""
     await seeding(store)
     ih = await swarm(store, 1, [1], ranked=False)
-    key = store.keys.history((await store.torrent(ih))["tid"])
+    key = torrent_keys(store).history((await store.torrent(ih))["tid"])
     for days, points in ((2, 1), (2, 2), (2, 2)):
         store.clock.now += days * DAY
         await fill(store, 1)
@@ -311,7 +320,7 @@ async def test_a_history_gets_a_point_when_the_last_one_is_old(store: Store) -> 
     await store.redis.delete(key)
     await store.redis.set(key, "wrong type")
     await fill(store, 1, 2)
-    assert await store.redis.llen(store.keys.history((await store.torrent(other))["tid"])) == 2
+    assert await store.redis.llen(torrent_keys(store).history((await store.torrent(other))["tid"])) == 2
 
 
 async def test_a_place_keeps_its_chance_while_the_torrent_is_as_weak(store: Store) -> None:
@@ -345,12 +354,12 @@ async def test_invalid_points_and_counts_of_a_site_stop_nothing(store: Store, en
     await seeding(store)
     ih = await swarm(store, 1, [1] * STEADY)
     tid = (await store.torrent(ih))["tid"]
-    await store.redis.lset(store.keys.history(tid), 5, entry)
-    await store.redis.set(store.keys.completed(tid), "wrong type")
-    await store.redis.hset(store.keys.torrent(ih), mapping={"leechers": "nan", "snatches": "x"})
+    await store.redis.lset(torrent_keys(store).history(tid), 5, entry)
+    await store.redis.set(torrent_keys(store).completed(tid), "wrong type")
+    await store.redis.hset(torrent_keys(store).torrent(ih), mapping={"leechers": "nan", "snatches": "x"})
     assert (await fill(store, 1))[1].copies == 2
-    await store.redis.delete(store.keys.history(tid))
-    await store.redis.set(store.keys.history(tid), "wrong type")
+    await store.redis.delete(torrent_keys(store).history(tid))
+    await store.redis.set(torrent_keys(store).history(tid), "wrong type")
     assert await fill(store, 1) == {}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.store.harness import Store, info_hash, timeout_key, update
+from tests.store.harness import Store, info_hash, update
 from tests.store.work.harness import (
     check_sums,
     check_work,
@@ -13,10 +13,16 @@ from tests.store.work.harness import (
     text,
     trusted,
 )
+from tests.store.work.policy import torrent_keys
 from tests.store.work.volunteers import ITEM, announce, seed, seeding_project, state, verify, wait
 from tracker.store.work.records import NewItem, UnknownProject
 
+NUMBERS_OF_SHARDS = (1, 4)
 HOUR, DAY = 3600, 86_400
+
+
+async def torrent_id(store: Store) -> str:
+    return (await store.torrent(info_hash(1)))["tid"]
 
 
 async def logged(store: Store) -> list[dict[str, str]]:
@@ -129,8 +135,7 @@ async def test_who_times_out_lapses(private: Store) -> None:
     peer = update(1, "s", passkey="a" * 20, bytes_left=0)
     await private.announce(peer)
     await wait(private, HOUR)
-    await private.redis.delete(timeout_key(private.keys, "1", peer.peer_id))
-    assert await private.silence(peer) == 1
+    assert await private.silence(peer, await torrent_id(private)) == 1
     await wait(private, 92 * 60)
     assert await state(private) == "gone"
 
@@ -243,7 +248,7 @@ async def test_keys_of_a_wrong_type_do_not_keep_other_claims_from_being_looked_a
     await private.work.items.add("proj", [NewItem(info_hash(2).hex())])
     for _ in range(2):
         await claimed(private, "7")
-    await private.redis.set(private.keys.user_torrent("7", "1"), "x")
+    await private.redis.set(torrent_keys(private).user_torrent("7", await torrent_id(private)), "x")
     await private.redis.hset(private.keys.work_claims("proj"), f"{info_hash(3).hex()} 7", "no JSON")
     await private.redis.zadd(private.keys.work_checks("proj"), {f"{info_hash(3).hex()} 7": 0})
     await announce(private, event="s", torrent=2)
@@ -257,8 +262,9 @@ async def test_keys_of_a_wrong_type_do_not_keep_other_claims_from_being_looked_a
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e400", "-1e300", "9" * 400, "x", "0x1p1023"])
 async def test_numbers_that_a_site_has_written_do_not_end_a_round(private: Store, value: str) -> None:
     fields = ("seed_time", "uploaded", "downloaded", "left", "until", "peers")
-    account, torrent = private.keys.user_torrent("7", "1"), private.keys.torrent(info_hash(1))
     await seeding_project(private, seed_hours=1)
+    keys = torrent_keys(private)
+    account, torrent = keys.user_torrent("7", await torrent_id(private)), keys.torrent(info_hash(1))
     await private.redis.hset(account, mapping=dict.fromkeys(fields, value))
     await private.redis.hset(torrent, mapping={"user_downloaded": value, "size": value})
     await claimed(private, "7")

@@ -172,6 +172,7 @@ class Scripts:
     work_sizes: Script
     work_delete: Script
     work_verify: Script
+    work_facts: Script
     work_probe: Script
     dht_swarm: Script
     dht_page: Script

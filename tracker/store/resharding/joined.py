@@ -21,6 +21,7 @@ async def write_joined(source: Parts, target: Parts) -> None:
     await _write_numbers(source, target)
     await _write_totals(source, target)
     await _write_forgotten(source, target)
+    await _join_outbox(source, target)
     await _copy_deleting(source, target)
     await _rank_hit_and_runs(source, target)
     await copy_feed(source, target)
@@ -79,6 +80,27 @@ async def _write_forgotten(source: Parts, target: Parts) -> None:
     if forgotten:
         pairs = [part for pair in forgotten.items() for part in pair]
         await target.send([(target.home, ("HSET", target.home.keys.unique_forgotten(), *pairs))])
+
+
+async def _join_outbox(source: Parts, target: Parts) -> None:
+    """Values of torrents that wait for StatHat are in shards; at home they are sent as well."""
+    home, waiting = target.home, 0
+    minutes = {minute for row in await _read(source, "outbox", "ZRANGE", 0, -1) for minute in row}
+    for minute in sorted(minutes):
+        name, counts = f"outbox:{minute.decode()}", Counter[bytes]()
+        for row in await _read(source, name, "HGETALL"):
+            counts.update(dict(zip(row[::2], map(whole, row[1::2]), strict=True)))
+        if counts:
+            key, waiting = f"{home.keys.prefix}{name}", waiting + len(counts)
+            pairs = [part for pair in counts.items() for part in pair]
+            await target.send(
+                [
+                    (home, ("UNLINK", key)),
+                    (home, ("HSET", key, *pairs)),
+                    (home, ("ZADD", f"{home.keys.prefix}outbox", minute, minute)),
+                    (home, ("SET", home.keys.outbox_waiting(), waiting)),
+                ]
+            )
 
 
 async def _copy_deleting(source: Parts, target: Parts) -> None:

@@ -59,4 +59,6 @@ class ShardedOutbox(Outbox):
                     raise
 
     async def waiting(self) -> int:
-        return sum(await asyncio.gather(*(part.waiting() for part in self._parts)))
+        home, *shards = self._parts
+        found = await asyncio.gather(*(part.waiting() for part in shards), return_exceptions=True)
+        return await home.waiting() + sum(values for values in found if isinstance(values, int))

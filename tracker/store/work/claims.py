@@ -6,18 +6,20 @@ within a few seconds.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
 import structlog
 
 from tracker.bittorrent import Endpoint
-from tracker.errors import ClientError
+from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.work.facts import TorrentFacts
 from tracker.store.work.paging import page_of
 from tracker.store.work.records import (
     MAX_EXACT,
@@ -39,21 +41,28 @@ MAX_LOOKED_AT = 50
 """Items of a queue that a claim looks at for one that fits, besides those that are the claimant's already."""
 MAX_LAPSED_BY_CLAIM = 20
 _PAGE = 500
+_MAX_QUESTIONS = 100
 _UNKNOWN = Endpoint(b"")
 log = structlog.get_logger("tracker.work")
 _REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty": "empty"}
 
 
 class Claims:
-    """The claims of all projects. ``clock`` returns epoch seconds."""
+    """The claims of all projects. ``clock`` returns epoch seconds; ``facts`` with several shards."""
 
     def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        clock: Callable[[], float],
+        facts: TorrentFacts | None = None,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
         self._clock = clock
+        self._facts = facts
 
     def _now(self) -> int:
         return int(self._clock() * 1000)
@@ -81,10 +90,30 @@ class Claims:
         argv: list[Argument] = [project, self._now(), *who, kept_text(version), room]
         argv += (MAX_LOOKED_AT, MAX_LAPSED_BY_CLAIM, int(may_download), endpoint.hex())
         outcome, *rest = _known(await self._scripts.work_claim(argv))
+        if self._facts is not None:
+            outcome, *rest = await self._claim_with_facts(self._facts, argv, endpoint, outcome, rest)
         if outcome != b"claimed":
             return _refusal(outcome.decode(), rest)
         name, record, token, ends = rest
         return claim_of(name, record, token, float(ends))
+
+    async def _claim_with_facts(
+        self, facts: TorrentFacts, argv: list[Argument], endpoint: Endpoint, outcome: bytes, rest: list[bytes]
+    ) -> list[bytes]:
+        """The answer of the script when it knows what it asks for. It has claimed nothing before."""
+        who = str(argv[2]).encode()
+        for _ in range(_MAX_QUESTIONS):
+            if outcome != b"ask":
+                break
+            packed = await facts.read([(item, who, endpoint.hex().encode(), b"") for item in rest])
+            argv += (part for pair in zip(rest, packed, strict=True) for part in pair)
+            outcome, *rest = _known(await self._scripts.work_claim([argv[0], self._now(), *argv[2:]]))
+        else:
+            outcome, rest = b"empty", []
+        if outcome == b"claimed" and b'"others":"0"' in rest[1]:
+            with suppress(StoreUnavailable):  # then the uploaded bytes are as reported
+                await facts.count_downloads(rest[0].rpartition(b" ")[0].decode())
+        return [outcome, *rest]
 
     async def done(
         self,

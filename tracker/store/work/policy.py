@@ -91,13 +91,14 @@ class Policy:
         clock: Callable[[], float],
         *,
         max_managed: int = MAX_MANAGED,
+        states: TorrentStates | None = None,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
         self._clock = clock
         self._max_managed = max_managed
-        self._states = TorrentStates(connection, keys)
+        self._states = states or TorrentStates(connection, scripts, keys)
 
     async def fill(
         self,
@@ -121,6 +122,8 @@ class Policy:
         found: dict[InfoHash, Demand] = {}
         rows: list[tuple[Argument, ...]] = []
         for info_hash, chance, torrent in zip(info_hashes, chances, torrents, strict=True):
+            if torrent is None:
+                continue
             wanted = demand(definition, torrent, now)
             if wanted is not None and not is_settled(torrent.entry, wanted):
                 found[info_hash] = wanted
@@ -147,13 +150,12 @@ class Policy:
         """Adds those that left for needier ones to ``found``."""
         _, torrents, _ = await self._states.read(project, info_hashes, now)
         for info_hash, torrent in zip(info_hashes, torrents, strict=True):
-            average = torrent.past.average if torrent.past else 0.0
-            found[info_hash] = Demand(0, "enough", torrent.seeders, average)
+            average = torrent.past.average if torrent and torrent.past else 0.0
+            found[info_hash] = Demand(0, "enough", torrent.seeders if torrent else 0, average)
 
     async def note(self, torrent_ids: Sequence[str]) -> None:
         """Adds points of now to the histories of these torrents, without those that scorings add points for."""
-        if torrent_ids:
-            await self._scripts.work_note([int(self._clock()), *torrent_ids])
+        await self._states.note(torrent_ids, int(self._clock()))
 
     async def stored_position(self, project: str) -> Position:
         """Where the next run goes on."""
@@ -163,8 +165,7 @@ class Policy:
 
     async def weak_count(self, project: Project) -> int:
         """The number of torrents that have fewer seeders now than the target."""
-        index = self._keys.index("seeders")
-        return int(await self._connection.command("ZCOUNT", index, "-inf", f"({project.target}"))
+        return await self._states.weak_count(project)
 
     async def weak(self, project: Project, first: int, count: int, limit: float) -> Found:
         """Looks at ``count`` torrents from rank ``first`` on, at most PAGE, fewest seeders first. Torrents whose need

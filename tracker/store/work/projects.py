@@ -25,8 +25,7 @@ _DELETED_PER_CALL = 200
 
 
 class Projects:
-    """The projects under one key prefix. ``clock`` returns epoch seconds; ``kept_log`` entries of a log are kept.
-    ``seeding``: whether projects of this kind are possible: their scripts need the torrents under the same prefix."""
+    """The projects under one key prefix. ``clock`` returns epoch seconds; ``kept_log`` entries of a log are kept."""
 
     def __init__(
         self,
@@ -36,20 +35,16 @@ class Projects:
         clock: Callable[[], float],
         *,
         kept_log: int = KEPT_LOG,
-        seeding: bool = True,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
         self._clock = clock
         self._kept_log = kept_log
-        self._seeding = seeding
 
     async def create(self, project: Project) -> Project:
         """Raises ProjectExists, and ClientError for an invalid field."""
         row = project_row(check_project(project))
-        if project.kind == "seeding" and not self._seeding:
-            raise ClientError("projects of kind seeding need a store with one shard")
         if not await self._scripts.work_save([project.name, "create", *row]):
             raise ProjectExists
         return project

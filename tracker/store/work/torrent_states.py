@@ -13,6 +13,7 @@ from typing import Any
 from tracker.bittorrent import InfoHash
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
+from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, score, whole
 from tracker.store.torrents.records import info_hash_of
@@ -49,6 +50,11 @@ class Found:
     """The ids of torrents whose histories lack a point."""
     cost: int = 0
     """About 1 µs of store time each, with that of the points to come."""
+
+    def add(self, other: "Found") -> None:
+        self.candidates += other.candidates
+        self.to_note += other.to_note
+        self.cost += other.cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,41 +95,59 @@ class IdSet:
         return number // 8, 1 << number % 8
 
 
+@dataclass(slots=True)
+class Remembered:
+    """Torrents that have no peer and that nobody completed. ``since``: epoch s."""
+
+    abandoned: IdSet
+    since: int = 0
+
+
 class TorrentStates:
-    def __init__(self, connection: Connection, keys: Keys) -> None:
-        self._connection = connection
-        self._keys = keys
-        self._abandoned = IdSet()
-        self._remembered_since = 0
+    """``connection`` and ``keys`` are those of projects and users; ``torrents`` those of torrents, if they are under
+    another prefix."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        torrents: tuple[Connection, Scripts, Keys] | None = None,
+        remembered: Remembered | None = None,
+    ) -> None:
+        self._home = connection
+        self._home_keys = keys
+        self._connection, self._scripts, self._keys = torrents or (connection, scripts, keys)
+        self._remembered = remembered or Remembered(IdSet())
 
     async def read(
         self, name: str, info_hashes: Sequence[InfoHash], now: int
-    ) -> tuple[Project, list[TorrentState], list[str]]:
-        """Returns the project, the torrents in order, and the ids of those whose histories lack a point.
+    ) -> tuple[Project, Sequence[TorrentState | None], list[str]]:
+        """Returns the project, the torrents in order, and the ids of those whose histories lack a point. With several
+        shards, a torrent of one that is away is None.
 
         Raises UnknownProject, also for a project that has no policy.
         """
         keys, items = self._keys, [info_hash.hex() for info_hash in info_hashes]
         fields = ("tid", "seeders", "leechers", *EXCLUDING)
-        settings, *rows = await self._sliced(
-            [
-                ("HMGET", keys.work_project(name), *PROJECT_FIELDS, "deleting"),
-                *(("HMGET", keys.torrent(each), *fields) for each in info_hashes),
-            ]
+        (settings,) = await self._home.pipeline(
+            ("HMGET", self._home_keys.work_project(name), *PROJECT_FIELDS, "deleting")
         )
         project = None if isinstance(settings, Exception) else project_of(name, settings[:-1])
         if project is None or project.kind != "seeding" or settings[-1] is not None:
             raise UnknownProject
         if not items:
             return project, [], []
+        rows = await self._sliced([("HMGET", keys.torrent(each), *fields) for each in info_hashes])
         rows = [[None] * len(fields) if isinstance(row, Exception) else row for row in rows]
         tids = [(row[0] or b"").decode("utf-8", "replace") for row in rows]
-        registered, denied, holders, scores = await self._all(
+        registered, denied, scores = await _all(
+            self._connection,
             ("MGET", *map(keys.info_hash, info_hashes)),
             ("MGET", *map(keys.deny, info_hashes)),
-            ("HMGET", keys.work_holders(name), *items),
             ("ZMSCORE", keys.index("score"), *tids),
         )
+        (holders,) = await _all(self._home, ("HMGET", self._home_keys.work_holders(name), *items))
         entries = await self._entries(name, items)
         histories = await self._histories(tids)
         completers = await self._completers(
@@ -156,8 +180,9 @@ class TorrentStates:
         return project, torrents, to_note
 
     async def _entries(self, name: str, items: Sequence[str]) -> list[Entry]:
-        keys = self._keys
-        since, asked, wanted, needs, *places = await self._all(
+        keys = self._home_keys
+        since, asked, wanted, needs, *places = await _all(
+            self._home,
             ("HMGET", keys.work_policy(name), *items),
             ("HMGET", keys.work_asked(name), *items),
             ("HMGET", keys.work_wanted(name), *items),
@@ -181,6 +206,11 @@ class TorrentStates:
                 )
             )
         return entries
+
+    async def weak_count(self, project: Project) -> int:
+        """The number of torrents that have fewer seeders now than the target."""
+        index = self._keys.index("seeders")
+        return int(await self._connection.command("ZCOUNT", index, "-inf", f"({project.target}"))
 
     async def weak(self, project: Project, first: int, count: int, limit: float, now: int) -> Found:
         """Looks at ``count`` torrents from rank ``first`` on, at most PAGE, fewest seeders first. Torrents whose need
@@ -231,9 +261,10 @@ class TorrentStates:
 
         Of a million torrents most are such. Nobody completes one before it has a peer again, so they are remembered.
         """
-        if now >= self._remembered_since + _REMEMBERED_SECONDS:
-            self._abandoned, self._remembered_since = IdSet(), now
-        abandoned = self._abandoned
+        remembered = self._remembered
+        if now >= remembered.since + _REMEMBERED_SECONDS:
+            remembered.abandoned, remembered.since = IdSet(), now
+        abandoned = remembered.abandoned
         for row in rows:
             if row.seeders + row.leechers > 0:
                 abandoned.discard(row.torrent_id)
@@ -253,9 +284,9 @@ class TorrentStates:
         self, project: Project, needy: Sequence[tuple[_Ranked, float, int]]
     ) -> list[tuple[int, InfoHash]]:
         """The torrents that somebody may be asked to seed, and that the policy has not enqueued."""
-        keys, name = self._keys, project.name
+        home, name = self._home_keys, project.name
         texts = await self._connection.command(
-            "MGET", *(keys.torrent_id(row.torrent_id) for row, _, _ in needy)
+            "MGET", *(self._keys.torrent_id(row.torrent_id) for row, _, _ in needy)
         )
         known = [
             (info_hash, row, average, need)
@@ -265,8 +296,8 @@ class TorrentStates:
         if not known:
             return []
         items = [info_hash.hex() for info_hash, *_ in known]
-        managed, holders = await self._all(
-            ("HMGET", keys.work_policy(name), *items), ("HMGET", keys.work_holders(name), *items)
+        managed, holders = await _all(
+            self._home, ("HMGET", home.work_policy(name), *items), ("HMGET", home.work_holders(name), *items)
         )
         left = [
             (info_hash, row, need)
@@ -274,7 +305,7 @@ class TorrentStates:
             if is_managed is None and missing(project, average, row.seeders, len((text or b"").split())) > 0
         ]
         fields = await self._sliced(
-            [("HMGET", keys.torrent(info_hash), *EXCLUDING) for info_hash, _, _ in left]
+            [("HMGET", self._keys.torrent(info_hash), *EXCLUDING) for info_hash, _, _ in left]
         )
         completers = await self._completers(
             [row.torrent_id if row.seeders + row.leechers == 0 else "" for _, row, _ in left]
@@ -306,7 +337,8 @@ class TorrentStates:
             for tid, reply in zip(asked, replies, strict=True)
         }
         users = sorted({user for reply in last.values() for user in reply if _is_user(user)})
-        counts = await self._sliced([("ZCOUNT", self._keys.users(), user, user) for user in users])
+        commands = [("ZCOUNT", self._home_keys.users(), user, user) for user in users]
+        counts = await self._sliced(commands, self._home)
         existing = {
             user for user, count in zip(users, counts, strict=True) if isinstance(count, int) and count
         }
@@ -315,20 +347,29 @@ class TorrentStates:
             for reply in (last.get(tid, []) for tid in torrent_ids)
         ]
 
-    async def _all(self, *commands: tuple[Argument, ...]) -> list[Any]:
-        """In one round trip. Raises redis.exceptions.RedisError if one fails."""
-        replies = await self._connection.pipeline(*commands)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return replies
+    async def note(self, torrent_ids: Sequence[str], now: int) -> None:
+        """Adds points of now to the histories of these torrents, without those that scorings add points for."""
+        if torrent_ids:
+            await self._scripts.work_note([now, *torrent_ids])
 
-    async def _sliced(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+    async def _sliced(
+        self, commands: Sequence[tuple[Argument, ...]], connection: Connection | None = None
+    ) -> list[Any]:
         """A command that fails has its error as reply."""
         replies: list[Any] = []
         for first in range(0, len(commands), PIPELINED):
-            replies += await self._connection.pipeline(*commands[first : first + PIPELINED])
+            some = commands[first : first + PIPELINED]
+            replies += await (connection or self._connection).pipeline(*some)
         return replies
+
+
+async def _all(connection: Connection, *commands: tuple[Argument, ...]) -> list[Any]:
+    """In one round trip. Raises redis.exceptions.RedisError if one fails."""
+    replies = await connection.pipeline(*commands)
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
 
 
 def _is_user(user: bytes) -> bool:

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracker.bittorrent import Endpoint
+from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.work.claims import Claims
+from tracker.store.work.facts import FactRow, TorrentFacts
 from tracker.store.work.records import DoneResult, Project, UnknownProject
 
 MAX_BATCH = 40
@@ -44,7 +46,7 @@ ProbeResult = Literal["confirmed", "failed", "unknown"]
 
 
 class Verification:
-    """``clock`` returns epoch seconds. Every coroutine raises UnknownProject."""
+    """``clock`` returns epoch seconds; ``facts`` with several shards. Every coroutine raises UnknownProject."""
 
     def __init__(
         self,
@@ -54,6 +56,7 @@ class Verification:
         claims: Claims,
         rules: LiveRules,
         clock: Callable[[], float],
+        facts: TorrentFacts | None = None,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
@@ -61,6 +64,7 @@ class Verification:
         self._claims = claims
         self._rules = rules
         self._clock = clock
+        self._facts = facts
 
     async def count(self, project: str) -> int:
         """The number of claims that are looked at: those out, and those that lapsed and may be verified late."""
@@ -111,6 +115,14 @@ class Verification:
         argv += (int(rules.accounts == "required"), count, int(before * 1000), alone)
         argv.append("" if probes is None else probes)
         rows = await self._scripts.work_verify(argv)
+        if rows and rows[0] == b"ask" and self._facts is not None:
+            asked: list[FactRow] = list(zip(*(iter(rows[1:]),) * 4, strict=True))
+            packed = await self._facts.read(asked)
+            if alone and not packed[0]:
+                raise StoreUnavailable("the shard of the torrent does not reply")
+            for (item, claimant, *_), facts in zip(asked, packed, strict=True):
+                argv += (b"%b %b" % (item, claimant), facts)
+            rows = await self._scripts.work_verify(argv)
         if rows is None:
             raise UnknownProject
         return [_checked(row) for row in rows]

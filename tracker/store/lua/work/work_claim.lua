@@ -7,9 +7,10 @@
 -- ARGV[8]   max items of a queue to look at, without those that are the claimant's already   ARGV[9] max claims to end
 -- ARGV[10]  '0': a user who may not download, and gets nothing but what is in its own queue
 -- ARGV[11]  where the claimant seeds, in a project that verifies addresses: packed endpoint in hex digits ('': unknown)
+-- ARGV[12..] with several shards: items and what is known of them (work_given.lua)
 -- Answer    { 'claimed', name of the claim, its record (JSON), token, end of the lease (epoch ms) }; or { refusal,
---   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; nil when there is no such
---   project
+--   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; with several shards also
+--   { 'ask', items that have to be known }; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
 local now = math.floor(now_ms / 1000)
@@ -26,6 +27,8 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_released.lua
 --@ include lib/work_trust.lua
 --@ include lib/work_outage.lua
+--@ include lib/work_fields.lua
+--@ include lib/work_given.lua
 
 -- Functions that few calls need are created when they are needed: each costs time.
 local function lapse_ended(row, ended)
@@ -86,6 +89,7 @@ end
 local wait, next_ms = rate()
 if wait then return { 'rate', wait } end
 
+local facts = given_facts(12)
 local lapsed_at, torrent, account -- of the item that was looked at last
 
 local function is_kept_out(item, queue)
@@ -97,8 +101,10 @@ end
 -- The bytes that an item takes; nil for a torrent that the tracker does not serve. Sets `torrent`.
 local function size_of(item)
   if fields.kind ~= 'seeding' then return 0 end
-  local registered = call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
-  torrent = call('HMGET', P .. 't:' .. item, 'tid', 'user_downloaded', 'size', 'enabled', 'private')
+  local fact = facts and facts[item]
+  if fact and fact.away then return nil end
+  local registered = fact and fact.registered or call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
+  torrent = fact and fact.torrent or call('HMGET', P .. 't:' .. item, unpack(TORRENT_FIELDS))
   if not registered[1] or registered[2] or torrent[4] == '0' then return nil end
   if fields.verify == 'address' and torrent[5] == '1' then return nil end -- for users of this tracker only
   return whole(torrent[3])
@@ -108,7 +114,8 @@ end
 local function is_taken_there(item)
 --@ include lib/work_address.lua
 --@ include lib/work_record.lua
-  if kind_at(item, ARGV[11]) == 's' then return true end
+  local fact = facts and facts[item]
+  if (fact and fact.kind or not fact and kind_at(item, ARGV[11])) == 's' then return true end
   for holder in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
     local claim = record_of(call('HGET', W .. ':claims', item .. ' ' .. holder))
     if claim and claim.endpoint == ARGV[11] then return true end
@@ -121,9 +128,9 @@ local function is_seeding(item)
   if fields.kind ~= 'seeding' then return false end
   if fields.verify == 'address' then return is_taken_there(item) end
   local tid = torrent[1] or ''
-  account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid,
-    'seed_time', 'uploaded', 'downloaded', 'peers', 'left')
-  return account[5] == '0' and whole(account[4]) > 0
+  account = facts and facts[item].account
+    or call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS))
+  return account[4] == '0' and whole(account[6]) > 0
 end
 
 -- Of a page of a queue: the items, the copies wanted where that is counted, and which are this claimant's already.
@@ -142,8 +149,17 @@ local function read_page(queue, from, to)
   return page, items, copies, own
 end
 
-local looked_at
+local looked_at, unknown
 local go_on = {} -- where the next claim looks at a queue beyond its head
+
+-- With several shards: those of a page whose torrents are not known, but have to be. Else nil.
+local function unknown_of(items, own)
+  local found = {}
+  for i, item in ipairs(items) do
+    if not own[i] and not facts[item] then found[#found + 1] = item end
+  end
+  return found[1] and found
+end
 
 -- The first item between two ranks of a queue that the claimant may have: item, place, and the copies wanted where that
 -- is counted; else nil and the rank to go on at, 0 for none. What is the claimant's already or cannot be seeded does
@@ -153,6 +169,8 @@ local function first_between(queue, from, till)
   while from < till do
     local page, items, copies, own = read_page(queue, from, from == 0 and 0 or from + PAGE - 1)
     if #items == 0 then return nil, 0 end
+    unknown = facts and fields.kind == 'seeding' and unknown_of(items, own)
+    if unknown then return nil, 0 end
     for i, item in ipairs(items) do
       local size = not own[i] and size_of(item)
       if size and not is_seeding(item) then
@@ -170,11 +188,11 @@ end
 local function first_of(queue)
   looked_at = 0
   local item, place, shared = first_between(queue, 0, MAX_OWN)
-  if item or place == 0 then return item, place, shared end
+  if item or unknown or place == 0 then return item, place, shared end
   local field = queue .. ' ' .. claimant
   local from = math.max(MAX_OWN, whole(call('HGET', W .. ':looked', field) or ''))
   item, place, shared = first_between(queue, from, from + MAX_OWN)
-  if not item then go_on[field] = place end
+  if not (item or unknown) then go_on[field] = place end
   return item, place, shared
 end
 
@@ -182,7 +200,7 @@ local function find()
   local queues = { 'todo:d:' .. claimant, 'todo', 'todo:secondary', 'todo:redo' }
   for i = has_more and 1 or 2, ARGV[10] == '0' and 1 or #queues do
     local item, place, shared = first_of(queues[i])
-    if item then return item, place, shared, queues[i] end
+    if item or unknown then return item, place, shared, queues[i] end
   end
 end
 
@@ -193,6 +211,7 @@ local function note_looks()
 end
 
 local item, place, shared, queue = find()
+if unknown then return { 'ask', unpack(unknown) } end
 if not item then
   note_looks()
   return { 'empty' }
@@ -233,7 +252,9 @@ if lapsed_at then
   call('ZREM', W .. ':lapsed', name)
   call('HDEL', W .. ':lapsed:claims', name)
 end
-if others and not torrent[2] then call('HSET', P .. 't:' .. item, 'user_downloaded', '0') end -- counted from now on
+if others and not torrent[2] and not facts then
+  call('HSET', P .. 't:' .. item, 'user_downloaded', '0') -- counted from now on
+end
 if fields.verify ~= 'none' then call('ZADD', W .. ':checks', ARGV[2], name) end
 if next_ms then call('SET', W .. ':rate', next_ms) end
 count_work('claimed', '1')

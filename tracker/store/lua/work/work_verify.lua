@@ -8,9 +8,10 @@
 -- ARGV[6]   only claims that were last checked before (epoch ms)
 -- ARGV[7]   a claim '<item> <claimant>' to look at instead, without changing it ('': none)
 -- ARGV[8]   max claims to name for a probe; '': the tracker connects to no peers
+-- ARGV[9..] with several shards: the claims to look at, and what is known of their torrents (work_given.lua)
 -- Answer    a list for each claim: name, '1' when it is done, else '0', seconds verified, seconds missing, bytes
---   uploaded; where it is to be probed, also the endpoint of the seeder ('': not found). nil when there is no such
---   project
+--   uploaded; where it is to be probed, also the endpoint of the seeder ('': not found). With several shards, the first
+--   call returns { 'ask', and for each claim what work_facts.lua takes }. nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms, alone = tonumber(ARGV[2]), ARGV[7] ~= '' and ARGV[7] or nil
 local now = math.floor(now_ms / 1000)
@@ -20,6 +21,9 @@ local now = math.floor(now_ms / 1000)
 --@ include lib/outage.lua
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua
+--@ include lib/read_fields.lua
+--@ include lib/work_fields.lua
+--@ include lib/work_given.lua
 --@ include lib/work_address.lua
 --@ include lib/work_presence.lua
 --@ include lib/work_endpoint.lua
@@ -37,7 +41,8 @@ call('ZCARD', W .. ':out')
 call('HLEN', W .. ':claims')
 call('HLEN', W .. ':lapsed:claims')
 apply_outage(fields)
-local clock = lease_clock(fields)
+local clock, facts = lease_clock(fields), given_facts(9)
+local by_address = fields.verify == 'address'
 -- Nothing counts before the claimant was seen to seed, not even where no time is asked for.
 local needed = math.max(1, 3600 * whole_field(call('HGET', W, 'seed_hours') or '24'))
 
@@ -83,11 +88,15 @@ end
 local probes = ARGV[8] ~= '' and (fields.verify == 'handshake' or fields.verify == 'piece')
 local probes_left = tonumber(ARGV[8]) or 0
 
+local function is_probe_due(claim)
+  return probes and not (claim.probed and now_ms - whole(claim.probed) < PROBE_EVERY)
+end
+
 -- The endpoint to probe; nil when it is too early, or there are enough.
-local function endpoint_to_probe(claim, item, tid, claimant)
-  if not probes or probes_left == 0 or claim.state ~= 'seeding' then return nil end
-  if claim.probed and now_ms - whole(claim.probed) < PROBE_EVERY then return nil end
+local function endpoint_to_probe(claim, item, tid, claimant, fact)
+  if probes_left == 0 or claim.state ~= 'seeding' or not is_probe_due(claim) then return nil end
   probes_left = probes_left - 1
+  if fact then return fact.seeder or '' end
   return endpoint_of_seeder(item, tid, claimant)
 end
 
@@ -96,33 +105,76 @@ local function is_done(claim, missing)
   return missing == 0 and (not probes or claim.probe and claim.probe ~= 'failed')
 end
 
-local function look_at(name)
+local function save(name, claim, key)
+  claim.checked = ARGV[2]
+  call('HSET', key, name, cjson.encode(claim))
+  call('ZADD', W .. ':checks', 'XX', ARGV[2], name)
+end
+
+-- A claim that ended is not looked at any longer.
+local function known_claim(name)
   local claim, key = find_claim(name)
-  if not claim then
-    if not alone then call('ZREM', W .. ':checks', name) end
+  if not claim and not alone then call('ZREM', W .. ':checks', name) end
+  return claim, key
+end
+
+local function presence(claim, item, claimant, tid, fact)
+  if by_address and fact then return presence_at_address(claim, fact.kind) end
+  if by_address then return presence_at_address(claim, kind_at(item, claim.endpoint or '')) end
+  if fact then return presence_of_user(fact.account) end
+  return presence_of_user(read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS)))
+end
+
+-- While the shard of the torrent is away, nothing is held against the claimant.
+local function keep_lease(name, claim, key)
+  claim.alive = decimal(clock)
+  if key == W .. ':claims' then renew_lease(name, claim, math.huge) end
+  save(name, claim, key)
+end
+
+local function look_at(name)
+  local claim, key = known_claim(name)
+  if not claim then return nil end
+  local item, claimant = string.match(name, '^(.*) (%S+)$')
+  local fact = facts and facts[name]
+  if fact and fact.away then
+    if not alone then keep_lease(name, claim, key) end
     return nil
   end
-  local item, claimant = string.match(name, '^(.*) (%S+)$')
-  local torrent = read_fields(P .. 't:' .. item, 'tid', 'size', 'user_downloaded')
-  local by_address = fields.verify == 'address'
-  local seen = by_address and presence_at_address(claim, item) or presence_of_user(claimant, torrent[1] or '')
+  local torrent = fact and fact.torrent or read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
+  local seen = presence(claim, item, claimant, torrent[1] or '', fact)
   local seconds = grown(seen, claim, 'seed_time')
   local missing = math.max(0, needed - seconds)
   if not alone then
     note_presence(claim, seen)
-    if key == W .. ':claims' then renew_lease(name, claim, whole_field(torrent[2])) end
-    claim.checked, claim.found = ARGV[2], seen.found
-    call('HSET', key, name, cjson.encode(claim))
-    call('ZADD', W .. ':checks', 'XX', ARGV[2], name)
+    if key == W .. ':claims' then renew_lease(name, claim, whole_field(torrent[3])) end
+    claim.found = seen.found
+    save(name, claim, key)
   end
   local row = { name, is_done(claim, missing) and '1' or '0', decimal(seconds), decimal(missing),
-    decimal(bytes_uploaded(claim, seen, torrent[3])) }
-  row[6] = endpoint_to_probe(claim, item, torrent[1] or '', claimant)
+    decimal(bytes_uploaded(claim, seen, torrent[2])) }
+  row[6] = endpoint_to_probe(claim, item, torrent[1] or '', claimant, fact)
   return row
 end
 
 local names = { alone }
 if not alone then names = call('ZRANGEBYSCORE', W .. ':checks', '-inf', ARGV[6], 'LIMIT', 0, ARGV[5]) end
+if facts and not ARGV[9] then
+  local unknown = { 'ask' }
+  for _, name in ipairs(names) do
+    local claim = known_claim(name)
+    if claim then
+      local item, claimant = string.match(name, '^(.*) (%S+)$')
+      local row = { item, claimant, by_address and claim.endpoint or '', is_probe_due(claim) and '1' or '' }
+      for _, value in ipairs(row) do unknown[#unknown + 1] = value end
+    end
+  end
+  return unknown[2] and unknown or {}
+end
+if facts then
+  names = {}
+  for i = 9, #ARGV, 2 do names[#names + 1] = ARGV[i] end
+end
 local answer = {}
 for _, name in ipairs(names) do answer[#answer + 1] = look_at(name) end
 return answer

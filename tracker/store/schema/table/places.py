@@ -30,7 +30,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *("t:webhook:<url>", "t:webhook:<url>:lease"),
         *("t:stats:failures", "t:refused:<reason>", "t:counted:<process>", "t:known:", "t:known:dist"),
         *("t:count:<precision>:<name>", "t:dist:<precision>:<name>"),
-        *("t:outbox:<minute>", "t:outbox", "t:outbox:waiting", "t:unique:names"),
+        "t:unique:names",
         *(
             "t:job",
             "t:job:<id>",
@@ -59,6 +59,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
     Place.JOINED: (
         *("t:u:<uid>", "t:i:hnr", "t:deleting", "t:torrent_id", "t:lease", "t:stats:<counter>"),
         *("t:heartbeat", "t:gap", "t:due", "t:addresses", "t:changes", "t:edits", "t:unique:forgotten"),
+        *("t:outbox:<minute>", "t:outbox", "t:outbox:waiting"),
     ),
     Place.DROPPED: (
         *("t:leases:<kind>", "t:leases:<kind>:tokens", "t:unique:renaming"),

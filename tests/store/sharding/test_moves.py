@@ -1,0 +1,197 @@
+"""Four shards on a real cluster of three: T19, slots that move and nodes that fail under announces."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from itertools import count
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from loadtest.cluster import Cluster, Node, cluster
+from loadtest.invariants import check_invariants
+from tests.examples import examples
+from tests.store.client.test_cluster import PATIENCE_SECONDS, replicated, store_at
+from tests.store.harness import ALICE, Store, update
+from tests.store.sharding.harness import SHARDS, hash_in, on_cluster
+from tests.store.sharding.test_state_machine import ShardedMachine
+from tests.store.sharding.test_work import check_claims, seeding
+from tests.store.work.harness import check_work, claimed, refusal
+from tests.waiting import eventually, until
+from tracker.bittorrent import Accounts
+from tracker.errors import StoreUnavailable
+from tracker.store.schema.keys import Keys, shard_prefixes
+from tracker.store.store import Store as PlainStore
+from tracker.store.swarms.codec import Admitted
+from tracker.store.swarms.rules import SwarmRules
+
+PREFIX = "c:"
+PREFIXES = shard_prefixes(PREFIX, SHARDS)
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[Cluster]:
+    """Nodes that no test stops. Each test has a prefix of its own."""
+    with cluster() as group:
+        yield group
+
+
+class ClusterMachine(ShardedMachine):
+    def opened(self, rules: SwarmRules) -> AbstractAsyncContextManager[Store]:
+        return on_cluster(self.redis_url, self.keys, rules)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("accounts", ["off", "required"])
+def test_swarms_on_a_cluster_agree_with_the_model(group: Cluster, accounts: Accounts) -> None:
+    """T19: per shard, at each quiet moment."""
+    machine = type("Machine", (ClusterMachine,), {"redis_url": group.url, "accounts": accounts})
+    run_state_machine_as_test(machine, settings=examples(10, stateful_step_count=30))
+
+
+class Joining:
+    """Peers join torrents of all shards, until told to stop. Notes which joins were answered."""
+
+    def __init__(self, store: PlainStore, torrents: int = 40) -> None:
+        self._store = store
+        self._stop = asyncio.Event()
+        self.hashes = [hash_in(number % SHARDS, number) for number in range(torrents)]
+        self.answered: set[tuple[int, int]] = set()
+        """(number of the torrent, number of the peer)"""
+        self.refused = [0] * SHARDS
+
+    async def run(self, first: int) -> None:
+        for peer in count(first, 4):
+            if self._stop.is_set():
+                return
+            torrent = peer // 4 % len(self.hashes)
+            try:
+                reply = await self._store.swarms.announce(update(peer, "s", info_hash=self.hashes[torrent]))
+            except StoreUnavailable:
+                self.refused[torrent % SHARDS] += 1
+                await asyncio.sleep(0.001)
+            else:
+                assert isinstance(reply, Admitted)
+                self.answered.add((torrent, peer))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            for first in range(4):
+                tasks.create_task(self.run(first))
+            await self.more(500)
+            try:
+                yield
+                await self.more(500)
+            finally:
+                self._stop.set()
+
+    async def more(self, number: int) -> None:
+        until_then = len(self.answered) + number
+        await eventually(lambda: len(self.answered) > until_then, PATIENCE_SECONDS)
+
+    async def check(self) -> None:
+        """Each join that was answered is in the swarm; counts, members and rankings agree."""
+        store = self._store
+        counts = await store.swarms.scrape(self.hashes)
+        assert isinstance(counts, dict)
+        for torrent, info_hash in enumerate(self.hashes):
+            shard = store.shard(info_hash)
+            members = set(await shard.connection.command("SMEMBERS", shard.keys.swarm_peers(info_hash)))
+            assert counts[info_hash].leechers == len(members)
+            joined = {update(peer).peer_id.hex().encode() for each, peer in self.answered if each == torrent}
+            assert joined <= members
+        totals = [counts[each].leechers for each in self.hashes]
+        assert (await store.counters.totals())["leechers"] == sum(totals)
+
+
+def others(group: Cluster, prefix: str) -> list[Node]:
+    serving = group.primary(prefix)
+    return [node for node in group.nodes if node is not serving]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["at once", pytest.param("key by key", marks=pytest.mark.long)])
+async def test_a_shard_moves_under_announces_to_all_shards(group: Cluster, kind: str) -> None:
+    """S5: no torrent is torn, and nothing was answered that was not applied. Other shards are served meanwhile."""
+    prefix = f"{kind.replace(' ', '-')}:"
+    moving = shard_prefixes(prefix, SHARDS)[2]
+    async with store_at(group.url, prefix, shards=SHARDS) as store:
+        joining = Joining(store)
+        async with joining.running():
+            move = group.move if kind == "at once" else group.move_key_by_key
+            for target in others(group, moving):
+                await asyncio.to_thread(move, moving, target)
+        await joining.check()
+        assert joining.refused[:2] == [0, 0] and joining.refused[3] == 0
+        assert (joining.refused[2] > 0) == (kind == "key by key")
+        assert store.shards[2].connection.master == f"127.0.0.1:{group.primary(moving).port}"
+        async with on_cluster(group.url, Keys(prefix), SwarmRules()) as checked:
+            for shard in checked.shards:
+                await check_invariants(checked.redis, shard.keys)
+
+
+@pytest.mark.slow
+async def test_a_failover_between_announces_concerns_the_shards_of_the_node() -> None:
+    """S6: each announce is applied once or refused; the others are served meanwhile."""
+    with cluster() as group:
+        home = group.primary(f"{PREFIX}{{home}}:")
+        old = next(node for node in map(group.primary, PREFIXES) if node is not home)
+        away = [number for number, prefix in enumerate(PREFIXES) if group.primary(prefix) is old]
+        new = await asyncio.to_thread(group.start_replica, old)
+        async with store_at(home.tcp_url, PREFIX, timeout=2.0, shards=SHARDS) as store:
+            joining = Joining(store)
+            async with joining.running():
+                pass
+            await asyncio.to_thread(until, lambda: replicated(old), PATIENCE_SECONDS)
+            old.kill()
+            hashes = [hash_in(number, 99) for number in range(SHARDS)]
+
+            async def join(number: int) -> int:
+                """How often it was refused."""
+                for refused in count():
+                    with suppress(StoreUnavailable):
+                        await store.swarms.announce(update(7, "s", info_hash=hashes[number]))
+                        return refused
+                    await asyncio.sleep(0.05)
+                raise AssertionError
+
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                refused = await asyncio.gather(*map(join, range(SHARDS)))
+            assert {number for number in range(SHARDS) if refused[number]} == set(away)
+            assert store.shards[away[0]].connection.master == f"127.0.0.1:{new.port}"
+            counts = await store.swarms.scrape(hashes)
+            assert isinstance(counts, dict)
+            assert [counts[each].leechers for each in hashes] == [1] * SHARDS
+            await joining.check()
+
+
+@pytest.mark.slow
+async def test_a_shard_that_is_away_costs_no_claim() -> None:
+    """W24: its torrents are not given out, and their claims do not lapse. Others go on."""
+    with cluster() as group:
+        home = group.primary(f"{PREFIX}{{home}}:")
+        number, node = next(
+            (number, group.primary(each))
+            for number, each in enumerate(PREFIXES)
+            if group.primary(each) is not home
+        )
+        rules = SwarmRules(accounts="required", max_gap=7200)
+        async with on_cluster(home.tcp_url, Keys(PREFIX), rules) as store:
+            await store.users.add("7", ALICE)
+            items = [hash_in(number), hash_in(number, 1)]
+            for info_hash in items:
+                await store.torrents.add(info_hash)
+            await seeding(store, *items, start_budget=9)
+            first = await claimed(store, "7")
+            node.stop()
+            assert (await refusal(store, "7")).reason == "empty"
+            for _ in range(120):
+                store.clock.now += 600
+                await store.redis.set(store.keys.heartbeat(), int(store.clock.now))
+                await check_claims(store)
+                await store.work.claims.lapse("proj")
+            assert [claim.item for claim in await store.work.claims.of_claimant("proj", "7")] == [first.item]
+            with pytest.raises(StoreUnavailable):
+                await store.work.verification.ask("proj", "7", first.item)
+            await check_work(store)
