@@ -19,6 +19,8 @@ async def test_unknown_torrents_are_left_out(store: Store, tmp_path: Path) -> No
         found = {each.info_hash: each for each in await store.torrents.get_all(HASHES)}
         if action == "disable":
             assert (found[HASHES[0]].enabled, found[HASHES[0]].reason) == (False, "no")
+        if action == "enable":
+            assert (found[HASHES[0]].enabled, found[HASHES[0]].reason) == (True, "")
         if action == "deny":
             assert found[HASHES[1]].denied == "no"
     assert await store.torrents.get_all(HASHES) == []

@@ -5,7 +5,7 @@ the two loses at most the entry of that change. If the store does not take an en
 so. The values before and after are read around the change. What somebody else changes meanwhile shows as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -45,14 +45,15 @@ class Change:
         self._given: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._details: dict[str, str] = {}
+        self._max_objects = MAX_OBJECTS
 
     async def touch(self, kind: Kind, object_id: str) -> None:
-        """Notes an object and its values. Beyond MAX_OBJECTS, and without an object of this id, it does nothing.
+        """Notes an object and its values. Beyond the max number, and without an object of this id, it does nothing.
 
         Where a part of the store is away, the change may be possible all the same. Its entry then has no object,
         because ``object_id`` may be a passkey.
         """
-        if len(self._before) < MAX_OBJECTS:
+        if len(self._before) < self._max_objects:
             try:
                 found_id, values = await snapshot(self._store, kind, object_id)
             except (RedisError, StoreUnavailable):
@@ -60,6 +61,12 @@ class Change:
                 return
             if found_id:
                 self._before.setdefault((kind, found_id), values)
+
+    async def touch_all(self, kind: Kind, object_ids: Sequence[str]) -> None:
+        """Notes every one of these objects. The caller bounds their number."""
+        self._max_objects = max(MAX_OBJECTS, len(object_ids))
+        for object_id in object_ids:
+            await self.touch(kind, object_id)
 
     def created(self, kind: Kind, object_id: str) -> None:
         """Notes a new object."""
@@ -81,32 +88,39 @@ class Change:
         self._details |= {name: str(value) for name, value in given.items() if value != ""}
 
     async def record(self, *, failed: bool = False) -> None:
-        """Writes the entry. If the call ``failed``, only where something changed all the same."""
+        """Writes an entry for each MAX_OBJECTS objects. If the call ``failed``, only where something changed all the
+        same."""
         try:
-            entry = await self._entry(failed=failed)
-            written = entry is None or await self._store.audit.add(entry)
+            written = all(
+                [await self._store.audit.add(entry) for entry in await self._entries(failed=failed)]
+            )
         except (RedisError, StoreUnavailable):
             written = failed
         if not written:
             named = [f"{kind} {object_id}" for kind, object_id in self._before]
             log.error("audit entry lost", by=self._caller.actor, what=self.operation, objects=named)
 
-    async def _entry(self, *, failed: bool) -> AuditEntry | None:
+    async def _entries(self, *, failed: bool) -> list[AuditEntry]:
+        """The last one has the counts."""
         objects = [await self._changed(kind, id, before) for (kind, id), before in self._before.items()]
         if failed and not (self._counts or any(each.before or each.after for each in objects)):
-            return None
+            return []
         caller = self._caller
-        return AuditEntry(
-            actor=caller.actor,
-            token_id=caller.token_id,
-            role=caller.role,
-            way=caller.way,
-            address=caller.address,
-            operation=self.operation,
-            objects=tuple(objects),
-            counts=self._counts,
-            details=self._details,
-        )
+        starts = range(0, max(1, len(objects)), MAX_OBJECTS)
+        return [
+            AuditEntry(
+                actor=caller.actor,
+                token_id=caller.token_id,
+                role=caller.role,
+                way=caller.way,
+                address=caller.address,
+                operation=self.operation,
+                objects=tuple(objects[start : start + MAX_OBJECTS]),
+                counts=self._counts if start == starts[-1] else {},
+                details=self._details,
+            )
+            for start in starts
+        ]
 
     async def _changed(self, kind: Kind, object_id: str, before: Mapping[str, str]) -> ChangedObject:
         _, after = await snapshot(self._store, kind, object_id)

@@ -34,7 +34,8 @@ async def _change_torrent(
     if action == "deny":
         await torrents.deny(info_hash, reason)
         return True
-    fields = torrent_fields(enabled=action == "enable", reason=reason or None)
+    disables = action == "disable"
+    fields = torrent_fields(enabled=not disables, reason=(reason or None) if disables else None)
     try:
         await torrents.edit(info_hash, fields)
     except ClientError:

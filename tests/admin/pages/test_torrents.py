@@ -363,6 +363,23 @@ async def test_selected_torrents_are_changed_together(admin: Admin, browser: aio
     assert (await change("remove")).location.endswith("notice=unselected")
 
 
+async def test_the_audit_log_names_every_selected_torrent(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    hashes = [info_hash(number) for number in range(1, 24)]
+    for one in hashes:
+        await admin.store.torrents.add(one)
+    form = [*(("info_hash", one.hex()) for one in hashes), ("action", "disable"), ("disable_reason", "no")]
+    await send(browser, "/torrents/bulk", form)
+    entries, _ = await admin.store.audit.page(AuditFilter())
+    assert [len(entry.objects) for entry in entries] == [3, 10, 10]
+    objects = [each for entry in entries for each in entry.objects]
+    assert sorted(each.id for each in objects) == sorted(one.hex() for one in hashes)
+    assert {(each.before["enabled"], each.after["enabled"]) for each in objects} == {("true", "false")}
+    assert [entry.counts for entry in entries] == [{"selected": 23, "changed": 23}, {}, {}]
+    assert {entry.details["action"] for entry in entries} == {"disable"}
+
+
 @pytest.mark.parametrize("fields", [{"action": "explode"}, {}, {"action": "enable", "info_hash": "x"}])
 async def test_an_unknown_action_or_torrent_is_refused(
     browser: aiohttp.ClientSession, fields: dict[str, str]

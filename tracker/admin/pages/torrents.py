@@ -240,8 +240,7 @@ class TorrentPages:
         if not chosen:
             return done(request, f"/torrents{back}", "unselected")
         change = request[CHANGE]
-        for info_hash in chosen:
-            await change.touch("torrent", info_hash.hex())
+        await change.touch_all("torrent", [info_hash.hex() for info_hash in chosen])
         change.note(action=action)
         reason = form.text(f"{action}_reason") or NOT_SERVED
         files = self._context.torrent_files

@@ -216,8 +216,7 @@ class UserPages:
         if not chosen:
             return done(request, back, "unselected")
         change = request[CHANGE]
-        for user_id in chosen:
-            await change.touch("user", user_id)
+        await change.touch_all("user", chosen)
         change.note(action=action)
         changed = await change_users(self._context.store, action, chosen, form.text("disable_reason"))
         change.count(selected=len(chosen), changed=changed)
