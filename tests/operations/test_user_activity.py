@@ -1,11 +1,12 @@
 """What a user does and did."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from tests.store.harness import ALICE, BOB, Store, info_hash, running, update
+from tests.store.sharding.harness import SHARDS, hash_in, one_and_several
 from tracker.geoip import GeoIP
 from tracker.operations import user_activity as activity_module
 from tracker.operations.user_activity import Activity, user_activity
@@ -50,6 +51,22 @@ async def test_without_a_change_feed_completions_are_known(private: Store) -> No
     found = await of_alice(private)
     assert (found.peers, found.last_seen) == ([], left)
     assert [(each.torrent.torrent_id, each.at) for each in found.pending] == [("1", left + 600)]
+
+
+async def test_completions_and_hit_and_runs_of_all_shards_are_known(redis_url: str, prefix: str) -> None:
+    rules = {field.name: getattr(RULES, field.name) for field in fields(RULES)}
+    hashes = [hash_in(shard) for shard in range(SHARDS)]
+    async with one_and_several(redis_url, prefix, **rules) as both:
+        for store in both:
+            await store.users.add("7", ALICE)
+            for one in hashes:
+                for event in "sx":
+                    downloaded = 500 if event == "x" else 0
+                    await store.announce(
+                        update(1, event, info_hash=one, passkey=ALICE, bytes_left=0, downloaded=downloaded)
+                    )
+            found = await of_alice(store)
+            assert {each.torrent.info_hash for each in found.pending} == set(hashes)
 
 
 async def test_the_change_feed_shows_more_and_the_history_is_bounded(

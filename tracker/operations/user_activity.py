@@ -65,8 +65,8 @@ async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
     views = await peer_views(store, [peer for _, peer in live.peers], places)
     left: list[str] = []
     for name in ("incomplete", "complete"):
-        _, some = await store.users.torrents_page(user_id, name, 0, _TORRENTS)
-        left += some[:_TORRENTS]
+        some, _ = await store.users.first_torrents(user_id, name, _TORRENTS)
+        left += some
     accounts = await store.users.on_torrents(user_id, left)
     recorded = [
         (change.at, change.change, change.torrent_id)

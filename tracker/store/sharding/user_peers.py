@@ -29,7 +29,7 @@ class UserPeers:
 
     async def of(self, user_id: str) -> LivePeers:
         """The active peers of a user, at most MAX_PEERS in MAX_TORRENTS."""
-        torrent_ids, complete = await self._active_torrents(user_id)
+        torrent_ids, complete = await self._users.first_torrents(user_id, "active", MAX_TORRENTS)
         parts = defaultdict[Shard, list[str]](list)
         for torrent_id, shard in zip(torrent_ids, await self._shards.of_torrents(torrent_ids), strict=True):
             if shard is not None:
@@ -45,16 +45,6 @@ class UserPeers:
             else:
                 complete = complete and all_found == 1 and len(pairs) <= 2 * MAX_PEERS
         return LivePeers(found[:MAX_PEERS], complete and len(found) <= MAX_PEERS)
-
-    async def _active_torrents(self, user_id: str) -> tuple[list[str], bool]:
-        """(MAX_TORRENTS of the torrents where the user is active, whether these are all)."""
-        cursor, found = 0, dict[str, None]()
-        while True:
-            cursor, some = await self._users.torrents_page(user_id, "active", cursor, MAX_TORRENTS)
-            found |= dict.fromkeys(some)
-            if not cursor or len(found) >= MAX_TORRENTS:
-                break
-        return list(found)[:MAX_TORRENTS], not cursor and len(found) <= MAX_TORRENTS
 
 
 async def _read(shard: Shard, flat: list[str]) -> list[tuple[str, Peer]]:

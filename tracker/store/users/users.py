@@ -216,6 +216,15 @@ class Users:
         after, members = await self._connection.command("SSCAN", key, cursor, "COUNT", count)
         return int(after), [member.decode("utf-8", "replace") for member in members]
 
+    async def first_torrents(self, user_id: str, set_name: str, count: int) -> tuple[list[str], bool]:
+        """Returns (at most ``count`` torrent ids of one of SETS, unordered, whether these are all)."""
+        cursor, found = 0, dict[str, None]()
+        while True:
+            cursor, some = await self.torrents_page(user_id, set_name, cursor, count)
+            found |= dict.fromkeys(some)
+            if not cursor or len(found) >= count:
+                return list(found)[:count], not cursor and len(found) <= count
+
     async def set_sizes(self, user_id: str) -> dict[str, int]:
         """Returns the number of torrents in each of SETS. A key of the wrong type counts as 0."""
         sizes = await self._connection.pipeline(
