@@ -333,7 +333,7 @@ async def test_only_exceptions_have_badges(admin: Admin, browser: aiohttp.Client
 
 
 async def test_selected_torrents_are_changed_together(admin: Admin, browser: aiohttp.ClientSession) -> None:
-    """One entry of the audit log for the call. Back to the same page of the list."""
+    """Back to the same page of the list."""
     torrents = admin.store.torrents
     hashes = [info_hash(number) for number in range(1, 4)]
     for one in hashes:
