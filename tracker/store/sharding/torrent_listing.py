@@ -100,19 +100,31 @@ class TorrentListing:
         Orders ``name``, ``size`` and ``score`` list only torrents that have one. ``size``, ``added`` and
         ``last_activity`` follow announces, and what a site writes, within some minutes: see ``rank``.
         """
-        pairs = await top_of(
-            self._shards,
-            lambda shard: _index(shard, wanted.order),
-            count,
-            offset,
-            ascending=not wanted.descending,
-        )
+        total = await self.count(wanted.order)
+        pairs = await self._pairs(wanted, offset, min(count, total - offset), total)
         if wanted.order == "name":
             hashes = [InfoHash(bytes.fromhex(entry[-40:])) for entry, _ in pairs]
             torrents = await self._torrents.get_all(hashes)
         else:
             torrents = await self._torrents.by_ids([torrent_id for torrent_id, _ in pairs])
-        return ListPage(torrents, "", await self.count(wanted.order), offset)
+        return ListPage(torrents, "", total, offset)
+
+    async def _pairs(
+        self, wanted: TorrentFilter, offset: int, count: int, total: int
+    ) -> list[tuple[str, float]]:
+        """Read from the nearer end of the index: several shards are read from there to the page."""
+        if count <= 0:
+            return []
+        rest, ascending = total - offset - count, not wanted.descending
+        from_end = rest < offset
+        pairs = await top_of(
+            self._shards,
+            lambda shard: _index(shard, wanted.order),
+            count,
+            rest if from_end else offset,
+            ascending=ascending != from_end,
+        )
+        return pairs[::-1] if from_end else pairs
 
     async def filtered(self, wanted: TorrentFilter, cursor: str = "", count: int = 100) -> ListPage:
         """Returns at most ``count`` torrents that fit. Raises ClientError for an invalid cursor.
