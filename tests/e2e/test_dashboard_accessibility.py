@@ -86,7 +86,8 @@ def test_axe_finds_nothing_on_the_pages_of_a_public_tracker(
     check(open_dashboard(sample.tracker, viewport=VIEWPORTS[screen]), sample)
 
 
-@pytest.mark.parametrize("screen", ON_EACH_SCREEN)
+@pytest.mark.long
+@pytest.mark.parametrize("screen", VIEWPORTS)
 def test_axe_finds_nothing_on_the_pages_of_a_private_tracker(
     start_tracker: StartTracker, open_dashboard: OpenDashboard, screen: str
 ) -> None:

@@ -27,7 +27,7 @@ async def test_each_user_has_an_outcome(full: ApiClient, admin: Admin) -> None:
         {"user_id": "8", "passkey": BOB, "downloaded": 9, "enabled": False, "reason": "unpaid"},
         {"user_id": "9"},
         {"user_id": "10", "passkey": ALICE},
-        {"user_id": 11},
+        {"user_id": True},
         {"user_id": "12", "colour": "red", "size": 1},
         {"name": "nobody"},
         "text",

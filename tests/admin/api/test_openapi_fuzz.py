@@ -43,6 +43,7 @@ unsupported_method.enabled = true
 # the other kind of project, who is neither a name nor an address, a cursor that no page had, a filter without a field.
 [[operations]]
 include-operation-id = ["torrents_list_all", "users_list_all",
+  "exports_torrents_as_csv", "exports_torrents_as_json_lines", "exports_users_as_csv", "exports_users_as_json_lines",
   "torrents_create", "torrents_upload", "jobs_reprocess", "tokens_create",
   "work_create", "work_edit", "work_items_list_all", "work_items_add", "work_items_add_list", "work_claims_list_all",
   "work_claims_release", "work_policy_preview", "work_blocked_block", "work_blocked_unblock",

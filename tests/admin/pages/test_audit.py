@@ -34,6 +34,7 @@ async def test_the_list_is_filtered_and_exported_as_filtered(
     for wrong in ("since=soon", "until=x", "cursor=x"):
         async with browser.get(f"/audit?{wrong}") as response:
             assert response.status == 422
+            assert f'value="{wrong.partition("=")[2]}"' not in await response.text(), "no time to a browser"
 
 
 async def test_older_changes_follow(admin: Admin, browser: aiohttp.ClientSession) -> None:

@@ -103,10 +103,16 @@ def _integral(value: object) -> object:
 
 def _digits_of(value: object) -> object:
     """JSON of some sites has ids as numbers."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return value
+    value = _integral(value)
+    return str(value) if isinstance(value, int) else value
 
 
-UserIdValue = Annotated[UserIdText, BeforeValidator(_digits_of, json_schema_input_type=str | int)]
+_UserIdNumber = Annotated[int, Field(ge=1, lt=10**15)]
+UserIdValue = Annotated[
+    UserIdText, BeforeValidator(_digits_of, json_schema_input_type=UserIdText | _UserIdNumber)
+]
 """A user ID in JSON; a number is accepted too."""
 
 

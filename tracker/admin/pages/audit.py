@@ -7,6 +7,7 @@ from aiohttp import web
 
 from tracker.admin.auth.permissions import RULES
 from tracker.admin.context import AdminContext
+from tracker.admin.pages.formats import input_time
 from tracker.admin.pages.forms import clean
 from tracker.admin.pages.rendering import render
 from tracker.errors import ClientError
@@ -37,7 +38,8 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         }
         variables = {
             "entries": entries,
-            "filters": texts,
+            # The browser refuses other values than such times.
+            "filters": {**texts, "since": input_time(wanted.since), "until": input_time(wanted.until)},
             "filtered": bool(given),
             "operations": OPERATIONS,
             "ways": get_args(Way),
