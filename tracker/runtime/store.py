@@ -10,7 +10,7 @@ import structlog
 from tracker.errors import StartupError
 from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
 from tracker.settings.reference import mask_url
-from tracker.store.client.cluster import Cluster, check_node, find_nodes
+from tracker.store.client.cluster import Cluster, SlotMap, SlotRange, check_node, find_nodes
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.timed_call import OnRoundTrip
 from tracker.store.client.url import Address, node_urls, url_at
@@ -51,11 +51,11 @@ async def open_connection(
     used. With ``wait_for_server``, retries until the server answers.
     """
     urls, prefix = node_urls(url), home_prefix(redis.prefix, redis.shards)
-    version, nodes = "", tuple[Address, ...]()
+    version, ranges, nodes = "", list[SlotRange](), list[Address]()
     for number, each in enumerate(urls, 1):
         async with open_unchecked(each, redis, timeout, on_round_trip) as connection:
             try:
-                version, nodes = await _check(
+                version, (ranges, nodes) = await _check(
                     connection, prefix, mask_url(each), wait_for_server=wait_for_server
                 )
             except StartupError as error:
@@ -69,7 +69,7 @@ async def open_connection(
                 yield connection, version
                 return
             break
-    async with open_unchecked(url, redis, timeout, on_round_trip, nodes) as connection:
+    async with open_unchecked(url, redis, timeout, on_round_trip, nodes, ranges) as connection:
         await check_node(connection)
         yield connection, version
 
@@ -81,10 +81,11 @@ async def open_unchecked(
     timeout: float,
     on_round_trip: OnRoundTrip | None = None,
     nodes: Sequence[Address] = (),
+    ranges: Sequence[SlotRange] = (),
 ) -> AsyncIterator[Connection]:
     """A connection to a server that another process has checked. The server may be unavailable at the moment.
 
-    ``nodes`` are those of its cluster, if it is part of one.
+    ``nodes`` are those of its cluster, if it is part of one; ``ranges`` are the slots that they serve, if known.
     """
     ca_file = str(redis.tls_ca_file) if redis.tls_ca_file else None
     password = redis.sentinel_password
@@ -98,6 +99,7 @@ async def open_unchecked(
         cluster = Cluster(
             lambda address: client_at(url_at(url, address)),
             nodes,
+            ranges,
             timeout=timeout,
             on_round_trip=on_round_trip,
         )
@@ -112,8 +114,8 @@ async def open_unchecked(
 
 async def _check(
     connection: Connection, prefix: str, shown: str, *, wait_for_server: bool
-) -> tuple[str, tuple[Address, ...]]:
-    """The server's name and version, and the nodes of its cluster."""
+) -> tuple[str, SlotMap]:
+    """The server's name and version, and its cluster."""
     while True:
         try:
             server = await check_server(connection.client, shown)
@@ -122,8 +124,8 @@ async def _check(
                 raise
             log.warning("waiting for the store", error=str(error))
         else:
-            nodes = await find_nodes(connection.client, prefix, shown) if server.clustered else ()
-            return server.name, nodes
+            found = await find_nodes(connection.client, prefix, shown) if server.clustered else ([], [])
+            return server.name, found
 
 
 @asynccontextmanager

@@ -142,6 +142,20 @@ async def test_moved_is_followed_by_each_kind_of_call(group: Servers) -> None:
     assert group.primary(prefix).ask("GET", f"{prefix}n") == b"3"
 
 
+async def test_a_command_without_a_key_reaches_the_node_of_its_prefix_at_once(group: Servers) -> None:
+    """No node answers MOVED to SCAN, INFO or CONFIG: another one would answer for itself."""
+    prefixes = [f"t:{{{number:02}}}:" for number in range(8)]
+    places = [group.primary(prefix) for prefix in prefixes]
+    assert len({node.port for node in places}) == 3
+    for prefix, node in zip(prefixes, places, strict=True):
+        node.ask("SET", f"{prefix}unasked", "")
+    redis = redis_settings(group.url, "t:", shards=8)
+    async with open_connection(group.url, redis, TIMEOUT) as (connection, _):
+        for prefix in prefixes:
+            _, found = await connection.of(prefix).command("SCAN", 0, "MATCH", f"{prefix}*", "COUNT", 10_000)
+            assert f"{prefix}unasked".encode() in found
+
+
 async def test_announces_follow_a_moved_slot(group: Servers) -> None:
     prefix = "t:{moves}:"
     target = others(group, prefix)[0]

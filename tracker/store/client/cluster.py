@@ -45,9 +45,9 @@ LOOK_SECONDS = 5.0
 
 OpenClient = Callable[[Address], Redis]
 """Returns a client for the node at an address."""
-_Range = tuple[int, int, Address]
+SlotRange = tuple[int, int, Address]
 """First slot, last slot, and the node that serves them."""
-SlotMap = tuple[list[_Range], list[Address]]
+SlotMap = tuple[list[SlotRange], list[Address]]
 """The slots, and all nodes: replicas too."""
 
 
@@ -89,13 +89,15 @@ class _Node:
 
 
 class Cluster:
-    """The nodes of a cluster. ``addresses`` are known ones, at least one; ``timeout`` and ``on_round_trip`` are those
-    of each connection."""
+    """The nodes of a cluster. ``addresses`` are known ones, at least one; ``ranges`` say which of them serves which
+    slot: commands without a key, such as SCAN, never get MOVED. ``timeout`` and ``on_round_trip`` are those of each
+    connection."""
 
     def __init__(
         self,
         open_client: OpenClient,
         addresses: Sequence[Address],
+        ranges: Sequence[SlotRange] = (),
         *,
         timeout: float,
         on_round_trip: OnRoundTrip | None = None,
@@ -105,7 +107,7 @@ class Cluster:
         self._addresses = deque(addresses)
         self._timeout = timeout
         self._on_round_trip = on_round_trip
-        self._ranges: list[_Range] = []
+        self._ranges = list(ranges)
         self._nodes: dict[Address, _Node] = {}
         self._connections: dict[str, SlotConnection] = {}
         self._doubt = asyncio.Event()
@@ -222,7 +224,7 @@ def _address(node: list[Any], asked_host: str) -> Address:
     return (host if host not in ("", "?") else asked_host, int(node[1]))
 
 
-def _primary(ranges: Sequence[_Range], slot: int) -> Address | None:
+def _primary(ranges: Sequence[SlotRange], slot: int) -> Address | None:
     """The node that most maps name for ``slot``."""
     votes = Counter(address for first, last, address in ranges if first <= slot <= last)
     return votes.most_common(1)[0][0] if votes else None
@@ -360,8 +362,8 @@ class SlotConnection(Connection):
         await self._cluster.close()
 
 
-async def find_nodes(client: Redis, prefix: str, shown: str) -> tuple[Address, ...]:
-    """The nodes of the cluster that the server of ``client`` is part of, first the one that serves ``prefix``.
+async def find_nodes(client: Redis, prefix: str, shown: str) -> SlotMap:
+    """The cluster that the server of ``client`` is part of. The first node is the one that serves ``prefix``.
 
     ``shown`` is the server's address as it may be printed. Raises StartupError when the cluster cannot be used.
     """
@@ -381,7 +383,7 @@ async def find_nodes(client: Redis, prefix: str, shown: str) -> tuple[Address, .
     primary = _primary(ranges, slot)
     if primary is None:
         raise StartupError(f"no node of the cluster at {shown} serves the slot {slot} of the prefix {prefix}")
-    return tuple(dict.fromkeys([primary, *addresses]))
+    return ranges, list(dict.fromkeys([primary, *addresses]))
 
 
 async def check_node(connection: Connection) -> None:
