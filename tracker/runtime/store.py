@@ -70,7 +70,7 @@ async def open_connection(
                 return
             break
     async with open_unchecked(url, redis, timeout, on_round_trip, nodes, ranges) as connection:
-        await check_node(connection)
+        await check_node(connection, prefix)
         yield connection, version
 
 

@@ -48,7 +48,7 @@ include-operation-id = ["torrents_list_all", "users_list_all",
   "work_create", "work_edit", "work_items_list_all", "work_items_add", "work_items_add_list", "work_claims_list_all",
   "work_claims_release", "work_policy_preview", "work_blocked_block", "work_blocked_unblock",
   "work_blocked_block_everywhere", "work_blocked_unblock_everywhere", "freeleech_give",
-  "multipliers_replace", "users_edit", "torrents_edit"]
+  "multipliers_replace", "users_create", "users_edit", "torrents_edit"]
 checks.positive_data_acceptance.enabled = false
 
 # An invalid row of a batch is an outcome.
@@ -58,7 +58,8 @@ checks.negative_data_rejection.enabled = false
 
 # These paths are those of a torrent or a user, too.
 [[operations]]
-include-operation-id = ["torrents_batch", "users_batch", "users_lookup"]
+include-operation-id = ["torrents_batch", "users_batch", "users_lookup",
+  "exports_torrents_as_csv", "exports_torrents_as_json_lines", "exports_users_as_csv", "exports_users_as_json_lines"]
 checks.unsupported_method.enabled = false
 """
 

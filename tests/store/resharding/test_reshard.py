@@ -198,7 +198,7 @@ async def test_a_store_is_split_beside_itself(redis_url: str, open_store: Open, 
         await check_number(one.connection, one.keys.prefix, 1)
 
 
-async def test_a_difference_is_named(open_store: Open, one: Store) -> None:
+async def test_a_difference_is_named_and_the_next_run_begins_anew(open_store: Open, one: Store) -> None:
     target = await open_store("several", 4, **RULES)
     one.clock.now += LATER
     run = resharding(one, target)
@@ -211,6 +211,8 @@ async def test_a_difference_is_named(open_store: Open, one: Store) -> None:
         await run.finish(before)
     with pytest.raises(StartupError):
         await target.check_shards()
+    await reshard(one, target)  # begins anew
+    await target.check_shards()
 
 
 async def test_a_key_of_a_wrong_type_is_an_error_with_its_remedy(open_store: Open, one: Store) -> None:

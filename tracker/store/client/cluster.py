@@ -386,10 +386,12 @@ async def find_nodes(client: Redis, prefix: str, shown: str) -> SlotMap:
     return ranges, list(dict.fromkeys([primary, *addresses]))
 
 
-async def check_node(connection: Connection) -> None:
-    """Raises StartupError when the node does not answer that serves the slot."""
+async def check_node(connection: Connection, prefix: str) -> None:
+    """Raises StartupError when the node does not answer that serves ``prefix``."""
     try:
         await connection.command("PING")
     except (StoreUnavailable, RedisError) as error:
-        text = f"the node {connection.master} of the cluster does not answer at the address that it announces"
-        raise StartupError(f"{text} (cluster-announce-ip, cluster-announce-hostname)") from error
+        raise StartupError(
+            f"the node {connection.master} of the cluster, which serves {prefix}, does not answer. If it runs, it "
+            "announces a wrong address (cluster-announce-ip, cluster-announce-hostname)"
+        ) from error

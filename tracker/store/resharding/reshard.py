@@ -124,7 +124,8 @@ class Reshard:
         ):  # a server that resizes its tables may have named a key twice
             before, after = await count(self._source), await count(self._target)
         if found := differences(before, after, expiring):
-            raise ClientError("the new store differs: " + "; ".join(found))
+            await self._save({"runs": ""})
+            raise ClientError(f"the new store differs: {'; '.join(found)}. The next run begins anew")
         if " ".join(await self._heartbeats(self._source)) != state["beats"]:
             raise ClientError("a tracker has run on the old store meanwhile: stop it, and begin again")
         home = self._target.home
