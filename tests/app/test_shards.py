@@ -8,7 +8,7 @@ import pytest
 from loadtest import trackers
 from tests.app.conftest import StartTracker
 from tests.store.sharding.harness import SHARDS, hash_in
-from tracker.settings.model import RedisSettings, Settings, StatHatSettings
+from tracker.settings.model import RedisSettings
 
 SETTINGS = {"TRACKER_REDIS__SHARDS": str(SHARDS)}
 
@@ -41,9 +41,7 @@ def test_the_number_of_shards_is_a_power_of_two(number: int) -> None:
         RedisSettings(shards=number)
 
 
-def test_several_shards_need_a_prefix_without_braces_and_no_numbers_of_torrents() -> None:
-    with pytest.raises(ValueError, match="TRACKER_STATHAT__PER_TORRENT"):
-        Settings(redis=RedisSettings(shards=4), stathat=StatHatSettings(per_torrent=True))
+def test_several_shards_need_a_prefix_without_braces() -> None:
     for prefix in ("t:{07}:", "t:{home}:"):
         with pytest.raises(ValueError, match="hash tag"):
             RedisSettings(prefix=prefix)
