@@ -22,13 +22,13 @@ DEEP = "from the middle"
 MORE = {
     "overview": "/",
     "metrics": "/metrics",
-    "status": "/api/v1/status",
+    "statistics": "/api/v1/statistics",
     "a torrent": "/api/v1/torrents/{torrent}",
     "peers of a torrent": "/api/v1/torrents/{torrent}/peers",
     "a user": "/api/v1/users/1",
     "dashboard, a torrent": "/torrents/{torrent}",
     "dashboard, a user": "/users/1",
-    "dashboard, hit-and-runs": "/users/hit-and-runs",
+    "dashboard, hit-and-runs": "/users/owing",
 }
 
 
