@@ -130,7 +130,6 @@ def tracker_settings(directory: Path, name: str, port: int) -> dict[str, str]:
         "TRACKER_DATA__DIRECTORY": str(directory / f"{name}-data"),
         "TRACKER_TORRENTS__NEW_PER_ADDRESS_HOUR": "1000000000",
         "TRACKER_HTTP__MAX_CONNECTIONS_PER_ADDRESS": "1000000",
-        "TRACKER_LIMITS__PRIVATE_ADDRESSES": "true",  # counted, and never over a limit
         **{f"TRACKER_LIMITS__{limit}_MINUTE": "1000000000" for limit in _LIMITS},
         "TRACKER_LOG__LEVEL": "warning",
         "TRACKER_REDIS__TIMEOUT_SECONDS": "10",  # many servers start at once, and a shared machine stalls
