@@ -362,13 +362,10 @@ def _work(
     clock: Callable[[], float],
     shards: Shards,
 ) -> Work:
-    home, facts, states, sizes = (
-        (connection, scripts, keys),
-        None,
-        None,
-        Sizes(connection, scripts, keys, clock),
-    )
-    if len(shards) > 1:
+    home = (connection, scripts, keys)
+    if len(shards) == 1:
+        facts, states, sizes = None, None, Sizes(*home, clock)
+    else:
         facts, states = ShardedTorrentFacts(shards), ShardedTorrentStates(*home, shards)
         sizes = ShardedSizes(*home, clock, shards)
     projects = Projects(*home, clock)

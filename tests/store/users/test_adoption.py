@@ -121,7 +121,7 @@ async def test_ids_of_an_older_store_are_not_reused(private: Store) -> None:
 
 
 async def test_an_imported_id_is_not_reused(private: Store) -> None:
-    await private.user_import.import_user({"user_id": "900", "passkey": SITES})
+    await private.user_import.save([{"user_id": "900", "passkey": SITES}])
     await private.users.delete("900")
     assert (await private.users.add()).user_id == "901"
 

@@ -28,7 +28,7 @@ async def test_a_generated_passkey_has_160_random_bits(store: Store) -> None:
     made += [(await store.users.rotate(passkey)).passkey for passkey in made]
     accounts = store.user_import
     for number in range(1000, 1040):
-        await accounts.import_user({"user_id": str(number)})
+        await accounts.save([{"user_id": str(number)}])
         found = await store.users.find(str(number))
         assert found is not None
         made.append(found.passkey)

@@ -5,8 +5,6 @@ The scripts in lua/ build keys as well: they receive the prefix and follow the s
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 
-CHANGES = ("torrents", "users", "whitelist")
-"""Channels (after the prefix) on which a site can publish after it changes the store directly."""
 MAX_SHARDS = 256
 
 

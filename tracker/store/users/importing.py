@@ -34,13 +34,6 @@ class UserImport:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def import_user(self, fields: Mapping[str, Value], *, replace_totals: bool = False) -> bool:
-        """Imports one user as ``save`` does. Returns True if the user is new. Raises ClientError."""
-        (saved,) = await self.save([fields], replace_totals=replace_totals)
-        if isinstance(saved, ClientError):
-            raise saved
-        return saved.new
-
     async def save(
         self, users: Sequence[Mapping[str, Value]], *, replace_totals: bool = False
     ) -> list[SavedUser | ClientError]:
