@@ -12,6 +12,7 @@ Options: `--long` adds the tests marked long, `--serial without|only` selects by
     short_directory   a directory for sockets
     keys           a blocking client to redis_url, for tests that are not coroutines
     tracker        runs one command of the command line on redis_url and prefix, in a new directory
+    nodes          a cluster of three nodes without persistence; None first, for the same test on redis_url
 
 All tests share the session's servers. A test that changes one (CONFIG SET) restores it, or starts its own.
 """
@@ -32,6 +33,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from loadtest.cluster import Cluster, cluster
 from loadtest.servers import SYSTEM_REDIS, Server, start_system_redis, start_valkey
 from tests import examples
 from tests.commands import Command, command, set_store
@@ -120,6 +122,16 @@ def start_server() -> Iterator[Callable[..., Server]]:
 @pytest.fixture
 def redis_url(valkey: Server) -> str:
     return valkey.url
+
+
+@pytest.fixture(scope="module", params=["one server", pytest.param("cluster", marks=pytest.mark.slow)])
+def nodes(request: pytest.FixtureRequest) -> Iterator[Cluster | None]:
+    if request.param == "one server":
+        yield None
+        return
+    with cluster() as nodes:
+        nodes.be_patient()
+        yield nodes
 
 
 @pytest.fixture

@@ -1,32 +1,41 @@
-"""Every page and every list of the API on a store with four shards (row S10)."""
+"""Every page and every list of the API on a store with four shards (row S10): on one server, and on a cluster."""
 
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from loadtest.cluster import Cluster
 from tests.admin.api.api_client import program
-from tests.admin.conftest import Admin, Serve
+from tests.admin.conftest import PATIENCE, Admin, running_admin
 from tests.admin.pages.test_pages import PATHS
 from tests.admin.test_routes import SKIPPED, with_routes
 from tests.store.harness import ALICE, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
 from tracker.admin.auth.hosts import SAFE_METHODS
-from tracker.settings.model import RedisSettings, Settings
+from tracker.admin.context import StreamLimits
+from tracker.runtime.store import open_connection
+from tracker.settings.model import AdminSettings, RedisSettings, Settings
 from tracker.store.work.records import NewItem, Project
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(10)]
 
 
 @pytest.fixture
-async def admin(serve: Serve, prefix: str) -> AsyncIterator[Admin]:
+async def admin(nodes: Cluster | None, redis_url: str, prefix: str) -> AsyncIterator[Admin]:
     """Ten torrents; torrent ``n`` has ``n`` leechers."""
-    admin = await serve(Settings(redis=RedisSettings(prefix=prefix, shards=SHARDS)))
-    store = admin.store
-    for reaping in store.all_reaping:
-        await reaping.heartbeat()
-    async with in_background(store.swarms.run()):
+    url = redis_url if nodes is None else nodes.url
+    redis = RedisSettings(prefix=prefix, shards=SHARDS, connect_timeout_seconds=PATIENCE)
+    settings = Settings(redis=redis, admin=AdminSettings(listen=("127.0.0.1:0",)))
+    async with (
+        open_connection(url, redis, PATIENCE) as (connection, _),
+        running_admin(settings, connection, prefix, StreamLimits()) as admin,
+        in_background(admin.store.swarms.run()),
+    ):
+        store = admin.store
+        for reaping in store.all_reaping:
+            await reaping.heartbeat()
         for number, info_hash in enumerate(HASHES):
             await store.torrents.add(info_hash, {"name": f"name {number}", "private": "0"})
             for peer in range(number):

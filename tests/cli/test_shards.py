@@ -1,4 +1,4 @@
-"""Every command on a store with four shards (row S10)."""
+"""Every command on a store with four shards (row S10): on one server, and on a cluster of three nodes."""
 
 import asyncio
 import json
@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from loadtest.cluster import Cluster, cluster
 from tests.cli.test_commands import commands
 from tests.commands import Command
-from tests.store.harness import ALICE, BOB, Store, running, update
-from tests.store.sharding.harness import SHARDS, hash_in
-from tracker.store.schema.keys import Keys
+from tests.store.harness import ALICE, BOB, update
+from tests.store.sharding.harness import SHARDS, hash_in, on_several
+from tracker.store.schema.keys import Keys, shard_prefixes
+from tracker.store.sharding.away import named
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.swarms.rules import SwarmRules
@@ -123,23 +125,33 @@ user delete 9 --yes                             |
 
 @pytest.fixture
 def sharded(
-    tracker: Command, redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: Cluster | None,
+    tracker: Command,
+    redis_url: str,
+    prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Command:
     """Four torrents, one in each shard: number ``n`` has ``n`` leechers. User 7 has a hit-and-run on each."""
-    monkeypatch.setenv("TRACKER_REDIS__SHARDS", str(SHARDS))
-    monkeypatch.setenv("TRACKER_USERS__PRIVATE", "required")
-    monkeypatch.setenv("TRACKER_CHANGES__MAX_ENTRIES", "1000")
-    asyncio.run(fill(redis_url, prefix))
+    use_shards(monkeypatch, redis_url if nodes is None else nodes.url)
+    asyncio.run(fill(nodes, redis_url, prefix))
     (tmp_path / "hashes.txt").write_text(f"{A}\n{B}\n{C}\n{D}\n")
     (tmp_path / "items.txt").write_text("one\ntwo\n")
     return tracker
 
 
-async def fill(url: str, prefix: str) -> None:
+def use_shards(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("TRACKER_REDIS__URL", url)
+    monkeypatch.setenv("TRACKER_REDIS__SHARDS", str(SHARDS))
+    monkeypatch.setenv("TRACKER_USERS__PRIVATE", "required")
+    monkeypatch.setenv("TRACKER_CHANGES__MAX_ENTRIES", "1000")
+
+
+async def fill(nodes: Cluster | None, url: str, prefix: str) -> None:
     rules = SwarmRules(
         accounts="required", peer_memory=3600, max_changes=1000, hnr_min_bytes=100, hnr_threshold=1000
     )
-    async with running(Store(url, Keys(prefix), rules, shards=SHARDS)) as store:
+    async with on_several(nodes, url, Keys(prefix), rules) as store:
         await store.check_shards()
         await store.users.add("7", ALICE)
         await store.users.add("8", BOB)
@@ -188,8 +200,58 @@ def test_every_command_works(sharded: Command) -> None:
 
 def test_commands_that_need_something_of_others(sharded: Command) -> None:
     found = [json.loads(line) for line in sharded("doctor", "--json", code=1).stdout.splitlines()]
-    assert [row["subject"] for row in found if row["level"] == "wrong"] == ["persistence"], found
+    assert {row["subject"] for row in found if row["level"] == "wrong"} == {"persistence"}, found
     sharded("jobs", "sweep")
     job = json.loads(sharded("jobs", "list", "--json").stdout.splitlines()[0])
     assert "sweep" in sharded("jobs", "show", str(job["id"])).stdout
     sharded("jobs", "retry", str(job["id"]), code=1)  # it has not failed
+
+
+@pytest.mark.slow
+def test_commands_name_the_shards_and_the_node_that_are_away(
+    tracker: Command, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What needs one of the shards fails. The rest goes on, and says what it lacks."""
+    with cluster() as group:
+        group.be_patient()
+        home = group.primary(f"{prefix}{{home}}:")
+        places = [group.primary(each) for each in shard_prefixes(prefix, SHARDS)]
+        node = next(place for place in places if place is not home)
+        away = [number for number, place in enumerate(places) if place is node]
+        where = f"{named(away)} (127.0.0.1:{node.port})"
+        missing = hash_in(away[0], away[0]).hex()
+        use_shards(monkeypatch, home.tcp_url)
+        asyncio.run(fill(group, "", prefix))
+        node.kill()
+        for words in (
+            ("torrent", "show", missing),
+            ("torrent", "edit", missing, "--name", "other"),
+            ("torrent", "remove", missing),
+            ("score", "place", missing),
+            ("deny", missing),
+            ("freeleech", "give", "7", missing, "--until", "3d"),
+            ("wipe-stats", "--yes"),
+            ("export", "--what", "all", "out.jsonl"),
+        ):
+            assert f"; away: {where}; " in tracker(*words, code=1).stderr, words
+        for text in (
+            "torrent list",
+            "torrent search name",
+            "user show 7",
+            "denied",
+            "stats --totals",
+            "top --once",
+            "score top",
+            "unique top torrents",
+            "cleanup",
+            "reindex",
+        ):
+            assert f"the store does not answer for {where}" in tracker(*text.split()).stderr, text
+        other = next(each for each in group.nodes if each not in (node, home))
+        use_shards(monkeypatch, other.tcp_url)
+        home.kill()
+        refused = tracker("torrent", "list", code=1).stderr
+        assert (
+            f"the node 127.0.0.1:{home.port} of the cluster, which serves {prefix}{{home}}:, does not"
+            in refused
+        )

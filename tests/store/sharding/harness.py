@@ -1,11 +1,12 @@
 """A store with several shards beside one with a single shard, for the same calls."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from redis.asyncio.cluster import RedisCluster
 
+from loadtest.cluster import Cluster as Nodes
 from tests.store.harness import Clock, Store, running
 from tracker.bittorrent import InfoHash
 from tracker.store.client.cluster import Cluster
@@ -49,6 +50,15 @@ async def on_cluster(url: str, keys: Keys, rules: SwarmRules, shards: int = SHAR
             yield store
     finally:
         await client.aclose()
+
+
+def on_several(
+    nodes: Nodes | None, url: str, keys: Keys, rules: SwarmRules
+) -> AbstractAsyncContextManager[Store]:
+    """Four shards on a cluster, or without one on the server at ``url``."""
+    if nodes is not None:
+        return on_cluster(nodes.url, keys, rules)
+    return running(Store(url, keys, rules, shards=SHARDS))
 
 
 @asynccontextmanager

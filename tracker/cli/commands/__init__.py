@@ -129,19 +129,38 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     from tracker.runtime.store import open_store  # noqa: PLC0415
-    from tracker.store.sharding.away import named, noting_shards_away  # noqa: PLC0415
+    from tracker.store.sharding.away import at_nodes, named, noting_shards_away  # noqa: PLC0415
 
     async def run() -> None:
         async with open_store(settings) as store:
-            with noting_shards_away() as lacking:
-                await work(store)
+            try:
+                with noting_shards_away() as lacking:
+                    await work(store)
+            except StoreUnavailable as error:
+                away = _away(store)
+                if not away:
+                    raise
+                raise StoreUnavailable(f"{error}; away: {away}") from error
             if lacking:
-                note(f"the store does not answer for {named(lacking)}: their torrents are missing here")
+                away = at_nodes(store.shards.away_by_node) or named(lacking)
+                note(f"the store does not answer for {away}: their torrents are missing here")
 
     try:
         asyncio.run(run())
     except RedisError as error:
         raise StoreRefused(f"store error: {error}") from error
+
+
+def _away(store: "Store") -> str:
+    """What is away of several shards on a cluster, with the addresses of the nodes."""
+    from tracker.store.sharding.away import at_nodes  # noqa: PLC0415
+
+    if len(store.shards) == 1 or not store.connection.nodes:
+        return ""
+    found = [f"home ({store.connection.master})"] if store.home_is_away else []
+    if by_node := store.shards.away_by_node:
+        found.append(at_nodes(by_node))
+    return "; ".join(found)
 
 
 def change_store(

@@ -1,6 +1,6 @@
 """Shards that are away: which ones an answer lacks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -23,6 +23,11 @@ def note_shards_away(numbers: Iterable[int]) -> None:
     lacking = _lacking.get()
     if lacking is not None:
         lacking.update(numbers)
+
+
+def at_nodes(by_node: Mapping[str, Iterable[int]]) -> str:
+    """As in ``shards 1, 3 (10.0.0.2:6379)``: shards by the addresses of their nodes, which may be empty."""
+    return "; ".join(f"{named(by_node[node])} ({node})" if node else named(by_node[node]) for node in by_node)
 
 
 def named(numbers: Iterable[int]) -> str:

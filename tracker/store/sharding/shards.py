@@ -80,6 +80,14 @@ class Shards:
         """The numbers of the shards that are away, as far as this process knows from its calls."""
         return [shard.number for shard in self._shards if shard.connection.unavailable]
 
+    @property
+    def away_by_node(self) -> dict[str, list[int]]:
+        """The same by the address of their node, which is empty without a cluster. Addresses are not public."""
+        found = defaultdict[str, list[int]](list)
+        for number in self.away:
+            found[self._shards[number].connection.master].append(number)
+        return dict(found)
+
     def leave_out(self, numbers: Sequence[int], error: StoreUnavailable) -> None:
         """Notes that an answer lacks these shards, which failed with ``error``. Raises it when none is left to ask."""
         if len({*numbers, *self.away}) == len(self._shards):

@@ -111,9 +111,10 @@ class ShardedUsers(Users):
         return forgiven
 
     async def reindex_hit_and_runs(self) -> int:
-        await asyncio.gather(*(part.reindex_hit_and_runs() for part in self._parts))
+        """Sums stay as they were while a shard is away."""
+        await self._of_parts(lambda part: part.reindex_hit_and_runs())
         cursor = b"0"
-        while (cursor := await self._sums.save_page(cursor)) != b"0":
+        while not self._shards.away and (cursor := await self._sums.save_page(cursor)) != b"0":
             pass
         return await self.hit_and_run_count()
 
