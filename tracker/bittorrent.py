@@ -119,6 +119,8 @@ class Scrape:
     """The requested torrents; none requests every torrent (a full scrape)."""
 
     info_hashes: tuple[InfoHash, ...] = ()
+    complete: bool = False
+    """Whether a reply must have every torrent: over UDP its counts have no other name than their place."""
 
 
 @dataclass(frozen=True, slots=True)

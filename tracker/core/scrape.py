@@ -18,8 +18,8 @@ _COUNTERS = {size: ("requests", "scrapes", f"scrapes.{family}") for size, family
 """By the length of an address."""
 _MAX_HITS_FULL_SCRAPE = 1000
 Answer = Callable[[ScrapeReply | ClientError], None]
-_Pending = tuple[Address, str, Answer, int]
-"""(address, passkey, reply callback, hits for the limit of the address)"""
+_Pending = tuple[Address, str, Answer, int, bool]
+"""(address, passkey, reply callback, hits for the limit of the address, whether each hit must be in the reply)"""
 _Outcome = Figures | ScrapeReply | Refused | StoreUnavailable
 
 
@@ -57,7 +57,7 @@ class Scrapes:
                 self._limits.note_scrape(address, 1)
                 raise self._failures.to_error(error, "scrapes") from error
             hits = min(len(every.files), _MAX_HITS_FULL_SCRAPE) if isinstance(every, ScrapeReply) else 1
-            self._settle([((address, passkey or "", answer, hits), every)], None)
+            self._settle([((address, passkey or "", answer, hits, False), every)], None)
         return result_of(await future)
 
     def submit(self, scrape: Scrape, passkey: str | None, address: Address, answer: Answer) -> bool:
@@ -66,7 +66,7 @@ class Scrapes:
             return False
         if self._reject(passkey, address, answer):
             return True
-        pending = (address, passkey or "", answer, len(scrape.info_hashes))
+        pending = (address, passkey or "", answer, len(scrape.info_hashes), scrape.complete)
         try:
             self._swarms.submit_scrape(scrape.info_hashes, passkey or "", self._settle, pending)
         except StoreUnavailable as error:
@@ -89,13 +89,14 @@ class Scrapes:
     def _settle(self, settled: list[tuple[_Pending, _Outcome]], totals: None) -> None:
         """Counts and answers scrapes whose outcome is known."""
         del totals
-        for (address, passkey, answer, hits), outcome in settled:
+        for (address, passkey, answer, hits, complete), outcome in settled:
             self._limits.note_scrape(address, hits)
-            reply = (
-                ScrapeReply(outcome, self._settings.current.announce.min_interval_seconds)
-                if isinstance(outcome, dict)
-                else outcome
-            )
+            if not isinstance(outcome, dict):
+                reply = outcome
+            elif complete and len(outcome) < hits:
+                reply = StoreUnavailable("a shard of the torrents is away")
+            else:
+                reply = ScrapeReply(outcome, self._settings.current.announce.min_interval_seconds)
             if isinstance(reply, ScrapeReply):
                 self._counters.count(*_COUNTERS[len(address)])
                 answer(reply)

@@ -45,7 +45,7 @@ async def test_a_client_connects_announces_and_scrapes() -> None:
         reply = await client.ask(scrape_packet(connection_id, HASH, bytes(20), HASH))
         assert reply == bytes.fromhex("00000002 99aabbcc") + struct.pack(">III", 1, 0, 0) * 3
         ((scrape, _, _),) = served.tracker.scrapes
-        assert scrape == Scrape((InfoHash(HASH), InfoHash(bytes(20))))
+        assert scrape == Scrape((InfoHash(HASH), InfoHash(bytes(20))), complete=True)
         assert served.counts() == {"udp.connects": 1, "announces.udp": 1, "scrapes.udp": 1}
 
 

@@ -16,10 +16,15 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import eventually, in_background
 from tracker.app.readiness import STORE_UNAVAILABLE, Readiness
 from tracker.app.web import copy_users_on_reconnect
-from tracker.errors import StoreUnavailable
+from tracker.bittorrent import Address, Scrape
+from tracker.core.rate_limits import Limits
+from tracker.core.refusals import Failures
+from tracker.core.scrape import Scrapes
+from tracker.errors import ClientError, StoreUnavailable
 from tracker.runtime.store import open_connection, store_options
 from tracker.settings.changes import ChangeSettings
-from tracker.settings.model import RedisSettings, Settings, UserSettings
+from tracker.settings.model import LimitSettings, RedisSettings, Settings, UserSettings
+from tracker.settings.reload import LiveSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.schema.keys import home_prefix, shard_prefixes
 from tracker.store.sharding.away import named, noting_shards_away
@@ -202,7 +207,8 @@ async def test_what_only_the_shard_knows_is_unavailable_and_not_unknown(group: C
 
 
 @pytest.mark.slow
-async def test_scrapes_of_other_shards_are_answered(group: Cluster) -> None:
+async def test_scrapes_leave_out_torrents_of_shards_that_are_away(group: Cluster) -> None:
+    """Zeros would say that nobody has them. A scrape of nothing else fails, and over UDP each that would lack one."""
     node, away = without_home(group)
     async with store_at(group.url) as store:
         await fill(store)
@@ -213,6 +219,24 @@ async def test_scrapes_of_other_shards_are_answered(group: Cluster) -> None:
         assert isinstance(counts, dict) and [each.leechers for each in counts.values()] == [3] * len(present)
         every = await store.swarms.scrape_all()
         assert isinstance(every, dict) and set(every) == set(present)
+        assert await store.swarms.scrape(hashes()) == counts
+        missing = [each for each in hashes() if each not in present]
+        with pytest.raises(StoreUnavailable):
+            await store.swarms.scrape(missing)
+        scrapes = Scrapes(
+            store.swarms,
+            store.counters,
+            Failures(store.counters),
+            Limits(LimitSettings(), accounts="off"),
+            LiveSettings(Settings()),
+            clock=time.time,
+        )
+        address = Address(bytes([11, 0, 0, 1]))
+        reply = await scrapes.scrape(Scrape(tuple(hashes())), None, address)
+        assert reply.files == counts
+        assert (await scrapes.scrape(Scrape(tuple(present), complete=True), None, address)).files == counts
+        with pytest.raises(ClientError, match="temporarily unavailable"):
+            await scrapes.scrape(Scrape(tuple(hashes()), complete=True), None, address)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 
 from tests.store.harness import Store, update
 from tests.store.sharding.harness import SHARDS, hash_in
+from tests.waiting import in_background
 from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.connection import Connection, connect
 from tracker.store.store import Store as PlainStore
@@ -66,7 +67,19 @@ async def test_the_bound_of_waiting_announces_holds_for_all_shards_together(redi
     await connection.close()
 
 
-async def test_a_part_of_a_scrape_that_fails_fails_the_scrape_once(redis_url: str) -> None:
+async def test_an_overloaded_shard_fails_the_scrape(redis_url: str, prefix: str) -> None:
+    """Its torrents are not left out: clients have to come back later."""
+    connection = Connection(connect(redis_url, connect_timeout=5), timeout=5)
+    store = PlainStore(connection, prefix, StoreOptions(shards=SHARDS, max_waiting=2))
+    for _ in range(2):
+        store.swarms.submit_scrape([hash_in(3)], "", ignore, None)
+    with pytest.raises(StoreOverloaded):
+        async with in_background(store.swarms.run()):
+            await store.swarms.scrape([hash_in(3), hash_in(0)])
+    await connection.close()
+
+
+async def test_a_scrape_whose_shards_are_all_away_fails_once(redis_url: str) -> None:
     connection = Connection(connect(redis_url, connect_timeout=5), timeout=5)
     connection.unavailable = True
     store = PlainStore(connection, "x:", StoreOptions(shards=SHARDS))

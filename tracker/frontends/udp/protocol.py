@@ -275,7 +275,7 @@ class UdpProtocol:
             self._refuse(origin, ClientError(_NO_PRIVATE_SCRAPES, retry_in="never"), "scrapes")
             return
         hashes = parse_scrape(packet)[: server.max_scrape()]
-        scrape = Scrape(tuple(dict.fromkeys(hashes)))
+        scrape = Scrape(tuple(dict.fromkeys(hashes)), complete=True)
         server.waiting += 1
         server.tracker.submit_scrape(scrape, None, address, partial(self._on_scrape_reply, origin, hashes))
 

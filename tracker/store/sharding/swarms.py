@@ -114,8 +114,8 @@ class ShardedAnnounceCounts(AnnounceCounts):
 
 
 class _Scrape:
-    """A scrape of torrents of several shards. Its outcome is complete when all parts have arrived; a part that failed
-    fails all of it."""
+    """A scrape of torrents of several shards. Its outcome is complete when all parts have arrived. It leaves out the
+    torrents of shards that are away, unless all of them are; any other failure of a part fails all of it."""
 
     def __init__(self, info_hashes: Sequence[InfoHash], parts: int, settle: Settle, context: Any) -> None:
         self._info_hashes = info_hashes
@@ -124,18 +124,22 @@ class _Scrape:
         self._context = context
         self._files: Figures = {}
         self._failed: Refused | StoreUnavailable | None = None
+        self._away: StoreUnavailable | None = None
 
     def add_part(self, outcome: Figures | Refused | StoreUnavailable) -> None:
         if isinstance(outcome, dict):
             self._files |= outcome
+        elif isinstance(outcome, StoreUnavailable) and not isinstance(outcome, StoreOverloaded):
+            self._away = outcome
         else:
             self._failed = outcome
         self._missing -= 1
         if not self._missing:
-            self._settle([(self._context, self._failed or self._in_order())], None)
+            away = None if self._files else self._away
+            self._settle([(self._context, self._failed or away or self._in_order())], None)
 
     def _in_order(self) -> Figures:
-        return {info_hash: self._files[info_hash] for info_hash in self._info_hashes}
+        return {each: self._files[each] for each in self._info_hashes if each in self._files}
 
 
 def _add_parts(settled: list[tuple[_Scrape, Any]], totals: Any) -> None:
