@@ -140,6 +140,7 @@ ONLY: dict[str, tuple[str, ...]] = {
         "doctor.checks",
         "doctor.clock",
         "doctor.nodes",
+        "doctor.replicas",
         "valkey.backup",
         "cli.commands",
         "admin",

@@ -67,6 +67,36 @@ async def test_a_node_without_replica_and_a_strict_cluster_are_reported() -> Non
         assert (await findings(group.url, "t:{t}:"))["coverage"].level == "warning"
 
 
+async def test_settings_that_prevent_a_failover_are_reported() -> None:
+    with cluster(primaries=1) as group:
+        (node,) = group.nodes
+        group.start_replica(node)
+        found = await findings(group.url, "t:{t}:")
+        assert found["primaries"].text.startswith("only 1 nodes have slots")
+        assert found.keys().isdisjoint({"replicas", "failover", "masterauth"})
+        node.ask("CONFIG", "SET", "cluster-replica-no-failover", "yes", "min-replicas-to-write", "1")
+        node.ask("CONFIG", "SET", "requirepass", "secret")
+        signed_in = group.url.replace("//", "//:secret@")
+        found = await findings(signed_in, "t:{t}:")
+        for subject, setting in (
+            ("failover", "cluster-replica-no-failover is yes"),
+            ("replicas", "min-replicas-to-write is 1 with 1 connected"),
+            ("masterauth", "requirepass is set and masterauth is not"),
+        ):
+            assert found[subject].level == "warning" and found[subject].text.startswith(setting)
+            assert "secret" not in str(found[subject])
+
+
+async def test_a_master_that_could_not_return_as_a_replica_is_reported() -> None:
+    with failover() as group:
+        assert "masterauth" not in await findings(group.url)
+        with group.servers[0].client() as client, client.pipeline() as commands:
+            commands.execute_command("CONFIG", "SET", "requirepass", "secret")
+            commands.execute_command("ACL", "SETUSER", "default", "nopass")  # for the sentinels
+            commands.execute()
+        assert (await findings(group.url))["masterauth"].level == "warning"
+
+
 @pytest.mark.slow
 async def test_each_node_and_the_shards_that_are_away_are_named() -> None:
     """Home's node and the others; a wrong setting of any of them."""

@@ -2,12 +2,19 @@
 what it would lose."""
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
+
+from redis.exceptions import ResponseError
 
 from tracker.doctor.finding import Finding
 from tracker.store.client.connection import Connection
 from tracker.store.client.keyspace_events import read_setting
 from tracker.store.client.sentinel import SentinelReply
+from tracker.store.client.server_info import parse_info
+
+MIN_PRIMARIES = 3
+"""Most of the nodes with slots decide on a failover. Of two, none may fail."""
 
 
 async def check_failover(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
@@ -19,6 +26,8 @@ async def check_failover(connection: Connection, info: Mapping[str, Any]) -> Asy
     if info:
         required = await read_setting(connection, "min-replicas-to-write")
         yield check_replicas(int(info.get("connected_slaves", 0)), required)
+    async for finding in _check_return(connection):
+        yield finding
 
 
 async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
@@ -28,13 +37,47 @@ async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> Asyn
     yield Finding(
         "ok", "cluster", f"{connection.master} serves the keys; nodes known: {len(connection.nodes)}"
     )
-    if info and not int(info.get("connected_slaves", 0)):
+    replicas = int(info.get("connected_slaves", 0))
+    if info and not replicas:
         text = "the node that serves the keys has no replica, so no failover is possible"
         remedy = "start one: CLUSTER REPLICATE <id of the node>"
         yield Finding("warning", "replicas", text, remedy)
+    if replicas:
+        async for finding in _check_takeover(connection, replicas):
+            yield finding
+    async for finding in _check_return(connection):
+        yield finding
     if await read_setting(connection, "cluster-require-full-coverage") == "yes":
         text = "all nodes refuse work while the slots of one are not served"
         yield Finding("warning", "coverage", text, "set cluster-require-full-coverage to no on each node")
+
+
+async def _check_takeover(connection: Connection, replicas: int) -> AsyncIterator[Finding]:
+    """Whether a replica can take over, and then work alone. Its own settings are not read: those of all nodes are
+    usually the same."""
+    with suppress(ResponseError):  # CLUSTER INFO may be forbidden
+        state = parse_info(await connection.command("CLUSTER", "INFO"))
+        if (primaries := int(state.get("cluster_size", MIN_PRIMARIES))) < MIN_PRIMARIES:
+            text = f"only {primaries} nodes have slots: without most of them no replica is chosen"
+            yield Finding(
+                "warning", "primaries", text, f"spread the slots over {MIN_PRIMARIES} nodes or more"
+            )
+    if await read_setting(connection, "cluster-replica-no-failover") == "yes":
+        text = "cluster-replica-no-failover is yes: a replica with this setting does not take over by itself"
+        yield Finding("warning", "failover", text, "set cluster-replica-no-failover to no on each node")
+    required = int(await read_setting(connection, "min-replicas-to-write") or 0)
+    if required >= replicas:
+        text = f"min-replicas-to-write is {required} with {replicas} connected: after a failover one less is, and all "
+        text += "announces are refused"
+        remedy = "start another replica, or set min-replicas-to-write to 0 on each node"
+        yield Finding("warning", "replicas", text, remedy)
+
+
+async def _check_return(connection: Connection) -> AsyncIterator[Finding]:
+    """Whether this server can sign in to the one that takes over from it."""
+    if await read_setting(connection, "requirepass") and await read_setting(connection, "masterauth") == "":
+        text = "requirepass is set and masterauth is not: after a failover this server cannot be a replica"
+        yield Finding("warning", "masterauth", text, "set masterauth to the same password on each server")
 
 
 def check_replicas(replicas: int, required: str | None) -> Finding:
