@@ -126,7 +126,9 @@ class Live:
         try:
             reading = await self._latest_reading.latest()
         except (StoreUnavailable, RedisError):
-            return _encoded("away", {"problems": problems or self._context.store.notices() or [AWAY]})
+            notices = self._context.store.notices()
+            away = "" if problems or notices else AWAY
+            return _encoded("away", {"problems": problems, "notices": notices, "text": away})
         return _encoded("figures", message(reading, problems, self._context.store.notices()))
 
 

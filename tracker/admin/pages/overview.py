@@ -39,12 +39,13 @@ async def _variables(
         "texts": {},
         "tones": {},
         "failures": [],
+        "away": "",
         "fresh": False,
     }
     try:
         reading = await latest_reading.latest()
     except (StoreUnavailable, RedisError):
-        return variables | {"problems": problems or [AWAY]}
+        return variables | {"problems": problems, "away": "" if problems or context.store.notices() else AWAY}
     return variables | {
         "problems": problems,
         "texts": overview_readings.texts(reading),

@@ -44,7 +44,9 @@ function open() {
   stream.addEventListener("away", (event) => {
     lastEvent = performance.now();
     if (!age()) state("bad", "Store unavailable");
-    problems(JSON.parse(event.data).problems);
+    const data = JSON.parse(event.data);
+    problems(data.problems, data.text);
+    storeNotices(data.notices);
   });
   stream.addEventListener("signed-out", () => {
     stream.close();
@@ -155,11 +157,12 @@ function failures(rows) {
   table.querySelector("table").hidden = rows.length === 0;
 }
 
-function problems(list) {
+// The badge says what /ready does: a tracker serves peers while home of the store is away.
+function problems(list, otherwise = "") {
   const box = page.querySelector("[data-problems]");
-  const text = list.join(" · ");
+  const text = list.join(" · ") || otherwise;
   if (box.textContent !== text) box.textContent = text;
-  box.hidden = !list.length;
+  box.hidden = !text;
   if (list.length) readiness("bad", "Not ready");
   else readiness("good", "Ready");
 }
