@@ -1,14 +1,17 @@
 """The admin port while a node of the store's cluster is away: pages and replies go on, and say what they lack."""
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from pydantic import SecretStr
 
-from loadtest.cluster import cluster
+from loadtest.cluster import Cluster, Node, cluster
 from tests.admin.api.api_client import program
 from tests.admin.conftest import Admin, running_admin
+from tests.admin.pages.test_live import listening
 from tests.admin.pages.test_pages import PATHS
 from tests.store.harness import update
 from tests.store.sharding.harness import SHARDS, hash_in
@@ -25,33 +28,47 @@ HASHES = [hash_in(number % SHARDS, number) for number in range(2 * SHARDS)]
 
 
 @pytest.fixture
-async def lacking() -> AsyncIterator[tuple[Admin, list[int]]]:
-    """The admin port of a store with torrents in all shards, and the shards whose node was killed then."""
+def group() -> Iterator[Cluster]:
     with cluster() as group:
         group.be_patient()
-        home = group.primary("t:{home}:")
-        places = [group.primary(each) for each in shard_prefixes("t:", SHARDS)]
+        yield group
+
+
+def places_in(group: Cluster) -> tuple[Node, list[Node]]:
+    """The nodes of home and of each shard."""
+    return group.primary("t:{home}:"), [group.primary(each) for each in shard_prefixes("t:", SHARDS)]
+
+
+@asynccontextmanager
+async def filled(group: Cluster) -> AsyncIterator[Admin]:
+    """The admin port of a store with torrents in all shards."""
+    home, _ = places_in(group)
+    redis = RedisSettings(url=SecretStr(home.tcp_url), shards=SHARDS, connect_timeout_seconds=TIMEOUT)
+    settings = Settings(
+        redis=redis, changes=ChangeSettings(max_entries=100), admin=AdminSettings(listen=("127.0.0.1:0",))
+    )
+    async with (
+        open_connection(home.tcp_url, redis, TIMEOUT) as (connection, _),
+        running_admin(settings, connection, redis.prefix, StreamLimits()) as admin,
+        in_background(admin.store.swarms.run()),
+    ):
+        for reaping in admin.store.all_reaping:
+            await reaping.heartbeat()
+        for info_hash in HASHES:
+            await admin.store.torrents.add(info_hash, {"name": "name"})
+            await admin.store.swarms.announce(update(1, "s", info_hash=info_hash))
+        yield admin
+
+
+@pytest.fixture
+async def lacking(group: Cluster) -> AsyncIterator[tuple[Admin, list[int]]]:
+    """The admin port, and the shards whose node was killed."""
+    home, places = places_in(group)
+    async with filled(group) as admin:
         node = next(each for each in places if each is not home)
-        redis = RedisSettings(url=SecretStr(home.tcp_url), shards=SHARDS, connect_timeout_seconds=TIMEOUT)
-        settings = Settings(
-            redis=redis,
-            changes=ChangeSettings(max_entries=100),
-            admin=AdminSettings(listen=("127.0.0.1:0",)),
-        )
-        async with (
-            open_connection(home.tcp_url, redis, TIMEOUT) as (connection, _),
-            running_admin(settings, connection, redis.prefix, StreamLimits()) as admin,
-        ):
-            store = admin.store
-            for reaping in store.all_reaping:
-                await reaping.heartbeat()
-            async with in_background(store.swarms.run()):
-                for info_hash in HASHES:
-                    await store.torrents.add(info_hash, {"name": "name"})
-                    await store.swarms.announce(update(1, "s", info_hash=info_hash))
-                node.kill()
-                await store.torrents.count()
-                yield admin, [number for number, place in enumerate(places) if place is node]
+        node.kill()
+        await admin.store.torrents.count()
+        yield admin, [number for number, place in enumerate(places) if place is node]
 
 
 @pytest.mark.slow
@@ -101,5 +118,24 @@ async def test_every_page_and_list_is_shown_without_a_shard(lacking: tuple[Admin
         async with client.get("/metrics") as response:
             text = await response.text()
         assert f"tracker_shards_away {len(away)}" in text and "tracker_store_up 1" in text
+        others = {shard.connection.master for shard in admin.store.shards if shard.number not in away}
+        shown = set(re.findall(r'^tracker_store_memory_bytes\{node="([^"]*)"\}', text, re.MULTILINE))
+        assert shown == {*others, admin.store.connection.master}
         async with client.get("/ready") as response:
             assert await response.text() == f"ready\naway: {named(away)}\n"
+
+
+@pytest.mark.slow
+async def test_an_open_overview_stays_ready_while_only_home_is_away(group: Cluster) -> None:
+    """As /ready does: announces are served. The page says what is away."""
+    home, _ = places_in(group)
+    async with filled(group) as admin, admin.browser() as browser, listening(browser) as stream:
+        await stream.until("figures")
+        home.kill()
+        await admin.store.torrents.count()
+        data = await stream.until("away")
+        while not data["notices"]:
+            data = await stream.until("away")
+        assert (data["problems"], data["text"]) == ([], "")
+        assert data["notices"] == admin.store.notices()
+        assert data["notices"][-1] == "away: home"

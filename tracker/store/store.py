@@ -275,6 +275,14 @@ class Store:
         return shards if len(shards) == 1 else [self.reaping, *shards]
 
     @property
+    def servers(self) -> list[Connection]:
+        """A connection to each server, home's first."""
+        found: dict[object, Connection] = {}
+        for connection in (self.connection, *(shard.connection for shard in self.shards)):
+            found.setdefault(connection.server, connection)
+        return list(found.values())
+
+    @property
     def home_is_away(self) -> bool:
         """Of a store with several shards: they may be served without home."""
         return len(self.shards) > 1 and self.connection.unavailable

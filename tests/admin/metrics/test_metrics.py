@@ -222,7 +222,7 @@ async def test_a_key_of_a_wrong_type_drops_only_its_metrics(admin: Admin) -> Non
     assert ("tracker_scored_torrents", ()) not in figures.values
     assert ("tracker_figures_waiting", ()) not in figures.values
     assert figures.values["tracker_torrents", ()] == 0
-    assert figures.values["tracker_store_memory_bytes", ()] > 0
+    assert figures.values["tracker_store_memory_bytes", ("",)] > 0
 
 
 async def test_the_number_of_queues_is_bounded(admin: Admin) -> None:

@@ -10,7 +10,7 @@ from tracker.admin.metrics.metric import Source
 from tracker.admin.metrics.table import EVENTS
 from tracker.errors import StoreUnavailable
 from tracker.runtime.telemetry import Histogram
-from tracker.store.client.server_info import bytes_in, read_info
+from tracker.store.stats.memory_usage import read_usages
 from tracker.store.store import Store
 from tracker.store.work.sizes import CLASSES
 from tracker.store.work.statistics import CLAIM_SECONDS
@@ -115,8 +115,12 @@ async def _work(store: Store, readings: StoreReadings) -> None:
 
 
 async def _memory(store: Store, readings: StoreReadings) -> None:
-    info = await read_info(store.connection, "memory")
-    if used := bytes_in(info, "used_memory"):
-        readings.put("tracker_store_memory_bytes", used)
-    if limit := bytes_in(info, "maxmemory"):
-        readings.put("tracker_store_memory_limit_bytes", limit)
+    """That of each server that answers. The label of a single one is empty, which Prometheus takes for none. There are
+    at most as many as prefixes."""
+    servers = store.servers
+    for server, usage in (await read_usages(servers)).items():
+        node = server.master if len(servers) > 1 else ""
+        if usage.used:
+            readings.put("tracker_store_memory_bytes", usage.used, node)
+        if usage.limit:
+            readings.put("tracker_store_memory_limit_bytes", usage.limit, node)

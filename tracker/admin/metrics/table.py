@@ -266,15 +266,15 @@ _STORE = (
     Metric(
         "tracker_store_memory_bytes",
         "gauge",
-        "Memory used by the store; missing if INFO is forbidden",
-        (),
+        "Memory used by the store; missing if INFO is forbidden. node: with several nodes, the address of each",
+        ("node",),
         "store",
     ),
     Metric(
         "tracker_store_memory_limit_bytes",
         "gauge",
-        "Memory limit of the store; missing if unlimited",
-        (),
+        "Memory limit of the store, also by node; missing if unlimited",
+        ("node",),
         "store",
     ),
 )

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from tracker.cli.commands import AsJson, Config, load_settings, run_with_store, with_store
 from tracker.cli.terminal import Row, printable, sparkline
 from tracker.errors import ClientError, StoreUnavailable
-from tracker.store.client.server_info import bytes_in, read_info
+from tracker.store.stats.memory_usage import read_usages
 from tracker.store.store import Store
 from tracker.valkey.server import EmbeddedValkey
 
@@ -65,7 +65,7 @@ async def take_snapshot(store: Store, sort: str = "seeders", count: int = _TORRE
     for queue in await store.jobs.queues():
         for status, number in (await store.jobs.sizes(queue)).items():
             jobs[status] = jobs.get(status, 0) + number
-    memory = await read_info(store.connection, "memory")
+    memory = await read_usages(store.servers)
     top: list[Row] = [
         {
             "info_hash": each.info_hash.hex(),
@@ -82,7 +82,7 @@ async def take_snapshot(store: Store, sort: str = "seeders", count: int = _TORRE
         totals=await counters.totals(),
         torrents=await store.torrents.count(),
         latency_seconds=latency.mean if latency else None,
-        memory_bytes=bytes_in(memory, "used_memory"),
+        memory_bytes=sum(usage.used for usage in memory.values()),
         jobs=jobs,
         top=top,
     )

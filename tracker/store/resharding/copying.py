@@ -234,7 +234,8 @@ class Copying:
     # Users
 
     async def _copy_users(self, part: Part, found: Sequence[Found]) -> None:
-        """The totals of a user stay whole: at home as the part that is in no shard."""
+        """The totals of a user stay whole: at home as the part that is in no shard. A shard knows a user only after
+        home does, so each user is found at home."""
         is_home = self._is_home(part)
         rows: list[Any] = await self._source.send([(part, ("HGETALL", each.key)) for each in found])
         hashes = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]

@@ -1,11 +1,12 @@
 """The memory use of the store, compared with its maxmemory."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from redis.exceptions import ResponseError
 
+from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import bytes_in, read_info
 
@@ -34,6 +35,18 @@ async def read_usage(connection: Connection) -> Usage:
     except ResponseError:
         return Usage()
     return Usage(bytes_in(info, "used_memory"), bytes_in(info, "maxmemory"))
+
+
+async def read_usages(servers: Sequence[Connection]) -> dict[Connection, Usage]:
+    """The same of each server that answers. Raises StoreUnavailable where the first one does not: it has home."""
+    found: dict[Connection, Usage] = {}
+    for server in servers:
+        try:
+            found[server] = await read_usage(server)
+        except StoreUnavailable:
+            if server is servers[0]:
+                raise
+    return found
 
 
 class Memory:
