@@ -169,6 +169,30 @@ async def test_a_failover_between_announces_concerns_the_shards_of_the_node() ->
             await joining.check(others=SHARDS)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("lost", ["home", "another"])
+async def test_a_node_that_is_killed_again_and_again_concerns_its_own_shards_only(lost: str) -> None:
+    """S4: of the other nodes not one announce is refused. They are patient: on a busy machine they would take each
+    other for lost, and refuse work themselves."""
+    with cluster(options=("--appendonly", "yes")) as group:
+        group.be_patient()
+        home = group.primary(f"{PREFIX}{{home}}:")
+        places = list(map(group.primary, PREFIXES))
+        node = home if lost == "home" else next(each for each in places if each is not home)
+        own = [number for number, place in enumerate(places) if place is node]
+        async with store_at(home.tcp_url, PREFIX, shards=SHARDS) as store:
+            joining = Joining(store)
+            async with joining.running():
+                for _ in range(5):
+                    await asyncio.to_thread(node.kill)
+                    await joining.more(1000)
+                    await asyncio.to_thread(node.start)
+                    for each in (store.connection, *(store.shards[number].connection for number in own)):
+                        await asyncio.wait_for(each.until_available(), PATIENCE_SECONDS)
+                    await joining.more(200)
+        assert {number for number, times in enumerate(joining.refused) if times} == set(own)
+
+
 @pytest.mark.slow
 async def test_a_shard_that_is_away_costs_no_claim() -> None:
     """W24: its torrents are not given out, and their claims do not lapse. Others go on."""
