@@ -4,6 +4,7 @@ import pytest
 import structlog
 
 from tests.store.harness import Store, info_hash
+from tracker.operations import audit
 from tracker.operations.audit import MASK, Caller, Change
 from tracker.store.access.audit import AuditEntry, AuditFilter
 
@@ -74,16 +75,68 @@ async def test_totals_that_announces_change_are_shown_only_if_they_were_sent(sto
         assert set(changed.after) == shown
 
 
-async def test_the_first_objects_of_a_call_are_named_and_all_are_counted(store: Store) -> None:
+async def test_all_objects_of_a_call_are_named_and_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to a number that bounds what one call reads and writes."""
+    monkeypatch.setattr(audit, "MAX_NAMED", 25)
+    hashes = [info_hash(number).hex() for number in range(1, 31)]
     change = Change(store, CALLER, "torrent.add")
-    for number in range(1, 31):
-        await change.touch("torrent", info_hash(number).hex())
-        change.created("torrent", info_hash(number).hex())
+    await change.touch_all("torrent", hashes)
+    for each in hashes:
+        change.created("torrent", each)
         change.count(added=1)
     await change.record()
+    entries, _ = await store.audit.page(AuditFilter())
+    assert [each.id for entry in entries for each in entry.objects] == hashes[:25]
+    assert [dict(entry.counts) for entry in entries] == [{"added": 30}, {}]
+
+
+async def test_rows_are_named_if_they_changed(store: Store) -> None:
+    """Users by id or passkey, new and known ones; passkeys are masked, and totals shown only if sent."""
+    known = await store.users.add("7", name="old", uploaded=5)
+    other = await store.users.add("8", name="same")
+    rows = [{"passkey": known.passkey, "name": "new"}, {"user_id": "8", "name": "same"}, {"user_id": "9"}]
+    for given, shown in (((), {"name"}), (("uploaded",), {"name", "uploaded"})):
+        change = Change(store, CALLER, "user.batch")
+        change.given(dict.fromkeys(given))
+        before = await change.read_rows("user", [known.passkey, "8", "9"])
+        await store.user_import.save([{**row, "uploaded": 6} for row in rows], replace_totals=True)
+        await change.note_rows("user", before, ["7", "8", "9"])
+        await change.record()
+        objects = {each.id: each for each in (await newest(store)).objects}
+        assert set(objects) == ({"7", "9"} if not given else {"7", "8", "9"})
+        assert set(objects["7"].before) == set(objects["7"].after) == shown
+        assert objects["9"].before == {} and objects["9"].after["passkey"] == MASK
+        for user_id in ("7", "8"):
+            await store.users.edit((await store.users.find(user_id)).passkey, {"uploaded": 5})
+        await store.users.edit(known.passkey, {"name": "old"})
+        await store.users.delete("9")
+    assert other.passkey not in repr(await store.redis.xrange(store.keys.audit()))
+
+
+async def test_a_row_that_cannot_be_read_does_not_hide_the_others(store: Store) -> None:
+    user = await store.users.add("7")
+    await store.redis.delete(store.keys.user("7"))
+    await store.redis.set(store.keys.user("7"), "of another program")
+    change = Change(store, CALLER, "user.batch")
+    before = await change.read_rows("user", [user.passkey, "8"])
+    await store.users.add("8")
+    await change.note_rows("user", before, ["7", "8"])
+    await change.record()
+    assert [each.id for each in (await newest(store)).objects] == ["8"]
+
+
+async def test_rows_that_cannot_be_read_are_not_noted(store: Store) -> None:
+    await store.torrents.add(info_hash(1))
+    await store.redis.delete(store.keys.index("score"))
+    await store.redis.set(store.keys.index("score"), "of another program")
+    change = Change(store, CALLER, "torrent.batch")
+    before = await change.read_rows("torrent", [HASH])
+    await change.note_rows("torrent", before, [HASH])
+    await change.record()
     entry = await newest(store)
-    assert [each.id for each in entry.objects] == [info_hash(number).hex() for number in range(1, 11)]
-    assert dict(entry.counts) == {"added": 30}
+    assert (before, entry.objects, dict(entry.details)) == (None, (), {"not_read": "torrent"})
 
 
 async def test_a_failed_call_has_an_entry_only_if_it_changed_something(store: Store) -> None:

@@ -12,12 +12,14 @@ import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.operations.snapshots import Kind, snapshot
+from tracker.operations.snapshots import Kind, RowKind, Rows, row_snapshots, snapshot
 from tracker.store.access.audit import MAX_OBJECTS, AuditEntry, ChangedObject, Way
 from tracker.store.access.tokens import Role
 from tracker.store.store import Store
 
 MASK = "***"
+MAX_NAMED = 1000
+"""Objects of one call. A call that changes more names the first ones."""
 _HIDDEN = frozenset({"passkey"})
 
 log = structlog.get_logger("tracker.audit")
@@ -35,7 +37,10 @@ class Caller:
 
 
 class Change:
-    """Collects what one call changes. ``touch`` each object before it is changed, then ``record`` once at the end."""
+    """Collects what one call changes. ``touch`` each object before it is changed, then ``record`` once at the end.
+
+    The rows of a batch are read together: ``read_rows`` before and ``note_rows`` after some of them are changed.
+    """
 
     def __init__(self, store: Store, caller: Caller, operation: str) -> None:
         self._store = store
@@ -45,15 +50,15 @@ class Change:
         self._given: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._details: dict[str, str] = {}
-        self._max_objects = MAX_OBJECTS
+        self._rows: list[ChangedObject] = []
 
     async def touch(self, kind: Kind, object_id: str) -> None:
-        """Notes an object and its values. Beyond the max number, and without an object of this id, it does nothing.
+        """Notes an object and its values. Beyond MAX_NAMED, and without an object of this id, it does nothing.
 
         Where a part of the store is away, the change may be possible all the same. Its entry then has no object,
         because ``object_id`` may be a passkey.
         """
-        if len(self._before) < self._max_objects:
+        if len(self._before) < MAX_NAMED:
             try:
                 found_id, values = await snapshot(self._store, kind, object_id)
             except (RedisError, StoreUnavailable):
@@ -63,14 +68,29 @@ class Change:
                 self._before.setdefault((kind, found_id), values)
 
     async def touch_all(self, kind: Kind, object_ids: Sequence[str]) -> None:
-        """Notes every one of these objects. The caller bounds their number."""
-        self._max_objects = max(MAX_OBJECTS, len(object_ids))
         for object_id in object_ids:
             await self.touch(kind, object_id)
 
+    async def read_rows(self, kind: RowKind, object_ids: Sequence[str]) -> Rows | None:
+        """The values of rows before they are changed, for ``note_rows``; None if they cannot be read. A user's id may
+        be a passkey. The caller bounds their number."""
+        try:
+            return await row_snapshots(self._store, kind, object_ids)
+        except (RedisError, StoreUnavailable):
+            self.note(not_read=kind)
+            return None
+
+    async def note_rows(self, kind: RowKind, before: Rows | None, object_ids: Sequence[str]) -> None:
+        """Notes those of these rows that have changed since ``before``."""
+        after = None if before is None else await self.read_rows(kind, object_ids)
+        if before is None or after is None:
+            return
+        rows = (self._compared(kind, id, before.get(id, {}), values) for id, values in after.items())
+        self._rows += (row for row in rows if row.before or row.after)
+
     def created(self, kind: Kind, object_id: str) -> None:
         """Notes a new object."""
-        if len(self._before) < MAX_OBJECTS:
+        if len(self._before) < MAX_NAMED:
             self._before.setdefault((kind, object_id), {})
 
     def given(self, fields: Mapping[str, object]) -> None:
@@ -88,42 +108,43 @@ class Change:
         self._details |= {name: str(value) for name, value in given.items() if value != ""}
 
     async def record(self, *, failed: bool = False) -> None:
-        """Writes an entry for each MAX_OBJECTS objects. If the call ``failed``, only where something changed all the
-        same."""
+        """Writes the entry. If the call ``failed``, only where something changed all the same."""
         try:
-            written = all(
-                [await self._store.audit.add(entry) for entry in await self._entries(failed=failed)]
-            )
+            entry = await self._entry(failed=failed)
+            written = entry is None or await self._store.audit.add(entry)
         except (RedisError, StoreUnavailable):
             written = failed
         if not written:
             named = [f"{kind} {object_id}" for kind, object_id in self._before]
-            log.error("audit entry lost", by=self._caller.actor, what=self.operation, objects=named)
+            named += (f"{row.kind} {row.id}" for row in self._rows)
+            what, first = self.operation, named[:MAX_OBJECTS]
+            log.error("audit entry lost", by=self._caller.actor, what=what, objects=first)
 
-    async def _entries(self, *, failed: bool) -> list[AuditEntry]:
-        """The last one has the counts."""
+    async def _entry(self, *, failed: bool) -> AuditEntry | None:
         objects = [await self._changed(kind, id, before) for (kind, id), before in self._before.items()]
+        objects += self._rows
         if failed and not (self._counts or any(each.before or each.after for each in objects)):
-            return []
+            return None
         caller = self._caller
-        starts = range(0, max(1, len(objects)), MAX_OBJECTS)
-        return [
-            AuditEntry(
-                actor=caller.actor,
-                token_id=caller.token_id,
-                role=caller.role,
-                way=caller.way,
-                address=caller.address,
-                operation=self.operation,
-                objects=tuple(objects[start : start + MAX_OBJECTS]),
-                counts=self._counts if start == starts[-1] else {},
-                details=self._details,
-            )
-            for start in starts
-        ]
+        return AuditEntry(
+            actor=caller.actor,
+            token_id=caller.token_id,
+            role=caller.role,
+            way=caller.way,
+            address=caller.address,
+            operation=self.operation,
+            objects=tuple(objects),
+            counts=self._counts,
+            details=self._details,
+        )
 
     async def _changed(self, kind: Kind, object_id: str, before: Mapping[str, str]) -> ChangedObject:
         _, after = await snapshot(self._store, kind, object_id)
+        return self._compared(kind, object_id, before, after)
+
+    def _compared(
+        self, kind: Kind, object_id: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> ChangedObject:
         names = [
             name
             for name in {**before, **after}

@@ -1,6 +1,6 @@
 """The values of an object that the audit log shows when they change."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -9,14 +9,20 @@ from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.operations.torrents import parse_hash
 from tracker.store.schema.multipliers import Multiplier, multiplier_text
 from tracker.store.store import Store
+from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.fields import is_user_id
+from tracker.store.users.users import User
 from tracker.store.work.records import UnknownProject
 
 Kind = Literal["torrent", "user", "client", "multipliers", "project", "block", "queue", "job", "token"]
+RowKind = Literal["torrent", "user"]
 EVERYBODY = "everybody"
 """The id of the multipliers for everybody."""
 _MAX_FREELEECH = 20
 Snapshot = tuple[str, Mapping[str, str]]
 """The id of an object, and its values by name; an empty id: the text names none. It may be a secret."""
+Rows = Mapping[str, Mapping[str, str]]
+"""The values of several objects, by id."""
 
 
 async def snapshot(store: Store, kind: Kind, object_id: str) -> Snapshot:
@@ -33,12 +39,30 @@ async def snapshot(store: Store, kind: Kind, object_id: str) -> Snapshot:
         return "", {}
 
 
+async def row_snapshots(store: Store, kind: RowKind, object_ids: Sequence[str]) -> Rows:
+    """The values of those objects that exist, by id, in few round trips. Those of users lack hit-and-runs and freeleech
+    tokens, which no batch changes. A user's id may be a passkey.
+
+    Raises StoreUnavailable, and redis.exceptions.RedisError.
+    """
+    if kind == "torrent":
+        torrents = await store.torrents.get_all([parse_hash(text) for text in dict.fromkeys(object_ids)])
+        return {found.info_hash.hex(): _texts(_torrent_values(found)) for found in torrents}
+    users = await store.users.by_ids([who for who in object_ids if is_user_id(who)])
+    users += await store.users.get_all([who for who in object_ids if not is_user_id(who)])
+    return {found.user_id: _texts(_user_values(found)) for found in users}
+
+
 async def _torrent(store: Store, text: str) -> Snapshot:
     info_hash = parse_hash(text)
     found = await store.torrents.get(info_hash)
     if found is None:
         return info_hash.hex(), {}
-    values: dict[str, Any] = {
+    return info_hash.hex(), _texts(_torrent_values(found))
+
+
+def _torrent_values(found: Torrent) -> dict[str, Any]:
+    return {
         "registered": found.registered,
         "name": found.name,
         "enabled": found.enabled,
@@ -50,14 +74,23 @@ async def _torrent(store: Store, text: str) -> Snapshot:
         "download_multiplier": _multiplier(found.download_multiplier),
         "denied": found.denied,
     }
-    return info_hash.hex(), _texts(values)
 
 
 async def _user(store: Store, who: str) -> Snapshot:
     """``who`` may be a passkey, which is no id."""
     found = await store.users.find(who)
-    rules, tokens = found.rules, await store.freeleech.page(found.user_id, 0, _MAX_FREELEECH)
-    values: dict[str, Any] = {
+    tokens = await store.freeleech.page(found.user_id, 0, _MAX_FREELEECH)
+    values = {
+        **_user_values(found),
+        "hit_and_runs": (await store.users.set_sizes(found.user_id))["hnr"],
+        "freeleech": " ".join(f"{token.torrent_id}:{token.until}" for token in tokens),
+    }
+    return found.user_id, _texts(values)
+
+
+def _user_values(found: User) -> dict[str, Any]:
+    rules = found.rules
+    return {
         "passkey": found.passkey,
         "name": found.name,
         "enabled": found.enabled,
@@ -71,10 +104,7 @@ async def _user(store: Store, who: str) -> Snapshot:
         "download_multiplier": _multiplier(rules.download_multiplier),
         "max_downloads": rules.max_downloads,
         "hnr_exempt": rules.hnr_exempt,
-        "hit_and_runs": (await store.users.set_sizes(found.user_id))["hnr"],
-        "freeleech": " ".join(f"{token.torrent_id}:{token.until}" for token in tokens),
     }
-    return found.user_id, _texts(values)
 
 
 async def _client(store: Store, text: str) -> Snapshot:

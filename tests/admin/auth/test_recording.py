@@ -120,18 +120,44 @@ async def test_a_session_by_link_is_named_so(admin: Admin) -> None:
     assert (entry.actor, entry.token_id, entry.operation) == ("sign-in link", "", "jobs.sweep")
 
 
-async def test_a_batch_is_one_entry_with_its_numbers_and_first_objects(admin: Admin) -> None:
+async def test_every_changed_row_of_a_batch_is_found_by_its_id(admin: Admin) -> None:
     known = await admin.store.users.add("1", name="old")
-    rows: list[dict[str, Any]] = [{"passkey": known.passkey, "name": "new"}]
-    rows += [{"user_id": str(number)} for number in range(2, 40)] + [{"user_id": "x"}]
+    await admin.store.users.add("999", name="same")
+    rows: list[dict[str, Any]] = [
+        {"passkey": known.passkey, "name": "new"},
+        {"user_id": "999", "name": "same"},
+    ]
+    rows += [{"user_id": str(number)} for number in range(2, 250)] + [{"user_id": "x"}]
     async with admin.client("operate") as program:
         async with program.post("/api/v1/users/batch", json={"users": rows}) as response:
             assert response.status == 200
-    (entry,) = await newest(admin, 5)
-    assert dict(entry.counts) == {"added": 38, "known": 1, "errors": 1}
-    assert names(entry) == [f"user {number}" for number in range(1, 11)]
-    assert (entry.objects[0].before, entry.objects[0].after) == ({"name": "old"}, {"name": "new"})
-    assert known.passkey not in repr(entry)
+    entries = await newest(admin, 50)
+    assert dict(entries[0].counts) == {"added": 248, "known": 2, "errors": 1}
+    assert len(entries[0].objects) == 10 and len(entries) <= 7
+    named = [name for entry in entries for name in names(entry)]
+    assert sorted(named) == sorted(f"user {number}" for number in range(1, 250))
+    objects = {each.id: each for entry in entries for each in entry.objects}
+    assert (objects["1"].before, objects["1"].after) == ({"name": "old"}, {"name": "new"})
+    assert objects["249"].before == {} and objects["249"].after["enabled"] == "true"
+    assert known.passkey not in repr(entries)
+    for user_id, number in (("1", 1), ("249", 1), ("999", 0)):
+        found, _ = await admin.store.audit.page(AuditFilter(object=user_id, operation="user.batch"))
+        assert len(found) == number, user_id
+
+
+async def test_every_changed_torrent_of_a_batch_is_found_by_its_hash(admin: Admin) -> None:
+    hashes = [f"{number:040x}" for number in range(130)]
+    for name in ("old", "old", "new"):
+        rows = [{"info_hash": each, "name": name if each == hashes[77] else "x"} for each in hashes]
+        async with admin.client("operate") as program:
+            async with program.post("/api/v1/torrents/batch", json={"torrents": rows}) as response:
+                assert response.status == 200
+    found, _ = await admin.store.audit.page(AuditFilter(object=hashes[77]))
+    changes = [
+        (each.before, each.after) for entry in found for each in entry.objects if each.id == hashes[77]
+    ]
+    assert changes[0] == ({"name": "old"}, {"name": "new"})
+    assert (changes[1][0], changes[1][1]["name"], len(changes)) == ({}, "old", 2)
 
 
 async def test_reading_and_refused_calls_have_no_entry(admin: Admin) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.store.harness import Store
 from tracker.errors import ClientError
+from tracker.store.access import audit
 from tracker.store.access.audit import MAX_SCANNED, Audit, AuditEntry, AuditFilter, ChangedObject, row_of
 
 ENTRY = AuditEntry(
@@ -117,14 +118,75 @@ async def test_the_size_of_an_entry_is_bounded(store: Store) -> None:
     values = {f"field {number}": "é" * 1000 for number in range(100)}
     objects = tuple(ChangedObject("user", str(number), values, values) for number in range(50))
     await store.audit.add(replace(ENTRY, actor="a" * 9999, address="b" * 9999, objects=objects))
-    ((_, fields),) = await store.redis.xrange(store.keys.audit())
-    assert sum(map(len, fields.values())) < 10_000
-    ((entry,), _) = await store.audit.page(AuditFilter())
-    assert [each.id for each in entry.objects] == [str(number) for number in range(10)]
+    for key in (store.keys.audit(), store.keys.audit_rows()):
+        for _, fields in await store.redis.xrange(key):
+            assert sum(map(len, fields.values())) < 10_000 + 8192
+    entries, _ = await store.audit.page(AuditFilter())
+    assert [each.id for entry in entries for each in entry.objects] == [str(number) for number in range(50)]
+    assert len(entries[0].objects) == 10 and entries[0].counts
     short = replace(ENTRY, objects=(ChangedObject("user", "7", {}, {"name": "é" * 201}),))
     await store.audit.add(short)
     entry = (await store.audit.page(AuditFilter()))[0][0]
     assert entry.objects[0].after == {"name": "é" * 199 + "…"}
+
+
+async def test_objects_of_a_large_call_are_found_by_their_id(store: Store) -> None:
+    """With their values: as many are in an entry as fit."""
+    values = [{"name": "é" * 199, "reason": str(number)} for number in range(200)]
+    objects = tuple(ChangedObject("user", str(number), {}, values[number]) for number in range(200))
+    await store.audit.add(replace(ENTRY, operation="user.batch", objects=objects))
+    await store.audit.add(ENTRY)
+    for number in (0, 9, 10, 123, 199):
+        entry, *_ = (await store.audit.page(AuditFilter(object=str(number), operation="user.batch")))[0]
+        (named,) = (each for each in entry.objects if each.id == str(number))
+        assert dict(named.after) == values[number]
+    entries, _ = await store.audit.page(AuditFilter())
+    assert [each.id for entry in entries for each in entry.objects] == ["7", *map(str, range(200))]
+    assert [bool(entry.counts) for entry in entries][:3] == [True, True, False]
+    ids = [tuple(map(int, entry.id.split("-"))) for entry in entries]
+    assert ids == sorted(ids, reverse=True) and len(set(ids)) == len(ids)
+
+
+async def test_pages_merge_both_streams(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry is on one page, wherever the pages end, and however many entries are read at once."""
+    for at in range(1, 8):
+        await store.redis.xadd(store.keys.audit(), {"operation": f"call {at}"}, id=f"{at}-0")
+        if at in (2, 3, 6):
+            for number in range(4):
+                fields = {"operation": f"rows {at} {number}"}
+                await store.redis.xadd(store.keys.audit_rows(), fields, id=f"{at}-{1000000 + number}")
+    everything = await found(store)
+    assert everything[:2] == ["call 7", "rows 6 3"] and len(set(everything)) == 19
+    for chunk in (1, 2, 5):
+        monkeypatch.setattr(audit, "_CHUNK", chunk)
+        for limit in (1, 3, 100):
+            read, cursor = list[str](), ""
+            while True:
+                page, cursor = await store.audit.page(AuditFilter(), cursor, limit)
+                read += (entry.operation for entry in page)
+                if not cursor:
+                    break
+            assert read == everything
+
+
+async def test_large_calls_do_not_push_other_changes_out(store: Store) -> None:
+    """The streams are bounded apart."""
+    limited = Audit(store.connection, store.scripts, store.keys, 30)
+    await limited.add(ENTRY)
+    for _ in range(3):
+        many = tuple(ChangedObject("user", str(number)) for number in range(500))
+        await limited.add(replace(ENTRY, operation="user.batch", objects=many))
+    assert await store.redis.xlen(store.keys.audit_rows()) == 3
+    assert [each for each in await found(store) if each == "user.edit"] == ["user.edit"]
+
+
+async def test_further_entries_follow_a_clock_that_went_back(store: Store) -> None:
+    key = store.keys.audit_rows()
+    await store.redis.xadd(key, {"operation": "later"}, id="99999999999999-1000000")
+    many = tuple(ChangedObject("user", str(number)) for number in range(100))
+    assert await store.audit.add(replace(ENTRY, objects=many))
+    ids = [id.decode() for id, _ in await store.redis.xrange(key)]
+    assert ids == [f"99999999999999-{1000000 + number}" for number in range(3)]
 
 
 @pytest.mark.parametrize("objects", ["", "{", "7", "[7]", '[{"before": 7, "after": {"a": [1]}}]'])

@@ -58,7 +58,7 @@ BEYOND: dict[str, str] = {
     "i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* secret stats:* "
     "stats:credit_cut torrent_id u:* u:** u:*:active u:*:hnr u:*:incomplete u:*:t:* "
     "upload_multiplier user:* user_id users",
-    "audit": "audit",
+    "audit": "audit audit:rows",
     "claim": "job:* lease q:*:",
     "clean": "count: dist: known: known:dist",
     "cleanup": "* i:seeders w",

@@ -72,7 +72,9 @@ class AuditRow(Reply):
         description="Address of the client; host name for the command line; empty if unknown."
     )
     operation: str
-    objects: list[AuditObject] = Field(description="At most 10.")
+    objects: list[AuditObject] = Field(
+        description="At most 50. A call that changes more has further entries, without counts, with the others."
+    )
     counts: dict[str, int] = Field(description="Numbers of a call that changes many objects.")
     details: dict[str, str] = Field(description="What else the call named, such as a filter.")
 

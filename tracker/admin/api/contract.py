@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, RootModel, create_model
 
 from tracker.admin.auth.auth import Identity
 from tracker.admin.context import AdminContext
+from tracker.operations.audit import Change
 from tracker.store.store import Store
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -31,6 +32,14 @@ class Call:
 
     context: AdminContext
     identity: Identity
+    recorded: Change | None = None
+    """What the audit log will say of the call; None if it changes nothing."""
+
+    @property
+    def change(self) -> Change:
+        """The same, in a handler that changes something."""
+        assert self.recorded is not None
+        return self.recorded
 
     @property
     def store(self) -> Store:

@@ -15,7 +15,6 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.errors import ClientError, Conflict, NotFound
 from tracker.operations.audit import Change
-from tracker.store.access.audit import MAX_OBJECTS
 from tracker.store.sharding.away import noting_shards_away
 
 ROOT = "/api/v1"
@@ -29,9 +28,9 @@ def routes(context: AdminContext, endpoints: Iterable[Endpoint]) -> list[web.Abs
 
 def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
     async def handle(request: web.Request) -> web.Response:
-        call = Call(context, request[IDENTITY])
-        arguments = await read(endpoint, request)
         change = request.get(CHANGE)
+        call = Call(context, request[IDENTITY], change)
+        arguments = await read(endpoint, request)
         if change is not None:
             await _touch(change, arguments)
         try:
@@ -44,7 +43,7 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
         except ClientError as error:
             raise Problem(422, detail=error.text) from error
         if change is not None:
-            for part in (reply, *getattr(reply, "torrents", ()), *getattr(reply, "rows", ())[:MAX_OBJECTS]):
+            for part in (reply, *getattr(reply, "torrents", ())):
                 note_created(change, part)
         return _response(endpoint, reply, lacking)
 
@@ -54,16 +53,12 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
 
 
 async def _touch(change: Change, arguments: Mapping[str, Any]) -> None:
-    """Notes the objects that the request names: in the path, the query and the body, and the first rows of a batch."""
+    """Notes the objects that the request names: in the path, the query and the body. A batch notes its rows itself."""
     models = [value for value in arguments.values() if isinstance(value, BaseModel)]
     named = {name: value for name, value in arguments.items() if not isinstance(value, BaseModel)}
     for model in models:
         named |= {name: getattr(model, name) for name in model.model_fields_set if name != "root"}
-    rows = [*named.pop("torrents", ()), *named.pop("users", ())]
     await touch_named(change, named)
-    for row in rows[:MAX_OBJECTS]:
-        if isinstance(row, dict):
-            await touch_named(change, row)
 
 
 def _response(endpoint: Endpoint, reply: Reply | None, lacking: Collection[int]) -> web.Response:

@@ -62,9 +62,11 @@ async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
 async def _apply(call: Call, rows: Sequence[object]) -> list[TorrentOutcome]:
     checked = [check_row(TorrentBatchRow, row) for row in rows]
     read = [row if isinstance(row, ClientError) else _read(row) for row in checked]
-    added = iter(
-        await call.store.torrents.add_many([each for each in read if not isinstance(each, ClientError)])
-    )
+    valid = [each for each in read if not isinstance(each, ClientError)]
+    hashes = [info_hash.hex() for info_hash, _ in valid]
+    before = await call.change.read_rows("torrent", hashes)
+    added = iter(await call.store.torrents.add_many(valid))
+    await call.change.note_rows("torrent", before, hashes)
     return [
         _outcome(row, each if isinstance(each, ClientError) else next(added))
         for row, each in zip(checked, read, strict=True)

@@ -66,9 +66,15 @@ async def _apply(call: Call, rows: Sequence[object], *, replace_totals: bool) ->
     checked = [check_row(UserBatchRow, row) for row in rows]
     read = [row if isinstance(row, ClientError) else _read(row) for row in checked]
     valid = [each for each in read if not isinstance(each, ClientError)]
-    saved = iter(await call.store.user_import.save(valid, replace_totals=replace_totals))
+    given = [str(row[name]) for row in valid for name in ("user_id", "passkey") if row.get(name)]
+    before = await call.change.read_rows("user", given)
+    saved = await call.store.user_import.save(valid, replace_totals=replace_totals)
+    call.change.given({name: True for row in valid for name in row})
+    ids = [each.user_id for each in saved if not isinstance(each, ClientError)]
+    await call.change.note_rows("user", before, ids)
+    outcomes = iter(saved)
     return [
-        _outcome(row, each if isinstance(each, ClientError) else next(saved))
+        _outcome(row, each if isinstance(each, ClientError) else next(outcomes))
         for row, each in zip(checked, read, strict=True)
     ]
 

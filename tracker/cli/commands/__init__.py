@@ -209,8 +209,7 @@ def each(
     """
 
     async def work(store: "Store", change: "Change") -> None:
-        for text in items if objects is None else objects:
-            await change.touch(kind, text)
+        await change.touch_all(kind, items if objects is None else objects)
         failed = 0
         for number, item in enumerate(items, 1):
             try:

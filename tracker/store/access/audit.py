@@ -1,9 +1,13 @@
-"""The audit log: a stream of the changes by the API, the dashboard and the command line."""
+"""The audit log: streams of the changes by the API, the dashboard and the command line.
+
+A call that changes many objects has one entry with the first of them, and further entries with the others in a stream
+of their own. So batches do not push the other changes out.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 import orjson
@@ -20,7 +24,11 @@ Way = Literal["api", "dashboard", "cli"]
 KEPT_SECONDS = 366 * 86_400
 MAX_ENTRIES = 100_000
 MAX_OBJECTS = 10
-"""Objects of one entry. A call that changes more names the first ones."""
+"""Objects of the entry of a call. Further entries have the others."""
+MAX_ROWS = 50
+"""Objects of a further entry."""
+ROWS_SHARE = 10
+"""There are at most this many times fewer further entries."""
 MAX_TEXT = 200
 """Characters of a value."""
 MAX_SCANNED = 10_000
@@ -28,7 +36,7 @@ MAX_SCANNED = 10_000
 _MAX_FIELDS = 40
 _MAX_BYTES = 8192
 """Of all objects of an entry. Further values are left out."""
-_CHUNK = 1000
+_CHUNK = 250
 _CURSOR = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
 
 
@@ -96,11 +104,23 @@ class Audit:
     ) -> None:
         self._connection = connection
         self._scripts = scripts
-        self._key = keys.audit()
+        self._keys = (keys.audit(), keys.audit_rows())
         self._max_entries = max_entries
 
     async def add(self, entry: AuditEntry) -> bool:
-        """False if the store does not take it. The change is done by then, and stays."""
+        """Adds one with any number of objects. False if the store does not take it. The change is done by then, and
+        stays."""
+        parts = [replace(entry, objects=part, counts={}) for part in _in_parts(entry.objects[MAX_OBJECTS:])]
+        with suppress(RedisError, StoreUnavailable):
+            for part in reversed(
+                parts
+            ):  # the newest first in the log: the call itself, then its objects in order
+                await self._add(part, 1, max(1, self._max_entries // ROWS_SHARE))
+            await self._add(replace(entry, objects=entry.objects[:MAX_OBJECTS]), 0, self._max_entries)
+            return True
+        return False
+
+    async def _add(self, entry: AuditEntry, is_further: int, max_entries: int) -> None:
         fields: dict[str, str | bytes] = {
             "actor": _clean(entry.actor),
             "token": entry.token_id,
@@ -113,10 +133,7 @@ class Audit:
             "details": orjson.dumps(_cut(entry.details)),
         }
         pairs: list[str | bytes] = [part for pair in fields.items() for part in pair]
-        with suppress(RedisError, StoreUnavailable):
-            await self._scripts.audit([self._max_entries, KEPT_SECONDS, *pairs])
-            return True
-        return False
+        await self._scripts.audit([is_further, max_entries, KEPT_SECONDS, *pairs])
 
     async def page(
         self, wanted: AuditFilter, cursor: str = "", limit: int = 100
@@ -134,25 +151,65 @@ class Audit:
             end = f"({cursor}"
         found: list[AuditEntry] = []
         for _ in range(MAX_SCANNED // _CHUNK):
-            rows = await self._connection.command("XREVRANGE", self._key, end, start, "COUNT", _CHUNK)
+            rows, end = await self._newest(end, start)
             for id, flat in rows:
-                entry = _entry(id.decode(), flat)
-                if wanted.matches(entry):
+                if _may_match(wanted, flat) and wanted.matches(entry := _entry(id.decode(), flat)):
                     found.append(entry)
                     if len(found) == limit:
                         return found, entry.id
-            if len(rows) < _CHUNK:
+            if not end:
                 return found, ""
-            end = f"({rows[-1][0].decode()}"
         return found, end[1:]
+
+    async def _newest(self, end: str, start: str) -> tuple[list[Any], str]:
+        """The newest entries of both streams until ``end``, newest first, and the end of the next ones; empty: none."""
+        parts = [
+            await self._connection.command("XREVRANGE", key, end, start, "COUNT", _CHUNK)
+            for key in self._keys
+        ]
+        rows = sorted((row for part in parts for row in part), key=lambda row: _order(row[0]), reverse=True)
+        unread = [part[-1][0] for part in parts if len(part) == _CHUNK]
+        if not unread:
+            return rows, ""
+        last = max(unread, key=_order)  # entries of the other stream that are older come later
+        return [row for row in rows if _order(row[0]) >= _order(last)], f"({last.decode()}"
+
+
+def _order(id: bytes) -> tuple[int, int]:
+    milliseconds, _, number = id.partition(b"-")
+    return int(milliseconds), int(number)
+
+
+def _may_match(wanted: AuditFilter, flat: Sequence[bytes]) -> bool:
+    """False if a part of the stored entry, which takes much less time than to read it, shows that it is not wanted."""
+    fields = dict(zip(flat[::2], flat[1::2], strict=False))
+    id = orjson.dumps(wanted.object)[1:-1].lower() if wanted.object.isascii() else b""
+    operation = wanted.operation.encode("utf-8", "replace")
+    return id in fields.get(b"objects", b"").lower() and fields.get(b"operation", b"").startswith(operation)
+
+
+def _in_parts(objects: Sequence[ChangedObject]) -> Iterator[tuple[ChangedObject, ...]]:
+    """Parts for further entries: small enough that no values are left out, unless those of one object are too long."""
+    part: list[ChangedObject] = []
+    size = 0
+    for each in objects:
+        more = len(orjson.dumps(_row(each))) + 1
+        if part and (len(part) == MAX_ROWS or size + more > _MAX_BYTES):
+            yield tuple(part)
+            part, size = [], 0
+        part.append(each)
+        size += more
+    if part:
+        yield tuple(part)
+
+
+def _row(each: ChangedObject) -> dict[str, Any]:
+    return {"kind": each.kind, "id": _clean(each.id), "before": _cut(each.before), "after": _cut(each.after)}
 
 
 def _packed(objects: Sequence[ChangedObject]) -> bytes:
     """As JSON, with long values cut, and without the values of the last objects if it is too long."""
-    kept = [
-        {"kind": each.kind, "id": _clean(each.id), "before": _cut(each.before), "after": _cut(each.after)}
-        for each in objects[:MAX_OBJECTS]
-    ]
+    kept = [_row(each) for each in objects]
     packed = orjson.dumps(kept)
     for each in reversed(kept):
         if len(packed) <= _MAX_BYTES:

@@ -155,6 +155,10 @@ class Keys:
         """The audit log."""
         return f"{self.prefix}audit"
 
+    def audit_rows(self) -> str:
+        """Further entries of the audit log, with the objects of calls that change many."""
+        return f"{self.prefix}audit:rows"
+
     def copies(self) -> str:
         """Changed passkeys, at home of several shards."""
         return f"{self.prefix}copies"

@@ -113,15 +113,21 @@ class Users:
         return await self.get_all([passkeys[0].decode() for passkeys in found if passkeys])
 
     async def get_all(self, passkeys: Sequence[str]) -> list[User]:
-        """Returns the users with these passkeys, in order. Unknown passkeys are left out."""
+        """Returns the users with these passkeys, in order. Unknown passkeys, and users with a key of a wrong type, are
+        left out."""
         keys, pipeline = self._keys, self._connection.pipeline
         rights = ("user_id", "enabled", "can_leech", "reason", *RULE_FIELDS)
         rows = await pipeline(*(("HMGET", keys.passkey(passkey), *rights) for passkey in passkeys))
-        users = {p: [_text(value) for value in row] for p, row in zip(passkeys, rows, strict=True) if row[0]}
+        users = {
+            passkey: [_text(value) for value in row]
+            for passkey, row in zip(passkeys, rows, strict=True)
+            if not isinstance(row, Exception) and row[0]
+        }
         totals = await pipeline(*(("HMGET", keys.user(user[0]), "name", *_COUNTS) for user in users.values()))
         return [
             _user_of(passkey, user, found)
             for (passkey, user), found in zip(users.items(), totals, strict=True)
+            if not isinstance(found, Exception)
         ]
 
     async def edit(self, passkey: str, fields: Mapping[str, Value]) -> None:

@@ -51,4 +51,12 @@ ROWS: tuple[KeySpec, ...] = (
         "a year, at most `TRACKER_ADMIN__AUDIT_ENTRIES` entries",
         "audit.lua",
     ),
+    KeySpec(
+        "t:audit:rows",
+        "STREAM",
+        "further entries of the audit log: those of a call that changes more than 10 objects, without counts. Each has "
+        "up to 50 of the other objects. The second part of an id is 1000000 or more",
+        "a year, at most a tenth of `TRACKER_ADMIN__AUDIT_ENTRIES` entries",
+        "audit.lua",
+    ),
 )

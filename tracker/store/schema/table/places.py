@@ -41,7 +41,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         ),
         *("t:q:<queue>:delayed", "t:q:<queue>:deadlines", "t:q:<queue>:fingerprints", "t:q:<queue>:slot"),
         *("t:admin:tokens", "t:admin:token:<token>", "t:admin:sessions", "t:admin:session:<digest>"),
-        *("t:admin:link:<digest>", "t:audit"),
+        *("t:admin:link:<digest>", "t:audit", "t:audit:rows"),
         *("t:dht", "t:dht:<node>", "t:dht:<node>:nodes<family>"),
     ),
     Place.COPIED: (
