@@ -85,7 +85,7 @@ SOCKET_TO_SOCKET_OF_USERS = {
 SOCKET_TO_SOCKET_CLOSE = 1375
 """The same with a connection for each announce, which is accepted and closed in the tracker's code."""
 
-SOCKET_TO_SOCKET_UDP = 908
+SOCKET_TO_SOCKET_UDP = 897
 """The same over UDP, which reads several datagrams in one turn of the event loop."""
 
 SECRET = bytes(range(32))
@@ -433,7 +433,7 @@ async def serving(store: Store, accounts: Accounts = "off") -> AsyncIterator[tup
     ((datagrams,),) = await open_datagram_sockets(["127.0.0.1:0"], 2**20)
     async with (
         serve_http(decisions, live) as (address,),
-        serve_udp(decisions, live, [datagrams], secret=SECRET, count=lambda name, number: None),
+        serve_udp(decisions.over_udp(), live, [datagrams], secret=SECRET, count=lambda name, number: None),
     ):
         yield int(address.rpartition(":")[2]), int(datagrams.address.rpartition(":")[2])
 

@@ -1,5 +1,6 @@
 """Announces and scrapes on a real store: replies, refusals and counters (rows T1, T2, T18, T20, T25)."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -10,7 +11,7 @@ import pytest
 from loadtest.servers import Server
 from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE, START, info_hash, peer_id, timeout_key
-from tracker.bittorrent import Scrape, ScrapeFile, ScrapeReply
+from tracker.bittorrent import Announce, Digits, Event, Scrape, ScrapeFile, ScrapeReply
 from tracker.core.intervals import steps, throttled_steps
 from tracker.core.warning_messages import FREELEECH, PRIVATE_ADDRESS
 from tracker.errors import Busy, ClientError
@@ -506,6 +507,54 @@ async def test_announces_count_by_event_family_and_outcome(tracker: TrackerHarne
     expected = {"requests": 7, "announces": 6, "announces.v4": 3, "announces.v6": 3, "announces.started": 2}
     expected |= {"announces.completed": 1, "announces.stopped": 1, "joins": 2, "joins.v4": 1, "joins.v6": 1}
     assert await counts(tracker) == expected | {"scrapes": 1, "scrapes.v4": 1}
+
+
+async def test_announces_over_udp_count_as_such_as_well(tracker: TrackerHarness) -> None:
+    """Also in a batch with announces over HTTP."""
+    http, udp = tracker.decisions, tracker.decisions.over_udp()
+    started = {"event": Event.STARTED, "port": 6881, "bytes_left": Digits(b"1000")}
+    peers = [Announce(info_hash(1), peer_id(number), **started) for number in range(4)]  # type: ignore[arg-type]
+    await asyncio.gather(
+        http.announce(peers[0], None, at("11.0.0.1")),
+        udp.announce(peers[1]._replace(own_family=True), None, at("11.0.0.2")),
+        http.announce(peers[2], None, at("2600::3")),
+        udp.announce(peers[3]._replace(own_family=True), None, at("2600::4")),
+    )
+    tracker.store.clock.now += 60
+    moved = [
+        peer._replace(event=Event.UPDATE, uploaded=Digits(b"%d" % 10**n)) for n, peer in enumerate(peers)
+    ]
+    await asyncio.gather(
+        http.announce(moved[0], None, at("11.0.0.1")),
+        udp.announce(moved[1]._replace(own_family=True), None, at("11.0.0.2")),
+        http.announce(moved[2], None, at("2600::3")),
+        udp.announce(moved[3]._replace(own_family=True), None, at("2600::4")),
+    )
+    found = await counts(tracker)
+    assert found["announces"] == 8 and found["announces.udp"] == 4
+    assert found["announces.v4"] == found["announces.v6"] == 4
+    assert found["announces.udp.v4"] == found["announces.udp.v6"] == 2
+    assert found["joins.v4"] == found["joins.v6"] == 2
+    assert found["joins.udp.v4"] == found["joins.udp.v6"] == 1
+    assert {name: number for name, number in found.items() if name.startswith("bytes.")} == {
+        "bytes.up": 1111,
+        "bytes.up.v4": 11,
+        "bytes.up.v6": 1100,
+        "bytes.up.udp.v4": 10,
+        "bytes.up.udp.v6": 1000,
+    }
+
+
+async def test_settings_are_reloaded_for_both_protocols(make_tracker: MakeTracker) -> None:
+    """The UDP front end has its own view of them."""
+    tracker = await make_tracker(announce={"peers_max": 5})
+    udp = tracker.decisions.over_udp()
+    live = tracker.decisions._live
+    announce_settings = AnnounceSettings(interval_seconds=77, interval_jitter=0)
+    live.current = live.current.model_copy(update={"announce": announce_settings})
+    for decisions in (udp, tracker.decisions):
+        announce = Announce(info_hash(1), peer_id(1), 6881)
+        assert (await decisions.announce(announce, None, at("11.0.0.1"))).interval_seconds == 77
 
 
 async def test_a_refusal_counts_only_as_a_failure(make_tracker: MakeTracker) -> None:

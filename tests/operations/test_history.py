@@ -3,8 +3,10 @@
 import pytest
 
 from tests.store.harness import START, Store
+from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES
 from tracker.operations import history
-from tracker.operations.history import CHARTS, RANGES, Line, Window
+from tracker.operations.history import CHARTS, PARTS, RANGES, Line, Window
+from tracker.store.stats.size_samples import SAMPLED_PARTS
 from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained
 
 DAY = 86_400
@@ -48,7 +50,7 @@ async def test_lines_are_rates_and_the_slice_in_progress_is_divided_by_its_time_
         ("announces", 120, START - 60),
         ("announces.udp", 60, START - 60),
         ("announces", 60, START + 1),
-        ("announces.udp", 90, START + 1),  # of announces that the process has not counted yet
+        ("announces.udp", 90, START + 1),  # of another program
     ):
         counters.count(name, by=number, at=at)
     await counters.flush()
@@ -97,6 +99,38 @@ async def test_failures_are_those_of_all_kinds_of_requests(store: Store) -> None
     assert slices.values["failures"] == [6]
 
 
-def test_names_of_lines_are_unique_in_a_chart() -> None:
+def test_names_and_labels_of_lines_are_unique_in_a_chart() -> None:
     for chart in CHARTS.values():
-        assert len({line.name for line in chart.lines}) == len(chart.lines)
+        for by in PARTS:
+            lines = chart.lines_by(by)
+            assert len({line.name for line in lines}) == len({line.label for line in lines}) == len(lines)
+
+
+def test_every_line_by_protocol_or_family_is_counted_or_sampled() -> None:
+    counted = {name for names in (*HTTP.values(), *UDP.values(), *HTTP_BYTES, *UDP_BYTES) for name in names}
+    for chart in CHARTS.values():
+        for line in (*chart.protocol, *chart.family):
+            assert {*line.counters, *line.without} <= counted
+            assert line.measured in ("", *SAMPLED_PARTS)
+
+
+async def test_counts_over_http_are_all_but_those_over_udp(store: Store) -> None:
+    counters = store.counters
+    for name, number in (("joins", 600), ("joins.udp.v4", 60), ("joins.udp.v6", 120), ("joins.v4", 180)):
+        counters.count(name, by=number, at=START - 60)
+    for name, number in (("seeders.http", 7), ("seeders.udp", 5)):
+        counters.observe(name, number, at=START - 60)
+    await counters.flush()
+    window = Window(START - 60, START - 1, 60)
+    joins = await history.read(counters, CHARTS["joins"].lines_by("protocol"), window, START)
+    assert joins.values == {"http": [7], "udp": [3]}
+    families = await history.read(counters, CHARTS["joins"].lines_by("family"), window, START)
+    assert families.values == {"v4": [3], "v6": [0]}
+    peers = await history.read(counters, CHARTS["peers"].lines_by("protocol"), window, START)
+    assert peers.values == {
+        "seeders_http": [7],
+        "seeders_udp": [5],
+        "leechers_http": [None],
+        "leechers_udp": [None],
+    }
+    assert CHARTS["latency"].lines_by("family") == CHARTS["latency"].lines

@@ -20,6 +20,7 @@ class Timed:
     def __init__(self, reaping: Reaping) -> None:
         self._reaping = reaping
         self.size, self.page, self.check_totals = reaping.size, reaping.page, reaping.check_totals
+        self.save_peer_counts = reaping.save_peer_counts
         self.calls, self.seconds = 0, 0.0
 
     async def sweep(self, torrent_ids: Sequence[str], position: str, budget: int) -> SweepStep:

@@ -2,9 +2,11 @@
 
 import asyncio
 
-from tests.store.harness import Store, update
+from tests.store.harness import Store, endpoint, update
 from tests.waiting import in_background
-from tracker.store.stats.size_samples import LEASE_SECONDS, SAMPLED
+from tracker.store.stats.size_samples import LEASE_SECONDS, SAMPLED, SAMPLED_PARTS
+from tracker.store.swarms.codec import OWN_FAMILY
+from tracker.workers.reaper import Reaper
 from tracker.workers.size_samples import SizeSampler
 
 
@@ -12,7 +14,7 @@ async def sampled(store: Store) -> dict[str, tuple[int, float]]:
     """(number of samples, last mean) by distribution."""
     await store.counters.flush()
     found = {}
-    for name in SAMPLED:
+    for name in (*SAMPLED, *SAMPLED_PARTS):
         slices, total = await store.counters.distribution(name, 1)
         if total is not None:
             found[name] = (total.count, slices[-1][1].mean)
@@ -30,6 +32,41 @@ async def test_sizes_are_sampled(store: Store) -> None:
         "torrents": (1, 1),
         "users": (1, 1),
     }
+
+
+async def test_peers_are_sampled_by_family_and_protocol_once_the_sweep_has_counted_them(store: Store) -> None:
+    for peer, bytes_left, form, v6 in ((1, 0, 0, False), (2, 0, OWN_FAMILY, True), (3, 5, OWN_FAMILY, False)):
+        where = endpoint(peer, v6=v6)
+        await store.announce(update(peer, "s", bytes_left=bytes_left, form=form, endpoint=where))
+    sampler = SizeSampler(store, store.clock)
+    assert await sampler.sample_once()
+    assert set(await sampled(store)) == set(SAMPLED)
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 2700, store.clock)
+    await reaper.sweep_once(hurry=True)
+    assert 8000 < await store.redis.ttl(store.keys.peer_counts()) <= 8100  # three reap intervals
+    assert await sampler.sample_once()
+    found = await sampled(store)
+    assert {name: found[name] for name in SAMPLED_PARTS} == {
+        "seeders.v4": (1, 1),
+        "seeders.v6": (1, 1),
+        "seeders.http": (1, 1),
+        "seeders.udp": (1, 1),
+        "leechers.v4": (1, 1),
+        "leechers.v6": (1, 0),
+        "leechers.http": (1, 0),
+        "leechers.udp": (1, 1),
+    }
+
+
+async def test_counts_that_another_program_wrote_are_not_sampled(store: Store) -> None:
+    sampler = SizeSampler(store, store.clock)
+    for text in ("1 2 3", "-1 0 0 0 0 0 0 0", "a b c d e f g h", "", "9" * 400 + 7 * " 0"):
+        await store.redis.set(store.keys.peer_counts(), text)
+        assert await sampler.sample_once()
+    await store.redis.delete(store.keys.peer_counts())
+    await store.redis.rpush(store.keys.peer_counts(), "1")
+    assert await sampler.sample_once()
+    assert set(await sampled(store)) == set(SAMPLED)
 
 
 async def test_one_of_two_trackers_samples_and_the_other_takes_over(store: Store) -> None:

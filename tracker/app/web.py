@@ -66,7 +66,7 @@ async def open_web(
             partial(store.swarms.run, joins.on_late_join), update_allow_list, update_deny_list, update_limits
         ),
         serve_udp(
-            tracker,
+            tracker.over_udp(),
             context.live,
             datagrams,
             secret=store.secret,

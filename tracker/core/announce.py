@@ -8,6 +8,7 @@ the decisions. ``announce`` is the same as a coroutine.
 """
 
 import asyncio
+import copy
 import hashlib
 import random
 import time
@@ -27,6 +28,7 @@ from tracker.bittorrent import (
     is_routable,
 )
 from tracker.core.clients import ClientRules
+from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES
 from tracker.core.intervals import JITTER_STEPS, Step, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures
@@ -50,29 +52,12 @@ from tracker.store.swarms.codec import (
 from tracker.store.swarms.swarms import Swarms
 from tracker.wire.peer_id import secret_of
 
-_FAMILIES = {4: "v4", 16: "v6"}
-"""By the length of an address."""
 _STOPPED = Event.STOPPED  # reading a member off its class is slow
 _PRIVATE_REFUSED = "your address is private: this tracker serves the public network only"
 
 
-def _counter_names(event: Event, family: str, *, joined: bool) -> tuple[str, ...]:
-    """The counters of an accepted announce."""
-    names = ["requests", "announces", f"announces.{family}"]
-    names += [f"announces.{event}"] if event in (Event.STARTED, Event.COMPLETED, Event.STOPPED) else []
-    return (*names, "joins", f"joins.{family}") if joined else tuple(names)
-
-
-_COUNTERS = {
-    (event, size, joined): _counter_names(event, family, joined=joined)
-    for event in Event
-    for size, family in _FAMILIES.items()
-    for joined in (False, True)
-}
-_BYTES = tuple((f"bytes.{way}", f"bytes.{way}.{family}") for family in ("v4", "v6") for way in ("up", "down"))
-"""The counters of the first fields of TrafficTotals."""
-
-
+_NOTHING_RARE = (0,) * 7
+"""What follows the traffic over HTTP in the totals of most batches."""
 Answer = Callable[[AnnounceReply | ClientError], None]
 _ordered = tuple.__new__
 """Makes a named tuple from its fields in order, in half the time of the class's own call."""
@@ -106,6 +91,7 @@ class Tracker:
     ) -> None:
         self._swarms = swarms
         self._counters = counters
+        self._counter_names = HTTP
         self._on_join = on_join
         self._on_refused = on_refused
         self._timer = timer
@@ -130,6 +116,12 @@ class Tracker:
         self._steps = steps(announce, reap_seconds)
         self._throttled_steps = throttled_steps(announce, reap_seconds)
         self._limits.apply_settings(settings.limits)
+
+    def over_udp(self) -> "Tracker":
+        """The same tracker for the UDP front end: it counts announces as those over UDP."""
+        udp = copy.copy(self)
+        udp._counter_names = UDP
+        return udp
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with the failure to send."""
@@ -281,19 +273,27 @@ class Tracker:
 
     def _count(self, served: list[tuple[Event, int, bool]], seconds: list[float]) -> None:
         for kind, number in Counter(served).items():
-            self._counters.count(*_COUNTERS[kind], by=number)
+            self._counters.count(*self._counter_names[kind], by=number)
         if seconds:
             self._counters.observe("announce_seconds", *seconds)
 
     def _count_batch(self, announces: int, totals: TrafficTotals) -> None:
         self._counters.observe("announce_batch", announces)
-        for names, number in zip(_BYTES, totals, strict=False):
+        for names, number in zip(HTTP_BYTES, totals, strict=False):
             if number:
                 self._counters.count(*names, by=number)
+        if totals[4:] != _NOTHING_RARE:
+            self._count_rare(totals)
+
+    def _count_rare(self, totals: TrafficTotals) -> None:
+        """Counts what most batches do not have."""
         if totals.forgotten or totals.refused:
             self._registrations.note(totals.forgotten, totals.refused)
         if totals.given:
             self._counters.count("dht_given", by=totals.given)
+        for names, number in zip(UDP_BYTES, totals.udp, strict=False):
+            if number:
+                self._counters.count(*names, by=number)
 
     def _passes_limit(
         self, decision: Decision, announce: Announce, address: Address, outcome: _Outcome

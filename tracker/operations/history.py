@@ -20,6 +20,9 @@ _MIN_SHARE = 0.1
 """A longer slice in progress is shown once this share of it has passed: a rate over less is chance."""
 
 Unit = Literal["per second", "bytes per second", "seconds", "count"]
+Part = Literal["total", "protocol", "family"]
+PARTS: Mapping[Part, str] = {"total": "Total", "protocol": "By protocol", "family": "By address family"}
+"""What a chart shows, with labels."""
 
 
 class Range(NamedTuple):
@@ -60,15 +63,53 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
+    """``lines`` show totals; ``protocol`` and ``family``, where a chart has them, the same by those.
+
+    ``hint`` says what these are.
+    """
+
     name: str
     title: str
     unit: Unit
     lines: tuple[Line, ...]
+    protocol: tuple[Line, ...] = ()
+    family: tuple[Line, ...] = ()
+    hint: str = ""
 
     @property
     def min_step(self) -> int:
         """Shorter slices hold no sample."""
         return SAMPLE_SECONDS if self.unit == "count" else 1
+
+    def lines_by(self, part: Part) -> tuple[Line, ...]:
+        """The totals where the chart has no parts."""
+        parts = {"total": self.lines, "protocol": self.protocol, "family": self.family}
+        return parts[part] or self.lines
+
+
+_FAMILIES = {"v4": "IPv4", "v6": "IPv6"}
+_PROTOCOLS = {"http": "HTTP", "udp": "UDP"}
+
+
+def _by_family(counter: str, label: str = "", name: str = "") -> tuple[Line, ...]:
+    """The lines of a counter. ``label`` and ``name`` precede the family."""
+    return tuple(
+        Line(f"{name}{family}", f"{label}{shown}", (f"{counter}.{family}",))
+        for family, shown in _FAMILIES.items()
+    )
+
+
+def _by_protocol(counter: str, label: str = "", name: str = "") -> tuple[Line, ...]:
+    udp = tuple(f"{counter}.udp.{family}" for family in _FAMILIES)
+    return (Line(f"{name}http", f"{label}HTTP", (counter,), udp), Line(f"{name}udp", f"{label}UDP", udp))
+
+
+def _sampled(parts: Mapping[str, str]) -> tuple[Line, ...]:
+    return tuple(
+        Line(f"{kind}_{part}", f"{kind.title()}, {shown}", measured=f"{kind}.{part}")
+        for kind in ("seeders", "leechers")
+        for part, shown in parts.items()
+    )
 
 
 REQUESTS = (
@@ -94,41 +135,51 @@ CHARTS: Mapping[str, Chart] = {
                 Line("seeders", "Seeders", measured="seeders"),
                 Line("leechers", "Leechers", measured="leechers"),
             ),
+            protocol=_sampled(_PROTOCOLS),
+            family=_sampled(_FAMILIES),
+            hint="Counted by the sweep: up to two reap intervals old. The protocol is that of a peer's last join. "
+            "A peer on both address families counts in each.",
         ),
         Chart("torrents", "Torrents", "count", (Line("torrents", "Torrents", measured="torrents"),)),
         Chart("users", "Users", "count", (Line("users", "Users", measured="users"),)),
         Chart("requests", "Requests", "per second", REQUESTS),
         Chart(
             "announces",
-            "Announces by protocol and family",
+            "Announces",
             "per second",
             (
-                Line("http", "HTTP", ("announces",), ("announces.udp",)),
-                Line("udp", "UDP", ("announces.udp",)),
-                Line("v4", "IPv4", ("announces.v4",)),
-                Line("v6", "IPv6", ("announces.v6",)),
+                Line("announces", "All", ("announces",)),
+                Line("started", "Started", ("announces.started",)),
+                Line("completed", "Completed", ("announces.completed",)),
+                Line("stopped", "Stopped", ("announces.stopped",)),
             ),
+            protocol=_by_protocol("announces"),
+            family=_by_family("announces"),
         ),
         Chart(
             "joins",
             "Joins and timeouts",
             "per second",
             (
-                Line("v4", "Joins over IPv4", ("joins.v4",)),
-                Line("v6", "Joins over IPv6", ("joins.v6",)),
+                JOINS,
                 Line("stopped", "Stopped", ("announces.stopped",)),
                 Line("reaps", "Timed out", ("reaps",)),
             ),
+            protocol=_by_protocol("joins", "Joins over "),
+            family=_by_family("joins", "Joins over "),
         ),
         Chart(
             "traffic",
             "Traffic that peers report",
             "bytes per second",
-            (
-                Line("up_v4", "Upload, IPv4", ("bytes.up.v4",)),
-                Line("up_v6", "Upload, IPv6", ("bytes.up.v6",)),
-                Line("down_v4", "Download, IPv4", ("bytes.down.v4",)),
-                Line("down_v6", "Download, IPv6", ("bytes.down.v6",)),
+            (Line("up", "Upload", ("bytes.up",)), Line("down", "Download", ("bytes.down",))),
+            protocol=(
+                *_by_protocol("bytes.up", "Upload, ", "up_"),
+                *_by_protocol("bytes.down", "Download, ", "down_"),
+            ),
+            family=(
+                *_by_family("bytes.up", "Upload, ", "up_"),
+                *_by_family("bytes.down", "Download, ", "down_"),
             ),
         ),
         Chart("latency", "Announce latency", "seconds", LATENCY),
@@ -223,7 +274,7 @@ def _rates(
     def total(names: Sequence[str], start: int) -> int:
         return sum(counts[name].get(start, 0) for name in names)
 
-    # An announce over UDP may count in an earlier second than the announce itself.
+    # Another program may have written counts that do not agree.
     return [
         max(0, total(line.counters, start) - total(line.without, start)) / length
         for start, length in zip(starts, seconds, strict=True)

@@ -32,6 +32,7 @@ from tracker.store.sharding.leases import ShardLeases
 from tracker.store.sharding.maintenance import ShardedMaintenance
 from tracker.store.sharding.number import check_number
 from tracker.store.sharding.outbox import ShardedOutbox
+from tracker.store.sharding.peer_counts import ShardedPeerCounts
 from tracker.store.sharding.scores import ShardedScores
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.sharding.swarms import ShardedAnnounceCounts, ShardedSwarms
@@ -147,6 +148,7 @@ class Store:
         self.rate_limits = RateLimitStore(connection, scripts, keys, clock)
         self.counters = counters = self._counters(options, clock, tap)
         self.size_samples = SizeSamples(scripts)
+        self.peer_counts = ShardedPeerCounts(self.shards)
         self.refusal_samples = RefusalSamples(connection, keys)
         self.outbox = self._outbox()
         self.place_name_migration = PlaceNameMigration(connection, scripts, keys)

@@ -25,6 +25,7 @@ from tracker.store.client.keyspace_events import request_expiry_events
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
+from tracker.store.swarms.peer_counts import NO_PEERS
 from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, Reaping
 from tracker.workers.pace import MAX_PAUSE_SECONDS, Pace
 from tracker.workers.rhythm import until_next
@@ -49,6 +50,8 @@ _TICK_SECONDS = 0.5
 _SIZE_SECONDS = 10.0
 """How often a round of the sweep reads how much there is to visit."""
 _SUMMARY_SECONDS = 60.0
+_MIN_COUNTS_SECONDS = 600
+"""How long the counts of a round of the sweep are shown, at least; else three reap intervals."""
 _FORBIDDEN_SECONDS = 60.0
 """How long to wait before the next attempt where the store forbids subscriptions."""
 
@@ -279,7 +282,7 @@ class Reaper:
         """
         began, pace = self._clock(), Pace(self._timer())
 
-        sized_at, logged, cursor = -math.inf, False, 0
+        sized_at, logged, cursor, peers = -math.inf, False, 0, NO_PEERS
         while True:
             cursor, torrent_ids = await self._reaping.page(cursor, SWEEP_BUDGET)
             position = ""
@@ -293,6 +296,7 @@ class Reaper:
                     position or step.position
                 )  # its members are seen twice: as such, and in the arrays
                 torrent_ids, position = torrent_ids[step.done :], step.position
+                peers = peers.plus(step.peers)
                 self._count_sweep(step.reaped, step.repairs, step.forgotten)
                 pause = pace.pause(now, step.done + step.seen // (2 if large else 1), self.interval)
                 if not logged and pace.is_late(now, self.interval):
@@ -302,6 +306,7 @@ class Reaper:
             if not cursor:
                 break
         self._count_sweep(0, await self._reaping.check_totals(), 0)
+        await self._reaping.save_peer_counts(peers, int(max(_MIN_COUNTS_SECONDS, 3 * self.interval)))
         self.swept_at = self._clock()
         self.sweep_seconds = max(0.0, self.swept_at - began)
 

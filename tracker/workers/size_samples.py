@@ -1,6 +1,7 @@
 """Samples the numbers of peers, torrents and users every 5 s, for charts of the past (docs/counters.md).
 
-The samples are distributions like any other, so they take bounded memory. One tracker of a store writes them.
+Peers by family and protocol are counted by the sweep, so their samples change once per round of it. The samples are
+distributions like any other, so they take bounded memory. One tracker of a store writes them.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.sharding.away import noting_shards_away
-from tracker.store.stats.size_samples import SAMPLE_SECONDS, SAMPLED
+from tracker.store.stats.size_samples import SAMPLE_SECONDS, SAMPLED, SAMPLED_PARTS
 from tracker.store.store import Store
 
 log = structlog.get_logger("tracker.samples")
@@ -54,14 +55,20 @@ class SizeSampler:
         if not await store.size_samples.take(self._token, int(self._clock())):
             return False
         with noting_shards_away() as away:
-            totals, torrents, users = await asyncio.gather(
-                store.counters.totals(), store.torrents.count(), store.users.count()
+            totals, torrents, users, peers = await asyncio.gather(
+                store.counters.totals(),
+                store.torrents.count(),
+                store.users.count(),
+                store.peer_counts.read(),
             )
         if away:
             return False
         sizes = (totals["seeders"], totals["leechers"], torrents, users)
         for name, size in zip(SAMPLED, sizes, strict=True):
             store.counters.observe(name, size)
+        if peers is not None:
+            for name in SAMPLED_PARTS:
+                store.counters.observe(name, getattr(peers, name.replace(".", "_")))
         return True
 
     async def _release(self) -> None:

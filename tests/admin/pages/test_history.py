@@ -39,8 +39,31 @@ async def test_the_page_has_all_charts_of_the_range(admin: Admin) -> None:
             page = await get(browser, f"/history?range={name}")
             sources = [figure.attributes["data-chart"] for figure in page.all("figure")]
             assert sources == [f"/history/{chart}.json?range={name}" for chart in NOT_USERS]
-            (current,) = [e for e in page.all("a") if e.attributes.get("aria-current") == "true"]
-            assert current.text == RANGES[name].label
+            current = [e.text for e in page.all("a") if e.attributes.get("aria-current") == "true"]
+            assert current == [RANGES[name].label, "Total"]
+
+
+async def test_the_lines_stay_chosen_in_every_link_of_the_range(admin: Admin) -> None:
+    async with admin.browser("read") as browser:
+        for path in ("/history", "/history/joins"):
+            page = await get(browser, f"{path}?range=7d&by=protocol")
+            current = [e.text for e in page.all("a") if e.attributes.get("aria-current") == "true"]
+            assert current == ["7 days", "By protocol"]
+            queries = [
+                parse_qs(urlsplit(e.attributes["href"] or "").query)
+                for e in page.all("a")
+                if (e.attributes.get("id") or "").startswith(("range-", "zoom-"))
+            ]
+            assert len(queries) >= len(RANGES) and all(query["by"] == ["protocol"] for query in queries)
+        page = await get(browser, "/history?range=7d&by=protocol")
+        assert {e.attributes["data-zoom"] for e in page.all("figure")} == {"/history?by=protocol"}
+        assert "the sweep" in page.text
+        names = [
+            line["name"] for line in (await fetched(browser, "/history/joins.json?by=protocol"))["series"]
+        ]
+        assert names == ["Joins over HTTP", "Joins over UDP"]
+        page = await get(browser, "/history/latency?by=protocol")
+        assert not [e for e in page.all("a") if (e.attributes.get("id") or "").startswith("by-")]
 
 
 async def test_a_private_tracker_has_a_chart_of_users(serve: Serve, prefix: str) -> None:
@@ -85,13 +108,14 @@ async def test_the_shortest_and_the_longest_range_have_no_link_beyond(admin: Adm
         "range=7",
         "since=²&until=9",
         f"since={'9' * 13}&until=1",
+        "by=country",
     ],
 )
 async def test_a_wrong_query_shows_a_day(admin: Admin, query: str) -> None:
     async with admin.browser() as browser:
         page = await get(browser, f"/history?{query}")
-    (current,) = [e for e in page.all("a") if e.attributes.get("aria-current") == "true"]
-    assert current.text == "24 h"
+    current = [e.text for e in page.all("a") if e.attributes.get("aria-current") == "true"]
+    assert current == ["24 h", "Total"]
 
 
 async def test_charts_are_rates_and_say_that_the_last_slice_has_not_ended(admin: Admin) -> None:
@@ -100,7 +124,7 @@ async def test_charts_are_rates_and_say_that_the_last_slice_has_not_ended(admin:
     for name, number, at in (
         ("announces", 600, now - 60),
         ("announces", 15, now),
-        ("announces.udp", 60, now - 60),
+        ("announces.udp.v4", 60, now - 60),
     ):
         counters.count(name, by=number, at=at)
     counters.observe("announce_seconds", 0.002, 0.004, at=now - 60)
@@ -108,7 +132,7 @@ async def test_charts_are_rates_and_say_that_the_last_slice_has_not_ended(admin:
     async with admin.browser() as browser:
         requests = await fetched(browser, f"/history/requests.json?since={now - 500}&until={now + 30}")
         latency = await fetched(browser, "/history/latency.json?range=2h")
-        found = await fetched(browser, "/history/announces.json?range=2h")
+        found = await fetched(browser, "/history/announces.json?range=2h&by=protocol")
     assert requests["x"] == list(range(now - 500, now + 30, 5))  # the shortest slices that are kept
     place = latency["x"].index(now - 60)
     assert latency["incomplete"] is True
@@ -126,7 +150,7 @@ async def test_a_table_has_the_values_of_its_chart(admin: Admin) -> None:
     counters.observe("announce_seconds", 0.25, at=now - 60)
     await counters.flush()
     async with admin.browser("read") as browser:
-        traffic = await get(browser, "/history/traffic?range=2h")
+        traffic = await get(browser, "/history/traffic?range=2h&by=family")
         peers = await get(browser, "/history/peers?range=2h")
         latency = await get(browser, "/history/latency?range=2h")
         for path in ("/history/nothing", "/history/nothing.json"):

@@ -62,7 +62,7 @@ PLACEHOLDERS = {
     "token": "[0-9a-f]{12}",
     "url": "[0-9a-f]{16}",
     "digest": "[0-9a-f]{64}",
-    "counter": "(?!failures)[a-z_]+",
+    "counter": "(?!failures|peers)[a-z_]+",
     "ranking": "leechers|seeders|snatches|score",
     "total": "uploaded|downloaded|ratio",
     "value": "added|active|size|disabled|private",
@@ -301,7 +301,7 @@ async def everything(store: Store) -> None:
     store.clock.now += 500
     await store.reaping.heartbeat()
     await store.reaping.set_due_cursor(int(store.clock.now))
-    await store.reaping.sweep(["1", "2", "3"], "", 200)
+    await store.reaping.save_peer_counts((await store.reaping.sweep(["1", "2", "3"], "", 200)).peers, 600)
     assert await store.scores.take_one("2")
     taken = await store.scores.take_one("3")
     assert taken and (await store.scores.finish([Scored(taken, 1.2)])).counted

@@ -12,7 +12,10 @@ from tracker.store.sharding.unique_users import ShardedUniqueUsers
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.months import month_of
 from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent
+from tracker.store.swarms.codec import OWN_FAMILY
+from tracker.store.swarms.peer_counts import PeerCounts
 from tracker.store.torrents.scores import Leased, Scored
+from tracker.workers.reaper import Reaper
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
 LONDON, PARIS = place_names("GB", "London", "SW1A"), place_names("FR", "Paris", "75001")
@@ -180,3 +183,20 @@ async def test_torrents_of_a_place_are_found_in_all_shards(registered: Store) ->
     assert found == [
         (info_hash.hex(), number) for number, info_hash in reversed(list(enumerate(HASHES[:5], 1)))
     ]
+
+
+async def test_peers_by_family_and_protocol_are_the_sums_of_all_shards(registered: Store) -> None:
+    """None until each shard was swept."""
+    for number, info_hash in enumerate(HASHES[:SHARDS]):
+        form = OWN_FAMILY if number == 0 else 0
+        announce = update(number, "s", form=form, endpoint=endpoint(number, v6=number == 1))
+        await registered.announce(announce._replace(info_hash=info_hash))
+    for shard in registered.shards:
+        assert await registered.peer_counts.read() is None
+        reaper = Reaper(
+            shard.reaping, shard.connection, shard.keys, registered.counters, lambda: 60, registered.clock
+        )
+        await reaper.sweep_once(hurry=True)
+    assert await registered.peer_counts.read() == PeerCounts(
+        leechers=SHARDS, leechers_v4=SHARDS - 1, leechers_v6=1, leechers_udp=1
+    )

@@ -160,3 +160,6 @@ def test_moved_bytes_are_parsed() -> None:
     assert parse_totals(b"1 2 3 9007199254740991") == TrafficTotals(1, 2, 3, 2**53 - 1)
     assert parse_totals(b"") == TrafficTotals(0, 0, 0, 0)
     assert parse_totals(b"0 0 0 0 5 6 7") == TrafficTotals(0, 0, 0, 0, forgotten=5, refused=6, given=7)
+    over_udp = parse_totals(b"1 2 3 4 0 0 0 5 6 7 8")
+    assert over_udp == TrafficTotals(1, 2, 3, 4, udp_up_v4=5, udp_down_v4=6, udp_up_v6=7, udp_down_v6=8)
+    assert over_udp.udp == (5, 6, 7, 8)

@@ -3,7 +3,10 @@
 import pytest
 
 from loadtest.invariants import check_invariants
-from tests.store.harness import Store, endpoint, info_hash, peer_id, timeout_key, update
+from tests.store.conftest import MakeStore
+from tests.store.harness import ALICE, Store, endpoint, info_hash, peer_id, timeout_key, update
+from tracker.store.swarms.codec import OWN_FAMILY
+from tracker.store.swarms.peer_counts import NO_PEERS, PeerCounts
 from tracker.store.swarms.reaping import SweepStep
 
 LARGE = 60
@@ -13,14 +16,15 @@ BUDGET = 20
 async def sweep(store: Store, budget: int = 200) -> SweepStep:
     """Runs a whole sweep; returns the sums of its calls."""
     _, ids = await store.reaping.page(0, 1000)
-    position, sums = "", [0, 0, 0, 0]
+    position, sums, peers = "", [0, 0, 0, 0], NO_PEERS
     while ids:
         step = await store.reaping.sweep(ids, position, budget)
-        ids, position = ids[step.done :], step.position
+        ids, position, peers = ids[step.done :], step.position, peers.plus(step.peers)
         sums = [
             a + b for a, b in zip(sums, (step.reaped, step.repairs, step.forgotten, step.seen), strict=True)
         ]
-    return SweepStep(0, "", *sums)
+    reaped, repairs, forgotten, seen = sums
+    return SweepStep(0, "", reaped, repairs, forgotten, seen, peers)
 
 
 async def fill(store: Store, peers: int = LARGE) -> None:
@@ -67,6 +71,64 @@ async def test_damage_is_repaired_once(store: Store, damage: str, budget: int) -
     assert repairs >= 1
     assert await check_invariants(redis, keys) == LARGE
     assert (await sweep(store, budget)).repairs + await store.reaping.check_totals() == 0
+
+
+@pytest.mark.parametrize("budget", [BUDGET, 200], ids=["slices", "one call"])
+async def test_peers_are_counted_by_family_and_protocol(store: Store, budget: int) -> None:
+    """A peer on both families counts in each, and over UDP if it joined so."""
+    await fill(store)  # every third is a seeder, but for partial seeds; every fourth is on both families
+    for n in range(100, 107):
+        v6 = n % 2 == 1
+        await store.announce(
+            update(n, "s", bytes_left=n % 4, form=OWN_FAMILY, endpoint=endpoint(n, v6=v6), torrent=1 + n % 2)
+        )
+    seeders = len([n for n in range(LARGE) if n % 3 == 0])
+    expected = PeerCounts(
+        seeders=seeders + 2,
+        leechers=LARGE - seeders + 5,
+        seeders_v4=seeders + 2,
+        leechers_v4=LARGE - seeders + 2,
+        seeders_v6=len([n for n in range(0, LARGE, 4) if n % 3 == 0]),
+        leechers_v6=len([n for n in range(0, LARGE, 4) if n % 3]) + 3,
+        seeders_udp=2,
+        leechers_udp=5,
+    )
+    step = await sweep(store, budget)
+    assert (step.repairs, step.peers) == (0, expected)
+    await store.redis.hincrby(store.keys.torrent(info_hash(1)), "seeders", 7)
+    step = await sweep(store, budget)
+    assert step.repairs == 1
+    assert step.peers._replace(seeders_udp=0, leechers_udp=0) == expected._replace(
+        seeders_udp=0, leechers_udp=0
+    )
+
+
+async def test_a_swarm_that_shrinks_while_it_is_visited_counts_once(store: Store) -> None:
+    for n in range(BUDGET + 1):
+        await store.announce(update(n, "s"))
+    step = await store.reaping.sweep(["1"], "", BUDGET)
+    counted = step.peers
+    while step.position.startswith("m:"):
+        step = await store.reaping.sweep(["1"], step.position, BUDGET)
+        counted = counted.plus(step.peers)
+    assert step.position
+    for n in range(2):
+        await store.announce(update(n, "x"))
+    step = await store.reaping.sweep(["1"], step.position, BUDGET)
+    assert step.done == 1
+    assert counted.plus(step.peers).leechers == BUDGET + 1
+
+
+async def test_a_peer_that_rejoins_over_http_is_not_over_udp(make_store: MakeStore) -> None:
+    """The hash of a user's peer is kept after it has left."""
+    store = await make_store(accounts="required", peer_memory=3600)
+    await store.users.add("7", ALICE)
+    for form, udp in ((OWN_FAMILY, 1), (0, 0), (OWN_FAMILY, 1)):
+        await store.announce(update(1, "s", passkey=ALICE, form=form))
+        await store.announce(update(1, passkey=ALICE, form=0))  # an update changes nothing about it
+        counted = (await sweep(store)).peers
+        assert (counted.leechers, counted.leechers_udp, counted.leechers_http) == (1, udp, 1 - udp)
+        await store.announce(update(1, "x", passkey=ALICE))
 
 
 async def test_slices_visit_every_peer_while_peers_come_and_go(store: Store) -> None:

@@ -8,7 +8,7 @@ from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Moment, Whole
 from tracker.admin.api.statistics import Precision
 from tracker.operations import history
-from tracker.operations.history import CHARTS, RANGES, Unit
+from tracker.operations.history import CHARTS, PARTS, RANGES, Part, Unit
 
 endpoints = Endpoints("history", "Charts of peers, torrents, requests, joins and traffic over time.")
 
@@ -16,6 +16,7 @@ ChartName = Literal["peers", "torrents", "users", "requests", "announces", "join
 assert get_args(ChartName) == tuple(CHARTS)
 RangeName = Literal["2m", "2h", "24h", "7d", "30d", "90d"]
 assert get_args(RangeName) == tuple(RANGES)
+assert get_args(Part) == tuple(PARTS)
 
 
 class HistoryQuery(Query):
@@ -24,6 +25,11 @@ class HistoryQuery(Query):
     until: Whole | None = Field(None, description="The last time (epoch s); now by default.")
     step: Precision = Field(
         1, description="The shortest slice (s). Slices are longer where shorter ones are no longer kept."
+    )
+    by: Part = Field(
+        "total",
+        description="Lines by protocol or address family: of `peers`, `announces`, `joins` and `traffic`. The other "
+        "charts have totals only.",
     )
 
 
@@ -51,13 +57,16 @@ class History(Reply):
 
 @endpoints.get("/history/{chart}", "Show a chart")
 async def chart(call: Call, chart: ChartName, query: HistoryQuery) -> History:
-    """`peers`, `torrents` and `users` are sampled every 5 s; a value is the mean of a slice. The others are rates from
-    the counters in docs/counters.md; `traffic` is what peers report."""
+    """`peers`, `torrents` and `users` are sampled every 5 s; a value is the mean of a slice. `peers` by protocol or
+    family are what the sweep counted last, up to two reap intervals ago: the protocol is that of a peer's last join,
+    and a peer on both families counts in each. The others are rates from the counters in docs/counters.md; `traffic`
+    is what peers report."""
     now, shown = call.context.clock(), CHARTS[chart]
+    lines = shown.lines_by(query.by)
     until = int(now) if query.until is None else query.until
     since = until - RANGES[query.range].seconds if query.since is None else query.since
     window = history.window_between(since, until, now, max(query.step, shown.min_step))
-    slices = await history.read(call.store.counters, shown.lines, window, now)
+    slices = await history.read(call.store.counters, lines, window, now)
     return History(
         chart=chart,
         title=shown.title,
@@ -67,5 +76,5 @@ async def chart(call: Call, chart: ChartName, query: HistoryQuery) -> History:
         step=window.step,
         incomplete=slices.incomplete,
         starts=slices.starts,
-        lines=[HistoryLine(name=e.name, label=e.label, values=slices.values[e.name]) for e in shown.lines],
+        lines=[HistoryLine(name=e.name, label=e.label, values=slices.values[e.name]) for e in lines],
     )

@@ -13,8 +13,9 @@ from tracker import __version__
 from tracker.admin.context import AdminContext
 from tracker.admin.metrics.metric import Metric as TableMetric
 from tracker.admin.metrics.metric import Source
+from tracker.admin.metrics.sources import COUNTED, GAUGES, HISTOGRAMS
 from tracker.admin.metrics.store_readings import StoreReadings
-from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS
+from tracker.admin.metrics.table import METRICS
 from tracker.runtime.telemetry import BOUNDS, Histogram, Snapshot
 from tracker.store.jobs.records import STATUSES
 

@@ -43,7 +43,7 @@ async def read_store(store: Store, seconds: float = READ_SECONDS) -> StoreReadin
     readings = StoreReadings()
     try:
         async with asyncio.timeout(seconds):
-            for part in (_totals, _sizes, _changes, _scores, _jobs, _work, _memory):
+            for part in (_totals, _peers, _sizes, _changes, _scores, _jobs, _work, _memory):
                 await _read(part, store, readings)
     except (StoreUnavailable, TimeoutError):
         readings.up = False
@@ -67,6 +67,17 @@ async def _totals(store: Store, readings: StoreReadings) -> None:
     for event in EVENTS:
         readings.put("tracker_store_events_total", totals[event], event)
     readings.put("tracker_store_credit_cut_bytes_total", totals["credit_cut"])
+
+
+async def _peers(store: Store, readings: StoreReadings) -> None:
+    """What the sweep has counted, if it has by now."""
+    counts = await store.peer_counts.read()
+    if counts is None:
+        return
+    for state in ("seeder", "leecher"):
+        for label, parts in (("family", ("v4", "v6")), ("protocol", ("http", "udp"))):
+            for part in parts:
+                readings.put(f"tracker_peers_by_{label}", getattr(counts, f"{state}s_{part}"), state, part)
 
 
 async def _sizes(store: Store, readings: StoreReadings) -> None:

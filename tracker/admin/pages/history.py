@@ -1,6 +1,6 @@
 """The pages of the past: charts of a range of time that links and the mouse zoom, and each chart as a table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -14,7 +14,19 @@ from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, siz
 from tracker.admin.pages.history_data import UNITS, chart_data
 from tracker.admin.pages.rendering import render
 from tracker.operations import history
-from tracker.operations.history import CHARTS, MIN_SPAN, RANGES, Chart, Range, Slices, Unit, Window
+from tracker.operations.history import (
+    CHARTS,
+    MIN_SPAN,
+    PARTS,
+    RANGES,
+    Chart,
+    Line,
+    Part,
+    Range,
+    Slices,
+    Unit,
+    Window,
+)
 
 _DEFAULT = RANGES["24h"]
 _MAX_DIGITS = 12
@@ -28,21 +40,38 @@ FORMATS: dict[Unit, Callable[[float | None], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The range of time that a request names: one that ends now, or from ``since`` to ``until`` (epoch s)."""
+    """What a request names: a range that ends now, or from ``since`` to ``until`` (epoch s), and the parts to show."""
 
     now: float
     range: Range | None
     since: int
     until: int
+    by: Part
 
     def window(self, min_step: int = 1) -> Window:
         return history.window_between(self.since, self.until, self.now, min_step)
 
     @property
     def query(self) -> str:
+        return self.query_by(self.by)
+
+    def query_by(self, by: Part) -> str:
+        """The same range with other parts."""
         if self.range is not None:
-            return urlencode({"range": self.range.name})
-        return _query(self.since, self.until)
+            return urlencode({"range": self.range.name} | _by(by))
+        return _query(self.since, self.until, by)
+
+    @property
+    def zoom(self) -> str:
+        """Where a part of a chart is shown, but for its range."""
+        return f"/history?{urlencode(_by(self.by))}".rstrip("?")
+
+    def in_range(self, name: str) -> str:
+        """The query of the same parts in another range."""
+        return urlencode({"range": name} | _by(self.by))
+
+    def _url(self, since: int, until: int) -> str:
+        return f"/history?{_query(since, until, self.by)}"
 
     def links(self) -> list[tuple[str, str, str]]:
         """(id, label, URL) of each change of the range; the URL is empty where it would change nothing."""
@@ -50,13 +79,13 @@ class Shown:
         since, until, half = window.since, window.until, window.span // 2
         quarter, newest, oldest = window.span // 4, int(self.now), history.oldest(self.now)
         return [
-            ("earlier", "Earlier", _url(since - half, until - half) if since - half >= oldest else ""),
-            ("later", "Later", _url(since + half, until + half) if until + half <= newest else ""),
-            ("in", "Zoom in", _url(since + quarter, until - quarter) if half >= 2 * MIN_SPAN else ""),
+            ("earlier", "Earlier", self._url(since - half, until - half) if since - half >= oldest else ""),
+            ("later", "Later", self._url(since + half, until + half) if until + half <= newest else ""),
+            ("in", "Zoom in", self._url(since + quarter, until - quarter) if half >= 2 * MIN_SPAN else ""),
             (
                 "out",
                 "Zoom out",
-                _url(max(oldest, since - half), min(newest, until + half))
+                self._url(max(oldest, since - half), min(newest, until + half))
                 if window.span < newest - oldest
                 else "",
             ),
@@ -64,25 +93,26 @@ class Shown:
 
 
 def shown_of(request: web.Request, now: float) -> Shown:
-    """Of a wrong query, the default range."""
+    """Of a wrong query, the totals of the default range."""
+    by: Part = next((part for part in PARTS if part == request.query.get("by")), "total")
     since, until = (_number(request.query.get(name, "")) for name in ("since", "until"))
     if since is not None and until is not None:
         window = history.window_between(since, until, now)
-        return Shown(now, None, window.since, window.until)
+        return Shown(now, None, window.since, window.until, by)
     chosen = RANGES.get(request.query.get("range", ""), _DEFAULT)
-    return Shown(now, chosen, int(now) - chosen.seconds, int(now))
+    return Shown(now, chosen, int(now) - chosen.seconds, int(now), by)
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
-def _query(since: int, until: int) -> str:
-    return urlencode({"since": since, "until": until})
+def _by(by: Part) -> dict[str, str]:
+    return {} if by == "total" else {"by": by}
 
 
-def _url(since: int, until: int) -> str:
-    return f"/history?{_query(since, until)}"
+def _query(since: int, until: int, by: Part) -> str:
+    return urlencode({"since": str(since), "until": str(until)} | _by(by))
 
 
 class HistoryPages:
@@ -99,29 +129,28 @@ class HistoryPages:
         ]
 
     async def show(self, request: web.Request) -> web.Response:
-        """The query has ``range``, or ``since`` and ``until`` (epoch s)."""
+        """The query has ``range``, or ``since`` and ``until`` (epoch s); and ``by``."""
         shown = shown_of(request, self._context.clock())
         has_users = self._context.settings.users.private != "off"
         charts = [chart for chart in CHARTS.values() if chart.name != "users" or has_users]
         return render(request, "history.html", {"charts": charts, "units": UNITS, **_variables(shown)})
 
     async def data(self, request: web.Request) -> web.Response:
-        chart = _chart(request)
-        slices = await self._read(chart, shown_of(request, self._context.clock()))
-        return web.Response(body=orjson.dumps(chart_data(chart, slices)), content_type="application/json")
+        chart, shown = _chart(request), shown_of(request, self._context.clock())
+        slices = await self._read(chart, shown)
+        data = chart_data(chart, slices, shown.by)
+        return web.Response(body=orjson.dumps(data), content_type="application/json")
 
     async def table(self, request: web.Request) -> web.Response:
         chart, shown = _chart(request), shown_of(request, self._context.clock())
-        slices = await self._read(chart, shown)
-        return render(
-            request,
-            "history_table.html",
-            {"chart": chart, "rows": _rows(chart, slices), **_variables(shown, chart.min_step)},
-        )
+        lines, slices = chart.lines_by(shown.by), await self._read(chart, shown)
+        rows = _rows(chart.unit, lines, slices)
+        variables = {"chart": chart, "lines": lines, "rows": rows, **_variables(shown, chart.min_step)}
+        return render(request, "history_table.html", variables)
 
     async def _read(self, chart: Chart, shown: Shown) -> Slices:
         window = shown.window(chart.min_step)
-        return await history.read(self._context.store.counters, chart.lines, window, shown.now)
+        return await history.read(self._context.store.counters, chart.lines_by(shown.by), window, shown.now)
 
 
 def _chart(request: web.Request) -> Chart:
@@ -136,19 +165,20 @@ def _variables(shown: Shown, min_step: int = 1) -> Mapping[str, Any]:
         "shown": shown,
         "window": shown.window(min_step),
         "ranges": RANGES.values(),
+        "parts": PARTS,
         "links": shown.links(),
     }
 
 
-def _rows(chart: Chart, slices: Slices) -> list[tuple[int, bool, list[str]]]:
+def _rows(unit: Unit, lines: Sequence[Line], slices: Slices) -> list[tuple[int, bool, list[str]]]:
     """(start, whether the slice has not ended, values), newest first."""
-    written = FORMATS[chart.unit]
+    written = FORMATS[unit]
     last = len(slices.starts) - 1
     rows = [
         (
             start,
             slices.incomplete and place == last,
-            [written(slices.values[e.name][place]) for e in chart.lines],
+            [written(slices.values[e.name][place]) for e in lines],
         )
         for place, start in enumerate(slices.starts)
     ]

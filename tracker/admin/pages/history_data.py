@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tracker.operations.history import Chart, Slices, Unit
+from tracker.operations.history import Chart, Part, Slices, Unit
 
 UNITS: dict[Unit, str] = {
     "per second": "/s",
@@ -13,7 +13,7 @@ UNITS: dict[Unit, str] = {
 """What charts.js shows after a value. Seconds are drawn as milliseconds."""
 
 
-def chart_data(chart: Chart, slices: Slices) -> dict[str, Any]:
+def chart_data(chart: Chart, slices: Slices, by: Part = "total") -> dict[str, Any]:
     """The JSON of a chart."""
     factor, digits = 1000 if chart.unit == "seconds" else 1, 1 if chart.unit == "count" else 3
     return {
@@ -27,6 +27,6 @@ def chart_data(chart: Chart, slices: Slices) -> dict[str, Any]:
                     for value in slices.values[line.name]
                 ],
             }
-            for line in chart.lines
+            for line in chart.lines_by(by)
         ],
     }

@@ -5,7 +5,7 @@
 //   data-kind    "rate" fills the first series, "lines" none, "steps" holds each value until the next
 //   data-unit    shown after each value, "B/s" with binary prefixes;  data-height  in pixels;  data-scale="log" for values that span decades
 //   data-live    the name of the chart in the live updates (live.js)
-//   data-zoom    the page that shows the part that was dragged across, as ?since=…&until=… (epoch seconds)
+//   data-zoom    the page that shows the part that was dragged across, by its parameters since and until (epoch seconds)
 
 const charts = new Map();
 const probe = document.createElement("span");
@@ -177,7 +177,10 @@ class Chart {
   zoom(self) {
     if (self.select.width < 8) return;
     const [since, until] = [self.select.left, self.select.left + self.select.width].map((place) => Math.round(self.posToVal(place, "x")));
-    location.assign(`${this.figure.dataset.zoom}?since=${since}&until=${until}`);
+    const page = new URL(this.figure.dataset.zoom, location.href);
+    page.searchParams.set("since", since);
+    page.searchParams.set("until", until);
+    location.assign(page);
   }
 
   decades(low, high) {

@@ -250,7 +250,6 @@ class UdpProtocol:
         if isinstance(reply, ClientError):
             self._send_error(origin, reply)
             return
-        server.counts["announces.udp"] += 1
         transaction, sender, control = origin
         packet = encode_announce_reply(transaction, reply, ipv6=self._ipv6)
         try:  # as _send, without a call: this is done for each announce

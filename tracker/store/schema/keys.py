@@ -137,6 +137,10 @@ class Keys:
     def stat(self, counter: str) -> str:
         return f"{self.prefix}stats:{counter}"
 
+    def peer_counts(self) -> str:
+        """What the last round of the sweep has counted."""
+        return f"{self.prefix}stats:peers"
+
     def failures(self) -> str:
         return f"{self.prefix}stats:failures"
 

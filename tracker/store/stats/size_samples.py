@@ -4,6 +4,10 @@ from tracker.store.client.scripts import Scripts
 
 SAMPLED = ("seeders", "leechers", "torrents", "users")
 """The distributions that hold the samples."""
+SAMPLED_PARTS = tuple(
+    f"{kind}.{part}" for part in ("v4", "v6", "http", "udp") for kind in ("seeders", "leechers")
+)
+"""The same of what the sweep has counted last."""
 SAMPLE_SECONDS = 5
 LEASE_SECONDS = 15
 _KIND, _NAME = "samples", "sizes"

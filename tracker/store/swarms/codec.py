@@ -58,7 +58,7 @@ class PeerUpdate(NamedTuple):
     random: int
     form: int
     """What a peer of the reply is: 0 an endpoint, WITH_IDS also its peer id, OWN_FAMILY an endpoint of the family that
-    the announce came over."""
+    the announce came over. Announces over UDP have OWN_FAMILY, and only they: the script counts them as such."""
     unbounded: bool
     """Whether the network may have any number of endpoints."""
 
@@ -104,7 +104,8 @@ class Refused(NamedTuple):
 class TrafficTotals(NamedTuple):
     """The totals of a batch of announces.
 
-    First bytes that its peers say they have moved since they last announced, by the family they announced over.
+    First the bytes that peers moved since their last announces, as they report over HTTP, by the family of the
+    announce.
     """
 
     up_v4: int
@@ -117,6 +118,16 @@ class TrafficTotals(NamedTuple):
     """New torrents that were refused: the maximum number was reached, or too many came from one network."""
     given: int = 0
     """Peers found in the DHT that were in the replies."""
+    udp_up_v4: int = 0
+    """The same as reported over UDP."""
+    udp_down_v4: int = 0
+    udp_up_v6: int = 0
+    udp_down_v6: int = 0
+
+    @property
+    def udp(self) -> tuple[int, ...]:
+        """The traffic over UDP, in the order of the first fields."""
+        return self[7:]
 
 
 _NOTHING = TrafficTotals(0, 0, 0, 0)

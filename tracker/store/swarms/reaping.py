@@ -15,6 +15,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.swarms.peer_counts import NO_PEERS, PeerCounts
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.torrents.name_index import list_torrents, page_of_torrents, unlisted
 
@@ -36,6 +37,8 @@ class SweepStep:
     repairs: int
     forgotten: int
     seen: int
+    peers: PeerCounts = NO_PEERS
+    """Of the swarms that this call has counted. A large swarm takes several calls and is counted by one of them."""
 
 
 class Reaping:
@@ -112,10 +115,18 @@ class Reaping:
         argv = self._rules_now()
         argv += [rules.forget_after, budget, position, self._store_clock.expected, rules.max_changes]
         argv += torrent_ids
-        done, after, *numbers, found, failed = await self._scripts.sweep(argv)
+        done, after, reaped, repairs, forgotten, seen, found, failed, peers = await self._scripts.sweep(argv)
         _report(failed)
         await list_torrents(self._scripts, int(self._clock()), unlisted(found))
-        return SweepStep(int(done), after.decode(), *map(int, numbers))
+        counts = PeerCounts(*map(int, peers))
+        return SweepStep(
+            int(done), after.decode(), int(reaped), int(repairs), int(forgotten), int(seen), counts
+        )
+
+    async def save_peer_counts(self, counts: PeerCounts, seconds: int) -> None:
+        """Writes what a round of the sweep has counted, to be shown for ``seconds``."""
+        with suppress(OutOfMemoryError):
+            await self._connection.command("SET", self._keys.peer_counts(), counts.encode(), "EX", seconds)
 
     async def check_totals(self) -> int:
         """Compares the global sums with the rankings, and corrects them; returns how many were wrong."""

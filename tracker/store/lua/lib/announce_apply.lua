@@ -57,7 +57,7 @@ local function apply(t, r, p, a)
   local joining, completed = not p.active, is_completion(r, p, a)
   drop_sole_address(t, r.endpoint)
   renew_timeout(t, r, joining)
-  add_traffic(p.up, p.down, p.elapsed, #r.endpoint == 6)
+  if p.up + p.down > 0 then add_traffic(p.up, p.down, p.elapsed, #r.endpoint == 6, r.own_family) end
   count_announce(t, joining)
   if joining then finish_join(t, r, p) else update_peer(t, r, p) end
   if a then
@@ -76,7 +76,7 @@ local function stop(t, r, p, a)
   leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[10], p.stored[11], p.endpoints)
   count_announce(t, true)
   save_torrent(t)
-  add_traffic(p.up, p.down, p.elapsed, #r.endpoint == 6)
+  if p.up + p.down > 0 then add_traffic(p.up, p.down, p.elapsed, #r.endpoint == 6, r.own_family) end
   if is_remembered(r.uid) then
     write_update(r, p)
     deactivate_peer(p.at)

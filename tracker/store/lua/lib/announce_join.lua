@@ -131,8 +131,10 @@ local function write_join(r, p)
     add_field('total_time', p.total_time)
     add_field('speed_up', speed(p.up, p.elapsed))
     add_field('speed_dn', speed(p.down, p.elapsed))
+    add_field('udp', r.own_family and '1' or '0')
   else
     add_field('first_announce', now)
+    if r.own_family then add_field('udp', '1') end
   end
   add_field('active', '1')
   add_field(r.family, r.slot)

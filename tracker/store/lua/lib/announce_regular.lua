@@ -60,6 +60,6 @@ local function announce_regular(packed, ih, tid)
   if elapsed > 0 and elapsed < max_gap then total_time = total_time + elapsed - time_away(now - elapsed) end
   if call('PEXPIRE', P .. 'ptimeout:' .. suffix, timeout) == 0 then return end
   write_traffic(key, stored, left, uploaded, downloaded, up, down, elapsed, total_time)
-  if up + down > 0 then add_traffic(up, down, elapsed, on_v4) end
+  if up + down > 0 then add_traffic(up, down, elapsed, on_v4, with_ids == 2) end
   return reply
 end

@@ -53,7 +53,9 @@ end
 
 -- Checks and counts all members. Returns nil if something is wrong; else seeders, leechers, paused members, slots by
 -- array, and endpoints with their peer ids. Adds missing addresses if the swarm has no count of crowded networks yet.
+-- `t.udp` counts, by kind, those that joined over UDP.
 local function count_members(t)
+  t.udp = { s = 0, l = 0 }
   local ids, packed, slots = {}, {}, {}
   for _, name in ipairs(ARRAYS) do
     local size = endpoint_size(name)
@@ -63,7 +65,8 @@ local function count_members(t)
   end
   local seeders, leechers, paused, found = 0, 0, 0, {}
   for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do
-    local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints')
+    local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints',
+      'udp')
     if p[1] ~= '1' or not (p[4] or p[5]) or call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then
       return nil
     end
@@ -78,6 +81,7 @@ local function count_members(t)
     end
     if kind == 's' then seeders = seeders + 1 else leechers = leechers + 1 end
     if p[3] == '1' then paused = paused + 1 end
+    if p[7] == '1' then t.udp[kind] = t.udp[kind] + 1 end
   end
   return seeders, leechers, paused, slots, found
 end

@@ -29,16 +29,16 @@ local function check_member_addresses(t, v4, v6, pid)
   return true
 end
 
--- Kind and paused flag of a member, or nil if something about it is wrong.
+-- Kind and paused flag of a member, and whether it joined over UDP; nil if something about it is wrong.
 local function check_member(t, pid, pidx)
-  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints')
+  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints', 'udp')
   if p[1] ~= '1' or not (p[4] or p[5]) then return nil end
   local kind, v4, v6 = kind_of(p[2], p[3]), endpoint_of(p[6], '4'), endpoint_of(p[6], '6')
   if (p[4] or v4) and not is_own_slot(t, kind .. '4', p[4], pid, v4) then return nil end
   if (p[5] or v6) and not is_own_slot(t, kind .. '6', p[5], pid, v6) then return nil end
   if not check_member_addresses(t, v4, v6, pid) then return nil end
   if call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then return nil end
-  return kind, p[3] == '1'
+  return kind, p[3] == '1', p[7] == '1'
 end
 
 -- True when each of the slots [from, till) of an array belongs to a member that holds its number.

@@ -3,14 +3,21 @@
 --
 -- `stored` is what HMGET read of the peer: endpoints, left, uploaded, downloaded, last_announce, total_time, speed_up,
 -- paused. Values are compared as text, which is exact and needs no conversion: both are decimals without leading zeros.
-local traffic
+local traffic, udp_traffic -- upload and download by family, of announces over HTTP and over UDP
 
-local function add_traffic(up, down, elapsed, on_v4)
-  if up + down == 0 then return end
-  traffic = traffic or { 0, 0, 0, 0 }
-  local max_bytes, at = max_credit * max(1, elapsed), on_v4 and 1 or 3
-  traffic[at] = min(MAX_EXACT, traffic[at] + min(up, max_bytes))
-  traffic[at + 1] = min(MAX_EXACT, traffic[at + 1] + min(down, max_bytes))
+-- `up` or `down` is above 0. Comparisons instead of calls of min(), which are several times slower.
+local function add_traffic(up, down, elapsed, on_v4, over_udp)
+  local sums, at, max_bytes = traffic, on_v4 and 1 or 3, elapsed > 1 and max_credit * elapsed or max_credit
+  if over_udp then
+    sums = udp_traffic or { 0, 0, 0, 0 }
+    udp_traffic = sums
+  elseif not sums then
+    sums = { 0, 0, 0, 0 }
+    traffic = sums
+  end
+  up = sums[at] + (up < max_bytes and up or max_bytes)
+  down = sums[at + 1] + (down < max_bytes and down or max_bytes)
+  sums[at], sums[at + 1] = up < MAX_EXACT and up or MAX_EXACT, down < MAX_EXACT and down or MAX_EXACT
 end
 
 local function speed(bytes, elapsed)

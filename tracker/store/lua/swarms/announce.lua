@@ -25,8 +25,8 @@
 --   info hash and peer id as 40 hex digits each (c40)
 --   event (B), a character: u update, s started, c completed, C completed of a peer that may not join, x stopped,
 --     p paused, q was an earlier announce a join? (the random integer is then the time of that announce)
---   1 when peer ids are wanted, 2 when peers of the own family only (B), peers wanted (H), timeout (I4, ms), a random
---     integer (I4)
+--   1 when peer ids are wanted, 2 over UDP: peers of the own family only (B), peers wanted (H), timeout (I4, ms), a
+--     random integer (I4)
 --   uploaded, downloaded, left (s; bytes as decimals, left empty when not sent)
 --   endpoint with its length before it (B; 6 or 18 bytes), peer id (c20)
 --   with a length before each (B): digest of the client's key (8 bytes or none), passkey (or none)
@@ -44,9 +44,10 @@
 --   { 1, code, reason }   nothing changed; reason only if an operator wrote one
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
---   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch transferred since their last
---   announces, by the family of the announce, capped at the max credit rate; empty for nothing. Then, unless all are
---   0: the number of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies
+--   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
+--   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then three
+--   numbers: of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies. Then
+--   the same four as at first, of announces over UDP. Groups of zeros at the end are left out
 local P, moment, may_grow = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '1'
 local now = math.floor(moment)
 local call, read, sub, find, max, min = redis.call, struct.unpack, string.sub, string.find, math.max, math.min
@@ -158,9 +159,20 @@ for i = 4, #argv do
   answers[i - 3] = reply
 end
 if finish then finish() end
-local totals = traffic and string.format('%.0f %.0f %.0f %.0f', unpack(traffic)) or ''
-if forgotten + refused + given > 0 then
-  totals = (traffic and totals or '0 0 0 0') .. ' ' .. forgotten .. ' ' .. refused .. ' ' .. given
+local totals, is_rare = '', forgotten + refused + given > 0
+if traffic or udp_traffic or is_rare then
+  local function shown(sums) -- a batch with one family is common, and zeros are slow to format
+    if not sums then return '0 0 0 0' end
+    if sums[3] + sums[4] == 0 then return string.format('%.0f %.0f 0 0', sums[1], sums[2]) end
+    return string.format('%.0f %.0f %.0f %.0f', unpack(sums))
+  end
+  local events = is_rare and ' ' .. forgotten .. ' ' .. refused .. ' ' .. given or ' 0 0 0'
+  totals = shown(traffic)
+  if udp_traffic then
+    totals = totals .. events .. ' ' .. shown(udp_traffic)
+  elseif is_rare then
+    totals = totals .. events
+  end
 end
 answers[#answers + 1] = totals
 return answers

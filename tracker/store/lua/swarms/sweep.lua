@@ -9,7 +9,9 @@
 -- ARGV[9]   changes that the change feed keeps, about (0: none are recorded)
 -- ARGV[10..] torrent ids
 -- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents deleted, members seen,
---   unlisted, torrents that failed }; unlisted: what note_unlisted() finds. Nothing is listed here: memory may be full
+--   unlisted, torrents that failed, peers }; unlisted: what note_unlisted() finds. Nothing is listed here: memory may
+--   be full; peers: sums over swarms: seeders, leechers, slots in s4, l4, s6 and l6, seeders and leechers that joined
+--   over UDP. A large swarm is in the sums of the call that visits the last of its members
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 --@ include lib/hit_and_run_rules.lua
 local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
@@ -48,7 +50,13 @@ local _, outage_until = current_outage(ARGV[8])
 
 local SOLE_SECONDS = 3600
 local removed, repairs, deleted, seen, failed = 0, 0, 0, 0, 0
-local unlisted = {}
+local unlisted, peers = {}, { 0, 0, 0, 0, 0, 0, 0, 0 }
+
+local function sum_peers(t, udp_seeders, udp_leechers)
+  for i, number in ipairs({ t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6, udp_seeders, udp_leechers }) do
+    peers[i] = peers[i] + number
+  end
+end
 
 local function repair(t)
   rebuild(t)
@@ -76,7 +84,7 @@ local function visit_empty(t)
 end
 
 -- A swarm that fits into one call is counted exactly.
-local function visit_small(t, tid)
+local function visit_small(t, tid, is_summed)
   local members = call('SMEMBERS', P .. 'tpeers:' .. t.ih)
   seen = seen + #members
   local timeouts = {}
@@ -88,6 +96,7 @@ local function visit_small(t, tid)
   save_removals()
   t = load_torrent(t.ih)
   if not check_swarm(t) then repair(t) elseif t.crowded ~= t.saved.crowded then save_torrent(t) end
+  if not is_summed then sum_peers(t, t.udp.s, t.udp.l) end
 end
 
 local function announces_of(t)
@@ -96,12 +105,14 @@ end
 
 -- Visits a larger swarm in slices: its members, then the slots of its arrays, then its addresses. Each slice is
 -- consistent in itself. The members seen are counted on the way: `position` holds the cursor, seeders, leechers, paused
--- members, and the number of announces at the start. If the sum differs from the counts by more than the announces in
--- between explain, the whole swarm is counted at once.
+-- members, the number of announces at the start, and seeders and leechers that joined over UDP. If the sum differs from
+-- the counts by more than the announces in between explain, the whole swarm is counted at once.
 local function visit_members(t, tid, position)
-  local cursor, s, l, paused, since = string.match(position, '^(%d+),(%d+),(%d+),(%d+),(%d+)$')
+  local cursor, s, l, paused, since, udp_s, udp_l =
+    string.match(position, '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$')
   local announces = announces_of(t)
   s, l, paused, since = tonumber(s) or 0, tonumber(l) or 0, tonumber(paused) or 0, tonumber(since) or announces
+  local udp = { s = tonumber(udp_s) or 0, l = tonumber(udp_l) or 0 }
   local page = call('SSCAN', P .. 'tpeers:' .. t.ih, cursor or '0', 'COUNT', budget)
   seen = seen + #page[2]
   for _, pidx in ipairs(page[2]) do
@@ -112,22 +123,25 @@ local function visit_members(t, tid, position)
       save_removals()
       t = load_torrent(t.ih)
     elseif call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then
-      local kind, is_paused = check_member(t, pid, pidx)
+      local kind, is_paused, is_udp = check_member(t, pid, pidx)
       if not kind then
         repair(t)
+        sum_peers(t, udp.s, udp.l)
         return ''
       end
       if kind == 's' then s = s + 1 else l = l + 1 end
       if is_paused then paused = paused + 1 end
+      if is_udp then udp[kind] = udp[kind] + 1 end
     end
   end
-  if page[1] ~= '0' then return string.format('m:%s,%.0f,%.0f,%.0f,%.0f', page[1], s, l, paused, since) end
-  local off = math.abs(s - t.seeders) + math.abs(l - t.leechers) + math.abs(paused - paused_count(t))
-  if off > 3 * (announces - since) and not check_swarm(t) then
-    repair(t)
-    return ''
+  if page[1] ~= '0' then
+    return string.format('m:%s,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f', page[1], s, l, paused, since, udp.s, udp.l)
   end
-  return 's4:0'
+  local off = math.abs(s - t.seeders) + math.abs(l - t.leechers) + math.abs(paused - paused_count(t))
+  local is_right = off <= 3 * (announces - since) or check_swarm(t)
+  if not is_right then repair(t) end
+  sum_peers(t, udp.s, udp.l)
+  return is_right and 's4:0' or ''
 end
 
 local function visit_slots(t, name, from)
@@ -184,11 +198,12 @@ local function visit(tid, position)
   local part, rest = string.match(position, '^(%w+):(.*)$')
   if members == 0 then return visit_empty(t) end
   if position == '' then redis.pcall('ZREM', P .. 'i:empty', tid) end
+  local is_summed = part and part ~= 'm' and part ~= 'forget'
   if members <= budget then
-    visit_small(t, tid)
+    visit_small(t, tid, is_summed)
     return ''
   end
-  if not part or part == 'm' or part == 'forget' then return visit_members(t, tid, rest or '') end
+  if not is_summed then return visit_members(t, tid, rest or '') end
   if part == 'a' then return visit_addresses(t, rest) end
   return visit_slots(t, part, tonumber(rest))
 end
@@ -203,4 +218,4 @@ for i = 10, #ARGV do
   done = done + 1
   if seen + done >= budget then break end
 end
-return { done, position, removed, repairs, deleted, seen, unlisted, failed }
+return { done, position, removed, repairs, deleted, seen, unlisted, failed, peers }

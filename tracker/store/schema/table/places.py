@@ -62,7 +62,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *("t:outbox:<minute>", "t:outbox", "t:outbox:waiting"),
     ),
     Place.DROPPED: (
-        *("t:leases:<kind>", "t:leases:<kind>:tokens", "t:unique:renaming"),
+        *("t:leases:<kind>", "t:leases:<kind>:tokens", "t:unique:renaming", "t:stats:peers"),
         *("t:registered_by:<address>", "t:addresses:full"),
         *("t:copies", "t:copies:version", "t:copied", "t:changed", "t:shards", "t:reshard"),
     ),

@@ -12,6 +12,14 @@ ROWS: tuple[KeySpec, ...] = (
         "permanent",
         "several scripts",
     ),
+    KeySpec(
+        "t:stats:peers",
+        "STRING",
+        "what the last round of the sweep has counted, separated by spaces: seeders, leechers, those on IPv4 (two "
+        "numbers), on IPv6, and those whose last join was over UDP",
+        "three reap intervals after that round, at least 10 minutes",
+        "sweep of the reaper",
+    ),
     KeySpec("t:stats:failures", "HASH", "refused requests by reason", "permanent", "count.lua"),
     KeySpec(
         "t:refused:<reason>",

@@ -1,0 +1,43 @@
+"""The names of the counters of accepted announces (docs/counters.md), for announces over HTTP and over UDP."""
+
+from collections.abc import Mapping, Sequence
+
+from tracker.bittorrent import Event
+
+Kind = tuple[Event, int, bool]
+"""(event, length of the address, whether the peer joined)"""
+Names = Mapping[Kind, tuple[str, ...]]
+
+_FAMILIES = {4: "v4", 16: "v6"}
+"""By the length of an address."""
+_COUNTED_EVENTS = (Event.STARTED, Event.COMPLETED, Event.STOPPED)
+
+
+def _of_announce(event: Event, family: str, *, joined: bool, over_udp: bool) -> tuple[str, ...]:
+    names = ["requests", "announces", f"announces.{family}"]
+    names += ["announces.udp", f"announces.udp.{family}"] if over_udp else []
+    names += [f"announces.{event}"] if event in _COUNTED_EVENTS else []
+    names += ["joins", f"joins.{family}"] if joined else []
+    return (*names, f"joins.udp.{family}") if joined and over_udp else tuple(names)
+
+
+def _of_announces(*, over_udp: bool) -> Names:
+    return {
+        (event, size, joined): _of_announce(event, family, joined=joined, over_udp=over_udp)
+        for event in Event
+        for size, family in _FAMILIES.items()
+        for joined in (False, True)
+    }
+
+
+HTTP, UDP = _of_announces(over_udp=False), _of_announces(over_udp=True)
+
+HTTP_BYTES: Sequence[tuple[str, ...]] = tuple(
+    (f"bytes.{way}", f"bytes.{way}.{family}") for family in _FAMILIES.values() for way in ("up", "down")
+)
+"""In the order of TrafficTotals."""
+UDP_BYTES: Sequence[tuple[str, ...]] = tuple(
+    (f"bytes.{way}", f"bytes.{way}.{family}", f"bytes.{way}.udp.{family}")
+    for family in _FAMILIES.values()
+    for way in ("up", "down")
+)
