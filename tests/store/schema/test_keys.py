@@ -52,7 +52,7 @@ PLACEHOLDERS = {
     "kind": "torrents|outbox|dht|shard|trackers|samples",
     "reason": ".+",
     "outcome": "joins|failures",
-    "precision": "1|5|60|300|3600|18000|86400",
+    "precision": "1|5|60|300|900|3600|7200|18000|28800|86400",
     "name": ".+",
     "minute": "[0-9]+",
     "window": "[0-9]+",

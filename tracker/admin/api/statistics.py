@@ -12,7 +12,7 @@ from tracker.store.stats.slices import PRECISIONS, Distribution
 
 endpoints = Endpoints("statistics", "All-time totals, and counters and distributions over time.")
 
-_Precision = Literal[1, 5, 60, 300, 3600, 18000, 86400]
+_Precision = Literal[1, 5, 60, 300, 900, 3600, 7200, 18000, 28800, 86400]
 assert get_args(_Precision) == PRECISIONS
 Precision = Annotated[_Precision, BeforeValidator(number)]
 NameText = Annotated[

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PRECISIONS = (1, 5, 60, 300, 3600, 18000, 86400)
-"""Lengths of slices (s); count.lua has the same list."""
+PRECISIONS = (1, 5, 60, 300, 900, 3600, 7200, 18000, 28800, 86400)
+"""Lengths of slices (s); lib/slices.lua has the same list."""
 RETAINED = 120
 _COARSEST_MERGE = 3600
 """The longest slice that fits into one slice of every coarser precision: 18000 does not divide 86400."""

@@ -101,8 +101,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:count:<precision>:<name>",
         "HASH",
-        "start of the slice (epoch s) -> count. `<precision>` is the length of a slice: 1, 5, 60, 300, 3600, 18000 "
-        "or 86400 s",
+        "start of the slice (epoch s) -> count. `<precision>` is the length of a slice: 1, 5, 60, 300, 900, 3600, "
+        "7200, 18000, 28800 or 86400 s",
         "the last 120 slices",
         "count.lua, clean.lua",
     ),
