@@ -63,6 +63,9 @@ async def test_a_node_without_replica_and_a_strict_cluster_are_reported() -> Non
         assert found["cluster"].text == f"127.0.0.1:{node.port} serves the keys; nodes known: 1"
         assert found["replicas"].level == "warning"
         assert "coverage" not in found
+        assert found["node timeout"].text.startswith("cluster-node-timeout is 2000 ms")
+        group.be_patient()
+        assert "node timeout" not in await findings(group.url, "t:{t}:")
         node.ask("CONFIG", "SET", "cluster-require-full-coverage", "yes")
         assert (await findings(group.url, "t:{t}:"))["coverage"].level == "warning"
 

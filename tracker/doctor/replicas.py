@@ -13,6 +13,8 @@ from tracker.store.client.keyspace_events import read_setting
 from tracker.store.client.sentinel import SentinelReply
 from tracker.store.client.server_info import parse_info
 
+MIN_NODE_TIMEOUT = 5000
+"""Milliseconds."""
 MIN_PRIMARIES = 3
 """Most of the nodes with slots decide on a failover. Of two, none may fail."""
 
@@ -47,6 +49,10 @@ async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> Asyn
             yield finding
     async for finding in _check_return(connection):
         yield finding
+    timeout = int(await read_setting(connection, "cluster-node-timeout") or MIN_NODE_TIMEOUT)
+    if timeout < MIN_NODE_TIMEOUT:
+        text = f"cluster-node-timeout is {timeout} ms: busy nodes take each other for lost, and refuse work"
+        yield Finding("warning", "node timeout", text, f"set it to {MIN_NODE_TIMEOUT} or more on each node")
     if await read_setting(connection, "cluster-require-full-coverage") == "yes":
         text = "all nodes refuse work while the slots of one are not served"
         yield Finding("warning", "coverage", text, "set cluster-require-full-coverage to no on each node")
