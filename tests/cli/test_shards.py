@@ -225,15 +225,17 @@ def test_commands_name_the_shards_and_the_node_that_are_away(
         node.kill()
         for words in (
             ("torrent", "show", missing),
-            ("torrent", "edit", missing, "--name", "other"),
-            ("torrent", "remove", missing),
             ("score", "place", missing),
-            ("deny", missing),
             ("freeleech", "give", "7", missing, "--until", "3d"),
             ("wipe-stats", "--yes"),
             ("export", "--what", "all", "out.jsonl"),
         ):
             assert f"; away: {where}; " in tracker(*words, code=1).stderr, words
+        present = next(each for each in (A, B, C, D) if each != missing)
+        for command in ("deny", "torrent remove", "torrent add"):  # goes on with the next one
+            result = tracker(*command.split(), missing, present, code=1)
+            assert result.stderr == f"error: {missing}: the store is unavailable; away: {where}\n"
+            assert present in result.stdout
         for text in (
             "torrent list",
             "torrent search name",

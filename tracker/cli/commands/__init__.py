@@ -137,10 +137,7 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
                 with noting_shards_away() as lacking:
                     await work(store)
             except StoreUnavailable as error:
-                away = _away(store)
-                if not away:
-                    raise
-                raise StoreUnavailable(f"{error}; away: {away}") from error
+                raise StoreUnavailable(_with_away(store, error)) from error
             if lacking:
                 away = at_nodes(store.shards.away_by_node) or named(lacking)
                 note(f"the store does not answer for {away}: their torrents are missing here")
@@ -151,16 +148,20 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
         raise StoreRefused(f"store error: {error}") from error
 
 
-def _away(store: "Store") -> str:
-    """What is away of several shards on a cluster, with the addresses of the nodes."""
+def _with_away(store: "Store", error: Exception) -> str:
+    """The error, and after it what is away of several shards on a cluster, with the addresses of the nodes."""
     from tracker.store.sharding.away import at_nodes  # noqa: PLC0415
 
-    if len(store.shards) == 1 or not store.connection.nodes:
-        return ""
-    found = [f"home ({store.connection.master})"] if store.home_is_away else []
-    if by_node := store.shards.away_by_node:
-        found.append(at_nodes(by_node))
-    return "; ".join(found)
+    away: list[str] = []
+    if isinstance(error, StoreUnavailable) and len(store.shards) > 1 and store.connection.nodes:
+        away += [f"home ({store.connection.master})"] if store.home_is_away else []
+        away += [at_nodes(by_node)] if (by_node := store.shards.away_by_node) else []
+    return f"{error}; away: {', '.join(away)}" if away else str(error)
+
+
+def _serves_others(store: "Store") -> bool:
+    """Whether what is away is a part of the shards."""
+    return not store.home_is_away and 0 < len(store.shards.away) < len(store.shards)
 
 
 def change_store(
@@ -215,9 +216,11 @@ def each(
             try:
                 for line in (await action(store, item)).split("\n"):
                     say(line)
-            except (ClientError, OSError) as error:
+            except (ClientError, OSError, StoreUnavailable) as error:
+                if isinstance(error, StoreUnavailable) and not _serves_others(store):
+                    raise
                 failed += 1
-                reason = error.strerror if isinstance(error, OSError) else error
+                reason = error.strerror if isinstance(error, OSError) else _with_away(store, error)
                 complain(f"{f'argument {number}' if secret else item}: {reason}")
         for text in created:
             change.created(kind, text)
