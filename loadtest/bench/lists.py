@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import redis
@@ -31,7 +32,11 @@ USERS = {
     "by ratio, from the middle": "sort=ratio&order=desc&offset={middle}",
     "by name, from the middle": "sort=name&offset={middle}",
     "disabled ones": "enabled=false",
-    "without any match": "can_leech=false",
+    "disabled ones by ratio": "enabled=false&sort=ratio",
+    "enabled ones": "enabled=true",
+    "blocked ones": "can_leech=false",
+    "blocked ones by ratio": "can_leech=false&sort=ratio&cursor=5000",
+    "blocked and disabled ones": "can_leech=false&enabled=false&sort=uploaded",
     "search by name": "q=user+4242",
     "search with many matches": "q=user",
     "search without any match": "q=nobody",
@@ -46,6 +51,10 @@ TORRENTS = {
     "by addition, from the middle": "sort=added&offset={middle}",
     "by last activity": "sort=last_activity&order=asc",
     "disabled ones by size": "enabled=false&sort=size",
+    "private ones by size": "private=true&sort=size&cursor=f5000",
+    "private ones by name": "private=true&sort=name",
+    "private and disabled ones": "private=true&enabled=false",
+    "without seeders, by seeders": "seeded=false",
     "without seeders, by last activity": "seeded=false&sort=last_activity",
     "with seeders": "seeded=true",
     "public ones by name": "private=false&sort=name",
@@ -59,7 +68,7 @@ DASHBOARD = {
     "users": "/users",
     "users by ratio": "/users?sort=ratio&order=desc&page={page}",
     "disabled users": "/users?state=disabled",
-    "users without any match": "/users?state=blocked",
+    "blocked users by ratio": "/users?state=blocked&sort=ratio&page=50",
     "search for users": "/users?q=4242",
     "torrents": "/torrents",
     "torrents by snatches": "/torrents?sort=snatches&page={page}",
@@ -114,9 +123,8 @@ async def run(
     section = Section(f"Lists of {rows:,} users and {rows:,} torrents")
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(tracker.admin_url, headers=headers) as session:
-        await send(session, "users", user_row, rows, "added")
-        await send(session, "torrents", torrent_row, rows, "added")
-        await disable_some(session, rows)
+        await send(session, "users", listed_user, rows, "added")
+        await send(session, "torrents", listed_torrent, rows, "added")
         for name, path in pages(rows):
             seconds, spent, scripts = await read(session, server, store, path)
             section.find(name, seconds * 1000, "ms")
@@ -126,12 +134,14 @@ async def run(
     return section
 
 
-async def disable_some(session: aiohttp.ClientSession, rows: int) -> None:
-    """One torrent of 200, as many as a filter finds by an index of its own."""
-    for number in range(0, rows, 200):
-        path = f"/api/v1/torrents/{torrent_row(number)['info_hash']}"
-        async with session.patch(path, json={"enabled": False}) as response:
-            assert response.status == 200, await response.text()
+def listed_user(number: int) -> dict[str, Any]:
+    """One of 7 may not download: many, but few enough to be sorted for each page."""
+    return {**user_row(number), "can_leech": number % 7 != 0}
+
+
+def listed_torrent(number: int) -> dict[str, Any]:
+    """One of 7 is private, and one of 200 disabled."""
+    return {**torrent_row(number), "private": number % 7 == 0, "enabled": number % 200 != 0}
 
 
 def pages(rows: int) -> Iterator[tuple[str, str]]:

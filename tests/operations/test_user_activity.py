@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import fields, replace
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,7 @@ from tracker.operations import user_activity as activity_module
 from tracker.operations.user_activity import Activity, user_activity
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
+from tracker.store.users import hit_and_runs
 
 RULES = SwarmRules(
     accounts="required", peer_memory=3600, hnr_min_bytes=100, hnr_threshold=1000, hnr_grace=600, max_gap=7200
@@ -31,7 +33,7 @@ async def of_alice(store: Store) -> Activity:
 
 
 async def test_a_user_who_was_never_seen(private: Store) -> None:
-    assert await of_alice(private) == Activity([], True, [], [], 0)
+    assert await of_alice(private) == Activity([], True, [], True, [], True, 0)
 
 
 async def test_without_a_change_feed_completions_are_known(private: Store) -> None:
@@ -67,6 +69,25 @@ async def test_completions_and_hit_and_runs_of_all_shards_are_known(redis_url: s
                     )
             found = await of_alice(store)
             assert {each.torrent.info_hash for each in found.pending} == set(hashes)
+
+
+async def test_pending_hit_and_runs_are_searched_in_more_torrents_than_completions(
+    private: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are bounded, and the bound shows."""
+    for number in range(1, 4):
+        update_of = partial(update, 1, passkey=ALICE, info_hash=info_hash(number))
+        await private.announce(update_of("s"))
+        for event in "cx":
+            await private.announce(update_of(event, bytes_left=0, downloaded=500))
+    monkeypatch.setattr(activity_module, "MAX_COMPLETED", 2)
+    monkeypatch.setattr(hit_and_runs, "TORRENTS_A_CALL", 2)
+    found = await of_alice(private)
+    assert (len(found.pending), found.all_pending) == (3, True)
+    assert (len(found.events), found.all_completed) == (2, False)
+    monkeypatch.setattr(activity_module, "MAX_TORRENTS", 2)
+    found = await of_alice(private)
+    assert (len(found.pending), found.all_pending) == (2, False)
 
 
 async def test_the_change_feed_shows_more_and_the_history_is_bounded(

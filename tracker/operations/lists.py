@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tracker.errors import StoreUnavailable
 from tracker.store.sharding.away import named, noting_shards_away
-from tracker.store.sharding.torrent_listing import ListPage, TorrentFilter
+from tracker.store.sharding.torrent_filter import TorrentFilter
+from tracker.store.sharding.torrent_listing import ListPage
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.listing import END, UserFilter
@@ -47,7 +48,7 @@ async def exported_users(store: Store, wanted: UserFilter) -> AsyncIterator[list
     position, left = 0, MAX_EXPORTED
     while left > 0:
         with _of_all_shards():
-            position, users = await store.user_listing.page(wanted, position, min(left, _PAGE))
+            position, users, *_ = await store.user_listing.page(wanted, position, min(left, _PAGE))
         yield users
         left -= len(users)
         if position == END:

@@ -10,9 +10,9 @@ from tracker.operations.peers import PeerView, peer_views, to_integer
 from tracker.store.store import Store
 
 MAX_EVENTS = 50
-_TORRENTS = 500
-"""Torrents of a set that are looked at."""
-_CHANGES = 1000
+MAX_TORRENTS, MAX_COMPLETED = 5000, 500
+"""Torrents of each set of the user that are searched for pending hit-and-runs, and for completions."""
+MAX_CHANGES = 1000
 """The newest changes of the feed that are searched for those of the user."""
 
 
@@ -49,28 +49,31 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """``all_peers``: whether ``peers`` are all of them. ``last_seen`` is the end of the time that was last counted for
-    the user, as far as it is known (epoch s; 0: never seen)."""
+    """``all_…``: whether these are all; ``all_completed``: whether all torrents of the user were searched for
+    completions. ``last_seen`` is the end of the time that was last counted for the user, as far as it is known (epoch
+    s; 0: never seen)."""
 
     peers: list[UserPeer]
     all_peers: bool
     pending: list[Due]
+    all_pending: bool
     events: list[Event]
+    all_completed: bool
     last_seen: int
 
 
 async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
-    """Bounded: see user_peers.py, _TORRENTS, _CHANGES and MAX_EVENTS."""
+    """Bounded: see user_peers.py and the MAX_… above."""
     live = await store.user_peers.of(user_id)
     views = await peer_views(store, [peer for _, peer in live.peers], places)
-    left: list[str] = []
-    for name in ("incomplete", "complete"):
-        some, _ = await store.users.first_torrents(user_id, name, _TORRENTS)
-        left += some
+    sets = [
+        await store.users.first_torrents(user_id, name, MAX_TORRENTS) for name in ("incomplete", "complete")
+    ]
+    left = [torrent_id for some, _ in sets for torrent_id in some[:MAX_COMPLETED]]
     accounts = await store.users.on_torrents(user_id, left)
     recorded = [
         (change.at, change.change, change.torrent_id)
-        for change in await store.changes.newest(_CHANGES)
+        for change in await store.changes.newest(MAX_CHANGES)
         if change.user_id == user_id and change.torrent_id
     ]
     known = {torrent_id for _, what, torrent_id in recorded if what == "completed"}
@@ -80,7 +83,7 @@ async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
         if torrent_id not in known and (at := to_integer(account.get("completed_at")))
     ]
     events = sorted([*completed, *recorded], reverse=True)[:MAX_EVENTS]
-    pending = await store.hit_and_runs.pending_of(user_id, left)
+    pending = await store.hit_and_runs.pending_of(user_id, [each for some, _ in sets for each in some])
     ids = [*(t for t, _ in live.peers), *(t for _, _, t in events), *(each.torrent_id for each in pending)]
     names = await _names(store, ids)
     seen = [
@@ -92,7 +95,9 @@ async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
         [UserPeer(names[torrent_id], view) for (torrent_id, _), view in zip(live.peers, views, strict=True)],
         live.complete,
         [Due(names[each.torrent_id], each.at) for each in pending],
+        all(is_all for _, is_all in sets),
         [Event(at, what, names[torrent_id]) for at, what, torrent_id in events],
+        all(is_all and len(some) <= MAX_COMPLETED for some, is_all in sets),
         max(seen, default=0),
     )
 

@@ -16,6 +16,7 @@ from tracker.admin.pages.torrents import MAX_FILES
 from tracker.bittorrent import InfoHash
 from tracker.settings.model import RedisSettings, Settings, TorrentSettings
 from tracker.store.access.audit import AuditFilter
+from tracker.store.sharding import torrent_listing
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
@@ -282,6 +283,8 @@ async def test_torrents_are_filtered(admin: Admin, browser: aiohttp.ClientSessio
     assert len(page.torrents) == 25 and "1–25 of 27" in page.text
     page = await get(browser, "/torrents?state=disabled&sort=added&size=25&page=2")
     assert len(page.torrents) == 2 and "26–27 of 27" in page.text
+    found = await get(browser, "/torrents?state=disabled&q=film&size=25&page=2")
+    assert len(found.torrents) == 2 and "26–27 of 27" in found.text
     assert len((await get(browser, "/torrents?private=yes")).torrents) == 10
     assert len((await get(browser, "/torrents?private=no&state=enabled")).torrents) == 3
     assert (await get(browser, "/torrents?private=yes&q=film+29")).torrents == [info_hash(29).hex()]
@@ -292,6 +295,27 @@ async def test_torrents_are_filtered(admin: Admin, browser: aiohttp.ClientSessio
         e.attributes["value"] for e in page.elements if e.tag == "option" and "selected" in e.attributes
     ]
     assert chosen == ["disabled", "", "", "25"]
+
+
+async def test_the_number_of_matches_is_shown_without_page_numbers(
+    admin: Admin, browser: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where too many fit to sort them, an index still tells how many."""
+    monkeypatch.setattr(torrent_listing, "MAX_MATCHES", 0)
+    for number in range(1, 31):
+        await admin.store.torrents.add(info_hash(number), {"private": "1"})
+    page = await get(browser, "/torrents?private=yes&sort=snatches&size=25")
+    assert "25 of 30 shown" in page.text and page.torrents
+
+
+async def test_the_page_says_that_its_lists_are_incomplete(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    """Until the job has listed all torrents after an upgrade."""
+    await admin.store.torrents.add(info_hash(1))
+    assert "after an upgrade" in (await get(browser, "/torrents")).text
+    await admin.store.torrent_listing.rank()
+    assert "after an upgrade" not in (await get(browser, "/torrents")).text
 
 
 async def test_a_page_of_htmx_names_its_url(admin: Admin, browser: aiohttp.ClientSession) -> None:

@@ -167,28 +167,40 @@ async def test_users_are_sorted_filtered_and_searched(private: Private) -> None:
 async def test_a_page_without_a_match_may_not_be_the_last(
     private: Private, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page looks at a bounded number of users. The second user is the disabled one."""
-    await private.store.users.add("7", ALICE)
-    await private.store.users.add("8", BOB, enabled=False)
+    """A page looks at a bounded number of users. The second one by name is disabled."""
+    await private.store.users.add("7", ALICE, name="Alice")
+    await private.store.users.add("8", BOB, name="Bob", enabled=False)
     monkeypatch.setattr(listing, "USERS_A_CALL", 1)
     monkeypatch.setattr(listing, "USERS_A_PAGE", 1)
+    monkeypatch.setattr(listing, "MAX_FEW", 0)
     async with private.admin.browser("read") as browser:
-        page = await get(browser, "/users?state=disabled")
-        assert "No matching users yet" in page.text and "/users?state=disabled&cursor=1" in page.hrefs
-        assert "/users/8" in (await get(browser, "/users?state=disabled&cursor=1")).hrefs
+        page = await get(browser, "/users?state=disabled&sort=name")
+        after = "/users?state=disabled&sort=name&cursor=1"
+        assert "No matching users yet" in page.text and after in page.hrefs
+        assert "/users/8" in (await get(browser, after)).hrefs
 
 
-async def test_a_filtered_list_is_paged(private: Private) -> None:
+async def test_a_filtered_list_has_numbered_pages(private: Private) -> None:
     for number in range(DEFAULT_SIZE + 3):
         await private.store.users.add(can_leech=number == 0)
     async with private.admin.browser("read") as browser:
         first = await get(browser, "/users?state=blocked")
-        (after,) = [href for href in first.hrefs if "cursor=" in href]
-        second = await get(browser, after)
+        second = await get(browser, "/users?state=blocked&page=2")
+        sorted_by_id = await get(browser, "/users?state=blocked&sort=ratio&order=desc&page=2")
     assert "/users/2" in first.hrefs and "/users/1" not in first.hrefs
-    assert f"/users/{DEFAULT_SIZE + 3}" in second.hrefs and not [
-        href for href in second.hrefs if "cursor=" in href
-    ]
+    assert "1–50 of 52" in first.text and "/users?state=blocked&page=2" in first.hrefs
+    assert "51–52 of 52" in second.text and f"/users/{DEFAULT_SIZE + 3}" in second.hrefs
+    assert "51–52 of 52" in sorted_by_id.text
+
+
+async def test_the_page_says_that_its_lists_are_incomplete(private: Private) -> None:
+    """Until the job has listed all users after an upgrade; not where there are none."""
+    async with private.admin.browser("read") as browser:
+        assert "after an upgrade" not in (await get(browser, "/users")).text
+        await private.store.users.add("7", ALICE)
+        assert "after an upgrade" in (await get(browser, "/users")).text
+        await private.store.user_listing.rank()
+        assert "after an upgrade" not in (await get(browser, "/users")).text
 
 
 async def test_a_user_is_found_by_passkey_in_a_form(private: Private) -> None:

@@ -47,7 +47,7 @@ BEYOND: dict[str, str] = {
     "i:score i:seeders i:snatches "
     "torrent_id torrents",
     "add_token": "admin:token:* admin:tokens",
-    "add_user": "copies copies:version changes deleting edits i:user_downloaded i:user_name i:user_ratio "
+    "add_user": "copies copies:version changes deleting edits i:user_* i:user_downloaded i:user_name i:user_ratio "
     "i:user_uploaded u:* user:* "
     "user_id users",
     "adopt": "copies copies:version deleting u:* user:* user_id users whitelist",
@@ -83,7 +83,7 @@ BEYOND: dict[str, str] = {
     "stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
     "edit": "i:seeders i:torrent_* changes edits i:name",
-    "edit_user": "copies copies:version changes deleting edits i:user_downloaded i:user_name i:user_ratio "
+    "edit_user": "copies copies:version changes deleting edits i:user_* i:user_downloaded i:user_name i:user_ratio "
     "i:user_uploaded u:* user:* "
     "user_id users",
     "enqueue": "job job:* q q:*:",
@@ -107,7 +107,7 @@ BEYOND: dict[str, str] = {
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "changed i:hnr u:*:hnr",
     "rank_torrents": "i:seeders i:torrent_*",
-    "rank_users": "i:user_downloaded i:user_ratio i:user_uploaded u:* users",
+    "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",
     "reap": "changed addresses changes gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents "
     "stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
@@ -121,7 +121,7 @@ BEYOND: dict[str, str] = {
     "retry": "job:* q:*:",
     "rotate_user": "copies copies:version changes deleting edits u:* user:* user_id users",
     "save_cursor": "job:* q:*:running",
-    "save_users": "copies copies:version changes deleting edits i:user_downloaded i:user_name i:user_ratio "
+    "save_users": "copies copies:version changes deleting edits i:user_* i:user_downloaded i:user_name i:user_ratio "
     "i:user_uploaded u:* user:* "
     "user_id users",
     "score": "i:processed i:score leases:torrents",

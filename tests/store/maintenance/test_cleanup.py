@@ -49,6 +49,7 @@ LEFT_OVER: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "list of torrents": lambda r, p: r.zadd(f"{p}i:torrent_size", {"77": 1}),
     "name of a user": lambda r, p: r.zadd(f"{p}i:user_name", {"another 2\t77": 0}),
     "total of a user": lambda r, p: r.zadd(f"{p}i:user_ratio", {"77": 1}),
+    "right of a user": lambda r, p: r.zadd(f"{p}i:user_disabled", {"77": 77}),
     "denied": lambda r, p: r.zadd(f"{p}denied", {GONE_HEX: 1}),
     "passkey": lambda r, p: r.zadd(f"{p}users", {"c" * 20: 77}),
     "account": lambda r, p: r.hset(f"{p}u:1:t:77", "peers", "0"),

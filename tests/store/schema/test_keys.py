@@ -273,6 +273,8 @@ async def everything(store: Store) -> None:
         await store.users.add(passkey=passkey, name="a name")
     await store.torrents.add(info_hash(1), {"name": "n"})
     await store.torrents.deny(info_hash(9), "no")
+    await store.user_listing.rank()
+    await store.torrent_listing.rank()
     await store.allow_list.allow(b"-TR", "Transmission")
     await store.allow_list.allow(b"\xff\x00:", "")
     await store.deny_list.deny(b"-UT", "no")

@@ -28,7 +28,7 @@ from tracker.settings.reload import LiveSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.schema.keys import home_prefix, shard_prefixes
 from tracker.store.sharding.away import named, noting_shards_away
-from tracker.store.sharding.torrent_listing import TorrentFilter
+from tracker.store.sharding.torrent_filter import TorrentFilter
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.store import Store

@@ -9,7 +9,7 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.store.sharding import torrent_listing
-from tracker.store.sharding.torrent_listing import ORDERS, Order, TorrentFilter
+from tracker.store.sharding.torrent_filter import ORDERS, Order, TorrentFilter
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
 FIELDS: list[dict[str, str]] = [
@@ -100,7 +100,7 @@ FILTERS: list[tuple[dict[str, Any], set[int]]] = [
 ]
 
 
-@pytest.mark.parametrize("few", [torrent_listing.MAX_FEW, -1])
+@pytest.mark.parametrize("few", [torrent_listing.MAX_FEW, 0])
 @pytest.mark.parametrize(("wanted", "found"), FILTERS)
 async def test_torrents_are_filtered_and_searched(
     filled: tuple[Store, Store],
@@ -109,8 +109,10 @@ async def test_torrents_are_filtered_and_searched(
     found: set[int],
     few: int,
 ) -> None:
-    """The same with and without the indexes of few, in each order, and for pages of any size."""
+    """The same with and without the indexes of a filter, in each order, and for pages of any size."""
     monkeypatch.setattr(torrent_listing, "MAX_FEW", few)
+    monkeypatch.setattr(torrent_listing, "MAX_MATCHES", few)
+    monkeypatch.setattr(torrent_listing, "MATCHES_A_CALL", 2)
     for order in ORDERS:
         for descending in (False, True):
             lists = [
@@ -128,16 +130,37 @@ async def test_torrents_are_filtered_and_searched(
                 assert lists == 4 * [expected[::-1] if backwards else expected]
 
 
-async def test_the_number_is_known_where_few_fit(
+async def test_the_number_and_the_place_are_known_where_an_index_tells(
     filled: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for store in filled:
-        page = await store.torrent_listing.filtered(TorrentFilter("added", enabled=False), "f1", 1)
-        assert (page.total, page.first, page.cursor) == (2, 1, "")
-    monkeypatch.setattr(torrent_listing, "MAX_FEW", 1)
-    for store in filled:
-        page = await store.torrent_listing.filtered(TorrentFilter("added", enabled=False))
-        assert (page.total, page.first, len(page.torrents)) == (None, None, 2)
+    """For all filters by one property; for others if few fit."""
+    few: list[tuple[TorrentFilter, int | None, int | None]] = [
+        (TorrentFilter("added", enabled=False), 2, 1),
+        (TorrentFilter("size", enabled=False), 1, 1),
+        (TorrentFilter("name", private=True), 2, 1),
+        (TorrentFilter("leechers", private=True, enabled=False), 1, 1),
+        (TorrentFilter("seeders", seeded=False), 10, 1),
+        (TorrentFilter("seeders", seeded=True), 2, 1),
+        (TorrentFilter("snatches", enabled=True), 10, None),
+        (TorrentFilter("snatches", private=False), 10, None),
+        (TorrentFilter("size", private=False), None, None),
+        (TorrentFilter("added", private=False, enabled=True), None, None),
+    ]
+    many: list[tuple[TorrentFilter, int | None, int | None]] = [
+        (TorrentFilter("added", enabled=False), 2, 1),
+        (TorrentFilter("seeders", seeded=False), 10, 1),
+        (TorrentFilter("leechers", enabled=False), 2, None),
+        (TorrentFilter("size", enabled=False), None, None),
+        (TorrentFilter("leechers", private=True, enabled=False), None, None),
+    ]
+    for most, expected in ((1000, few), (0, many)):
+        monkeypatch.setattr(torrent_listing, "MAX_MATCHES", most)
+        for store in filled:
+            for wanted, total, first in expected:
+                page = await store.torrent_listing.filtered(wanted, "f1", 100)
+                assert (page.total, page.first) == (total, first), wanted
+                if total is not None and first is not None:
+                    assert (len(page.torrents), page.cursor) == (total - 1, ""), wanted
 
 
 async def test_a_page_that_looks_at_too_many_torrents_ends_early(
@@ -145,7 +168,7 @@ async def test_a_page_that_looks_at_too_many_torrents_ends_early(
 ) -> None:
     monkeypatch.setattr(torrent_listing, "TORRENTS_A_CALL", 2)
     monkeypatch.setattr(torrent_listing, "TORRENTS_A_PAGE", 4)
-    monkeypatch.setattr(torrent_listing, "MAX_FEW", -1)
+    monkeypatch.setattr(torrent_listing, "MAX_MATCHES", 0)
     one, several = filled
     page = await one.torrent_listing.filtered(TorrentFilter("added", descending=False, seeded=True))
     assert (page.torrents, page.cursor) == ([], "w4")
@@ -171,6 +194,30 @@ async def test_changes_of_programs_are_listed_at_once(store: Store) -> None:
     await store.torrents.remove(info_hash)
     assert [await store.torrent_listing.count(order) for order in ORDERS] == [0] * len(ORDERS)
     assert await numbers(store, enabled=False) == []
+
+
+async def test_incomplete_indexes_are_completed_in_one_round(
+    both: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade: rounds are small otherwise."""
+    monkeypatch.setattr(torrent_listing, "RANKED_A_CALL", 10)
+    for store in both:
+        for number in range(200):
+            await store.torrents.add(hash_in(number % SHARDS, number))
+
+        async def ranked(store: Store = store, **options: bool) -> int:
+            for shard in store.shards:
+                await shard.connection.command("DEL", shard.keys.torrent_list("added"))
+            await store.torrent_listing.rank(20, **options)
+            return await store.torrent_listing.count("added")
+
+        assert not await store.torrent_listing.is_complete()
+        assert await ranked() == 200 and await store.torrent_listing.is_complete()
+        if len(store.shards) == 1:  # the scan of a set as small as that of a shard here is not divided
+            assert 20 <= await ranked() < 200
+        assert await ranked(all_of_them=True) == 200
+        await store.redis.delete(store.shard(HASHES[1]).keys.indexed())
+        assert not await store.torrent_listing.is_complete()
 
 
 async def test_what_a_site_writes_is_listed_by_rounds(store: Store) -> None:

@@ -75,8 +75,8 @@ async def test_a_user_that_a_site_wrote_is_a_user(private: Store, adopted: Way) 
 
 async def by_name(store: Store, text: str) -> list[str]:
     """The ids of the users whom a search finds."""
-    _, users = await store.user_listing.page(UserFilter(name=text))
-    return [user.user_id for user in users]
+    page = await store.user_listing.page(UserFilter(name=text))
+    return [user.user_id for user in page.users]
 
 
 @pytest.mark.parametrize("listed", [by_reindex, by_sweep])

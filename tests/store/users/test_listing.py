@@ -1,12 +1,15 @@
 """Lists of users: order, filters, search, and how much of the store one page may take."""
 
+import itertools
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from tests.store.harness import ALICE, BOB, Store, update
 from tracker.store.users import listing
-from tracker.store.users.listing import END, UserFilter
+from tracker.store.users.listing import END, Order, UserFilter
 
 USERS: list[dict[str, Any]] = [
     {"user_id": "1", "name": "Zoë E", "uploaded": 10, "downloaded": 5},
@@ -26,7 +29,7 @@ async def ids(store: Store, count: int = 100, **wanted: Any) -> list[str]:
     """The ids of all pages."""
     position, found = 0, list[str]()
     while position != END:
-        position, users = await store.user_listing.page(UserFilter(**wanted), position, count)
+        position, users, *_ = await store.user_listing.page(UserFilter(**wanted), position, count)
         assert len(users) <= count
         found += [user.user_id for user in users]
     return found
@@ -58,6 +61,9 @@ async def test_users_are_sorted(listed: Store, order: str, ascending: list[str],
         ({"enabled": True}, ["1", "3", "4"]),
         ({"can_leech": False}, ["3"]),
         ({"can_leech": True, "enabled": True, "order": "uploaded", "descending": True}, ["1", "4"]),
+        ({"can_leech": False, "enabled": True, "order": "ratio"}, ["3"]),
+        ({"can_leech": False, "enabled": False}, []),
+        ({"can_leech": False, "order": "hit_and_runs"}, []),
         ({"name": "E"}, ["3", "1"]),
         ({"name": "ZOË"}, ["1"]),
         ({"name": "e", "can_leech": False}, ["3"]),
@@ -72,6 +78,74 @@ async def test_users_are_filtered_and_searched(
 ) -> None:
     """A search is ordered by name; the user with this id comes first, and once."""
     assert await ids(listed, count, **wanted) == found
+
+
+@pytest.mark.parametrize("most", [1000, 0])
+async def test_filters_agree_with_the_users(store: Store, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Also where too many fit to sort them: then the index of the order is walked through."""
+    for name in ("MAX_MATCHES", "MAX_FEW"):
+        monkeypatch.setattr(listing, name, most)
+    monkeypatch.setattr(listing, "MATCHES_A_CALL", 2)
+    rows: list[dict[str, Any]] = [
+        {
+            "user_id": str(n),
+            "name": f"n {n * 7 % 30}",
+            "uploaded": n * 11 % 30,
+            "downloaded": n * 13 % 30 + 1,
+            "enabled": n % 3 != 0,
+            "can_leech": n % 4 != 0,
+        }
+        for n in range(1, 31)
+    ]
+    await store.user_import.save(rows)
+    keys: dict[Order, Callable[[dict[str, Any]], Any]] = {
+        "id": lambda row: int(row["user_id"]),
+        "name": lambda row: f"{row['name']}\t{row['user_id']}",
+        "uploaded": lambda row: (row["uploaded"], row["user_id"]),
+        "ratio": lambda row: (row["uploaded"] / row["downloaded"], row["user_id"]),
+    }
+    for enabled, can_leech in itertools.product((None, False, True), repeat=2):
+        for order, key in keys.items():
+            for descending in (False, True):
+                fitting = [
+                    row
+                    for row in sorted(rows, key=key, reverse=descending)
+                    if enabled in (None, row["enabled"]) and can_leech in (None, row["can_leech"])
+                ]
+                wanted = UserFilter(order, descending, enabled, can_leech)
+                for count in (4, 100):
+                    found = await ids(store, count, **asdict(wanted))
+                    assert found == [row["user_id"] for row in fitting], (wanted, count)
+                total = (await store.user_listing.page(wanted)).total
+                assert total in (None, len(fitting))
+                if most and (enabled is False or can_leech is False):
+                    assert total == len(fitting)
+                if [enabled, can_leech].count(None) == 1 and order != "name":
+                    assert total == len(fitting)
+
+
+async def test_the_indexes_of_rights_follow_changes(store: Store) -> None:
+    """Of programs at once, of a site when the job ran; a deleted user is in none."""
+
+    async def listed() -> list[list[str]]:
+        return [await ids(store, enabled=False), await ids(store, can_leech=False)]
+
+    alice, bob = await store.users.add("1", ALICE, enabled=False), await store.users.add("2", BOB)
+    await store.users.edit(BOB, {"can_leech": False})
+    await store.users.edit(BOB, {"name": "Bob"})
+    assert await listed() == [["1"], ["2"]]
+    await store.users.edit(ALICE, {"enabled": True})
+    await store.users.rotate(BOB, "c" * 20)
+    assert await listed() == [[], ["2"]]
+    await store.redis.hset(store.keys.passkey(ALICE), mapping={"enabled": "0", "can_leech": "0"})
+    await store.redis.hdel(store.keys.passkey("c" * 20), "can_leech")
+    assert await listed() == [[], []]  # user 2 is left out, as the row says otherwise
+    await store.user_listing.rank()
+    assert await listed() == [["1"], ["1"]]
+    await store.users.delete(alice.user_id)
+    assert await listed() == [[], []] and bob.user_id == "2"
+    for state in ("disabled", "blocked"):
+        assert not await store.redis.exists(store.keys.user_index(state))
 
 
 async def test_changes_are_in_the_indexes_at_once(listed: Store) -> None:
@@ -113,16 +187,37 @@ async def test_invalid_totals_and_keys_do_not_stop_a_round(private: Store) -> No
     assert await private.redis.get(private.keys.user_index("ratio")) == b"text"
 
 
+async def test_incomplete_indexes_are_completed_in_one_round(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade: rounds are small otherwise. A new version begins again, and so does a program's call."""
+    monkeypatch.setattr(listing, "USERS_A_CALL", 10)
+    await store.user_import.save([{"user_id": str(n)} for n in range(1, 201)])
+
+    async def ranked(**options: bool) -> int:
+        await store.redis.delete(store.keys.user_index("ratio"))
+        await store.user_listing.rank(20, **options)
+        return await store.user_listing.count("ratio")
+
+    assert not await store.user_listing.is_complete()
+    assert await ranked() == 200 and await store.user_listing.is_complete()
+    assert 20 <= await ranked() < 200
+    assert await ranked(everybody=True) == 200
+    monkeypatch.setattr(listing, "INDEXES", b"next")
+    assert not await store.user_listing.is_complete()
+    assert await ranked() == 200 and await store.user_listing.is_complete()
+
+
 async def test_a_page_looks_at_a_bounded_number_of_users(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends early, with a position to go on from."""
     monkeypatch.setattr(listing, "USERS_A_CALL", 10)
     monkeypatch.setattr(listing, "USERS_A_PAGE", 40)
-    await store.user_import.save([{"user_id": str(n), "can_leech": n != 95} for n in range(1, 101)])
-    wanted = UserFilter(can_leech=False)
-    assert await store.user_listing.page(wanted) == (40, [])
-    after, found = await store.user_listing.page(wanted, 80)
+    await store.user_import.save([{"user_id": str(n), "can_leech": n == 95} for n in range(1, 101)])
+    wanted = UserFilter(can_leech=True)
+    assert await store.user_listing.page(wanted) == (40, [], 1, None)
+    after, found, *_ = await store.user_listing.page(wanted, 80)
     assert (after, [user.user_id for user in found]) == (END, ["95"])
 
 
@@ -132,10 +227,13 @@ async def test_a_page_of_a_search_looks_at_a_bounded_number_of_names(
     """It looks at fewer users if it selects by rights too, which takes longer."""
     for name, number in (("USERS_A_CALL", 10), ("NAMES_A_PAGE", 60), ("USERS_A_PAGE", 20)):
         monkeypatch.setattr(listing, name, number)
-    await store.user_import.save([{"user_id": str(n), "name": f"user {n:03}"} for n in range(1, 101)])
-    assert await store.user_listing.page(UserFilter(name="nobody")) == (61, [])
-    assert await store.user_listing.page(UserFilter(name="user", enabled=False)) == (21, [])
-    after, found = await store.user_listing.page(UserFilter(name="099"), 61)
+    rows: list[dict[str, Any]] = [
+        {"user_id": str(n), "name": f"user {n:03}", "can_leech": False} for n in range(1, 101)
+    ]
+    await store.user_import.save(rows)
+    assert await store.user_listing.page(UserFilter(name="nobody")) == (61, [], None, None)
+    assert await store.user_listing.page(UserFilter(name="user", can_leech=True)) == (21, [], None, None)
+    after, found, *_ = await store.user_listing.page(UserFilter(name="099"), 61)
     assert (after, [user.user_id for user in found]) == (END, ["99"])
 
 
@@ -147,5 +245,5 @@ async def test_a_renamed_index_entry_and_a_deleted_row_are_left_out(listed: Stor
 async def test_a_new_passkey_keeps_the_user_in_the_lists(private: Store) -> None:
     await private.users.edit(ALICE, {"name": "Alice"})
     await private.users.rotate(ALICE, "c" * 20)
-    _, found = await private.user_listing.page(UserFilter(name="ali"))
+    _, found, *_ = await private.user_listing.page(UserFilter(name="ali"))
     assert [user.passkey for user in found] == ["c" * 20]

@@ -236,15 +236,14 @@ async def list_all(call: Call, query: UserQuery) -> UserPage:
         ids, after_change = await updated(call, "user_id", query.updated_since, query.cursor, query.limit)
         rows = [UserRow(**fields_of(user)) for user in await call.store.users.by_ids(ids)]
         return UserPage(items=rows, total=None, next_offset=None, next_cursor=after_change or None)
-    listing = call.store.user_listing
     wanted = query.filter
     position = int(query.cursor or 0) if wanted.is_selective else query.offset
-    after, found = await listing.page(wanted, position, query.limit)
-    rows = [UserRow(**fields_of(user)) for user in found]
+    page = await call.store.user_listing.page(wanted, position, query.limit)
+    rows = [UserRow(**fields_of(user)) for user in page.users]
     if wanted.is_selective:
-        cursor = None if after == END else str(after)
-        return UserPage(items=rows, total=None, next_offset=None, next_cursor=cursor)
-    return UserPage(**page_of(query, rows, await listing.count(query.sort)), next_cursor=None)
+        cursor = None if page.position == END else str(page.position)
+        return UserPage(items=rows, total=page.total, next_offset=None, next_cursor=cursor)
+    return UserPage(**page_of(query, rows, page.total), next_cursor=None)
 
 
 @endpoints.post(

@@ -26,7 +26,7 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
-from tracker.store.sharding.torrent_listing import ORDERS, Order, TorrentFilter
+from tracker.store.sharding.torrent_filter import ORDERS, Order, TorrentFilter
 
 MAX_FILES = 100
 """Max files per upload; `tracker import` takes any number."""
@@ -187,6 +187,7 @@ class TorrentPages:
             "now": self._context.clock(),
             "mode": self._context.settings.torrents.mode,
             "registered": await self._torrents.count(),
+            "complete": await self._context.store.torrent_listing.is_complete(),
             **self._announced_to(request),
             **(await (self._filtered(query) if query.is_selective else self._sorted(query))),
         }
@@ -197,13 +198,13 @@ class TorrentPages:
         return response
 
     async def _filtered(self, query: Query) -> dict[str, Any]:
-        """Where few torrents fit, their number is known."""
+        """Where an index has the torrents that fit, pages have numbers."""
         cursor = query.cursor or (
-            f"f{(query.page - 1) * query.size}" if query.page > 1 and not query.text else ""
+            f"f{(query.page - 1) * query.size}" if query.page > 1 and query.filter.is_selective else ""
         )
         page = await find_torrents(self._context.store, query.filter, query.text, cursor, query.size)
         shown = len(page.torrents)
-        if page.total is not None:
+        if page.total is not None and page.first is not None:
             return {
                 "torrents": page.torrents,
                 **numbered(query.page, query.size, shown, page.total, lambda number: query.href(page=number)),
@@ -213,6 +214,7 @@ class TorrentPages:
             "first": 0,
             "last": 0,
             "total": None,
+            "matching": page.total,
             "previous_url": query.href() if query.cursor else "",
             "next_url": query.href(cursor=page.cursor) if page.cursor else "",
             "numbers": [],

@@ -17,7 +17,7 @@ from tracker.admin.world import country_name
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
 from tracker.operations.peers import to_integer
-from tracker.operations.user_activity import user_activity
+from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.torrents.torrents import Torrent
@@ -38,6 +38,8 @@ EVENTS = {
     "hit_and_run_forgiven": "Hit-and-run forgiven",
 }
 """Labels of events; others are shown as stored."""
+LIMITS = {"torrents": MAX_TORRENTS, "completed": MAX_COMPLETED, "changes": MAX_CHANGES}
+"""How much is searched for what the user does and did."""
 ROTATED = "New passkey created. The old one no longer works."
 _MAX_ID_LENGTH = 16
 
@@ -104,6 +106,8 @@ class UserPage:
             "rules": self._context.settings.users,
             "now": self._context.clock(),
             "activity": await user_activity(self._context.store, user.user_id, self._context.places),
+            "limits": LIMITS,
+            "feed_is_on": self._context.settings.changes.max_entries > 0,
             "country_name": country_name,
             "events": EVENTS,
         }

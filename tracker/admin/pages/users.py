@@ -169,6 +169,7 @@ class UserPages:
             ],
             "headings": query.headings(),
             "registered": await self._users.count(),
+            "complete": await self._listing.is_complete(),
             "missing": missing,
             "error": error,
             **await self._found(query),
@@ -178,19 +179,21 @@ class UserPages:
         return render(request, "users.html", variables, status=422 if error else 404 if missing else 200)
 
     async def _found(self, query: Query) -> dict[str, Any]:
-        wanted = query.filter
-        first = query.cursor if wanted.is_selective else (query.page - 1) * query.size
-        after, users = await self._listing.page(wanted, first, query.size)
-        if not wanted.is_selective:
-            total = await self._listing.count(query.sort)
+        first = query.cursor or (query.page - 1) * query.size
+        found = await self._listing.page(query.filter, first, query.size)
+        if found.first is not None:
+            shown = len(found.users)
             return {
-                "users": users,
-                **numbered(query.page, query.size, len(users), total, lambda number: query.href(page=number)),
+                "users": found.users,
+                **numbered(
+                    query.page, query.size, shown, found.total, lambda number: query.href(page=number)
+                ),
             }
-        return {  # the total is unknown
-            "users": users,
+        after = found.position
+        return {  # pages have no numbers
+            "users": found.users,
             "first": 1,
-            "last": len(users),
+            "last": len(found.users),
             "total": None,
             "previous_url": query.href() if query.cursor else "",
             "next_url": query.href(cursor=after) if after != END else "",

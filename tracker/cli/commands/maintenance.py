@@ -59,6 +59,8 @@ def reindex(as_json: AsJson = False, config: Config = None) -> None:
     async def work(store: Store, change: Change) -> None:
         with progress("keys checked") as shown:
             found = await store.maintenance.reindex(progress=shown.reach)
+            await store.user_listing.rank(everybody=True)
+            await store.torrent_listing.rank(all_of_them=True)
         change.count(repaired=sum(each.changed for each in found))
         _show(found, "repaired", "all lists are complete", as_json=as_json)
 

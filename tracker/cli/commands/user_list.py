@@ -52,9 +52,9 @@ def list_users(
     async def work(store: Store) -> None:
         position, left = 0, limit
         while position != END and left > 0:
-            position, page = await store.user_listing.page(wanted, position, min(PAGE, left))
-            listing.page(user_row(each, passkeys) for each in page)
-            left -= len(page)
+            position, users, *_ = await store.user_listing.page(wanted, position, min(PAGE, left))
+            listing.page(user_row(each, passkeys) for each in users)
+            left -= len(users)
 
     with_store(config, work)
 

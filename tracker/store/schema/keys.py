@@ -120,7 +120,7 @@ class Keys:
         return f"{self.prefix}u:{user_id}:freeleech"
 
     def user_index(self, order: str) -> str:
-        """Users by name, uploaded, downloaded or ratio."""
+        """Users by name, uploaded, downloaded or ratio, and those that are disabled or blocked from downloading."""
         return f"{self.prefix}i:user_{order}"
 
     def hit_and_runs(self) -> str:
@@ -154,6 +154,10 @@ class Keys:
     def torrent_list(self, value: str) -> str:
         """Torrents by added, active or size, and those that are disabled or private."""
         return f"{self.prefix}i:torrent_{value}"
+
+    def indexed(self) -> str:
+        """The versions of the indexes of lists that are complete."""
+        return f"{self.prefix}indexed"
 
     def audit(self) -> str:
         """The audit log."""

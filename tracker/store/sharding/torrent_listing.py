@@ -1,14 +1,14 @@
 """Lists of torrents: sorted by an index, filtered, and searched by name, over all shards.
 
-A filter that few torrents match reads those from an index of their own, and knows their number. Any other filter walks
-through the index of the order, some torrents in each script call.
+A filter whose torrents have an index of their own reads them from there, and knows their number. Any other filter, and
+one with very many torrents in another order, walks through the index of the order, some torrents in each script call.
 """
 
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from redis.exceptions import OutOfMemoryError
 
@@ -17,54 +17,41 @@ from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.folding import fold, fold_name
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.torrent_filter import (
+    VALUES,
+    WHOLE_ORDERS,
+    Index,
+    KeyOf,
+    Order,
+    TorrentFilter,
+    disabled_key,
+    index_key,
+    indexes_of,
+    private_key,
+    seeders_key,
+)
 from tracker.store.sharding.torrents import top_of
 from tracker.store.torrents.torrents import Torrent, Torrents
 
-Order = Literal["name", "size", "seeders", "leechers", "snatches", "score", "added", "last_activity"]
-ORDERS: tuple[Order, ...] = get_args(Order)
-_VALUES = {"size": "size", "added": "added", "last_activity": "active"}
-"""Orders by an index of ``Keys.torrent_list``."""
 TORRENTS_A_CALL, RANKED_A_CALL = 500, 200
 """Torrents that one script call looks at, and that one ranks. Takes the store two to four milliseconds. Announces wait
 for that call."""
 TORRENTS_A_PAGE = 7_000
 """Max torrents that are looked at for one page: takes the store about 40 ms. The next page continues from there."""
+MAX_MATCHES, MATCHES_A_CALL = 20_000, 1000
+"""A filter by an index of at most this many torrents sorts them for each page; MATCHES_A_CALL are read in one command.
+Takes the store about 20 ms."""
 MAX_FEW = 1000
-"""A list of at most this many torrents is read, filtered and sorted at once."""
+"""At most this many torrents are read to sort them by name, or to search their names."""
 LISTS_AT_ONCE = 2
 """Max concurrent lists with a filter. Announces run between the script calls of a few lists, but would wait for the
 calls of many."""
 TORRENTS_A_ROUND = 20_000
-"""Max torrents that ``rank`` visits."""
+"""Max torrents that ``rank`` visits, unless their indexes are incomplete."""
+INDEXES = b"1"
+"""The version of the indexes that ``rank`` writes. A new one has all torrents ranked."""
 END = -1
-_KeyOf = Callable[[Shard], str]
-_CURSOR = re.compile(r"f([0-9]{1,6})|w((?:e|[0-9]{1,12})(?:\.(?:e|[0-9]{1,12})){0,255})", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class TorrentFilter:
-    """Which torrents a list has, and in which order. None: both. ``name``: a part of the name; its list is ordered by
-    name."""
-
-    order: Order = "seeders"
-    descending: bool = True
-    enabled: bool | None = None
-    private: bool | None = None
-    seeded: bool | None = None
-    """Whether it has seeders."""
-    name: str = ""
-
-    @property
-    def is_selective(self) -> bool:
-        return bool(self.name) or any(flag is not None for flag in (self.enabled, self.private, self.seeded))
-
-    def fits(self, torrent: Torrent) -> bool:
-        return (
-            self.enabled in (None, torrent.enabled)
-            and self.private in (None, torrent.private)
-            and self.seeded in (None, torrent.seeders > 0)
-            and (not self.name or fold(self.name) in fold_name(torrent.name))
-        )
+_CURSOR = re.compile(r"f([0-9]{1,9})|w((?:e|[0-9]{1,12})(?:\.(?:e|[0-9]{1,12})){0,255})", re.ASCII)
 
 
 class ListPage(NamedTuple):
@@ -101,7 +88,7 @@ class TorrentListing:
         ``last_activity`` follow announces, and what a site writes, within some minutes: see ``rank``.
         """
         total = await self.count(wanted.order)
-        pairs = await self._pairs(wanted, offset, min(count, total - offset), total)
+        pairs = await self._pairs(lambda shard: index_key(shard, wanted.order), wanted, offset, count, total)
         if wanted.order == "name":
             hashes = [InfoHash(bytes.fromhex(entry[-40:])) for entry, _ in pairs]
             torrents = await self._torrents.get_all(hashes)
@@ -110,16 +97,18 @@ class TorrentListing:
         return ListPage(torrents, "", total, offset)
 
     async def _pairs(
-        self, wanted: TorrentFilter, offset: int, count: int, total: int
+        self, key_of: KeyOf, wanted: TorrentFilter, offset: int, count: int, total: int
     ) -> list[tuple[str, float]]:
-        """Read from the nearer end of the index: several shards are read from there to the page."""
+        """Read from the nearer end of an index of ``total`` torrents: several shards are read from there to the
+        page."""
+        count = min(count, total - offset)
         if count <= 0:
             return []
         rest, ascending = total - offset - count, not wanted.descending
         from_end = rest < offset
         pairs = await top_of(
             self._shards,
-            lambda shard: _index(shard, wanted.order),
+            key_of,
             count,
             rest if from_end else offset,
             ascending=ascending != from_end,
@@ -135,33 +124,73 @@ class TorrentListing:
         if cursor and match is None:
             raise ClientError("invalid cursor")
         async with self._lists:
-            few = await self._few(wanted) if match is None or match[1] else None
-            if few is not None:
+            if match is None or match[1]:
                 first = int(match[1]) if match else 0
-                after = f"f{first + count}" if first + count < len(few) else ""
-                return ListPage(few[first : first + count], after, len(few), first)
-            return await self._walk(wanted, match[2] if match else "", count)
+                page = await self._matches(wanted, first, count)
+                if page is not None:
+                    return page
+            page = await self._walk(wanted, (match[2] if match else "") or "", count)
+            return page._replace(total=await self._total(wanted))
 
     async def count(self, order: Order) -> int:
         """Returns the number of torrents in the index of an order."""
-        sizes = await self._shards.each(lambda shard: ("ZCARD", _index(shard, order)))
+        sizes = await self._shards.each(lambda shard: ("ZCARD", index_key(shard, order)))
         return sum(sizes.values())
 
-    async def _few(self, wanted: TorrentFilter) -> list[Torrent] | None:
-        """All torrents that fit, in order; None if a filter alone does not make them few."""
-        for index in _lists_of(wanted):
-            ids = await self._few_ids(*index)
-            if ids is not None:
-                torrents = [each for each in await self._torrents.by_ids(ids) if wanted.fits(each)]
-                return _in_order(torrents, wanted)
-        return None
-
-    async def _few_ids(self, key_of: _KeyOf, lowest: str, highest: str) -> list[str] | None:
-        sizes = await self._shards.each(lambda shard: ("ZCOUNT", key_of(shard), lowest, highest))
-        if sum(sizes.values()) > MAX_FEW:
+    async def _matches(self, wanted: TorrentFilter, first: int, count: int) -> ListPage | None:
+        """Those that fit, from an index; None if no index has only them, or if that has too many to sort them."""
+        indexes = indexes_of(wanted)
+        sizes = [await self._size(index) for index in indexes]
+        if not sizes:
             return None
-        found = await self._shards.each(lambda shard: ("ZRANGE", key_of(shard), lowest, highest, "BYSCORE"))
-        return [torrent_id.decode() for part in found.values() for torrent_id in part]
+        index, size = min(zip(indexes, sizes, strict=True), key=lambda pair: pair[1])
+        if wanted.name or wanted.order == "name":
+            if size > MAX_FEW:
+                return None
+            ids = [torrent_id for torrent_id, _ in await self._read(index, wanted)]
+            torrents = await self._torrents.by_ids(ids)
+            named = _by_name([each for each in torrents if wanted.fits(each)], wanted)
+            return _page_of(named[first : first + count], first, count, len(named))
+        if index.order == wanted.order and wanted.flags == 1:
+            ids = await self._in_order(index, wanted, first, min(count, size - first))
+        elif size <= MAX_MATCHES:
+            pairs = [(score, id) for id, score in await self._read(index, wanted) if score is not None]
+            pairs.sort(reverse=wanted.descending)
+            size, ids = len(pairs), [id for _, id in pairs[first : first + count]]
+        else:
+            return None
+        # What a site changed since a job listed the torrents is left out.
+        torrents = [each for each in await self._torrents.by_ids(ids) if wanted.fits(each)]
+        return _page_of(torrents, first, count, size)
+
+    async def _size(self, index: Index) -> int:
+        sizes = await self._shards.each(
+            lambda shard: ("ZCOUNT", index.key(shard), index.lowest, index.highest)
+        )
+        return sum(sizes.values())
+
+    async def _in_order(self, index: Index, wanted: TorrentFilter, first: int, count: int) -> list[str]:
+        """The ids of ``count`` torrents of an index in its own order. Those that fit are at one end of it."""
+        size, total = await self._size(index), await self._size(index._replace(lowest="-inf", highest="+inf"))
+        if (index.lowest == "-inf") == wanted.descending:  # those that do not fit come first
+            first += total - size
+        return [id for id, _ in await self._pairs(index.key, wanted, first, count, total)]
+
+    async def _read(self, index: Index, wanted: TorrentFilter) -> list[tuple[str, float | None]]:
+        """The torrents of an index that fit, with their score in the order; None if it does not list them."""
+        parts = await self._shards.gather(lambda shard: _read_shard(shard, index, wanted))
+        return [pair for part in parts.values() for pair in part]
+
+    async def _total(self, wanted: TorrentFilter) -> int | None:
+        """The number of torrents that fit, where an index tells: with one property, in an order that lists all."""
+        if wanted.flags != 1 or wanted.name or wanted.order not in WHOLE_ORDERS:
+            return None
+        indexes = indexes_of(wanted)
+        if indexes:
+            return await self._size(indexes[0])
+        enabled, private = (False if wanted.enabled else None), (True if wanted.private is False else None)
+        (others,) = indexes_of(replace(wanted, enabled=enabled, private=private))
+        return max(0, await self.count(wanted.order) - await self._size(others))
 
     async def _walk(self, wanted: TorrentFilter, cursor: str, count: int) -> ListPage:
         walks = [_Walk(self._shards, shard, wanted) for shard in self._shards]
@@ -185,25 +214,39 @@ class TorrentListing:
         text = ".".join("e" if position == END else str(position) for position in after)
         return ListPage(await self._torrents.get_all(found), "" if is_end else f"w{text}")
 
-    async def rank(self, torrents: int = TORRENTS_A_ROUND) -> None:
+    async def is_complete(self) -> bool:
+        """Whether all torrents were ranked since the indexes were introduced. Before, lists may lack some."""
+        versions = await self._shards.each(lambda shard: ("HGET", shard.keys.indexed(), "torrents"))
+        return all(version == INDEXES for version in versions.values())
+
+    async def rank(self, torrents: int = TORRENTS_A_ROUND, *, all_of_them: bool = False) -> None:
         """Ranks the next torrents, about ``torrents`` of them; each process keeps its own position.
 
-        Does nothing if the store is out of memory.
+        If ``all_of_them``, or if the indexes of a shard are incomplete, ranks all torrents. Does nothing if the store
+        is out of memory.
         """
         for shard in self._shards:
-            visited = 0
             try:
-                while visited * len(self._shards) < torrents:
-                    cursor = self._rank_cursors[shard]
-                    after, ranked = await shard.scripts.rank_torrents([cursor, RANKED_A_CALL])
-                    self._rank_cursors[shard] = after
-                    visited += int(ranked)
-                    if after == b"0":
-                        break
+                version = await shard.connection.command("HGET", shard.keys.indexed(), "torrents")
+                await self._rank(shard, torrents // len(self._shards), all_of_them or version != INDEXES)
             except OutOfMemoryError:
                 return
             except StoreUnavailable as error:
                 self._shards.leave_out([shard.number], error)
+
+    async def _rank(self, shard: Shard, torrents: int, all_of_them: bool) -> None:
+        if all_of_them:
+            self._rank_cursors[shard] = b"0"
+        visited = 0
+        while all_of_them or visited < torrents:
+            cursor = self._rank_cursors[shard]
+            after, ranked = await shard.scripts.rank_torrents([cursor, RANKED_A_CALL])
+            self._rank_cursors[shard] = after
+            visited += int(ranked)
+            if after == b"0":
+                break
+        if all_of_them:
+            await shard.connection.command("HSET", shard.keys.indexed(), "torrents", INDEXES)
 
 
 class _Walk:
@@ -229,9 +272,9 @@ class _Walk:
         """Reads the next matches, at most ``count``. A shard that is away is passed over."""
         wanted, by_name = self._wanted, bool(self._wanted.name)
         order = "name" if by_name else wanted.order
-        index = f"torrent_{_VALUES[order]}" if order in _VALUES else order
+        index = f"torrent_{VALUES[order]}" if order in VALUES else order
         flags = ("" if f is None else int(f) for f in (wanted.enabled, wanted.private, wanted.seeded))
-        argv: list[Argument] = [index, int(_is_descending(wanted)), self.position, TORRENTS_A_CALL, count]
+        argv: list[Argument] = [index, int(wanted.is_descending), self.position, TORRENTS_A_CALL, count]
         try:
             self.position, found = await self._shard.scripts.list_torrents([*argv, *flags, fold(wanted.name)])
         except StoreUnavailable as error:
@@ -246,7 +289,7 @@ class _Walk:
 def _merged(walks: Sequence[_Walk], wanted: TorrentFilter, count: int) -> list[InfoHash]:
     """The next matches of all shards, in order, as far as they are known."""
     found: list[InfoHash] = []
-    best_of: Callable[..., Any] = max if _is_descending(wanted) else min
+    best_of: Callable[..., Any] = max if wanted.is_descending else min
     while len(found) < count and not any(walk.is_hungry for walk in walks):
         ready = [walk for walk in walks if walk.matches]
         if not ready:
@@ -255,48 +298,47 @@ def _merged(walks: Sequence[_Walk], wanted: TorrentFilter, count: int) -> list[I
     return found
 
 
-def _is_descending(wanted: TorrentFilter) -> bool:
-    return wanted.descending and not wanted.name
-
-
-def _index(shard: Shard, order: str) -> str:
-    return shard.keys.torrent_list(_VALUES[order]) if order in _VALUES else shard.keys.index(order)
-
-
-def _lists_of(wanted: TorrentFilter) -> list[tuple[_KeyOf, str, str]]:
-    """(its key, lowest score, highest score) of each index of the torrents that one filter alone lets through."""
-    found: list[tuple[_KeyOf, str, str]] = []
-    if wanted.enabled is False:
-        found.append((lambda shard: shard.keys.torrent_list("disabled"), "-inf", "+inf"))
-    if wanted.private:
-        found.append((lambda shard: shard.keys.torrent_list("private"), "-inf", "+inf"))
-    if wanted.seeded is not None:
-        scores = ("(0", "+inf") if wanted.seeded else ("-inf", "0")
-        found.append((lambda shard: shard.keys.index("seeders"), *scores))
+async def _read_shard(shard: Shard, index: Index, wanted: TorrentFilter) -> list[tuple[str, float | None]]:
+    command, found = shard.connection.command, list[tuple[str, float | None]]()
+    for first in range(0, MAX_MATCHES, MATCHES_A_CALL):
+        limits = (index.lowest, index.highest, "BYSCORE", "LIMIT", first, MATCHES_A_CALL)
+        ids = await command("ZRANGE", index.key(shard), *limits)
+        if not ids:
+            break
+        scores: dict[KeyOf, list[float | None]] = {}
+        for key, flag in (
+            (disabled_key, wanted.enabled),
+            (private_key, wanted.private),
+            (seeders_key, wanted.seeded),
+        ):
+            if flag is not None and key is not index.key:
+                scores[key] = _numbers(await command("ZMSCORE", key(shard), *ids))
+        order = _numbers(await command("ZMSCORE", index_key(shard, wanted.order), *ids))
+        for place, torrent_id in enumerate(ids):
+            own = {key: some[place] for key, some in scores.items()}
+            if (
+                (disabled_key not in own or (own[disabled_key] is None) == wanted.enabled)
+                and (private_key not in own or (own[private_key] is not None) == wanted.private)
+                and (seeders_key not in own or ((own[seeders_key] or 0) > 0) == wanted.seeded)
+            ):
+                found.append((torrent_id.decode(), order[place]))
+        if len(ids) < MATCHES_A_CALL:
+            break
     return found
 
 
-def _in_order(torrents: list[Torrent], wanted: TorrentFilter) -> list[Torrent]:
-    """Sorted as the index of the order is, without the torrents that it does not list."""
-    order: Order = "name" if wanted.name else wanted.order
-    keyed = [(key, torrent) for torrent in torrents if (key := _sort_key(torrent, order)) is not None]
-    keyed.sort(key=lambda pair: pair[0], reverse=_is_descending(wanted))
-    return [torrent for _, torrent in keyed]
+def _numbers(scores: list[bytes | float | None]) -> list[float | None]:
+    return [None if score is None else float(score) for score in scores]
 
 
-def _sort_key(torrent: Torrent, order: Order) -> tuple[Any, str] | None:
-    if order == "name":
-        folded = fold_name(torrent.name)
-        return (folded.encode(), torrent.info_hash.hex()) if folded else None
-    if order == "last_activity":
-        busy = torrent.seeders + torrent.leechers > 0
-        return (float("inf") if busy else torrent.empty_since or 0), torrent.torrent_id
-    number = {
-        "size": torrent.size,
-        "seeders": torrent.seeders,
-        "leechers": torrent.leechers,
-        "snatches": torrent.completions,
-        "score": torrent.score,
-        "added": torrent.added or 0,
-    }[order]
-    return None if number is None else (number, torrent.torrent_id)
+def _page_of(torrents: list[Torrent], first: int, count: int, total: int) -> ListPage:
+    return ListPage(torrents, f"f{first + count}" if first + count < total else "", total, first)
+
+
+def _by_name(torrents: list[Torrent], wanted: TorrentFilter) -> list[Torrent]:
+    """Sorted as the index of names is, without the torrents that have none."""
+    named = [
+        (folded.encode(), each.info_hash.hex(), each) for each in torrents if (folded := fold_name(each.name))
+    ]
+    named.sort(key=lambda row: row[:2], reverse=wanted.is_descending)
+    return [torrent for _, _, torrent in named]

@@ -13,6 +13,8 @@ from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked
 
 USERS_PER_CALL = 200
+TORRENTS_A_CALL = 1000
+"""Torrents that one command looks for among the pending hit-and-runs."""
 _TORRENTS_PER_CALL = 100
 _DECIDED_PER_CALL = 200
 _MAX_CALLS = 500
@@ -87,10 +89,13 @@ class HitAndRuns:
 
     async def pending_of(self, user_id: str, torrent_ids: Sequence[str]) -> list[Pending]:
         """The pending ones of a user among these torrents, the next to be decided first."""
-        if not torrent_ids:
-            return []
-        members = (f"{user_id}:{torrent_id}" for torrent_id in torrent_ids)
-        times = await self._connection.command("ZMSCORE", self._keys.pending_hit_and_runs(), *members)
+        times: list[bytes | None] = []
+        for first in range(0, len(torrent_ids), TORRENTS_A_CALL):
+            members = (
+                f"{user_id}:{torrent_id}" for torrent_id in torrent_ids[first : first + TORRENTS_A_CALL]
+            )
+            key = self._keys.pending_hit_and_runs()
+            times += await self._connection.command("ZMSCORE", key, *members)
         found = zip(torrent_ids, times, strict=True)
         pending = [Pending(user_id, torrent_id, int(float(at))) for torrent_id, at in found if at is not None]
         return sorted(pending, key=lambda each: each.at)

@@ -1,8 +1,14 @@
-"""Lists of users: sorted by an index, filtered by rights, searched by display name."""
+"""Lists of users: sorted by an index, filtered by rights, searched by display name.
+
+A filter by a right that users lack reads those from an index of their own, and knows their number. Any other filter
+walks through the index of the order, some users in each script call.
+"""
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from redis.exceptions import OutOfMemoryError
 
@@ -16,16 +22,25 @@ from tracker.store.users.users import User, Users
 
 Order = Literal["id", "name", "uploaded", "downloaded", "ratio", "hit_and_runs"]
 ORDERS: tuple[Order, ...] = get_args(Order)
+_WHOLE = ("id", "uploaded", "downloaded", "ratio")
+"""Orders that list all users."""
 USERS_A_CALL = 500
 """Users that one script call looks at. Takes the store about a millisecond. Announces wait for that call."""
 NAMES_A_PAGE, USERS_A_PAGE = 50_000, 10_000
 """Max users whose names, or whose rights, are looked at for one page: each takes the store about 50 ms. The next page
 continues from there."""
+MAX_MATCHES, MATCHES_A_CALL = 20_000, 1000
+"""A filter by an index of at most this many users sorts them for each page; MATCHES_A_CALL are read in one command.
+Takes the store about 20 ms."""
+MAX_FEW = 1000
+"""At most this many users are read to sort them by name, or to search their names."""
 LISTS_AT_ONCE = 2
 """Max concurrent lists with a filter or a search. Announces run between the script calls of a few lists, but would wait
 for the calls of many."""
 USERS_A_ROUND = 20_000
-"""Max users that ``rank`` visits."""
+"""Max users that ``rank`` visits, unless their indexes are incomplete."""
+INDEXES = b"1"
+"""The version of the indexes that only ``rank`` writes for users who do not change. A new one has all users ranked."""
 END = -1
 
 
@@ -49,6 +64,26 @@ class UserFilter:
         """Whether users are selected by their rights."""
         return self.enabled is not None or self.can_leech is not None
 
+    @property
+    def lacking(self) -> list[str]:
+        """The indexes of users that the filter lets through: those who lack a right."""
+        flags = {"disabled": self.enabled, "blocked": self.can_leech}
+        return [state for state, flag in flags.items() if flag is False]
+
+    def fits(self, user: User) -> bool:
+        """Whether the user has the rights."""
+        return self.enabled in (None, user.enabled) and self.can_leech in (None, user.can_leech)
+
+
+class UserPage(NamedTuple):
+    """Users of a list. ``position``: that of the next page, END after the last user. ``total`` and ``first``, the place
+    of the first one from 0 on, are None if they are unknown."""
+
+    position: int
+    users: list[User]
+    total: int | None = None
+    first: int | None = None
+
 
 class UserListing:
     """Lists under one key prefix."""
@@ -61,8 +96,8 @@ class UserListing:
         self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
         self._rank_cursor = b"0"
 
-    async def page(self, wanted: UserFilter, position: int = 0, count: int = 100) -> tuple[int, list[User]]:
-        """Returns (position of the next page, at most ``count`` users). The position is END after the last user.
+    async def page(self, wanted: UserFilter, position: int = 0, count: int = 100) -> UserPage:
+        """At most ``count`` users from ``position`` on.
 
         Order ``name`` lists only users who have a name, and ``hit_and_runs`` only those who have any. Orders by totals
         follow the totals within some minutes: see ``rank``. A search (``name``) is ordered by name; if its text is a
@@ -70,25 +105,115 @@ class UserListing:
         pages may be missing or repeated.
         """
         if not wanted.is_selective:
-            return await self._walk(wanted, position, count)
+            page = await self._walk(wanted, position, count)
+            return page._replace(total=await self.count(wanted.order), first=position)
         async with self._lists:
             if not wanted.name:
-                return await self._walk(wanted, position, count)
+                return await self._matches(wanted, position, count)
             return await self._search(wanted, position, count)
 
-    async def _search(self, wanted: UserFilter, position: int, count: int) -> tuple[int, list[User]]:
+    async def _search(self, wanted: UserFilter, position: int, count: int) -> UserPage:
         text = wanted.name.strip()
         passkey = await self._users.passkey_of(text) if is_user_id(text) else None
         found = await self._users.get(passkey) if passkey else None
         # Position 0 is the user with this id, if there is one; the others follow from 1 on.
-        first = [found] if found is not None and not position and _fits(found, wanted) else []
+        first = [found] if found is not None and not position and wanted.fits(found) else []
         left_out = text if found is not None else ""
-        after, users = await self._walk(wanted, max(position - 1, 0), count - len(first), left_out)
-        return END if after == END else after + 1, first + users
+        page = await self._matches(wanted, max(position - 1, 0), count - len(first), left_out)
+        return UserPage(END if page.position == END else page.position + 1, first + page.users)
 
-    async def _walk(
-        self, wanted: UserFilter, position: int, count: int, left_out: str = ""
-    ) -> tuple[int, list[User]]:
+    async def _matches(self, wanted: UserFilter, position: int, count: int, left_out: str = "") -> UserPage:
+        """Users that fit, from an index of users who lack a right, as far as these are few enough."""
+        lacking = wanted.lacking
+        sizes = {state: int(await self._size(self._keys.user_index(state))) for state in lacking}
+        if not sizes:
+            page = await self._walk(wanted, position, count, left_out)
+            return page._replace(total=await self._rest(wanted))
+        index = min(sizes, key=sizes.__getitem__)
+        is_alone = [wanted.enabled, wanted.can_leech].count(None) == 1
+        if wanted.order == "id" and is_alone and not wanted.name:
+            ids = await self._range(index, wanted.descending, position, count)
+            return await self._page_of(wanted, ids, position, count, sizes[index])
+        by_name = bool(wanted.name) or wanted.order == "name"
+        if sizes[index] > (MAX_FEW if by_name else MAX_MATCHES):
+            page = await self._walk(wanted, position, count, left_out)
+            return page._replace(total=sizes[index] if is_alone and wanted.order in _WHOLE else None)
+        found = await self._range(index, False, 0, sizes[index])
+        found = await self._fitting(wanted, found, index)
+        ids = await (self._by_name(wanted, found, left_out) if by_name else self._by_score(wanted, found))
+        return await self._page_of(wanted, ids[position : position + count], position, count, len(ids))
+
+    async def _size(self, key: str) -> int:
+        return int(await self._connection.command("ZCARD", key))
+
+    async def _rest(self, wanted: UserFilter) -> int | None:
+        """How many users have the one right that is wanted, if that is known."""
+        states = {"disabled": wanted.enabled, "blocked": wanted.can_leech}
+        having = [state for state, flag in states.items() if flag]
+        if wanted.name or wanted.order not in _WHOLE or len(having) != 1:
+            return None
+        return max(0, await self.count(wanted.order) - await self._size(self._keys.user_index(having[0])))
+
+    async def _range(self, state: str, descending: bool, first: int, count: int) -> list[str]:
+        """Ids of users who lack a right, in order of the ids."""
+        order = ("REV",) if descending else ()
+        key, found = self._keys.user_index(state), list[bytes]()
+        while len(found) < count:
+            some = min(MATCHES_A_CALL, count - len(found))
+            start = first + len(found)
+            found += (more := await self._connection.command("ZRANGE", key, start, start + some - 1, *order))
+            if len(more) < some:
+                break
+        return [user_id.decode() for user_id in found]
+
+    async def _fitting(self, wanted: UserFilter, ids: list[str], index: str) -> list[str]:
+        """Those of ``ids`` whose rights fit. All are in ``index``."""
+        for state, flag in (("disabled", wanted.enabled), ("blocked", wanted.can_leech)):
+            if flag is not None and state != index:
+                listed = await self._scores(self._keys.user_index(state), ids)
+                ids = [id for id, score in zip(ids, listed, strict=True) if (score is None) == flag]
+        return ids
+
+    async def _by_score(self, wanted: UserFilter, ids: list[str]) -> list[str]:
+        """Those of ``ids`` that the order lists, in its order."""
+        if wanted.order == "id":
+            return list(ids[::-1] if wanted.descending else ids)
+        scores = await self._scores(self._index(wanted.order), ids)
+        pairs = [(score, id) for id, score in zip(ids, scores, strict=True) if score is not None]
+        return [id for _, id in sorted(pairs, reverse=wanted.descending)]
+
+    async def _scores(self, key: str, ids: Sequence[str]) -> list[float | None]:
+        scores: list[float | None] = []
+        for first in range(0, len(ids), MATCHES_A_CALL):
+            some = ids[first : first + MATCHES_A_CALL]
+            found = await self._connection.command("ZMSCORE", key, *some)
+            scores += (None if score is None else float(score) for score in found)
+        return scores
+
+    async def _by_name(self, wanted: UserFilter, ids: list[str], left_out: str) -> list[str]:
+        """Those of ``ids`` whose name matches, ordered by name."""
+        rows = await self._connection.pipeline(*(("HGET", self._keys.user(id), "listed") for id in ids))
+        part = fold(wanted.name).encode()
+        names = {
+            id: name
+            for id, name in zip(ids, rows, strict=True)
+            if isinstance(name, bytes) and part in name and id != left_out
+        }
+        return sorted(
+            names,
+            key=lambda id: names[id] + b"\t" + id.encode(),
+            reverse=wanted.descending and not wanted.name,
+        )
+
+    async def _page_of(
+        self, wanted: UserFilter, ids: Sequence[str], first: int, count: int, total: int
+    ) -> UserPage:
+        """Users whose rights a site changed since a job listed them are left out."""
+        users = [user for user in await self._users.by_ids(ids) if wanted.fits(user)]
+        after = first + count if first + count < total else END
+        return UserPage(after, users, total, first)
+
+    async def _walk(self, wanted: UserFilter, position: int, count: int, left_out: str = "") -> UserPage:
         order = "name" if wanted.name else wanted.order
         flags = ("" if flag is None else int(flag) for flag in (wanted.enabled, wanted.can_leech))
         rules: list[Argument] = [*flags, fold(wanted.name), left_out]
@@ -101,28 +226,34 @@ class UserListing:
                 [order, int(wanted.descending), position, users_a_call, left, *rules]
             )
             passkeys += found
-        return position, await self._users.get_all([passkey.decode() for passkey in passkeys])
+        return UserPage(position, await self._users.get_all([passkey.decode() for passkey in passkeys]))
 
     async def count(self, order: Order) -> int:
         """Returns the number of users in the index of an order."""
+        return await self._size(self._index(order))
+
+    def _index(self, order: Order) -> str:
         indexes = {"id": self._keys.users(), "hit_and_runs": self._keys.hit_and_runs()}
-        return int(await self._connection.command("ZCARD", indexes.get(order, self._keys.user_index(order))))
+        return indexes.get(order, self._keys.user_index(order))
 
-    async def rank(self, users: int = USERS_A_ROUND) -> None:
-        """Ranks the next users by their totals, about ``users`` of them; each process keeps its own position.
+    async def is_complete(self) -> bool:
+        """Whether all users were ranked since the indexes were introduced. Before, lists may lack some."""
+        return bool(await self._connection.command("HGET", self._keys.indexed(), "users") == INDEXES)
 
-        Does nothing if the store is out of memory.
+    async def rank(self, users: int = USERS_A_ROUND, *, everybody: bool = False) -> None:
+        """Ranks the next users by totals and rights, about ``users`` of them; each process keeps its own position.
+
+        If ``everybody``, or if the indexes are incomplete, ranks all users. Does nothing if the store is out of memory.
         """
+        everybody = everybody or not await self.is_complete()
+        if everybody:
+            self._rank_cursor = b"0"
         visited = 0
-        try:
-            while visited < users:
+        with suppress(OutOfMemoryError):
+            while everybody or visited < users:
                 self._rank_cursor, ranked = await self._scripts.rank_users([self._rank_cursor, USERS_A_CALL])
                 visited += int(ranked)
                 if self._rank_cursor == b"0":
-                    return
-        except OutOfMemoryError:
-            return
-
-
-def _fits(user: User, wanted: UserFilter) -> bool:
-    return wanted.enabled in (None, user.enabled) and wanted.can_leech in (None, user.can_leech)
+                    break
+            if everybody:
+                await self._connection.command("HSET", self._keys.indexed(), "users", INDEXES)

@@ -8,6 +8,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/new_user_id.lua
 --@ include lib/names.lua
 --@ include lib/user_ranks.lua
+--@ include lib/user_states.lua
 --@ include lib/user_copies.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
@@ -26,8 +27,9 @@ call('ZADD', P .. 'users', uid, passkey)
 user.profile.passkey = passkey
 local rights = user.rights
 rights.user_id, rights.enabled, rights.can_leech = uid, rights.enabled or '1', rights.can_leech or '1'
-write_rights(passkey, user)
+write_rights(passkey, user, uid)
 write_account(uid, user, before, true)
 write_ranks()
+write_states()
 record_edit(uid, '')
 return uid

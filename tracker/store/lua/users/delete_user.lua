@@ -46,7 +46,9 @@ for _, set in ipairs({ ':active', ':complete', ':incomplete', ':hnr' }) do
   if #tids == tonumber(ARGV[3]) then more = 1 end
 end
 redis.pcall('ZREM', P .. 'i:hnr', uid)
-for _, total in ipairs({ 'uploaded', 'downloaded', 'ratio' }) do redis.pcall('ZREM', P .. 'i:user_' .. total, uid) end
+for _, index in ipairs({ 'uploaded', 'downloaded', 'ratio', 'disabled', 'blocked' }) do
+  redis.pcall('ZREM', P .. 'i:user_' .. index, uid)
+end
 if more == 0 then
   call('UNLINK', user, user .. ':active', user .. ':complete', user .. ':incomplete', user .. ':hnr',
     user .. ':freeleech')

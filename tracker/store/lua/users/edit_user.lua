@@ -10,6 +10,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/adoption.lua
 --@ include lib/names.lua
 --@ include lib/user_ranks.lua
+--@ include lib/user_states.lua
 --@ include lib/user_copies.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
@@ -19,10 +20,9 @@ if not uid or uid == '' then return false end
 local beyond_rights = next(user.profile) or next(user.totals)
 if beyond_rights and adopt(uid, user.passkey) then return '' end
 local before = beyond_rights and stored_user(uid)
-write_rights(user.passkey, user)
-if beyond_rights then
-  write_account(uid, user, before, true)
-  write_ranks()
-end
+write_rights(user.passkey, user, is_user_id(uid) and is_listed(uid, user.passkey) and uid)
+if beyond_rights then write_account(uid, user, before, true) end
+write_ranks()
+write_states()
 record_edit(uid, '')
 return uid

@@ -1,15 +1,22 @@
 #!lua
--- rank_users.lua: ranks some users by their totals.
+-- rank_users.lua: ranks some users by their totals, and lists those without a right.
 -- KEYS[1]   the prefix
 -- ARGV[1]   cursor in `users` ('0' at the start)   ARGV[2] users, approximately
 -- Answer    { the next cursor, '0' at the end; how many were visited }
 local P, call = KEYS[1], redis.call
 --@ include lib/user_ranks.lua
+--@ include lib/user_states.lua
 local page = call('ZSCAN', P .. 'users', ARGV[1], 'COUNT', ARGV[2])
-for i = 2, #page[2], 2 do
-  local uid = string.format('%.0f', tonumber(page[2][i]))
+for i = 1, #page[2], 2 do
+  local uid = string.format('%.0f', tonumber(page[2][i + 1]))
+  local rights = redis.pcall('HMGET', P .. 'user:' .. page[2][i], 'enabled', 'can_leech')
+  if not rights.err then
+    note_right(uid, 'enabled', rights[1])
+    note_right(uid, 'can_leech', rights[2])
+  end
   local v = redis.pcall('HMGET', P .. 'u:' .. uid, 'uploaded', 'downloaded')
   if not v.err then note_rank(uid, v[1], v[2]) end -- totals of a wrong type: leave this user out
 end
 write_ranks()
+write_states()
 return { page[1], #page[2] / 2 }

@@ -13,6 +13,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/new_user_id.lua
 --@ include lib/names.lua
 --@ include lib/user_ranks.lua
+--@ include lib/user_states.lua
 --@ include lib/user_copies.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
@@ -44,7 +45,7 @@ local function save(user)
     user.rights.enabled = user.rights.enabled or held[2] or '1'
     user.rights.can_leech = user.rights.can_leech or held[3] or '1'
   end
-  write_rights(passkey, user)
+  write_rights(passkey, user, uid)
   write_account(uid, user, before, not own or ARGV[1] == '1')
   return { own and 0 or 1, uid, passkey == user.random and passkey or '' }
 end
@@ -60,4 +61,5 @@ for i = 2, #ARGV do
 end
 pcall(raise_last_id, highest) -- of a wrong type: the ids are given out by their keys alone
 write_ranks()
+write_states()
 return answers

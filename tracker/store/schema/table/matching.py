@@ -48,7 +48,7 @@ _PLACEHOLDERS = {
     "counter": "leechers|seeders|announces|scrapes|requests|credit_cut|reaped|repairs|forgotten|"
     "outbox_dropped|tally_dropped|software_dropped|unique_skipped",
     "ranking": "leechers|seeders|snatches|score",
-    "total": "uploaded|downloaded|ratio",
+    "total": "uploaded|downloaded|ratio|disabled|blocked",
     "value": "added|active|size|disabled|private",
 }
 _ANY_WORD = "[^:]+"

@@ -65,6 +65,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *("t:leases:<kind>", "t:leases:<kind>:tokens", "t:unique:renaming", "t:stats:peers"),
         *("t:registered_by:<address>", "t:addresses:full"),
         *("t:copies", "t:copies:version", "t:copied", "t:changed", "t:shards", "t:reshard"),
+        "t:indexed",
     ),
 }
 NAMED_BY: dict[str, Named] = {

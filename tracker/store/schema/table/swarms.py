@@ -63,6 +63,14 @@ ROWS: tuple[KeySpec, ...] = (
         "rank_torrents.lua, add.lua, edit.lua, and scripts that delete torrents",
     ),
     KeySpec(
+        "t:indexed",
+        "HASH",
+        "versions of the indexes of lists, `t:i:torrent_<value>` and `t:i:user_<total>`, that have all torrents and "
+        "users: torrents, users. If one is missing, or is not the tracker's, a job lists all of them",
+        "permanent",
+        "a job, `tracker reindex`",
+    ),
+    KeySpec(
         "t:t:<ih>",
         "HASH",
         "a torrent. announces, leechers, seeders, snatches: counts (a process adds regular announces every 10 s and "

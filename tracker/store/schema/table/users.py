@@ -107,8 +107,9 @@ ROWS: tuple[KeySpec, ...] = (
         "t:i:user_<total>",
         "ZSET",
         "`<uid>` of every user; score: the user's total. `<total>` is uploaded, downloaded or ratio (uploaded / "
-        "downloaded; inf without a download). Written when a program changes the user, and by a job some minutes "
-        "after announces",
+        "downloaded; inf without a download). disabled and blocked list only users who are disabled or may not "
+        "download; score: the id. Written when a program changes the user, and by a job some minutes after announces "
+        "and a site's own writes",
         "until the user is deleted",
         "rank_users.lua, command line, delete_user.lua",
     ),
