@@ -244,6 +244,27 @@ async def test_users_with_one_local_endpoint_are_returned_once(make_store: MakeS
     assert sorted((answer.peers[:6], answer.peers[6:])) == sorted((local, elsewhere))
 
 
+@pytest.mark.parametrize("local", [True, False])
+async def test_crowded_networks_are_counted_with_many_entries_and_shared_endpoints(
+    make_store: MakeStore, *, local: bool
+) -> None:
+    """Users of a network join, stop, move and share ports at random; the sweep, which counts anew, repairs nothing."""
+    store = await make_store(accounts="required")
+    for number in range(40):
+        await store.users.add(str(7 + number), f"{number:020}")
+    chance, counts = random.Random(3), set()
+    host = b"\xac\x11\0\1" if local else b"\x0b\x11\0\1"
+    for _ in range(60):
+        for number in chance.sample(range(40), 6):
+            where = Endpoint(host + (1024 + chance.randrange(30)).to_bytes(2, "big"))
+            event = chance.choice("sssuxx")
+            await store.announce(update(number, event, passkey=f"{number:020}", endpoint=where))
+        counts.add((await store.torrent(info_hash(1)))["crowded"])
+        assert await sweep(store) == 0
+    assert counts == {"0", "1"}
+    await check_invariants(store.redis, store.keys)
+
+
 @pytest.mark.slow
 async def test_honest_peers_are_returned_beside_an_attacker(make_store: MakeStore) -> None:
     """An attacker invents 9,000 peers at one address, of which 400 are listed. Each reply names three of them beside

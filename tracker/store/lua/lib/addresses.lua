@@ -62,22 +62,37 @@ local function count_entries(net, by)
   network_changes[wide] = (network_changes[wide] or 0) + by
 end
 
--- Replaces the entries of a network ('' for none).
-local function write_entries(t, net, before, entries)
+-- Whether two entries have the endpoint that ends in `rest`.
+local function is_shared(entries, size, rest)
+  local at = find_entry(entries, size, rest)
+  return at and find_entry(entries, size, rest, at + size) ~= nil
+end
+
+-- By how much the count of crowded networks changes. Only the entries of the endpoints `rest` and `other` (or nil) may
+-- differ, so in a network with many entries only these need a look.
+local function crowding(net, before, entries, size, rest, other)
+  if #before > MAX_UNCROWDED * size and #entries > MAX_UNCROWDED * size then
+    if not is_local(net) then return 0 end
+    local shared = is_shared(before, size, rest) or is_shared(entries, size, rest)
+      or other and (is_shared(before, size, other) or is_shared(entries, size, other))
+    if not shared then return 0 end
+  end
+  return (is_crowded(net, entries, size) and 1 or 0) - (is_crowded(net, before, size) and 1 or 0)
+end
+
+-- Replaces the entries of a network ('' for none), for crowding().
+local function write_entries(t, net, before, entries, rest, other)
   local key, size = P .. 'addresses:' .. t.ih, entry_size(net)
   if entries == '' then call('HDEL', key, net) else call('HSET', key, net, entries) end
   if #entries ~= #before then count_entries(net, (#entries - #before) / size) end
-  if t.crowded then
-    if is_crowded(net, before, size) then t.crowded = math.max(0, t.crowded - 1) end
-    if is_crowded(net, entries, size) then t.crowded = t.crowded + 1 end
-  end
+  if t.crowded then t.crowded = math.max(0, t.crowded + crowding(net, before, entries, size, rest, other)) end
 end
 
 local function remove_address(t, endpoint, pid)
   local net, rest = split_endpoint(endpoint)
   local entries, size = call('HGET', P .. 'addresses:' .. t.ih, net), entry_size(net)
   local at = entries and find_entry(entries, size, rest .. pid)
-  if at then write_entries(t, net, entries, string.sub(entries, 1, at - 1) .. string.sub(entries, at + size)) end
+  if at then write_entries(t, net, entries, string.sub(entries, 1, at - 1) .. string.sub(entries, at + size), rest) end
 end
 
 -- A hash of a wrong type must not keep a peer in the swarm; the sweep rebuilds it.

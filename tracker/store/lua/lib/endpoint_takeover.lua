@@ -66,7 +66,7 @@ local function take_endpoint(t, r, old)
       call('SCARD', P .. 'p:' .. r.pidx .. ':torrents')
       r.evicted = evicted
     end
-    if after ~= entries then write_entries(t, net, entries, after) end
+    if after ~= entries then write_entries(t, net, entries, after, rest, old_net == net and old_rest or nil) end
   end
   if old ~= '' and old_net ~= net then remove_address(t, old, r.pid) end
 end

@@ -29,7 +29,7 @@ local function add_address(t, endpoint, pid)
   local entries = claim_network(t, net, rest, pid)
   local size = entry_size(net)
   if not entries or #entries >= MAX_ENTRIES * size or find_entry(entries, size, rest .. pid) then return end
-  write_entries(t, net, entries, entries .. rest .. pid)
+  write_entries(t, net, entries, entries .. rest .. pid, rest)
 end
 
 -- The stored count of partial seeds; infinite when it is not a number, so that it agrees with no count.
