@@ -82,7 +82,7 @@ SOCKET_TO_SOCKET_OF_USERS = {
 }
 """The same where passkeys are required, by the form of the announce URL."""
 
-SOCKET_TO_SOCKET_CLOSE = 1375
+SOCKET_TO_SOCKET_CLOSE = 1345
 """The same with a connection for each announce, which is accepted and closed in the tracker's code."""
 
 SOCKET_TO_SOCKET_UDP = 897

@@ -320,7 +320,7 @@ class FakeTransport(asyncio.Transport):
     """The transport of a client at ``address``."""
 
     def __init__(self, address: str) -> None:
-        super().__init__({"peername": (address, 6881)})
+        super().__init__({"peername": (address, 6881, 0, 0) if ":" in address else (address, 6881)})
 
 
 def test_connections_are_limited_per_network_and_leave_no_entry() -> None:

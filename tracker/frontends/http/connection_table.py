@@ -15,6 +15,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
+from socket import inet_aton
 from typing import Any, Protocol
 
 import structlog
@@ -92,6 +93,7 @@ class ConnectionTable:
     ) -> None:
         self._refused = refused
         self._trusted = TrustedNetworks(http.trusted_proxies)
+        self._has_proxies = bool(self._trusted)
         self.half_close_seconds = half_close_seconds
         self._max = min(http.max_connections, max_connections())
         self._max_per_network = http.max_connections_per_address
@@ -152,16 +154,19 @@ class ConnectionTable:
         """
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
-            address = pack_address(peer[0].partition("%")[0]) or NO_ADDRESS
-            return address, bool(self._trusted) and address != NO_ADDRESS and address in self._trusted
+            if len(peer) == 2:  # (host, port) of IPv4
+                address = Address(inet_aton(peer[0]))
+            else:
+                address = pack_address(peer[0].partition("%")[0]) or NO_ADDRESS
+            return address, self._has_proxies and address != NO_ADDRESS and address in self._trusted
         sock = transport.get_extra_info("socket")
-        return NO_ADDRESS, bool(self._trusted) and sock is not None and sock.family == socket.AF_UNIX
+        return NO_ADDRESS, self._has_proxies and sock is not None and sock.family == socket.AF_UNIX
 
     def is_exempt(self, peername: Any) -> bool:
         """Whether a waiting connection is exempt from load shedding: a trusted proxy's, or one on a unix socket."""
         if not isinstance(peername, tuple):
             return True
-        address = pack_address(peername[0].partition("%")[0]) if self._trusted else None
+        address = pack_address(peername[0].partition("%")[0]) if self._has_proxies else None
         return address is not None and address in self._trusted
 
     def remove(self, connection: ManagedConnection) -> None:

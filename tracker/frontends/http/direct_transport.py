@@ -87,20 +87,18 @@ class DirectTransport(asyncio.Transport):
             self.abort()
 
     def abort(self) -> None:
-        if self._leave():
-            self._socket.close()
-            self._protocol.connection_lost(None)
+        sock = self._socket
+        if sock.fileno() < 0:
+            return
+        self._closing = True
+        if self._unsent:
+            asyncio.get_running_loop().remove_writer(sock.fileno())
+        sock.close()
+        self._protocol.connection_lost(None)
 
     def pass_on(self) -> None:
         """Ends this transport; the socket gets a transport of the loop and a new protocol."""
-        if self._leave():
+        if not self._closing:  # no answer has been sent yet
+            self._closing = True
             self._protocol.connection_lost(None)
             self._pass_on(self._socket, self._received)
-
-    def _leave(self) -> bool:
-        """Whether the connection was still open."""
-        self._closing = True
-        number = self._socket.fileno()
-        if self._unsent and number >= 0:
-            asyncio.get_running_loop().remove_writer(number)
-        return number >= 0
