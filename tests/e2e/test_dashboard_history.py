@@ -39,7 +39,7 @@ def test_dragging_across_a_chart_zooms_in(tracker: RunningTracker, open_dashboar
     page = window.page
     page.goto(sign_in_link(tracker))
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
-    for path in ("/history?range=24h", "/?range=24h"):
+    for path, start in (("/history?range=24h&by=family", "by=family&since="), ("/?range=24h", "since=")):
         window.go(path)
         plot = page.locator(".u-over").first
         expect(plot).to_be_visible()
@@ -50,7 +50,7 @@ def test_dragging_across_a_chart_zooms_in(tracker: RunningTracker, open_dashboar
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] * 0.75, middle, steps=4)
         page.mouse.up()
-        page.wait_for_url(re.compile(r"/history\?since="))
+        page.wait_for_url(re.compile(rf"/history\?{start}"))
         assert 0.4 * 86_400 < range_of(page.url) < 0.6 * 86_400
 
 
@@ -87,6 +87,7 @@ def test_the_summary_says_that_the_last_slice_has_not_ended(
     page.goto(sign_in_link(tracker))
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     window.go("/history?range=90d")
+    page.get_by_role("link", name="By address family").click()
     summary = page.locator("#traffic [data-chart-text]")
     expect(summary).to_contain_text("Upload, IPv4: from")
     assert ("The last slice has not ended." in (summary.text_content() or "")) == page.evaluate(DATA)
