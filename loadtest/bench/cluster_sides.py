@@ -1,7 +1,7 @@
 """The trackers that the benchmark of clusters compares: on one store, and on a cluster of three nodes with shards."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +49,9 @@ def one_store(directory: Path) -> Iterator[Stores]:
 
 @contextmanager
 def sharded(shards: int) -> Iterator[Stores]:
-    with processes.pinned(processes.SERVER_CORE), cluster(options=OPTIONS) as nodes:
+    with ExitStack() as stack:
+        with processes.pinned(processes.SERVER_CORE):  # not longer: the load needs its own core
+            nodes = stack.enter_context(cluster(options=OPTIONS))
         settings = {"TRACKER_REDIS__URL": nodes.url, "TRACKER_REDIS__SHARDS": str(shards)}
         yield Stores(f"cluster of three, {shards} shards", list(nodes.nodes), settings, nodes)
 
