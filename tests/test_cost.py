@@ -59,6 +59,9 @@ COMMANDS: dict[str, float] = {
 }
 """Maximum commands of the store per announce: the average of a full batch, without the script call itself."""
 
+MAX_ALONE = 1.72
+"""Instructions of the store for a regular announce in a call of its own, by those in a full call."""
+
 ROUND_TRIPS = 1
 """Script calls for a full batch of waiting announces."""
 
@@ -304,6 +307,15 @@ def test_all_rules_of_a_private_tracker_take_few_instructions_more() -> None:
     section = private_rules.measure()
     goals = [finding for finding in section.findings if finding.goal is not None]
     assert goals and all(finding.reached for finding in goals), section.as_markdown()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not find("valgrind"), reason="valgrind is not installed")
+def test_an_announce_alone_takes_few_instructions_more() -> None:
+    """Each call has a fixed cost, and with several shards calls are small."""
+    together = private_rules.instructions(SwarmRules())["regular"]
+    alone = private_rules.instructions(SwarmRules(), alone=True)["regular"]
+    assert alone <= MAX_ALONE * together, f"{alone:.0f} instructions alone, {together:.0f} in a full call"
 
 
 async def test_waiting_announces_take_one_round_trip(store: Store) -> None:

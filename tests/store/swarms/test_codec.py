@@ -91,8 +91,8 @@ def test_rules_are_doubles() -> None:
         give_below=3,
     )
     numbers = struct.unpack("<26d", pack_rules(rules))
-    assert numbers[:3] == (60, 5, 7) and (numbers[7], numbers[15]) == (11, 0.5) and numbers[24:] == (3, 0)
-    modes = [struct.unpack("<26d", pack_rules(SwarmRules(accounts=mode)))[10] for mode in get_args(Accounts)]
+    assert (numbers[0], *numbers[3:9]) == (11, 0.5, 3, 0, 60, 5, 7)
+    modes = [struct.unpack("<26d", pack_rules(SwarmRules(accounts=mode)))[2] for mode in get_args(Accounts)]
     assert modes == [0, 1, 2]
 
 

@@ -136,17 +136,19 @@ _NOTHING = TrafficTotals(0, 0, 0, 0)
 def pack_rules(rules: SwarmRules) -> bytes:
     """The rules of all announces, as announce.lua reads them: little-endian doubles."""
     numbers = (
-        rules.memory,
-        *rules.hit_and_run,
         rules.max_gap,
-        rules.min_timeout,
         rules.max_credit,
         _ACCOUNTS[rules.accounts],
+        rules.early,
+        rules.give_below,
+        rules.give_all,
+        rules.memory,
+        *rules.hit_and_run,
+        rules.min_timeout,
         rules.open,
         rules.max_torrents,
         rules.new_per_address_hour,
         rules.new_per_network_hour,
-        rules.early,
         rules.max_user_credit,
         rules.credit_saved,
         rules.max_per_network_in_swarm,
@@ -155,8 +157,6 @@ def pack_rules(rules: SwarmRules) -> bytes:
         rules.max_changes,
         rules.max_peers,
         rules.max_downloads,
-        rules.give_below,
-        rules.give_all,
     )
     return struct.pack(f"<{len(numbers)}d", *numbers)
 

@@ -2,24 +2,25 @@
 -- announce.lua: applies a batch of announces, each wholly or not at all, and selects peers for them.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, 26 doubles, in this order):
---   peer memory (s; 0: a peer's hash is deleted with it)
---   the six of hit_and_run_rules.lua
+-- ARGV[3]   the rules, packed (struct, little-endian, 26 doubles, in this order). A regular announce needs six:
 --   max gap between two announces that counts as time on a torrent (s)
---   min timeout of an announce (s)
 --   max credit (bytes per second)
 --   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
 --   one)
+--   an announce is early if it comes sooner than this after the last one (s)
+--   a reply with fewer peers gets peers that were found in the DHT (0: none does)
+--   1 when torrents of unknown privacy take part in the DHT
+--   The others:
+--   peer memory (s; 0: a peer's hash is deleted with it)
+--   the six of hit_and_run_rules.lua
+--   min timeout of an announce (s)
 --   1 in open mode (unknown torrents register themselves)
 --   max torrents; max new torrents per hour of an address, and of a network (open mode)
---   an announce is early if it comes sooner than this after the last one (s)
 --   max credit of one user (bytes per second), and how long unused credit accumulates (s)
 --   max endpoints of one network (IPv4 address or /64) in a swarm, and in all swarms
 --   1 when these limits hold for local networks too
 --   changes that the change feed keeps, about (0: none are recorded)
 --   max peers of a user in a torrent, and max torrents that a user downloads at once (0: no limit)
---   a reply with fewer peers gets peers that were found in the DHT (0: none does)
---   1 when torrents of unknown privacy take part in the DHT
 -- ARGV[4..] one announce each, packed (struct, little-endian). Fifteen separate strings would cost the server more than
 --   reading the swarm. In this order:
 --   info hash and peer id as 40 hex digits each (c40)
@@ -51,25 +52,21 @@
 local P, moment, may_grow = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '1'
 local now = math.floor(moment)
 local call, read, sub, find, max, min = redis.call, struct.unpack, string.sub, string.find, math.max, math.min
-local memory, hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, max_gap, min_timeout, max_credit,
-  mode, open, max_torrents, max_per_address, max_per_network, early, max_user_credit, max_saved, max_in_swarm,
-  max_in_all, bound_local, max_changes, max_peers, max_downloads, give_below, give_all =
-  read('<dddddddddddddddddddddddddd', ARGV[3])
+local max_gap, max_credit, mode, early, give_below, give_all, next_rule = read('<dddddd', ARGV[3])
 local accounts, required = mode > 0, mode == 2
-open, bound_local, give_all = open == 1, bound_local == 1, give_all == 1
+give_all = give_all == 1
 local forgotten, refused, given = 0, 0, 0
 -- One command reads the registrations of all torrents of the batch.
-local argv, hashes, batch_keys = ARGV, {}, { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full' }
+local argv, batch_keys = ARGV, { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full' }
 for i = 4, #argv do
   local ih = sub(argv[i], 1, 40)
-  hashes[i], batch_keys[2 * i - 4], batch_keys[2 * i - 3] = ih, P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
+  batch_keys[2 * i - 4], batch_keys[2 * i - 3] = P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
 end
 if accounts then
   local n = #batch_keys
   batch_keys[n + 1], batch_keys[n + 2] = P .. 'upload_multiplier', P .. 'download_multiplier'
 end
 local batch_values = call('MGET', unpack(batch_keys))
-local full = batch_values[3]
 --@ include lib/outage.lua
 local outage_from, outage_until = last_outage(batch_values[1], batch_values[2])
 
@@ -95,10 +92,17 @@ if accounts and not required then
 end
 
 -- The functions for all other announces, created for the first such announce of a batch. Creating them costs half an
--- announce, and most small batches never need them.
+-- announce, and most small batches never need them. Nor do they need the other rules: every call pays for each local
+-- that functions of this chunk refer to. A function has at most 200 locals, so there are two.
 local function other_announces()
-  local COUNTER_MAX = '9007199254740991'
-  local joined = {}
+  local memory, hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, open, max_torrents,
+    max_per_address, max_per_network, max_user_credit, max_saved, max_in_swarm, max_in_all, bound_local, max_changes,
+    max_peers, max_downloads = read('<dddddddddddddddddddd', ARGV[3], next_rule)
+  local full = batch_values[3]
+  open, bound_local = open == 1, bound_local == 1
+  local function functions()
+    local COUNTER_MAX = '9007199254740991'
+    local joined = {}
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
 --@ include lib/ids.lua
@@ -134,14 +138,16 @@ local function other_announces()
 --@ include lib/announce_join.lua
 --@ include lib/announce_apply.lua
 --@ include lib/announce_other.lua
-  local function finish()
-    save_rankings()
-    pcall(save_network_counts, note_full)
-    pcall(save_full)
-    pcall(save_due_entries)
-    pcall(add_to_scoring, joined)
+    local function finish()
+      save_rankings()
+      pcall(save_network_counts, note_full)
+      pcall(save_full)
+      pcall(save_due_entries)
+      pcall(add_to_scoring, joined)
+    end
+    return announce_other, finish
   end
-  return announce_other, finish
+  return functions()
 end
 
 local answers, other, finish = {}, nil, nil
@@ -149,7 +155,7 @@ for i = 4, #argv do
   local packed, registered, denied = argv[i], batch_values[2 * i - 4], batch_values[2 * i - 3]
   local ok, reply = false, nil
   if registered and not denied and regular then
-    ok, reply = pcall(regular, packed, hashes[i], registered)
+    ok, reply = pcall(regular, packed, sub(packed, 1, 40), registered)
   end
   if not (ok and reply) then
     if not other then other, finish = other_announces() end
