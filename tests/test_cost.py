@@ -78,6 +78,9 @@ CALLS: dict[str, int] = {"parse": 2, "parse in another order": 13, "encode": 1}
 SOCKET_TO_SOCKET = 915
 """Maximum instructions per announce in all of the tracker's code, when a full batch arrives at once."""
 
+SOCKET_TO_SOCKET_IN_SHARDS = 972
+"""The same with four shards, so in four calls."""
+
 SOCKET_TO_SOCKET_OF_USERS = {
     "/aaaaaaaaaaaaaaaaaaaa/announce?": 954,
     "/announce/aaaaaaaaaaaaaaaaaaaa?": 993,
@@ -479,6 +482,24 @@ async def test_an_announce_takes_few_instructions_from_socket_to_socket(front_en
     requests = [b"GET /announce?" + query_of(n) + b" HTTP/1.1\r\nHost: x\r\n\r\n" for n in range(MAX_BATCH)]
     found = await instructions_per_announce(socket.SOCK_STREAM, front_ends[0], requests, b"5:peers")
     assert 0 < found.instructions <= SOCKET_TO_SOCKET, found
+
+
+async def test_an_announce_with_shards_takes_few_instructions(redis_url: str, prefix: str) -> None:
+    shards = 4
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=shards)) as store:
+        async with serving(store) as (port, _):
+            requests = [
+                b"GET /announce?"
+                + query_of(n).replace(b"%9c", b"%%%02x" % n, 1)
+                + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+                for n in range(MAX_BATCH)
+            ]
+            before = await commands_so_far(store)
+            found = await instructions_per_announce(socket.SOCK_STREAM, port, requests, b"5:peers")
+            after = await commands_so_far(store)
+    calls = sum(after.get(name, 0) - before.get(name, 0) for name in CALLED)
+    assert calls == 3 * shards, calls
+    assert 0 < found.instructions <= SOCKET_TO_SOCKET_IN_SHARDS, found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the event loop accepts")

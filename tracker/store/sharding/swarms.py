@@ -20,6 +20,7 @@ class ShardedSwarms(Swarms):
     def __init__(self, shards: Shards, max_waiting: int) -> None:
         self._shards = shards
         self._all = [shard.swarms for shard in shards]
+        self._announces = [swarms.announces for swarms in self._all]
         self._max_waiting = max_waiting
 
     @property
@@ -36,13 +37,13 @@ class ShardedSwarms(Swarms):
                 tasks.create_task(swarms.run(on_late_join))
 
     def submit(self, update: PeerUpdate, settle: Settle, context: Any) -> None:
-        all_swarms = self._all
-        swarms = all_swarms[update[0][0] % len(all_swarms)]
-        own = swarms.waiting
+        all_announces = self._announces
+        announces = all_announces[update[0][0] % len(all_announces)]
+        own = announces.waiting
         # The sum over all shards is too dear for each announce.
         if own and own % MAX_BATCH == 0 and self.waiting >= self._max_waiting:
             raise StoreOverloaded("too many requests wait for the store")
-        swarms.submit(update, settle, context)
+        announces.submit(update, settle, context)
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         return await self._shards.of(update.info_hash).swarms.announce(update)

@@ -51,7 +51,7 @@ class Swarms:
         self._clock = clock
         self._codec = AnnounceCodec(rules, clock, counts.add)
         self._rules = rules
-        self._announces = Batches(
+        self.announces = Batches(
             connection,
             scripts.announce,
             self._codec.encode,
@@ -74,12 +74,12 @@ class Swarms:
     @property
     def waiting(self) -> int:
         """Announces that wait for their call of the store."""
-        return self._announces.waiting
+        return self.announces.waiting
 
     @property
     def in_flight(self) -> int:
         """Announces without an outcome."""
-        return self._announces.in_flight
+        return self.announces.in_flight
 
     async def run(self, on_late_join: OnJoin = ignore_join) -> None:
         """Sends waiting requests, until cancelled.
@@ -87,18 +87,18 @@ class Swarms:
         ``on_late_join`` is called for each join whose reply was lost, once the store is available again.
         """
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._announces.run())
+            tasks.create_task(self.announces.run())
             tasks.create_task(self._scrapes.run())
             tasks.create_task(self._unanswered.run(on_late_join))
 
     def submit(self, update: PeerUpdate, settle: Settle, context: Any) -> None:
         """Applies an announce with the next batch. Its outcome is Admitted, Refused or StoreUnavailable; the totals
         of a batch are TrafficTotals."""
-        self._announces.submit(update, settle, context)
+        self.announces.submit(update, settle, context)
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """Applies one announce; raises StoreUnavailable when it cannot be known to have been applied."""
-        outcome: Admitted | Refused = await self._announces.execute(update)
+        outcome: Admitted | Refused = await self.announces.execute(update)
         return outcome
 
     async def _call_announce(self, argv: list[Argument], error: Exception | None) -> Any:
