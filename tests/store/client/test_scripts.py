@@ -64,6 +64,8 @@ ONLY_READS = {
     "search",
     "list_users",
     "list_torrents",
+    "read_users",
+    "read_torrents",
     "user_peers",
     "dht_swarm",
     "dht_page",

@@ -107,6 +107,7 @@ BEYOND: dict[str, str] = {
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "changed i:hnr u:*:hnr",
     "rank_torrents": "i:seeders i:torrent_*",
+    "read_users": "u:* user:* users",
     "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",
     "reap": "changed addresses changes gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents "
     "stats:* u:* "

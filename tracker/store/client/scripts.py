@@ -105,6 +105,7 @@ class Scripts:
     index: Script
     search: Script
     list_torrents: Script
+    read_torrents: Script
     rank_torrents: Script
     reindex: Script
     cleanup: Script
@@ -117,6 +118,7 @@ class Scripts:
     edit_user: Script
     rank_users: Script
     list_users: Script
+    read_users: Script
     delete_user: Script
     copy_users: Script
     note_users: Script
