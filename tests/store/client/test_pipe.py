@@ -67,6 +67,33 @@ class TestPipe:
             first.cancel()
             assert await second == b"2"
 
+    async def test_several_commands_have_one_answer_with_errors_as_replies(self, any_server: Server) -> None:
+        async with opened(any_server.url) as pipe:
+            before = pipe.execute("ECHO", "before")
+            replies = await pipe.execute_all([("ECHO", "1"), ("NO SUCH COMMAND",), ("ECHO", "2")])
+            assert (replies[0], replies[2]) == (b"1", b"2")
+            assert isinstance(replies[1], ResponseError)
+            assert await before == b"before" and await pipe.execute("PING") == b"PONG"
+
+    async def test_several_cancelled_commands_shift_no_reply(self, valkey: Server) -> None:
+        async with opened(valkey.url) as pipe:
+            cancelled = pipe.execute_all([("ECHO", "1"), ("ECHO", "2")])
+            later = pipe.execute_all([("ECHO", "3"), ("ECHO", "4")])
+            cancelled.cancel()
+            assert await later == [b"3", b"4"]
+
+    async def test_several_commands_of_a_pipe_that_breaks_all_fail(self, valkey: Server) -> None:
+        async with opened(valkey.url) as pipe:
+            number = await pipe.execute("CLIENT", "ID")
+            waiting = pipe.execute_all([("ECHO", "1"), ("BLPOP", "nothing here", 0), ("ECHO", "2")])
+            with valkey.client() as other:
+                other.client_kill_filter(_id=str(number))
+            first, *rest = await waiting
+            assert first == b"1"
+            assert [type(error) for error in rest] == [RedisConnectionError] * 2
+            (error,) = await pipe.execute_all([("PING",)])
+            assert isinstance(error, RedisConnectionError)
+
     @pytest.mark.parametrize("nonsense", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+one\r\n+too many\r\n"])
     async def test_an_invalid_reply_breaks_a_pipe(self, nonsense: bytes) -> None:
         async with answering({b"ECHO": nonsense}) as url, opened(url) as pipe:

@@ -211,8 +211,7 @@ class Connection:
 
     async def _all_piped(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         """An error is the reply of its command."""
-        pipe = await self._command_pipe.opened(self._new_pipe)
-        return await asyncio.gather(*(pipe.execute(*each) for each in commands), return_exceptions=True)
+        return await (await self._command_pipe.opened(self._new_pipe)).execute_all(commands)
 
     async def direct(self, *args: Argument) -> Any:
         """One command on the pipe, so that it waits for no other caller; raises as ``command`` does."""

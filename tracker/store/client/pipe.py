@@ -7,7 +7,7 @@ call as a dozen announces.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, cast
 
@@ -28,6 +28,31 @@ RoundTrip = tuple[float, Exception | None]
 """(seconds, error) of a command that has ended."""
 
 
+class _Replies:
+    """Takes the place of the futures of several commands. ``future`` gets their replies; an error is the reply of its
+    command."""
+
+    __slots__ = ("_count", "_replies", "future")
+
+    def __init__(self, future: "asyncio.Future[list[Any]]", count: int) -> None:
+        self.future = future
+        self._count = count
+        self._replies: list[Any] = []
+
+    def done(self) -> bool:
+        return self.future.done()
+
+    def set_result(self, reply: Any) -> None:
+        self._replies.append(reply)
+        if len(self._replies) == self._count:
+            self.future.set_result(self._replies)
+
+    set_exception = set_result
+
+    def add_done_callback(self, callback: Callable[[object], object]) -> None:
+        self.future.add_done_callback(callback)
+
+
 class RedisPipe(asyncio.Protocol):
     """An open connection. Replies arrive in the order of the commands; a pipe that has failed stays ``broken``.
 
@@ -43,7 +68,7 @@ class RedisPipe(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._tick_seconds = timeout / TIMEOUT_PARTS
         self._on_round_trips = on_round_trips
-        self._waiting: deque[tuple[asyncio.Future[Any], float, int]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Any] | _Replies, float, int]] = deque()
         """(future, start time, tick at the start) of each command without a reply."""
         self._round_trips: list[RoundTrip] = []
         self._ticks = 0
@@ -75,6 +100,24 @@ class RedisPipe(asyncio.Protocol):
         if self._timer is None:
             self._timer = self._loop.call_later(self._tick_seconds, self._tick)
         return future
+
+    def execute_all(self, commands: Sequence[tuple[Argument, ...]]) -> "asyncio.Future[list[Any]]":
+        """Sends several commands, at least one, in one write. The future gets their replies; an error is the reply of
+        its command. A future for each command would take as much time again."""
+        replies = _Replies(self._loop.create_future(), len(commands))
+        if self.broken:
+            error = RedisConnectionError("the pipe is broken")
+            replies.future.set_result([error] * len(commands))
+            return replies.future
+        self._waiting.extend([(replies, perf_counter(), self._ticks)] * len(commands))
+        packed = b"".join([hiredis.pack_command(command) for command in commands])  # type: ignore[arg-type]
+        if self._unsent:
+            self._unsent.append(packed)
+        else:
+            self._transport.write(packed)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._tick_seconds, self._tick)
+        return replies.future
 
     @property
     def in_flight(self) -> int:
@@ -127,7 +170,7 @@ class RedisPipe(asyncio.Protocol):
         else:
             self._timer = self._loop.call_later(self._tick_seconds, self._tick)
 
-    def _fail(self, waiting: "tuple[asyncio.Future[Any], float, int]", error: Exception) -> None:
+    def _fail(self, waiting: "tuple[asyncio.Future[Any] | _Replies, float, int]", error: Exception) -> None:
         future, began, _ = waiting
         if not future.done():
             self._round_trips.append((perf_counter() - began, error))
