@@ -1,15 +1,18 @@
 """What a site writes into users' rows at home of several shards reaches the shards (row S3)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from loadtest.cluster import cluster
 from tests.fake_time import FakeTime
 from tests.store.harness import ALICE, BOB, Store, running, update
-from tests.store.sharding.harness import SHARDS, hash_in
-from tests.waiting import eventually, in_background
+from tests.store.sharding.harness import SHARDS, hash_in, on_cluster
+from tests.waiting import SECONDS, eventually, in_background
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.site_users import SiteUsers
@@ -127,6 +130,40 @@ async def test_anything_may_be_published_and_nothing_is_written_without_a_change
 
         await eventually(is_copied)
         assert int(await store.redis.get(store.keys.copies_version())) == int(version) + 1
+
+
+@pytest.mark.slow
+async def test_a_change_reaches_the_others_while_the_first_shard_is_away_and_that_one_when_it_is_back() -> (
+    None
+):
+    with cluster(options=("--appendonly", "yes", "--appendfsync", "always")) as group:
+        group.be_patient()
+        keys = Keys("t:")
+        async with on_cluster(group.url, keys, SwarmRules(accounts="required")) as store:
+            await store.users.add("7", ALICE)
+            here = [shard for shard in store.shards if shard.number]
+            node = group.primary(store.shards[0].keys.prefix)
+            assert node is not group.primary(store.keys.prefix)
+
+            async def is_disabled(*shards: Shard) -> bool:
+                copies = await store.shards.ask(
+                    [(shard, ("HGET", shard.keys.passkey(ALICE), "enabled")) for shard in shards]
+                )
+                return copies == [b"0"] * len(shards)
+
+            time = FakeTime()
+            worker = SiteUsers(
+                store.connection, store.keys, store.shards, store.user_copies, lambda: [0], time
+            )
+            async with in_background(worker.run()), in_background(store.connection.watch()):
+                node.kill()
+                await store.connection.command("HSET", store.keys.passkey(ALICE), "enabled", "0")
+                await time.pass_until(lambda: is_disabled(*here))
+                node.start()
+                async with asyncio.timeout(SECONDS):
+                    await store.shards[0].connection.until_available()
+                await store.user_copies.copy_before_serving(store.shards[0])
+                assert await is_disabled(*store.shards)
 
 
 async def test_it_survives_keys_of_a_wrong_type_and_a_store_that_is_away(store: Store) -> None:

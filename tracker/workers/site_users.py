@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 from redis.exceptions import RedisError
@@ -9,7 +10,7 @@ from redis.exceptions import RedisError
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import Shards
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.sharding.user_copies import UserCopies
 
 PAUSE_SECONDS = 2.0
@@ -20,7 +21,10 @@ log = structlog.get_logger("tracker.users")
 
 class SiteUsers:
     """``connection`` and ``keys`` are those of home. ``held`` returns the numbers of the shards that are this
-    tracker's: the tracker that has the first one does this work."""
+    tracker's: the tracker that has shard 0 does this work, or while that is away, the first one that is not.
+
+    Rows are compared with the copies of one shard. All shards get what differs; one that is away gets it when it is
+    back. For a moment, two trackers may do this work, which copies nothing twice."""
 
     def __init__(
         self,
@@ -51,25 +55,30 @@ class SiteUsers:
             try:
                 async with self._connection.subscription(channels=[self._channel]) as messages:
                     async for _, payload in messages:
-                        if 0 in self._held():
-                            await self._survive(self._copies.compare_one(payload, self._shards[0]))
+                        await self._survive(partial(self._copies.compare_one, payload))
             except (StoreUnavailable, RedisError):  # RedisError: the store forbids the subscription
                 await self._sleep(_ERROR_SECONDS)
 
     async def _walk(self) -> None:
         cursor = b"0"
         while True:
-            if 0 in self._held():
-                after = await self._survive(self._copies.compare_page(cursor, self._shards[0]))
-                cursor = after or cursor
+            cursor = await self._survive(partial(self._copies.compare_page, cursor)) or cursor
             await self._sleep(PAUSE_SECONDS)
 
-    @staticmethod
-    async def _survive(work: Awaitable[bytes | None]) -> bytes | None:
-        try:
-            return await work
-        except StoreUnavailable:
-            return None
-        except RedisError as error:
-            log.error("users that a site wrote are not copied", error=str(error))
-            return None
+    async def _survive(self, compare: Callable[[Shard], Awaitable[bytes | None]]) -> bytes | None:
+        """Compares with a shard of this tracker; with another one if it goes away meanwhile."""
+        while (shard := self._shard()) is not None:
+            try:
+                return await compare(shard)
+            except StoreUnavailable:
+                if not shard.connection.unavailable:  # home is away, or the shard is busy
+                    return None
+            except RedisError as error:
+                log.error("users that a site wrote are not copied", error=str(error))
+                return None
+        return None
+
+    def _shard(self) -> Shard | None:
+        held = self._held()
+        here = next((shard for shard in self._shards if not shard.connection.unavailable), None)
+        return here if here is not None and (here.number in held or 0 in held) else None
