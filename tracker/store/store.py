@@ -197,9 +197,8 @@ class Store:
         home = Outbox(self.connection, self.scripts, self.keys)
         if len(self.shards) == 1:
             return home
-        return ShardedOutbox(
-            home, [Outbox(shard.connection, shard.scripts, shard.keys) for shard in self.shards]
-        )
+        parts = [Outbox(shard.connection, shard.scripts, shard.keys) for shard in self.shards]
+        return ShardedOutbox(self.shards, home, parts)
 
     def _use_unique_users(self, rules: UniqueRules, clock: Callable[[], float]) -> None:
         home = (self.connection, self.scripts, self.keys)

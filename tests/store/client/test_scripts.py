@@ -62,6 +62,7 @@ number is bounded."""
 ONLY_READS = {
     "scrape",
     "search",
+    "count_before",
     "list_users",
     "list_torrents",
     "read_users",

@@ -66,6 +66,7 @@ BEYOND: dict[str, str] = {
     "copy_users": "copied deleting u:* user:* users",
     "count": "count:* counted:* dist:* known: known:dist outbox outbox:* outbox:waiting stats:* "
     "stats:failures stats:outbox_dropped",
+    "count_before": "*",
     "count_hits": "limits limits:*",
     "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
     "stats:outbox_dropped",
@@ -160,7 +161,8 @@ BEYOND: dict[str, str] = {
 """Script -> keys. A key that ends in * or : stands for all keys with this beginning.
 
 ``announce`` and ``sweep`` may also touch a second torrent: one that is deleted to make room, or that has the same id.
-``cleanup``, ``dump_keys``, ``restore_keys``, ``forget_markers`` and ``rename_unique`` get key names as arguments: *.
+``cleanup``, ``count_before``, ``dump_keys``, ``restore_keys``, ``forget_markers`` and ``rename_unique`` get key names
+as arguments: *.
 """
 
 

@@ -91,6 +91,23 @@ async def test_torrents_of_all_shards_that_changed_since_a_time(store: Store) ->
     assert found == joined[1:]
 
 
+async def test_a_page_is_right_if_one_shard_has_most_changes(store: Store) -> None:
+    written = [(1000 + number, 1) for number in range(100)] + [(1050 + 3 * n, n % SHARDS) for n in range(30)]
+    expected = sorted({(at, 0 * SHARDS + shard) for at, shard in written})
+    for at, shard in sorted(set(written)):
+        key = store.shards[shard].keys.changes()
+        await store.redis.xadd(key, {"change": "joined", "info_hash": f"{at}"}, id=f"{at}-0")
+    ids = [f"{at}-{place}" for at, place in expected]
+    for limit in (1, 60, 100, 500):
+        assert [change.id for change in await store.changes.newest(limit)] == ids[-limit:]
+        found, position = list[str](), FIRST
+        while changes := (await store.changes.after(position, limit)).changes:
+            found += [change.id for change in changes]
+            position = found[-1]
+            assert len(changes) <= limit
+        assert found == ids
+
+
 async def test_the_feed_of_all_shards_is_deleted(store: Store) -> None:
     await join(store, range(4))
     await store.changes.delete()

@@ -10,17 +10,22 @@ import pytest
 from pydantic import SecretStr
 
 from loadtest.cluster import Cluster, cluster
+from tests.store.harness import ALICE
 from tests.waiting import eventually
+from tracker.bittorrent import InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.runtime.store import build_store, open_connection
 from tracker.settings.model import RedisSettings, Settings
+from tracker.store.changes.changes import FIRST
 from tracker.store.client.connection import MAX_SOCKETS
 from tracker.store.sharding.shards import Shard
+from tracker.store.sharding.torrent_filter import TorrentFilter
 from tracker.store.store import Store
 from tracker.system.event_loop import running
 
 SHARDS = 64
 TIMEOUT = 8.0
+IDS = [str(number) for number in range(256, 264)]
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +63,51 @@ async def reads(nodes: Cluster, work: Callable[[], Awaitable[object]]) -> list[i
 async def test_commands_of_all_shards_are_one_write_for_each_node(nodes: Cluster, store: Store) -> None:
     asked = await reads(nodes, lambda: store.shards.each(lambda shard: ("GET", shard.keys.heartbeat())))
     assert asked == [1, 1, 1]
+
+
+READS: dict[str, tuple[int, Callable[[Store], Awaitable[object]]]] = {
+    "figures of a user": (4, lambda store: store.users.get(ALICE)),  # three of them at home
+    "sizes of a user's sets": (1, lambda store: store.users.set_sizes("7")),
+    "a page of a user's torrents": (2, lambda store: store.users.torrents_page("7", "active")),
+    "first torrents of a user": (1, lambda store: store.users.first_torrents("7", "active", 500)),
+    "accounts of a user": (3, lambda store: store.users.on_torrents("7", IDS)),
+    "peers of a user": (4, lambda store: store.user_peers.of("7")),
+    "tokens of a user": (1, lambda store: store.freeleech.page("7")),
+    "pending ones of a user": (3, lambda store: store.hit_and_runs.pending_of("7", IDS)),
+    "newest changes": (1, lambda store: store.changes.newest(1000)),
+    "changes": (3, lambda store: store.changes.after(FIRST, 100)),
+    "totals": (2, lambda store: store.counters.totals()),
+    "lag of scores": (1, lambda store: store.scores.lag()),
+    "waiting values": (2, lambda store: store.outbox.waiting()),
+    "denials": (2, lambda store: store.torrents.denials()),
+    "a ranking": (5, lambda store: store.torrents.top("seeders", 100)),
+    "a search": (4, lambda store: store.torrents.search("nothing")),
+    "a filtered list": (5, lambda store: store.torrent_listing.filtered(TorrentFilter(private=False))),
+    "months of unique users": (3, lambda store: store.unique_users.with_users(["2026-10", "2026-11"])),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_a_read_of_all_shards_takes_few_writes(nodes: Cluster, store: Store, name: str) -> None:
+    """S10: of many shards no more than of few."""
+    await store.users.add("7", ALICE)
+    added = [(InfoHash(bytes([n]) + bytes(19)), {"name": f"name {n}", "private": "0"}) for n in range(128)]
+    await store.torrents.add_many(added)
+    for info_hash, _ in added:
+        await store.torrents.deny(info_hash, "spam")
+    max_writes, read = READS[name]
+    await read(store)  # loads the scripts
+    assert max(await reads(nodes, lambda: read(store))) <= max_writes
+
+
+async def test_a_script_that_servers_have_lost_is_loaded_again(nodes: Cluster, store: Store) -> None:
+    for node in nodes.nodes:
+        node.ask("SCRIPT", "FLUSH")
+    found = await store.shards.run(
+        lambda shard: shard.scripts.count_before,
+        {shard: ["i:seeders", 0, 0, shard.number] for shard in list(store.shards)[:7]},
+    )
+    assert found == dict.fromkeys(list(store.shards)[:7], 0)
 
 
 async def test_calls_of_all_shards_share_writes(nodes: Cluster, store: Store) -> None:

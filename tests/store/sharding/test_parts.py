@@ -65,6 +65,16 @@ async def test_the_place_of_a_torrent_is_its_place_among_all_shards(registered: 
     assert await store.scores.place("1") is None
 
 
+async def test_months_with_unique_users_are_those_of_home_and_of_any_shard(registered: Store) -> None:
+    """Users without a location are in shards only, those of removed torrents at home only."""
+    store, months = registered, ["2026-11", "2026-10", "2026-09"]
+    assert await store.unique_users.with_users(months) == []
+    await store.redis.zadd(store.shards[2].keys.unique_index("torrents", "2026-09"), {HASHES[2].hex(): 1})
+    assert await store.unique_users.with_users(months) == ["2026-09"]
+    await store.redis.zadd(store.keys.unique_index("countries", "2026-11"), {"Norway": 1})
+    assert await store.unique_users.with_users(months) == ["2026-11", "2026-09"]
+
+
 async def test_a_torrent_is_taken_by_its_id(registered: Store) -> None:
     torrent = await registered.torrents.get(HASHES[6])
     assert torrent is not None

@@ -12,11 +12,12 @@ from tests.store.harness import Store, endpoint, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.errors import ClientError
 from tracker.store.schema.keys import MAX_SHARDS, home_prefix, shard_prefixes
+from tracker.store.sharding import torrents as sharded_torrents
 from tracker.store.sharding.changes import ShardedChanges
 from tracker.store.sharding.dht_torrents import ShardedDhtTorrents
 from tracker.store.sharding.scores import ShardedScores
 from tracker.store.sharding.swarms import ShardedSwarms
-from tracker.store.sharding.torrents import ShardedTorrents, top_of
+from tracker.store.sharding.torrents import ShardedTorrents
 from tracker.store.swarms.rules import SwarmRules
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(20)]
@@ -177,6 +178,54 @@ async def test_a_search_goes_through_all_shards(store: Store) -> None:
             await store.torrents.search("odd", 3, invalid)
 
 
+async def all_pages(store: Store, text: str, count: int) -> list[list[str]]:
+    """The names of each page of a search."""
+    pages, cursor = list[list[str]](), ""
+    while True:
+        cursor, found = await store.torrents.search(text, count, cursor)
+        pages.append([torrent.name for torrent in found])
+        if not cursor:
+            return pages
+
+
+@pytest.mark.parametrize("at_once", [1, 30, 1000])
+async def test_pages_of_a_search_are_full_however_many_names_are_searched_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(sharded_torrents, "NAMES_AT_ONCE", at_once)
+    wanted = [
+        (hash_in(number % 3 % SHARDS, number), {"name": f"{'odd' if number % 2 else 'even'} {number:02}"})
+        for number in range(50)
+    ]
+    await store.torrents.add_many(wanted)
+    for count in (1, 4, 25, 100):
+        pages = await all_pages(store, "odd", count)
+        assert sorted(name for page in pages for name in page) == [f"odd {n:02}" for n in range(1, 50, 2)]
+        assert [len(page) for page in pages[:-1]] == [count] * (len(pages) - 1)
+    assert await all_pages(store, "neither", 10) == [[]]
+
+
+async def test_a_search_looks_at_a_bounded_number_of_names_for_a_page(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.torrents.add_many([(info_hash, {"name": f"name {n}"}) for n, info_hash in enumerate(HASHES)])
+    monkeypatch.setattr(sharded_torrents, "NAMES_A_PAGE", 10)
+    monkeypatch.setattr(sharded_torrents, "NAMES_AT_ONCE", 5)
+    assert await all_pages(store, "neither", 10) == [[], []]  # five names in each shard
+    pages = await all_pages(store, "name", 100)
+    assert [len(page) for page in pages] == [10, 10]
+
+
+async def test_a_denial_that_a_site_deleted_leaves_the_list(store: Store) -> None:
+    for number, info_hash in enumerate(HASHES):
+        store.clock.now += 1
+        await store.torrents.deny(info_hash, f"reason {number}")
+    await store.redis.delete(store.shard(HASHES[3]).keys.deny(HASHES[3]))
+    found = await store.torrents.denials(15, 10)
+    assert [denial.reason for denial in found] == ["reason 4", "reason 2", "reason 1", "reason 0"]
+    assert await store.torrents.denial_count() == len(HASHES) - 1
+
+
 def test_limits_over_all_torrents_are_divided() -> None:
     """S8. But no limit falls below that of one swarm or one peer, and no limit becomes 0, which means none."""
     rules = SwarmRules(
@@ -199,23 +248,3 @@ def test_limits_over_all_torrents_are_divided() -> None:
 async def test_changed_rules_reach_the_shards(store: Store) -> None:
     store.use_rules(replace(store.rules.current, open=False))
     assert await store.refused(update(1, "s", info_hash=HASHES[5])) == "unknown torrent"
-
-
-@pytest.mark.parametrize("ascending", [False, True])
-@pytest.mark.parametrize("skewed", [False, True])
-async def test_the_first_of_all_shards_are_found_wherever_they_are(
-    store: Store, ascending: bool, skewed: bool
-) -> None:
-    """Also where one shard has all of them, and among equal scores."""
-    source, pairs = random.Random(7), []
-    for shard in store.shards:
-        bonus = 100 * shard.number if skewed else 0
-        members = {f"{number * 256 + shard.number}": bonus + source.randrange(20) for number in range(60)}
-        await store.redis.zadd(shard.keys.index("score"), members)
-        pairs += [(float(score), member) for member, score in members.items()]
-    ordered = [(member, score) for score, member in sorted(pairs, reverse=not ascending)]
-    for count, offset in ((1, 0), (30, 0), (10, 45), (10, 115), (400, 0), (5, 1000)):
-        found = await top_of(
-            store.shards, lambda shard: shard.keys.index("score"), count, offset, ascending=ascending
-        )
-        assert found == ordered[offset : offset + count]

@@ -259,6 +259,27 @@ async def test_hit_and_runs_are_counted_forgiven_and_pending_over_all_shards(sto
     assert len(set(found)) == 3
 
 
+async def test_pages_of_a_users_torrents_are_full(both: tuple[Store, Store]) -> None:
+    """They do not end with each shard."""
+    for store in both:
+        for info_hash in HASHES:
+            await store.announce(update(5, "s", info_hash=info_hash, passkey=ALICE))
+        every = await store.users.torrents("7", "active")
+        for count in (1, 3, 5, 100):
+            pages, cursor = list[list[str]](), 0
+            while True:
+                cursor, page = await store.users.torrents_page("7", "active", cursor, count)
+                pages.append(page)
+                if not cursor:
+                    break
+            assert sorted({each for page in pages for each in page}) == sorted(every)
+            assert all(len(page) >= min(count, len(every)) for page in pages[:-1])
+        for count in (1, 7, 8, 500):
+            found, complete = await store.users.first_torrents("7", "active", count)
+            assert len(set(found)) == min(count, 8) and set(found) <= set(every)
+            assert complete == (count >= 8)
+
+
 async def test_tokens_and_multipliers_reach_the_shards(store: Store) -> None:
     ids = [torrent.torrent_id for torrent in await store.torrents.get_all(HASHES[:3])]
     for number, torrent_id in enumerate(ids):

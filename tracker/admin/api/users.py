@@ -1,6 +1,5 @@
 """/users: the users and their totals. Passkeys are secrets: role `read` does not see them. Batches: user_batches.py."""
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -320,10 +319,8 @@ async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Sc
     users = call.store.users
     after, ids = await users.torrents_page(user_id, set_name, query.cursor, query.limit)
     known = {torrent.torrent_id: torrent for torrent in await call.store.torrents.by_ids(ids)}
-    shares = await asyncio.gather(*(users.torrent(user_id, each) for each in ids))
-    items = [
-        _user_torrent(each, known.get(each), share or {}) for each, share in zip(ids, shares, strict=True)
-    ]
+    shares = await users.on_torrents(user_id, ids)
+    items = [_user_torrent(each, known.get(each), share) for each, share in zip(ids, shares, strict=True)]
     return UserTorrentPage(**scan_of(after, items, (await users.set_sizes(user_id))[set_name]))
 
 

@@ -116,13 +116,12 @@ class UserPage:
     async def _shares(self, user: User, name: str, cursor: int) -> tuple[int, list[Share]]:
         after, ids = await self._users.torrents_page(user.user_id, name, cursor, PAGE)
         torrents = {torrent.torrent_id: torrent for torrent in await self._torrents.by_ids(ids)}
-        rows = {torrent_id: await self._users.torrent(user.user_id, torrent_id) for torrent_id in ids}
-        return after, [self._share(one, torrents.get(one), row, name) for one, row in rows.items()]
+        rows = await self._users.on_torrents(user.user_id, ids)
+        return after, [
+            self._share(one, torrents.get(one), row, name) for one, row in zip(ids, rows, strict=True)
+        ]
 
-    def _share(
-        self, torrent_id: str, torrent: Torrent | None, row: Mapping[str, str] | None, name: str
-    ) -> Share:
-        row = row or {}
+    def _share(self, torrent_id: str, torrent: Torrent | None, row: Mapping[str, str], name: str) -> Share:
         rules = self._context.settings.users
         spent = to_integer(row.get("seed_time" if rules.hnr_time == "seed" else "total_time"))
         remaining = max(0, rules.hnr_threshold_seconds - spent) if name == "hnr" else 0

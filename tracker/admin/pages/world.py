@@ -166,15 +166,9 @@ class WorldPages:
         """(URL, label, whether selected): all time, and the months with data."""
         now = self._context.clock()
         months = [month_start(now, -back).strftime("%Y-%m") for back in range(MONTHS_KEPT + 1)]
-        kept = [month for month in months if month == chosen or await self._any(month)]
+        known = await self._unique_users.with_users(months)
+        kept = [month for month in months if month == chosen or month in known]
         return [(_address(path, period), _label_of(period), period == chosen) for period in (ALL_TIME, *kept)]
-
-    async def _any(self, month: str) -> bool:
-        boards = (
-            "countries",
-            "torrents",
-        )  # users without a location are in torrents only; removed torrents in countries only
-        return any([await self._unique_users.top(board, month, 1) for board in boards])
 
     async def place(self, request: web.Request) -> web.Response:
         """The torrents with users from a place, of all time. The query has ``name``, as on the leaderboard."""

@@ -122,17 +122,24 @@ class Changes:
     async def was_trimmed(self, key: str) -> bool:
         """Read after the entries, so that one deleted meanwhile shows."""
         try:
-            reply = await self._connection.command("XINFO", "STREAM", key)
+            return was_trimmed(await self._connection.command("XINFO", "STREAM", key))
         except ResponseError as error:
-            if "no such key" in str(error):
-                return False
-            raise
-        fields = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
-        return int(fields[b"entries-added"]) > int(fields[b"length"])
+            return was_trimmed(error)
 
     async def _newest_until(self, position: str) -> str:
         rows = await self._connection.command("XREVRANGE", self._key, position, "-", "COUNT", 1)
         return rows[0][0].decode() if rows else FIRST
+
+
+def was_trimmed(reply: Any) -> bool:
+    """Whether a stream has deleted entries, by the reply to XINFO STREAM. Raises another error than that there is no
+    stream."""
+    if isinstance(reply, Exception):
+        if "no such key" in str(reply):
+            return False
+        raise reply
+    fields = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+    return int(fields[b"entries-added"]) > int(fields[b"length"])
 
 
 def check_position(text: str) -> str:

@@ -107,6 +107,7 @@ class Scripts:
     list_torrents: Script
     read_torrents: Script
     rank_torrents: Script
+    count_before: Script
     reindex: Script
     cleanup: Script
     dump_keys: Script

@@ -6,9 +6,7 @@ still get an earlier one: when the clocks of all servers are past it. So the fee
 its last entries, which nobody may have read, are earlier than those of the others.
 """
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from tracker.errors import Conflict, StoreUnavailable
@@ -20,13 +18,18 @@ from tracker.store.changes.changes import (
     changes_of,
     check_position,
     order_of,
+    was_trimmed,
 )
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import Shards
+from tracker.store.sharding.shards import Shard, Shards
 
 _Position = tuple[int, int]
 """Milliseconds, and the number after them."""
+_Entry = tuple[_Position, Any]
+"""With its fields."""
+_SPARE = 8
+"""Entries that a stream is asked for beyond twice its share."""
 _LAST = 2**63 - 1
 """No stream has so many entries of one millisecond."""
 
@@ -70,8 +73,25 @@ class ShardedChanges(Changes):
         return ChangePage(found, await self._newest_at(start) if gap else position, gap)
 
     async def newest(self, limit: int) -> list[Change]:
-        found = await self._shards.gather(lambda shard: shard.changes.newest(limit))
-        return _merged([found.get(shard, []) for shard in self._shards])[-limit:]
+        """Each shard is asked for some more than its share, and again if all of these belong to the newest."""
+        some = min(limit, 2 * limit // len(self._shards) + _SPARE)
+        parts = await self._newest(list(self._shards), some)
+        first = [position for position, _ in self._in_order(parts)][-limit:][:1]
+        full = [
+            shard
+            for shard, rows in parts.items()
+            if len(rows) == some < limit and first <= [_position(rows[-1], shard.number, len(self._shards))]
+        ]
+        parts |= await self._newest(full, limit)
+        return _changes(self._in_order(parts)[-limit:])
+
+    async def _newest(self, shards: Sequence[Shard], count: int) -> dict[Shard, Any]:
+        return await self._shards.each(
+            lambda shard: ("XREVRANGE", shard.keys.changes(), "+", "-", "COUNT", count), shards
+        )
+
+    def _in_order(self, parts: Mapping[Shard, Any]) -> list[_Entry]:
+        return _merged([parts.get(shard, []) for shard in self._shards])
 
     async def updated(
         self, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
@@ -96,17 +116,34 @@ class ShardedChanges(Changes):
         await self._connection.command("UNLINK", self._edits)
 
     async def _read(self, streams: Sequence[_Stream], start: _Position, limit: int) -> list[Change]:
-        """At most ``limit`` entries after ``start`` that no earlier one can precede any longer."""
+        """At most ``limit`` entries after ``start`` that no earlier one can precede any longer. Each stream is asked as
+        by ``newest``."""
+        some = min(limit, 2 * limit // len(streams) + _SPARE)
+        after = [f"({_own(start, place, len(streams))}" for place in range(len(streams))]
         commands: list[tuple[_Stream, tuple[Any, ...]]] = []
-        for place, stream in enumerate(streams):
+        for stream, first in zip(streams, after, strict=True):
             # The clock is read first: what is written later is not earlier than it.
-            own = _own(start, place, len(streams))
             commands.append((stream, ("TIME",)))
-            commands.append((stream, ("XRANGE", stream.key, f"({own}", "+", "COUNT", limit)))
+            commands.append((stream, ("XRANGE", stream.key, first, "+", "COUNT", some)))
         replies = await self._shards.send(commands)
         now = min(1000 * int(seconds) + int(micros) // 1000 for seconds, micros in replies[::2])
-        merged = _merged([changes_of(rows) for rows in replies[1::2]])[:limit]
-        return [change for change in merged if _pair(change.id)[0] < now]
+        parts = replies[1::2]
+        merged = _merged(parts)
+        last = merged[limit - 1][0] if len(merged) >= limit else None
+        full = [
+            place
+            for place, rows in enumerate(parts)
+            if len(rows) == some < limit and (last is None or _position(rows[-1], place, len(parts)) < last)
+        ]
+        more = await self._shards.send(
+            [
+                (streams[place], ("XRANGE", streams[place].key, after[place], "+", "COUNT", limit))
+                for place in full
+            ]
+        )
+        for place, rows in zip(full, more, strict=True):
+            parts[place] = rows
+        return [change for change in _changes(_merged(parts)[:limit]) if _pair(change.id)[0] < now]
 
     async def _oldest(self, streams: Sequence[_Stream]) -> list[_Position | None]:
         """The id of each stream's oldest entry."""
@@ -118,12 +155,15 @@ class ShardedChanges(Changes):
     async def _is_trimmed_after(self, streams: Sequence[_Stream], start: _Position) -> bool:
         """Whether a stream has deleted entries, and keeps none that is as old as ``start``. Read after the entries, so
         that one that was deleted meanwhile shows."""
-        trimmed = await asyncio.gather(*(stream.changes.was_trimmed(stream.key) for stream in streams))
-        for place, oldest in enumerate(await self._oldest(streams)):
-            own = order_of(_own(start, place, len(streams)))
-            if trimmed[place] and (oldest is None or oldest > own):
-                return True
-        return False
+        replies = await self._shards.send(
+            [(stream, ("XINFO", "STREAM", stream.key)) for stream in streams], keep_errors=True
+        )
+        trimmed = [place for place, reply in enumerate(replies) if was_trimmed(reply)]
+        if not trimmed:
+            return False
+        oldest = await self._oldest([streams[place] for place in trimmed])
+        own = (order_of(_own(start, place, len(streams))) for place in trimmed)
+        return any(first is None or first > last for first, last in zip(oldest, own, strict=True))
 
     async def _exists(self, start: _Position) -> bool:
         """Whether the change at a position is there: a store that lost its latest changes does not have it."""
@@ -137,18 +177,26 @@ class ShardedChanges(Changes):
         for place, stream in enumerate(self._feed):
             own = _own(start, place, len(self._feed))
             commands.append((stream, ("XREVRANGE", stream.key, own, "-", "COUNT", 1)))
-        merged = _merged([changes_of(rows) for rows in await self._shards.send(commands)])
-        return merged[-1].id if merged else FIRST
+        merged = _merged(await self._shards.send(commands))
+        return _changes(merged[-1:])[0].id if merged else FIRST
 
 
-def _merged(parts: list[list[Change]]) -> list[Change]:
-    """The entries of all streams, with their positions as ids."""
-    merged = []
-    for place, part in enumerate(parts):
-        for change in part:
-            milliseconds, own = order_of(change.id)
-            merged.append(replace(change, id=f"{milliseconds}-{own * len(parts) + place}"))
-    return sorted(merged, key=lambda change: order_of(change.id))
+def _merged(parts: Sequence[Sequence[Any]]) -> list[_Entry]:
+    """The entries of all streams, in order."""
+    return sorted(
+        ((_position(row, place, len(parts)), row[1]) for place, rows in enumerate(parts) for row in rows),
+        key=lambda entry: entry[0],
+    )
+
+
+def _position(row: Any, place: int, streams: int) -> _Position:
+    milliseconds, own = order_of(row[0].decode())
+    return milliseconds, own * streams + place
+
+
+def _changes(entries: Sequence[_Entry]) -> list[Change]:
+    """With positions as ids."""
+    return changes_of([(b"%d-%d" % position, flat) for position, flat in entries])
 
 
 def _own(start: _Position, place: int, streams: int) -> str:

@@ -7,8 +7,8 @@ from tracker.bittorrent import Endpoint, InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.store.dht.participation import Participation
 from tracker.store.dht.torrents import MAX_SAMPLE_PAGES, DhtTorrents, StoredSwarm, ThinSwarm
+from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shards
-from tracker.store.sharding.torrents import top_of
 
 
 class ShardedDhtTorrents(DhtTorrents):

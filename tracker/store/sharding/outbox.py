@@ -1,20 +1,22 @@
 """The values that wait for StatHat or StatsD: those of torrents in their shards, all others at home."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from tracker.errors import StoreUnavailable
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.outbox import Outbox, OutboxBatch
 
 
 class ShardedOutbox(Outbox):
     """A shard that is away is passed over: its values wait until it is back."""
 
-    def __init__(self, home: Outbox, shards: Sequence[Outbox]) -> None:
-        self._parts = (home, *shards)
+    def __init__(self, shards: Shards, home: Outbox, parts: Sequence[Outbox]) -> None:
+        self._shards = shards
+        self._parts = (home, *parts)
 
     async def take(self, now: float, limit: int, seconds: float) -> list[OutboxBatch]:
         batches: list[OutboxBatch] = []
@@ -29,11 +31,15 @@ class ShardedOutbox(Outbox):
 
     async def _filled(self) -> list[int]:
         """The parts where values wait; home is always one of them, so that its absence shows."""
-        waiting = await asyncio.gather(*(part.waiting() for part in self._parts[1:]), return_exceptions=True)
-        return [
-            0,
-            *(number for number, values in enumerate(waiting, 1) if isinstance(values, int) and values),
-        ]
+        return [0, *(shard.number + 1 for shard, values in (await self._waiting()).items() if values)]
+
+    async def _waiting(self) -> dict[Shard, int]:
+        """The values that wait in each shard that is not away."""
+        try:
+            found = await self._shards.several(lambda shard: [("GET", shard.keys.outbox_waiting())])
+        except StoreUnavailable:
+            return {}
+        return {shard: whole(text) for shard, (text,) in found.items() if isinstance(text, bytes)}
 
     async def acknowledge(self, batches: Sequence[OutboxBatch]) -> None:
         await self._by_part(batches, lambda part, some: part.acknowledge(some))
@@ -59,6 +65,4 @@ class ShardedOutbox(Outbox):
                     raise
 
     async def waiting(self) -> int:
-        home, *shards = self._parts
-        found = await asyncio.gather(*(part.waiting() for part in shards), return_exceptions=True)
-        return await home.waiting() + sum(values for values in found if isinstance(values, int))
+        return await self._parts[0].waiting() + sum((await self._waiting()).values())

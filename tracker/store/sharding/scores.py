@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from tracker.errors import StoreUnavailable
+from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards
-from tracker.store.sharding.torrents import top_of
 from tracker.store.torrents.scores import Finished, Lag, Scored, ScorePlace, Scores, Taken
 
 SHARDS_A_CALL = 4
@@ -117,7 +117,8 @@ class ShardedScores(Scores):
         )
 
     async def lag(self) -> Lag:
-        lags = (await self._shards.gather(lambda shard: shard.scores.lag())).values()
+        parts = await self._shards.several(lambda shard: shard.scores._lag_commands())
+        lags = [shard.scores._lag_of(replies) for shard, replies in parts.items()]
         return Lag(
             sum(each.count for each in lags),
             sum(each.waiting for each in lags),

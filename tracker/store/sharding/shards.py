@@ -5,16 +5,18 @@ A shard is a key prefix with everything of its torrents and their peers. The fir
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+from redis.exceptions import NoScriptError
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.store.changes.changes import Changes
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
+from tracker.store.client.scripts import Script, Scripts
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.schema.keys import MAX_SHARDS, Keys
 from tracker.store.sharding.away import note_shards_away, noting_shards_away
@@ -104,17 +106,50 @@ class Shards:
             except StoreUnavailable as error:
                 return error
 
-        return self._answered(await asyncio.gather(*map(attempt, self._shards)))
+        return self._answered(self._shards, await asyncio.gather(*map(attempt, self._shards)))
 
-    async def each(self, command: Callable[[Shard], tuple[Argument, ...]]) -> dict[Shard, Any]:
-        """The replies of one command to each shard; raises as ``gather`` does."""
-        return self._answered(await self._replies([(shard, command(shard)) for shard in self._shards]))
+    async def each(
+        self, command: Callable[[Shard], tuple[Argument, ...]], shards: Sequence[Shard] | None = None
+    ) -> dict[Shard, Any]:
+        """The replies of one command to each shard, or to each of ``shards``; raises as ``gather`` does."""
+        asked = self._shards if shards is None else shards
+        outcomes = await self._outcomes([(shard, command(shard)) for shard in asked])
+        return self._answered(asked, _without_errors(outcomes))
 
-    def _answered(self, outcomes: Sequence[_Result | StoreUnavailable]) -> dict[Shard, _Result]:
-        """``outcomes`` are those of all shards."""
+    async def several(
+        self, commands: Callable[[Shard], Sequence[tuple[Argument, ...]]]
+    ) -> dict[Shard, list[Any]]:
+        """The replies of several commands to each shard, as many to each. An error is the reply of its command, but
+        shards that are away are left out, as by ``gather``."""
+        asked = [(shard, command) for shard in self._shards for command in commands(shard)]
+        replies = await self._outcomes(asked)
+        number = len(asked) // len(self._shards)
+        parts = [replies[first : first + number] for first in range(0, len(asked), number)]
+        away = ([reply for reply in part if isinstance(reply, StoreUnavailable)] for part in parts)
+        outcomes = [errors[0] if errors else part for part, errors in zip(parts, away, strict=True)]
+        return self._answered(self._shards, outcomes)
+
+    async def run(
+        self, script_of: Callable[[Shard], Script], arguments: Mapping[Shard, Sequence[Argument]]
+    ) -> dict[Shard, Any]:
+        """The replies of a script in some shards, each with its own arguments; raises as ``gather`` does."""
+        outcomes = await self._outcomes(
+            [(shard, (*script_of(shard).head, *argv)) for shard, argv in arguments.items()]
+        )
+        for place, (shard, argv) in enumerate(arguments.items()):
+            if isinstance(outcomes[place], NoScriptError):
+                try:
+                    outcomes[place] = await script_of(shard).load_and_run(argv)
+                except StoreUnavailable as error:
+                    outcomes[place] = error
+        return self._answered(list(arguments), _without_errors(outcomes))
+
+    def _answered(
+        self, shards: Sequence[Shard], outcomes: Sequence[_Result | StoreUnavailable]
+    ) -> dict[Shard, _Result]:
         found: dict[Shard, _Result] = {}
         failed: dict[int, StoreUnavailable] = {}
-        for shard, outcome in zip(self._shards, outcomes, strict=True):
+        for shard, outcome in zip(shards, outcomes, strict=True):
             if isinstance(outcome, StoreUnavailable):
                 failed[shard.number] = outcome
             else:
@@ -123,17 +158,21 @@ class Shards:
             self.leave_out(list(failed), next(iter(failed.values())))
         return found
 
-    async def send(self, commands: Sequence[tuple["Place", tuple[Argument, ...]]]) -> list[Any]:
+    async def send(
+        self, commands: Sequence[tuple["Place", tuple[Argument, ...]]], *, keep_errors: bool = False
+    ) -> list[Any]:
         """The replies of commands, in order, with one round trip for each server. Raises StoreUnavailable, and the
-        first error that a command got as its reply."""
-        replies = await self._replies(commands)
+        first error that a command got as its reply. ``keep_errors``: such an error is the reply."""
+        replies = await self._outcomes(commands)
+        if not keep_errors:
+            _without_errors(replies)
         for reply in replies:
             if isinstance(reply, StoreUnavailable):
                 raise reply
         return replies
 
-    async def _replies(self, commands: Sequence[tuple["Place", tuple[Argument, ...]]]) -> list[Any]:
-        """The same, but the reply of a place that is away is a StoreUnavailable."""
+    async def _outcomes(self, commands: Sequence[tuple["Place", tuple[Argument, ...]]]) -> list[Any]:
+        """The same, but the reply of a place that is away is a StoreUnavailable, and other errors are replies too."""
         by_server = defaultdict[object, list[int]](list)
         for index, (place, _) in enumerate(commands):
             by_server[place.connection.server].append(index)
@@ -145,9 +184,19 @@ class Shards:
                 replies[index] = reply
 
         await asyncio.gather(*map(ask, by_server.values()))
-        for reply in replies:
-            if isinstance(reply, Exception) and not isinstance(reply, StoreUnavailable):
-                raise reply
+        return replies
+
+    async def ask(
+        self, commands: Sequence[tuple[Shard, tuple[Argument, ...]]], *, keep_errors: bool = False
+    ) -> list[Any]:
+        """The same, but the reply of a shard that is away is None."""
+        replies = await self._outcomes(commands)
+        if not keep_errors:
+            _without_errors(replies)
+        for place, (shard, _) in enumerate(commands):
+            if isinstance(error := replies[place], StoreUnavailable):
+                self.leave_out([shard.number], error)
+                replies[place] = None
         return replies
 
     async def split(
@@ -172,12 +221,16 @@ class Shards:
     async def find_torrents(self, torrent_ids: Sequence[str]) -> dict[str, tuple[Shard, InfoHash]]:
         """The shard and the info hash of each id that exists in a shard that is not away. An id that a shard gave out
         names the shard."""
-        commands = [(shard, torrent_id) for torrent_id in torrent_ids for shard in self._probable(torrent_id)]
-        found = await self._find(commands)
+        probable = defaultdict[Shard, list[str]](list)
+        for torrent_id in torrent_ids:
+            for shard in self._probable(torrent_id):
+                probable[shard].append(torrent_id)
+        found = await self._find(probable)
         missing = [each for each in torrent_ids if each not in found]
-        tried = set(commands)
-        others = [(shard, each) for each in missing for shard in self if (shard, each) not in tried]
-        return found | await self._find(others)
+        if not missing:
+            return found
+        others = {shard: [each for each in missing if shard not in self._probable(each)] for shard in self}
+        return found | await self._find({shard: ids for shard, ids in others.items() if ids})
 
     async def find_torrent(self, torrent_id: str) -> tuple[Shard, InfoHash] | None:
         """The same of one id. Raises StoreUnavailable when a shard may have it that is away."""
@@ -208,15 +261,25 @@ class Shards:
         )
         return [self._shards[number]] if number < len(self._shards) else []
 
-    async def _find(self, pairs: Sequence[tuple[Shard, str]]) -> dict[str, tuple[Shard, InfoHash]]:
-        hexed = await self._replies([(shard, ("GET", shard.keys.torrent_id(id))) for shard, id in pairs])
-        found: dict[str, tuple[Shard, InfoHash]] = {}
-        for (shard, torrent_id), text in zip(pairs, hexed, strict=True):
-            if isinstance(text, StoreUnavailable):
-                self.leave_out([shard.number], text)
-            elif text:
-                found[torrent_id] = shard, InfoHash(bytes.fromhex(text.decode()))
-        return found
+    async def _find(self, ids: Mapping[Shard, list[str]]) -> dict[str, tuple[Shard, InfoHash]]:
+        """``ids``: those that are looked for in each shard."""
+        replies = await self.ask(
+            [(shard, ("MGET", *map(shard.keys.torrent_id, some))) for shard, some in ids.items()]
+        )
+        return {
+            torrent_id: (shard, InfoHash(bytes.fromhex(text.decode())))
+            for (shard, some), texts in zip(ids.items(), replies, strict=True)
+            for torrent_id, text in zip(some, texts or [None] * len(some), strict=True)
+            if text
+        }
+
+
+def _without_errors(outcomes: list[Any]) -> list[Any]:
+    """Raises the first error other than StoreUnavailable."""
+    for outcome in outcomes:
+        if isinstance(outcome, Exception) and not isinstance(outcome, StoreUnavailable):
+            raise outcome
+    return outcomes
 
 
 class ScanCursors:

@@ -6,7 +6,8 @@ one with very many torrents in another order, walks through the index of the ord
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,12 +17,12 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.folding import fold, fold_name
+from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.sharding.torrent_filter import (
     VALUES,
     WHOLE_ORDERS,
     Index,
-    KeyOf,
     Order,
     TorrentFilter,
     disabled_key,
@@ -30,17 +31,20 @@ from tracker.store.sharding.torrent_filter import (
     private_key,
     seeders_key,
 )
-from tracker.store.sharding.torrents import top_of
 from tracker.store.torrents.torrents import Torrent, Torrents
 
 TORRENTS_A_CALL, RANKED_A_CALL = 500, 200
 """Torrents that one script call looks at, and that one ranks. Takes the store two to four milliseconds. Announces wait
 for that call."""
+CALLS_AT_ONCE = 4
+"""The script calls of one round look at as many torrents in all shards as so many calls of a store with one shard."""
 TORRENTS_A_PAGE = 7_000
 """Max torrents that are looked at for one page: takes the store about 40 ms. The next page continues from there."""
 MAX_MATCHES, MATCHES_A_CALL = 20_000, 1000
 """A filter by an index of at most this many torrents sorts them for each page; MATCHES_A_CALL are read in one command.
 Takes the store about 20 ms."""
+_MIN_LOOKED_AT, _SPARE = 10, 8
+"""Torrents that a script call looks at, at least; and matches that a shard is asked for beyond twice its share."""
 MAX_FEW = 1000
 """At most this many torrents are read to sort them by name, or to search their names."""
 LISTS_AT_ONCE = 2
@@ -88,32 +92,19 @@ class TorrentListing:
         ``last_activity`` follow announces, and what a site writes, within some minutes: see ``rank``.
         """
         total = await self.count(wanted.order)
-        pairs = await self._pairs(lambda shard: index_key(shard, wanted.order), wanted, offset, count, total)
+        pairs = await top_of(
+            self._shards,
+            lambda shard: index_key(shard, wanted.order),
+            count,
+            offset,
+            ascending=not wanted.descending,
+        )
         if wanted.order == "name":
             hashes = [InfoHash(bytes.fromhex(entry[-40:])) for entry, _ in pairs]
             torrents = await self._torrents.get_all(hashes)
         else:
             torrents = await self._torrents.by_ids([torrent_id for torrent_id, _ in pairs])
         return ListPage(torrents, "", total, offset)
-
-    async def _pairs(
-        self, key_of: KeyOf, wanted: TorrentFilter, offset: int, count: int, total: int
-    ) -> list[tuple[str, float]]:
-        """Read from the nearer end of an index of ``total`` torrents: several shards are read from there to the
-        page."""
-        count = min(count, total - offset)
-        if count <= 0:
-            return []
-        rest, ascending = total - offset - count, not wanted.descending
-        from_end = rest < offset
-        pairs = await top_of(
-            self._shards,
-            key_of,
-            count,
-            rest if from_end else offset,
-            ascending=ascending != from_end,
-        )
-        return pairs[::-1] if from_end else pairs
 
     async def filtered(self, wanted: TorrentFilter, cursor: str = "", count: int = 100) -> ListPage:
         """Returns at most ``count`` torrents that fit. Raises ClientError for an invalid cursor.
@@ -174,12 +165,48 @@ class TorrentListing:
         size, total = await self._size(index), await self._size(index._replace(lowest="-inf", highest="+inf"))
         if (index.lowest == "-inf") == wanted.descending:  # those that do not fit come first
             first += total - size
-        return [id for id, _ in await self._pairs(index.key, wanted, first, count, total)]
+        pairs = await top_of(self._shards, index.key, count, first, ascending=not wanted.descending)
+        return [id for id, _ in pairs]
 
     async def _read(self, index: Index, wanted: TorrentFilter) -> list[tuple[str, float | None]]:
         """The torrents of an index that fit, with their score in the order; None if it does not list them."""
-        parts = await self._shards.gather(lambda shard: _read_shard(shard, index, wanted))
-        return [pair for part in parts.values() for pair in part]
+        found, shards = list[tuple[str, float | None]](), list(self._shards)
+        for first in range(0, MAX_MATCHES, MATCHES_A_CALL):
+            parts = await self._ids(index, first, shards)
+            found += await self._fitting({shard: ids for shard, ids in parts.items() if ids}, index, wanted)
+            shards = [shard for shard, ids in parts.items() if len(ids) == MATCHES_A_CALL]
+            if not shards:
+                break
+        return found
+
+    async def _ids(self, index: Index, first: int, shards: Sequence[Shard]) -> dict[Shard, list[bytes]]:
+        limits = (index.lowest, index.highest, "BYSCORE", "LIMIT", first, MATCHES_A_CALL)
+        return await self._shards.each(lambda shard: ("ZRANGE", index.key(shard), *limits), shards)
+
+    async def _fitting(
+        self, ids: Mapping[Shard, list[bytes]], index: Index, wanted: TorrentFilter
+    ) -> list[tuple[str, float | None]]:
+        """Those of ``ids`` that fit by the other indexes."""
+        flags = ((disabled_key, wanted.enabled), (private_key, wanted.private), (seeders_key, wanted.seeded))
+        keys = [key for key, flag in flags if flag is not None and key is not index.key]
+        keys.append(lambda shard: index_key(shard, wanted.order))
+        replies = iter(
+            await self._shards.ask(
+                [(shard, ("ZMSCORE", key(shard), *some)) for shard, some in ids.items() for key in keys]
+            )
+        )
+        found: list[tuple[str, float | None]] = []
+        for some in ids.values():
+            *scores, order = [_numbers(next(replies) or [None] * len(some)) for _ in keys]
+            for place, torrent_id in enumerate(some):
+                own = {key: column[place] for key, column in zip(keys, scores, strict=False)}
+                if (
+                    (disabled_key not in own or (own[disabled_key] is None) == wanted.enabled)
+                    and (private_key not in own or (own[private_key] is not None) == wanted.private)
+                    and (seeders_key not in own or ((own[seeders_key] or 0) > 0) == wanted.seeded)
+                ):
+                    found.append((torrent_id.decode(), order[place]))
+        return found
 
     async def _total(self, wanted: TorrentFilter) -> int | None:
         """The number of torrents that fit, where an index tells: with one property, in an order that lists all."""
@@ -193,19 +220,20 @@ class TorrentListing:
         return max(0, await self.count(wanted.order) - await self._size(others))
 
     async def _walk(self, wanted: TorrentFilter, cursor: str, count: int) -> ListPage:
-        walks = [_Walk(self._shards, shard, wanted) for shard in self._shards]
-        positions = cursor.split(".") if cursor else ["0"] * len(walks)
-        if len(positions) != len(walks):
+        positions = cursor.split(".") if cursor else ["0"] * len(self._shards)
+        if len(positions) != len(self._shards):
             raise ClientError("invalid cursor")
-        for walk, position in zip(walks, positions, strict=True):
-            walk.position = END if position == "e" else int(position)
+        walks = [
+            _Walk(shard, END if position == "e" else int(position))
+            for shard, position in zip(self._shards, positions, strict=True)
+        ]
         left, found = TORRENTS_A_PAGE, list[InfoHash]()
         while len(found) < count:
             hungry = [walk for walk in walks if walk.is_hungry]
             if hungry and left <= 0:
                 break
-            await asyncio.gather(*(walk.read(count - len(found)) for walk in hungry))
-            left -= TORRENTS_A_CALL * len(hungry)
+            if hungry:
+                left -= await self._read_walks(hungry, wanted, count - len(found))
             found += _merged(walks, wanted, count - len(found))
             if not any(walk.is_hungry or walk.matches for walk in walks):
                 break
@@ -213,6 +241,19 @@ class TorrentListing:
         is_end = all(position == END for position in after)
         text = ".".join("e" if position == END else str(position) for position in after)
         return ListPage(await self._torrents.get_all(found), "" if is_end else f"w{text}")
+
+    async def _read_walks(self, walks: "Sequence[_Walk]", wanted: TorrentFilter, count: int) -> int:
+        """Reads the next matches of some shards, of each some more than its share of ``count``. Returns about how many
+        torrents were looked at. A shard that is away is passed over."""
+        looked_at = min(TORRENTS_A_CALL, max(_MIN_LOOKED_AT, TORRENTS_A_CALL * CALLS_AT_ONCE // len(walks)))
+        some = min(count, 2 * count // len(walks) + _SPARE)
+        found = await self._shards.run(
+            lambda shard: shard.scripts.list_torrents,
+            {walk.shard: walk.arguments(wanted, looked_at, some) for walk in walks},
+        )
+        for walk in walks:
+            walk.take(wanted, *found.get(walk.shard, (END, [])))
+        return looked_at * len(walks)
 
     async def is_complete(self) -> bool:
         """Whether all torrents were ranked since the indexes were introduced. Before, lists may lack some."""
@@ -252,12 +293,10 @@ class TorrentListing:
 class _Walk:
     """A walk through the index of one shard. ``matches``: those read and not used yet, in order."""
 
-    def __init__(self, shards: Shards, shard: Shard, wanted: TorrentFilter) -> None:
-        self._shards = shards
-        self._shard = shard
-        self._wanted = wanted
-        self.position = 0
-        self.matches: list[_Match] = []
+    def __init__(self, shard: Shard, position: int) -> None:
+        self.shard = shard
+        self.position = position
+        self.matches: deque[_Match] = deque()
 
     @property
     def is_hungry(self) -> bool:
@@ -268,61 +307,36 @@ class _Walk:
     def next_position(self) -> int:
         return self.matches[0].position - 1 if self.matches else self.position
 
-    async def read(self, count: int) -> None:
-        """Reads the next matches, at most ``count``. A shard that is away is passed over."""
-        wanted, by_name = self._wanted, bool(self._wanted.name)
-        order = "name" if by_name else wanted.order
+    def arguments(self, wanted: TorrentFilter, looked_at: int, count: int) -> list[Argument]:
+        """Those of list_torrents.lua."""
+        order = "name" if wanted.name else wanted.order
         index = f"torrent_{VALUES[order]}" if order in VALUES else order
         flags = ("" if f is None else int(f) for f in (wanted.enabled, wanted.private, wanted.seeded))
-        argv: list[Argument] = [index, int(wanted.is_descending), self.position, TORRENTS_A_CALL, count]
-        try:
-            self.position, found = await self._shard.scripts.list_torrents([*argv, *flags, fold(wanted.name)])
-        except StoreUnavailable as error:
-            self._shards.leave_out([self._shard.number], error)
-            self.position, found = END, []
-        triples = zip(found[::3], found[1::3], found[2::3], strict=True)
-        for info_hash, position, key in triples:
-            place = (0.0, key) if order == "name" else (float(key), b"")
-            self.matches.append(_Match(place, InfoHash(bytes.fromhex(info_hash.decode())), position))
+        return [
+            *(index, int(wanted.is_descending), self.position, looked_at, count),
+            *flags,
+            fold(wanted.name),
+        ]
+
+    def take(self, wanted: TorrentFilter, position: int, found: list[Any]) -> None:
+        """``position`` and ``found``: the answer of the script."""
+        by_entry = wanted.name or wanted.order == "name"
+        self.position = position
+        for info_hash, after, key in zip(found[::3], found[1::3], found[2::3], strict=True):
+            place = (0.0, key) if by_entry else (float(key), b"")
+            self.matches.append(_Match(place, InfoHash(bytes.fromhex(info_hash.decode())), after))
 
 
 def _merged(walks: Sequence[_Walk], wanted: TorrentFilter, count: int) -> list[InfoHash]:
     """The next matches of all shards, in order, as far as they are known."""
+    if any(walk.is_hungry for walk in walks):
+        return []
+    matches = [(match.key, walk) for walk in walks for match in walk.matches]
+    matches.sort(key=lambda pair: pair[0], reverse=wanted.is_descending)
     found: list[InfoHash] = []
-    best_of: Callable[..., Any] = max if wanted.is_descending else min
-    while len(found) < count and not any(walk.is_hungry for walk in walks):
-        ready = [walk for walk in walks if walk.matches]
-        if not ready:
-            break
-        found.append(best_of(ready, key=lambda walk: walk.matches[0].key).matches.pop(0).info_hash)
-    return found
-
-
-async def _read_shard(shard: Shard, index: Index, wanted: TorrentFilter) -> list[tuple[str, float | None]]:
-    command, found = shard.connection.command, list[tuple[str, float | None]]()
-    for first in range(0, MAX_MATCHES, MATCHES_A_CALL):
-        limits = (index.lowest, index.highest, "BYSCORE", "LIMIT", first, MATCHES_A_CALL)
-        ids = await command("ZRANGE", index.key(shard), *limits)
-        if not ids:
-            break
-        scores: dict[KeyOf, list[float | None]] = {}
-        for key, flag in (
-            (disabled_key, wanted.enabled),
-            (private_key, wanted.private),
-            (seeders_key, wanted.seeded),
-        ):
-            if flag is not None and key is not index.key:
-                scores[key] = _numbers(await command("ZMSCORE", key(shard), *ids))
-        order = _numbers(await command("ZMSCORE", index_key(shard, wanted.order), *ids))
-        for place, torrent_id in enumerate(ids):
-            own = {key: some[place] for key, some in scores.items()}
-            if (
-                (disabled_key not in own or (own[disabled_key] is None) == wanted.enabled)
-                and (private_key not in own or (own[private_key] is not None) == wanted.private)
-                and (seeders_key not in own or ((own[seeders_key] or 0) > 0) == wanted.seeded)
-            ):
-                found.append((torrent_id.decode(), order[place]))
-        if len(ids) < MATCHES_A_CALL:
+    for _, walk in matches[:count]:
+        found.append(walk.matches.popleft().info_hash)
+        if walk.is_hungry:
             break
     return found
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards
+from tracker.store.torrents.search import NAMES_A_CALL, NAMES_A_PAGE, Search, first_byte
 from tracker.store.torrents.torrents import (
     RANKINGS,
     SEARCHES_AT_ONCE,
@@ -15,10 +17,15 @@ from tracker.store.torrents.torrents import (
     Point,
     Torrent,
     Torrents,
+    denials_of,
+    listed_denials,
+    row_commands,
+    torrents_of,
+    with_scores,
 )
 
-_SPARE = 8
-"""Pairs of a ranking that a shard is asked for beyond twice its share."""
+NAMES_AT_ONCE = 4 * NAMES_A_CALL
+"""Names that the script calls of one round look at, in all shards: announces wait for the calls on the same node."""
 _CURSOR = re.compile(r"([0-9]{1,3})-([^-]*)", re.ASCII)
 
 
@@ -69,12 +76,15 @@ class ShardedTorrents(Torrents):
         )
 
     async def get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
-        async def get(shard: Shard, part: list[InfoHash]) -> list[Torrent | None]:
-            found = {torrent.info_hash: torrent for torrent in await shard.torrents.get_all(part)}
-            return [found.get(info_hash) for info_hash in part]
-
-        found = await self._shards.split(info_hashes, _itself, get)
-        return [torrent for torrent in found if torrent is not None]
+        of = self._shards.of
+        rows = [(of(each), command) for each in info_hashes for command in row_commands(of(each).keys, each)]
+        found = torrents_of(info_hashes, await self._shards.send(rows, keep_errors=True))
+        scores = [
+            (shard, ("ZSCORE", shard.keys.index("score"), torrent.torrent_id))
+            for torrent in found
+            for shard in [of(torrent.info_hash)]
+        ]
+        return with_scores(found, await self._shards.send(scores))
 
     async def registered(self, info_hashes: Sequence[InfoHash]) -> set[InfoHash]:
         missing = await self.unregistered(info_hashes)
@@ -118,32 +128,64 @@ class ShardedTorrents(Torrents):
         return await self.by_ids([torrent_id for torrent_id, _ in pairs])
 
     async def denials(self, offset: int = 0, count: int = 100) -> list[Denial]:
-        found = await self._shards.gather(lambda shard: shard.torrents.denials(0, offset + count))
-        merged = [denial for part in found.values() for denial in part]
-        merged.sort(key=lambda denial: (denial.since, denial.info_hash), reverse=True)
-        return merged[offset : offset + count]
+        listed = listed_denials(await top_of(self._shards, lambda shard: shard.keys.denied(), count, offset))
+        shards = [self._shards.of(info_hash) for info_hash, _ in listed]
+        reasons = await self._shards.send(
+            [(shard, ("GET", shard.keys.deny(each))) for shard, (each, _) in zip(shards, listed, strict=True)]
+        )
+        found, gone = denials_of(listed, reasons)
+        for info_hash in gone:
+            await self._of(info_hash)._unlist_denials([info_hash])
+        return found
 
     async def denial_count(self) -> int:
         return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.denied()))).values())
 
     async def search(self, text: str, count: int = 100, cursor: str = "") -> tuple[str, list[Torrent]]:
-        """As with one shard, but the results of each shard follow those of the shard before."""
+        """As with one shard, but the results of each shard follow those of the shard before. Small shards are searched
+        at once."""
         number, own = self._search_cursor(cursor)
-        found: list[Torrent] = []
         async with self._searches:
-            while True:
-                try:
-                    own, more = await self._shards[number].torrents.search(text, count - len(found), own)
-                except StoreUnavailable as error:
-                    self._shards.leave_out([number], error)
-                    own, more = "", []
+            after, found = await self._search(text, count, number, own)
+        return after, await self.get_all(found)
+
+    async def _search(self, text: str, count: int, number: int, own: str) -> tuple[str, list[InfoHash]]:
+        sizes = await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("name")))
+        shards, found, seen = list(self._shards)[number:], list[InfoHash](), 0
+        while shards and seen < NAMES_A_PAGE and len(found) < count:
+            some = _fitting(shards, sizes)
+            seen += sum(sizes.get(shard, 0) for shard in some)
+            cursors = [own, *[""] * (len(some) - 1)]
+            pages = await asyncio.gather(
+                *(
+                    self._search_in(shard, text, count - len(found), cursor)
+                    for shard, cursor in zip(some, cursors, strict=True)
+                )
+            )
+            for shard, cursor, page in zip(some, cursors, pages, strict=True):
+                left = count - len(found)
+                if not left:
+                    return f"{shard.number}-", found
+                # Only now it is known how many of this shard the page has room for.
+                fits = len(page[1]) <= left
+                after, more = page if fits else await self._search_in(shard, text, left, cursor)
                 found += more
-                if not own:
-                    number += 1
-                if number == len(self._shards):
-                    return "", found
-                if own or len(found) >= count:
-                    return f"{number}-{own}", found
+                if after:
+                    return f"{shard.number}-{after}", found
+            shards, own = shards[len(some) :], ""
+        return f"{shards[0].number}-" if shards else "", found
+
+    async def _search_in(
+        self, shard: Shard, text: str, count: int, cursor: str
+    ) -> tuple[str, list[InfoHash]]:
+        """The next cursor and the results of one shard; none while it is away."""
+        of_another = (first := first_byte(text)) is not None and first % len(self._shards) != shard.number
+        search = Search(shard.connection, shard.scripts, shard.keys, text, hashes=not of_another)
+        try:
+            return await search.page(count, cursor)
+        except StoreUnavailable as error:
+            self._shards.leave_out([shard.number], error)
+            return "", []
 
     def _search_cursor(self, cursor: str) -> tuple[int, str]:
         match = _CURSOR.fullmatch(cursor or "0-")
@@ -152,52 +194,15 @@ class ShardedTorrents(Torrents):
         return int(match[1]), match[2]
 
 
-async def top_of(
-    shards: Shards, key_of: Callable[[Shard], str], count: int, offset: int, *, ascending: bool = False
-) -> list[tuple[str, float]]:
-    """``count`` pairs (member, score) from ``offset`` on, of the sorted sets of all shards together: highest score
-    first, unless ``ascending``. Members with equal scores are in the order of one sorted set.
-
-    Each shard is asked for some more than its share, and again only if all that it gave belong to the first ones.
-    """
-    order = () if ascending else ("REV",)
-    first, wanted = offset if len(shards) == 1 else 0, offset + count
-    some = min(wanted, first + 2 * wanted // len(shards) + _SPARE)
-    parts = await shards.each(lambda shard: ("ZRANGE", key_of(shard), first, some - 1, *order, "WITHSCORES"))
-    pairs = _merged(parts.values(), ascending=ascending)
-    last = pairs[wanted - 1] if first == 0 and len(pairs) >= wanted else None
-    more = [
-        shard
-        for shard, flat in parts.items()
-        if some < wanted
-        and len(flat) == 2 * (some - first)
-        and (last is None or _is_first(flat, last, ascending))
-    ]
-    if more:  # of the others, nothing is asked
-        rest = await shards.each(
-            lambda shard: (
-                *("ZRANGE", key_of(shard)),
-                *((some, wanted - 1) if shard in more else (1, 0)),
-                *(*order, "WITHSCORES"),
-            )
-        )
-        pairs = _merged([*parts.values(), *rest.values()], ascending=ascending)
-    found = pairs[offset - first :][:count]
-    return [(member.decode("utf-8", "replace"), score) for score, member in found]
-
-
-def _merged(parts: Iterable[list[bytes]], *, ascending: bool) -> list[tuple[float, bytes]]:
-    """The pairs (score, member) of lists of members and their scores, in order."""
-    pairs = (
-        (float(score), member) for flat in parts for member, score in zip(flat[::2], flat[1::2], strict=True)
-    )
-    return sorted(pairs, reverse=not ascending)
-
-
-def _is_first(flat: list[bytes], other: tuple[float, bytes], ascending: bool) -> bool:
-    """Whether the last member of a list is not behind another one."""
-    own = float(flat[-1]), flat[-2]
-    return own <= other if ascending else own >= other
+def _fitting(shards: Sequence[Shard], names: Mapping[Shard, int]) -> list[Shard]:
+    """The first shards that have at most NAMES_AT_ONCE names, at least one shard."""
+    found, left = [shards[0]], NAMES_AT_ONCE - names.get(shards[0], 0)
+    for shard in shards[1:]:
+        left -= names.get(shard, 0)
+        if left < 0:
+            break
+        found.append(shard)
+    return found
 
 
 def _itself(info_hash: InfoHash) -> InfoHash:

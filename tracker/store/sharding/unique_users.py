@@ -14,8 +14,9 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import Shards
-from tracker.store.sharding.torrents import top_of
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.ranking import top_of
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.markers import Markers
 from tracker.store.stats.months import ALL_TIME
 from tracker.store.stats.unique_users import LeaderboardEntry, UniqueRules, UniqueUserEvent, UniqueUsers
@@ -64,8 +65,21 @@ class ShardedUniqueUsers(UniqueUsers):
         return self._parts[self._shards.of(info_hash).number]
 
     async def may_exceed(self, period: str = ALL_TIME) -> int:
-        parts = await self._shards.gather(lambda shard: self._parts[shard.number].may_exceed(period))
-        return await super().may_exceed(period) + sum(parts.values())
+        parts = await self._shards.each(lambda shard: ("HGET", shard.keys.unique_forgotten(), period))
+        return await super().may_exceed(period) + sum(map(whole, parts.values()))
+
+    async def with_users(self, periods: Sequence[str]) -> list[str]:
+        known = await super().with_users(periods)
+        others = [period for period in periods if period not in known]
+        if others and any((await self._with_torrents(others)).values()):  # rare
+            known += [each for each in others if any((await self._with_torrents([each])).values())]
+        return [period for period in periods if period in known]
+
+    async def _with_torrents(self, periods: Sequence[str]) -> dict[Shard, int]:
+        """Of how many of ``periods`` each shard has torrents with users."""
+        return await self._shards.each(
+            lambda shard: ("EXISTS", *(shard.keys.unique_index("torrents", each) for each in periods))
+        )
 
     async def top(
         self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0

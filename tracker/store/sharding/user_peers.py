@@ -1,18 +1,18 @@
 """The active peers of a user, in all shards."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tracker.bittorrent import PeerId
-from tracker.errors import StoreUnavailable
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.torrents.records import Peer, hash_of, peer_of
 from tracker.store.users.users import Users
 
 MAX_TORRENTS, MAX_PEERS = 50, 100
-MEMBERS_A_CALL = 1000
+MEMBERS_A_CALL, CALLS_AT_ONCE = 1000, 4
 """Members of swarms that one script call looks at. Takes the store about two milliseconds. Announces wait for that
-call."""
+call. The calls of all shards together look at as many as so many calls."""
 
 
 class LivePeers(NamedTuple):
@@ -34,27 +34,26 @@ class UserPeers:
         for torrent_id, shard in zip(torrent_ids, await self._shards.of_torrents(torrent_ids), strict=True):
             if shard is not None:
                 parts[shard].append(torrent_id)
-        found: list[tuple[str, Peer]] = []
-        for shard, some in parts.items():
-            try:
-                all_found, pairs = await shard.scripts.user_peers([user_id, MEMBERS_A_CALL, *some])
-                found += await _read(shard, [each.decode() for each in pairs[: 2 * MAX_PEERS]])
-            except StoreUnavailable as error:
-                self._shards.leave_out([shard.number], error)
-                complete = False
-            else:
-                complete = complete and all_found == 1 and len(pairs) <= 2 * MAX_PEERS
-        return LivePeers(found[:MAX_PEERS], complete and len(found) <= MAX_PEERS)
+        members = MEMBERS_A_CALL * CALLS_AT_ONCE // max(CALLS_AT_ONCE, len(parts))
+        found = await self._shards.run(
+            lambda shard: shard.scripts.user_peers,
+            {shard: [user_id, members, *some] for shard, some in parts.items()},
+        )
+        complete = complete and len(found) == len(parts) and all(all_found for all_found, _ in found.values())
+        peers = [
+            (shard, torrent_id.decode(), PeerId(bytes.fromhex(peer_id.decode())))
+            for shard, (_, flat) in found.items()
+            for torrent_id, peer_id in zip(flat[::2], flat[1::2], strict=True)
+        ]
+        return LivePeers(await self._read(peers[:MAX_PEERS]), complete and len(peers) <= MAX_PEERS)
 
-
-async def _read(shard: Shard, flat: list[str]) -> list[tuple[str, Peer]]:
-    pairs = [
-        (torrent_id, PeerId(bytes.fromhex(pid)))
-        for torrent_id, pid in zip(flat[::2], flat[1::2], strict=True)
-    ]
-    rows = await shard.connection.pipeline(*(("HGETALL", shard.keys.peer(*pair)) for pair in pairs))
-    return [
-        (torrent_id, peer_of(peer_id, hash_of(row)))
-        for (torrent_id, peer_id), row in zip(pairs, rows, strict=True)
-        if row
-    ]
+    async def _read(self, peers: Sequence[tuple[Shard, str, PeerId]]) -> list[tuple[str, Peer]]:
+        rows = await self._shards.ask(
+            [(shard, ("HGETALL", shard.keys.peer(torrent_id, id))) for shard, torrent_id, id in peers],
+            keep_errors=True,
+        )
+        return [
+            (torrent_id, peer_of(id, hash_of(row)))
+            for (_, torrent_id, id), row in zip(peers, rows, strict=True)
+            if row
+        ]

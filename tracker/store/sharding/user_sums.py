@@ -52,11 +52,13 @@ class UserSums:
         bases = [f"base_{name}" for name in SUMMED]
         row = await self._connection.command("HMGET", self._keys.user(user_id), *SUMMED, *bases)
         try:
-            (sums,) = await self.read([user_id])
+            parts = await self._shards.send(
+                [(shard, ("HMGET", shard.keys.user(user_id), *SUMMED)) for shard in self._shards]
+            )
         except StoreUnavailable as error:
             self._shards.leave_out(self._shards.away, error)
             return {name: whole(value) for name, value in zip(SUMMED, row, strict=False)}
-        found = zip(SUMMED, row, row[len(SUMMED) :], sums.totals, strict=False)
+        found = zip(SUMMED, row, row[len(SUMMED) :], _totals(parts), strict=False)
         return {name: _total(value, base, number) for name, value, base, number in found}
 
     async def save(self, user_ids: Sequence[str]) -> None:
@@ -95,9 +97,11 @@ class UserSums:
 
 
 def _sums(replies: list[Any]) -> Sums:
-    rows = replies[::2]
-    totals = tuple(sum(whole(row[place]) for row in rows) for place in range(len(SUMMED)))
-    return Sums(sum(replies[1::2]), totals)
+    return Sums(sum(replies[1::2]), _totals(replies[::2]))
+
+
+def _totals(rows: Sequence[Sequence[bytes | None]]) -> tuple[int, ...]:
+    return tuple(sum(map(whole, column)) for column in zip(*rows, strict=True))
 
 
 def _total(value: bytes | None, base: bytes | None, number: int) -> int:

@@ -5,22 +5,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tracker.errors import ClientError, StoreUnavailable
+from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards
-from tracker.store.sharding.torrents import top_of
 from tracker.store.sharding.user_copies import UserCopies
 from tracker.store.sharding.user_sums import UserSums
 from tracker.store.users.fields import Value
-from tracker.store.users.freeleech import Freeleech, Token
-from tracker.store.users.hit_and_runs import HitAndRuns, Pending, pending_of
+from tracker.store.users.freeleech import Freeleech, Token, tokens_of
+from tracker.store.users.hit_and_runs import HitAndRuns, Pending, pending_of, sorted_pending
 from tracker.store.users.importing import SavedUser, UserImport
 from tracker.store.users.rules import Multipliers
-from tracker.store.users.users import User, Users
+from tracker.store.users.users import User, Users, checked_set, fields_of, size_commands, sum_sizes
 
 _Result = TypeVar("_Result")
+_MIN_SCANNED = 16
+"""Members of a set that a shard is asked for at least."""
 
 
 class ShardedUsers(Users):
@@ -72,34 +74,74 @@ class ShardedUsers(Users):
     async def torrents_page(
         self, user_id: str, set_name: str, cursor: int = 0, count: int = 100
     ) -> tuple[int, list[str]]:
-        return await self._cursors.page(
-            cursor,
-            lambda shard, own: self._parts[shard.number].torrents_page(user_id, set_name, own, count),
+        """As with one shard. A page that ends the set of a shard continues with the next shards, as far as it has
+        room."""
+        name, number = checked_set(set_name), len(self._shards)
+        own, first = divmod(cursor, number)
+        if own:
+            return await self._cursors.page(
+                cursor, lambda shard, own: self._parts[shard.number].torrents_page(user_id, name, own, count)
+            )
+        sizes = await self._shards.each(lambda shard: ("SCARD", shard.keys.user_set(user_id, name)))
+        chosen, left = list[Shard](), count
+        for shard in self._shards:
+            if shard.number >= first and left > 0 and sizes.get(shard):
+                chosen.append(shard)
+                left -= sizes[shard]
+        return await self._pages_of(user_id, name, chosen, count, full=left <= 0)
+
+    async def _pages_of(
+        self, user_id: str, name: str, shards: Sequence[Shard], count: int, *, full: bool
+    ) -> tuple[int, list[str]]:
+        """The first pages of the sets of these shards, as far as one after the other is complete. ``full``: whether
+        the walk goes on behind them."""
+        parts = await self._scan(user_id, name, dict.fromkeys(shards, 0), count)
+        found, number = list[str](), len(self._shards)
+        for shard, (after, members) in parts.items():
+            found += [member.decode("utf-8", "replace") for member in members]
+            if int(after):
+                return int(after) * number + shard.number, found
+        return (shards[-1].number + 1) % number if full else 0, found
+
+    async def _scan(
+        self, user_id: str, name: str, cursors: Mapping[Shard, int], count: int
+    ) -> dict[Shard, tuple[bytes, list[bytes]]]:
+        """Next cursors and members of a set of the user in some shards."""
+        return await self._shards.each(
+            lambda shard: ("SSCAN", shard.keys.user_set(user_id, name), cursors[shard], "COUNT", count),
+            list(cursors),
         )
 
+    async def first_torrents(self, user_id: str, set_name: str, count: int) -> tuple[list[str], bool]:
+        """As with one shard, but from all shards at once."""
+        cursors: dict[Shard, int] = dict.fromkeys(self._shards, 0)
+        found = dict[str, None]()
+        while cursors and len(found) < count:
+            parts = await self._scan(user_id, set_name, cursors, max(_MIN_SCANNED, 2 * count // len(cursors)))
+            cursors = {shard: int(after) for shard, (after, _) in parts.items() if int(after)}
+            for _, members in parts.values():
+                found |= dict.fromkeys(member.decode("utf-8", "replace") for member in members)
+        return list(found)[:count], not cursors and len(found) <= count
+
     async def set_sizes(self, user_id: str) -> dict[str, int]:
-        parts = await self._of_parts(lambda part: part.set_sizes(user_id))
-        return {name: sum(part[name] for part in parts) for name in parts[0]}
+        parts = await self._shards.several(lambda shard: size_commands(shard.keys, user_id))
+        return sum_sizes(parts.values())
 
     async def accounts(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
         """An account on a torrent that was deleted is found where the id was given out."""
         shards = await self._shards.of_torrents([torrent_id for _, torrent_id in pairs])
-        places: dict[Shard, list[int]] = {}
-        for place, shard in enumerate(shards):
-            if shard is not None:
-                places.setdefault(shard, []).append(place)
+        known = [place for place, shard in enumerate(shards) if shard is not None]
+        rows = await self._shards.ask(
+            [
+                (shard, ("HGETALL", shard.keys.user_torrent(*pair)))
+                for shard, pair in zip(shards, pairs, strict=True)
+                if shard is not None
+            ],
+            keep_errors=True,
+        )
         found: list[dict[str, str]] = [{} for _ in pairs]
-
-        async def read(shard: Shard, some: list[int]) -> None:
-            try:
-                rows = await self._parts[shard.number].accounts([pairs[place] for place in some])
-            except StoreUnavailable as error:
-                self._shards.leave_out([shard.number], error)
-                return
-            for place, row in zip(some, rows, strict=True):
-                found[place] = row
-
-        await asyncio.gather(*(read(shard, some) for shard, some in places.items()))
+        for place, row in zip(known, rows, strict=True):
+            found[place] = fields_of(row or [])
         return found
 
     # Hit-and-runs
@@ -152,15 +194,18 @@ class ShardedFreeleech(Freeleech):
         return await (await self._part(torrent_id)).take_back(user_id, torrent_id)
 
     async def page(self, user_id: str, offset: int = 0, count: int = 100) -> list[Token]:
-        parts = await self._shards.gather(
-            lambda shard: self._parts[shard.number].page(user_id, 0, offset + count)
+        parts = await self._shards.each(
+            lambda shard: self._parts[shard.number]._page_command(user_id, 0, offset + count)
         )
-        tokens = sorted((token for part in parts.values() for token in part), key=lambda token: token[::-1])
-        return tokens[offset : offset + count]
+        tokens = [token for pairs in parts.values() for token in tokens_of(pairs)]
+        return sorted(tokens, key=lambda token: token[::-1])[offset : offset + count]
 
     async def count(self, user_id: str) -> int:
-        parts = await self._shards.gather(lambda shard: self._parts[shard.number].count(user_id))
-        return sum(parts.values())
+        return sum(
+            (
+                await self._shards.each(lambda shard: self._parts[shard.number]._count_command(user_id))
+            ).values()
+        )
 
 
 class ShardedHitAndRuns(HitAndRuns):
@@ -183,10 +228,16 @@ class ShardedHitAndRuns(HitAndRuns):
         return pending_of([(member, int(at)) for member, at in pairs])
 
     async def pending_of(self, user_id: str, torrent_ids: Sequence[str]) -> list[Pending]:
-        parts = await self._shards.gather(
-            lambda shard: self._parts[shard.number].pending_of(user_id, torrent_ids)
+        shards = await self._shards.of_torrents(torrent_ids)
+        times = await self._shards.ask(
+            [
+                (shard, ("ZSCORE", shard.keys.pending_hit_and_runs(), f"{user_id}:{torrent_id}"))
+                for shard, torrent_id in zip(shards, torrent_ids, strict=True)
+                if shard is not None
+            ]
         )
-        return sorted((each for part in parts.values() for each in part), key=lambda each: each.at)
+        known = [each for each, shard in zip(torrent_ids, shards, strict=True) if shard is not None]
+        return sorted_pending(user_id, known, times)
 
     async def pending_count(self) -> int:
         found = await self._shards.each(lambda shard: ("ZCARD", shard.keys.pending_hit_and_runs()))

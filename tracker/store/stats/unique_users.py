@@ -130,6 +130,15 @@ class UniqueUsers:
         make room."""
         return whole(await self._connection.command("HGET", self._keys.unique_forgotten(), period))
 
+    async def with_users(self, periods: Sequence[str]) -> list[str]:
+        """Those of ``periods`` that have users. Users without a location count for torrents only, those of removed
+        torrents for countries only."""
+        index = self._keys.unique_index
+        found = await self._connection.pipeline(
+            *(("EXISTS", index("countries", each), index("torrents", each)) for each in periods)
+        )
+        return [period for period, boards in zip(periods, found, strict=True) if boards]
+
     async def top(
         self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0
     ) -> list[LeaderboardEntry]:

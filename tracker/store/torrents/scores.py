@@ -220,19 +220,26 @@ class Scores:
         return ScorePlace(int(rank), int(of), last, last + self._interval, being_scored)
 
     async def lag(self) -> Lag:
+        return self._lag_of(await self._connection.pipeline(*self._lag_commands()))
+
+    def _lag_commands(self) -> list[tuple[Argument, ...]]:
+        """What ``lag`` sends."""
         now, times, leases = self._now(), self._keys.processed(), self._keys.leases("torrents")
-        answers = await self._connection.pipeline(
+        return [
             ("ZCARD", self._keys.index("score")),
             ("ZCOUNT", times, "-inf", now - self._interval),
             ("ZCOUNT", leases, f"({now}", "+inf"),
             ("ZCOUNT", times, "-inf", now - 2 * self._interval - 1),
             ("ZRANGE", times, 0, 0, "WITHSCORES"),
-        )
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        count, due, leased, late, first = answers
-        max_seconds = now - float(first[1]) if first else 0.0
+        ]
+
+    def _lag_of(self, replies: Sequence[Any]) -> Lag:
+        """The Lag of the replies to ``_lag_commands``."""
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        count, due, leased, late, first = replies
+        max_seconds = self._now() - float(first[1]) if first else 0.0
         return Lag(count, max(0, due - leased), late, max(0.0, max_seconds))
 
     def _now(self) -> int:

@@ -31,7 +31,7 @@ Phase = Callable[[int, int], Awaitable[tuple[int, list[InfoHash]]]]
 
 
 class Search:
-    """The search for one text under one key prefix."""
+    """The search for one text under one key prefix. ``hashes``: also for info hashes that begin with it."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Search:
         keys: Keys,
         text: str,
         *,
+        hashes: bool = True,
         names_a_call: int = NAMES_A_CALL,
         names_a_page: int = NAMES_A_PAGE,
     ) -> None:
@@ -49,8 +50,7 @@ class Search:
         self._scripts = scripts
         self._keys = keys
         self._part = fold(text)
-        digits = text.strip().lower()
-        self._digits = digits if _HEX.fullmatch(digits) else ""
+        self._digits = _digits_of(text) if hashes else ""
 
     async def page(self, count: int, cursor: str) -> tuple[str, list[InfoHash]]:
         """Returns (next cursor, at most ``count`` info hashes). The cursor is '' at the end.
@@ -121,6 +121,18 @@ class Search:
             if isinstance(answer, Exception):
                 raise answer
         return int(answers[0]), int(answers[1])
+
+
+def first_byte(text: str) -> int | None:
+    """That of all info hashes that begin with a text; None if it may be any."""
+    digits = _digits_of(text)
+    return int(digits[:2], 16) if len(digits) > 1 else None
+
+
+def _digits_of(text: str) -> str:
+    """The text as the beginning of an info hash; empty if none begins so."""
+    digits = text.strip().lower()
+    return digits if _HEX.fullmatch(digits) else ""
 
 
 def _read(cursor: str) -> tuple[str, int]:

@@ -151,19 +151,18 @@ class Torrents:
         pairs = await self._connection.command(
             "ZRANGE", self._keys.denied(), offset, offset + count - 1, "REV", "WITHSCORES"
         )
-        listed = [(info_hash_of(text.encode()), since) for text, since in ranked(pairs)]
-        known = [(info_hash, since) for info_hash, since in listed if info_hash is not None]
-        if not known:
+        listed = listed_denials(ranked(pairs))
+        if not listed:
             return []
-        reasons = await self._connection.command("MGET", *(self._keys.deny(i) for i, _ in known))
-        gone = [i for (i, _), reason in zip(known, reasons, strict=True) if reason is None]
+        reasons = await self._connection.command("MGET", *(self._keys.deny(i) for i, _ in listed))
+        found, gone = denials_of(listed, reasons)
+        await self._unlist_denials(gone)
+        return found
+
+    async def _unlist_denials(self, gone: Sequence[InfoHash]) -> None:
+        """Removes denials that a site deleted from the list."""
         rows = [Unlisted(info_hash.hex(), "", b"", b"", True) for info_hash in gone]
         await list_torrents(self._scripts, int(self._clock()), rows)
-        return [
-            Denial(info_hash, reason.decode("utf-8", "replace"), since)
-            for (info_hash, since), reason in zip(known, reasons, strict=True)
-            if reason is not None
-        ]
 
     async def denial_count(self) -> int:
         """Returns the number of listed denials."""
@@ -198,11 +197,7 @@ class Torrents:
         if not found:
             return []
         ids = (torrent.torrent_id for torrent in found)
-        scores = await self._connection.command("ZMSCORE", self._keys.index("score"), *ids)
-        return [
-            torrent if score is None else replace(torrent, score=float(score))
-            for torrent, score in zip(found, scores, strict=True)
-        ]
+        return with_scores(found, await self._connection.command("ZMSCORE", self._keys.index("score"), *ids))
 
     async def registered(self, info_hashes: Sequence[InfoHash]) -> set[InfoHash]:
         """Returns those of the info hashes that are registered."""
@@ -298,6 +293,47 @@ class Torrents:
             *(("HGETALL", self._keys.peer(torrent.torrent_id, p)) for p in peer_ids)
         )
         return int(after), [peer_of(p, hash_of(row)) for p, row in zip(peer_ids, rows, strict=True) if row]
+
+
+def row_commands(keys: Keys, info_hash: InfoHash) -> list[tuple[str, ...]]:
+    """Those that read what ``torrents_of`` needs of a torrent."""
+    return [
+        ("MGET", keys.info_hash(info_hash), keys.deny(info_hash)),
+        ("HGETALL", keys.torrent(info_hash)),
+    ]
+
+
+def torrents_of(info_hashes: Sequence[InfoHash], replies: Sequence[Any]) -> list[Torrent]:
+    """The torrents that exist, without scores. ``replies``: those to the ``row_commands`` of each."""
+    return [
+        torrent_of(info_hash, text_of(hash_of(row)), *registered)
+        for info_hash, registered, row in zip(info_hashes, replies[::2], replies[1::2], strict=True)
+        if row or any(value is not None for value in registered)
+    ]
+
+
+def with_scores(torrents: Sequence[Torrent], scores: Sequence[bytes | None]) -> list[Torrent]:
+    return [
+        torrent if score is None else replace(torrent, score=float(score))
+        for torrent, score in zip(torrents, scores, strict=True)
+    ]
+
+
+def listed_denials(pairs: Sequence[tuple[str, float]]) -> list[tuple[InfoHash, int]]:
+    """(info hash, time) of entries of the list; invalid ones are left out."""
+    found = ((info_hash_of(text.encode()), int(since)) for text, since in pairs)
+    return [(info_hash, since) for info_hash, since in found if info_hash is not None]
+
+
+def denials_of(
+    listed: Sequence[tuple[InfoHash, int]], reasons: Sequence[bytes | None]
+) -> tuple[list[Denial], list[InfoHash]]:
+    """The denials, and the listed ones that do not exist: they have no reason."""
+    both = list(zip(listed, reasons, strict=True))
+    found = [
+        Denial(each, why.decode("utf-8", "replace"), since) for (each, since), why in both if why is not None
+    ]
+    return found, [each for (each, _), why in both if why is None]
 
 
 def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:

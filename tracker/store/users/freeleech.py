@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked
@@ -57,20 +58,22 @@ class Freeleech:
 
     async def page(self, user_id: str, offset: int = 0, count: int = 100) -> list[Token]:
         """Returns ``count`` tokens that have not ended, from ``offset`` on; the next to end first."""
-        pairs = await self._connection.command(
-            "ZRANGE",
-            self._keys.user_freeleech(user_id),
-            f"({int(self._clock())}",
-            "+inf",
-            "BYSCORE",
-            "LIMIT",
-            offset,
-            count,
-            "WITHSCORES",
-        )
-        return [Token(torrent_id, until) for torrent_id, until in ranked(pairs)]
+        return tokens_of(await self._connection.command(*self._page_command(user_id, offset, count)))
+
+    def _page_command(self, user_id: str, offset: int, count: int) -> tuple[Argument, ...]:
+        """What ``page`` sends."""
+        key, now = self._keys.user_freeleech(user_id), int(self._clock())
+        return ("ZRANGE", key, f"({now}", "+inf", "BYSCORE", "LIMIT", offset, count, "WITHSCORES")
 
     async def count(self, user_id: str) -> int:
         """Returns the number of tokens that have not ended."""
-        key, now = self._keys.user_freeleech(user_id), int(self._clock())
-        return int(await self._connection.command("ZCOUNT", key, f"({now}", "+inf"))
+        return int(await self._connection.command(*self._count_command(user_id)))
+
+    def _count_command(self, user_id: str) -> tuple[Argument, ...]:
+        """What ``count`` sends."""
+        return ("ZCOUNT", self._keys.user_freeleech(user_id), f"({int(self._clock())}", "+inf")
+
+
+def tokens_of(pairs: list[bytes]) -> list[Token]:
+    """The tokens of a reply to ``Freeleech._page_command``."""
+    return [Token(torrent_id, until) for torrent_id, until in ranked(pairs)]

@@ -96,9 +96,7 @@ class HitAndRuns:
             )
             key = self._keys.pending_hit_and_runs()
             times += await self._connection.command("ZMSCORE", key, *members)
-        found = zip(torrent_ids, times, strict=True)
-        pending = [Pending(user_id, torrent_id, int(float(at))) for torrent_id, at in found if at is not None]
-        return sorted(pending, key=lambda each: each.at)
+        return sorted_pending(user_id, torrent_ids, times)
 
     async def drop(self) -> int:
         """Checks the next users, about ``users_per_call`` of them. Returns how many hit-and-runs it dropped: on removed
@@ -127,6 +125,13 @@ class HitAndRuns:
             dropped += int(removed)
             if cursor == b"0":
                 return dropped
+
+
+def sorted_pending(user_id: str, torrent_ids: Sequence[str], times: Sequence[bytes | None]) -> list[Pending]:
+    """The pending ones of a user, the next to be decided first. ``times``: those of the index, None if it has none."""
+    found = zip(torrent_ids, times, strict=True)
+    pending = [Pending(user_id, torrent_id, int(float(at))) for torrent_id, at in found if at is not None]
+    return sorted(pending, key=lambda each: each.at)
 
 
 def pending_of(pairs: Sequence[tuple[str, int]]) -> list[Pending]:

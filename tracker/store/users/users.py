@@ -1,7 +1,8 @@
 """The users: passkeys, permissions and totals."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tracker.errors import ClientError, Conflict
 from tracker.store.client.connection import Connection
@@ -213,7 +214,7 @@ class Users:
         Cursor 0 begins and ends the walk. An id may appear twice. A set of a few hundred ids is one page.
         Raises ClientError for another set.
         """
-        key = self._keys.user_set(user_id, _set_name(set_name))
+        key = self._keys.user_set(user_id, checked_set(set_name))
         after, members = await self._connection.command("SSCAN", key, cursor, "COUNT", count)
         return int(after), [member.decode("utf-8", "replace") for member in members]
 
@@ -228,10 +229,7 @@ class Users:
 
     async def set_sizes(self, user_id: str) -> dict[str, int]:
         """Returns the number of torrents in each of SETS. A key of the wrong type counts as 0."""
-        sizes = await self._connection.pipeline(
-            *(("SCARD", self._keys.user_set(user_id, name)) for name in SETS)
-        )
-        return {name: size if isinstance(size, int) else 0 for name, size in zip(SETS, sizes, strict=True)}
+        return sum_sizes([await self._connection.pipeline(*size_commands(self._keys, user_id))])
 
     async def torrent(self, user_id: str, torrent_id: str) -> dict[str, str] | None:
         """Returns the user's fields on a torrent (``t:u:<uid>:t:<tid>``), summed over all of the user's peer ids.
@@ -250,7 +248,7 @@ class Users:
         rows = await self._connection.pipeline(
             *(("HGETALL", self._keys.user_torrent(*pair)) for pair in pairs)
         )
-        return [_fields(row) for row in rows]
+        return [fields_of(row) for row in rows]
 
     async def count(self) -> int:
         """Returns the number of users."""
@@ -348,14 +346,28 @@ def _text(value: bytes | None) -> str:
     return value.decode("utf-8", "replace") if value else ""
 
 
-def _fields(reply: list[bytes] | Exception) -> dict[str, str]:
+def size_commands(keys: Keys, user_id: str) -> list[tuple[str, str]]:
+    """Those that read the size of each of SETS."""
+    return [("SCARD", keys.user_set(user_id, name)) for name in SETS]
+
+
+def sum_sizes(parts: Iterable[list[Any]]) -> dict[str, int]:
+    """The sums of the replies to ``size_commands``, by set. A key of the wrong type counts as 0."""
+    columns = zip(*parts, strict=True)
+    return {
+        name: sum(size for size in sizes if isinstance(size, int))
+        for name, sizes in zip(SETS, columns, strict=True)
+    }
+
+
+def fields_of(reply: list[bytes] | Exception) -> dict[str, str]:
     """Returns the fields of a pipelined HGETALL reply as text. Empty for a key of the wrong type."""
     if isinstance(reply, Exception):
         return {}
     return {_text(field): _text(value) for field, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
-def _set_name(name: str) -> str:
+def checked_set(name: str) -> str:
     if name not in SETS:
         raise ClientError("a user has no such set")
     return name
