@@ -12,7 +12,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.operations.snapshots import Kind, RowKind, Rows, row_snapshots, snapshot
+from tracker.operations.snapshots import Kind, RowKind, Rows, read_rows, snapshot, values_of
 from tracker.store.access.audit import MAX_OBJECTS, AuditEntry, ChangedObject, Way
 from tracker.store.access.tokens import Role
 from tracker.store.store import Store
@@ -72,10 +72,10 @@ class Change:
             await self.touch(kind, object_id)
 
     async def read_rows(self, kind: RowKind, object_ids: Sequence[str]) -> Rows | None:
-        """The values of rows before they are changed, for ``note_rows``; None if they cannot be read. A user's id may
-        be a passkey. The caller bounds their number."""
+        """Rows before they are changed, for ``note_rows``; None if they cannot be read. A user's id may be a passkey.
+        The caller bounds their number."""
         try:
-            return await row_snapshots(self._store, kind, object_ids)
+            return await read_rows(self._store, kind, object_ids)
         except (RedisError, StoreUnavailable):
             self.note(not_read=kind)
             return None
@@ -85,7 +85,8 @@ class Change:
         after = None if before is None else await self.read_rows(kind, object_ids)
         if before is None or after is None:
             return
-        rows = (self._compared(kind, id, before.get(id, {}), values) for id, values in after.items())
+        changed = ((id, before.get(id), row) for id, row in after.items() if before.get(id) != row)
+        rows = (self._compared(kind, id, values_of(first), values_of(last)) for id, first, last in changed)
         self._rows += (row for row in rows if row.before or row.after)
 
     def created(self, kind: Kind, object_id: str) -> None:

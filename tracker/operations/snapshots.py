@@ -21,8 +21,9 @@ EVERYBODY = "everybody"
 _MAX_FREELEECH = 20
 Snapshot = tuple[str, Mapping[str, str]]
 """The id of an object, and its values by name; an empty id: the text names none. It may be a secret."""
-Rows = Mapping[str, Mapping[str, str]]
-"""The values of several objects, by id."""
+Row = Torrent | User
+Rows = Mapping[str, Row]
+"""Several objects, by id."""
 
 
 async def snapshot(store: Store, kind: Kind, object_id: str) -> Snapshot:
@@ -39,18 +40,25 @@ async def snapshot(store: Store, kind: Kind, object_id: str) -> Snapshot:
         return "", {}
 
 
-async def row_snapshots(store: Store, kind: RowKind, object_ids: Sequence[str]) -> Rows:
-    """The values of those objects that exist, by id, in few round trips. Those of users lack hit-and-runs and freeleech
-    tokens, which no batch changes. A user's id may be a passkey.
+async def read_rows(store: Store, kind: RowKind, object_ids: Sequence[str]) -> Rows:
+    """Those objects that exist, in few round trips. A user's id may be a passkey.
 
     Raises StoreUnavailable, and redis.exceptions.RedisError.
     """
     if kind == "torrent":
         torrents = await store.torrents.get_all([parse_hash(text) for text in dict.fromkeys(object_ids)])
-        return {found.info_hash.hex(): _texts(_torrent_values(found)) for found in torrents}
+        return {found.info_hash.hex(): found for found in torrents}
     users = await store.users.by_ids([who for who in object_ids if is_user_id(who)])
     users += await store.users.get_all([who for who in object_ids if not is_user_id(who)])
-    return {found.user_id: _texts(_user_values(found)) for found in users}
+    return {found.user_id: found for found in users}
+
+
+def values_of(row: Row | None) -> Mapping[str, str]:
+    """The values of a row; none without one. Those of a user lack hit-and-runs and freeleech tokens, which no batch
+    changes."""
+    if row is None:
+        return {}
+    return _texts(_torrent_values(row) if isinstance(row, Torrent) else _user_values(row))
 
 
 async def _torrent(store: Store, text: str) -> Snapshot:

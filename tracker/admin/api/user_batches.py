@@ -66,7 +66,9 @@ async def _apply(call: Call, rows: Sequence[object], *, replace_totals: bool) ->
     checked = [check_row(UserBatchRow, row) for row in rows]
     read = [row if isinstance(row, ClientError) else _read(row) for row in checked]
     valid = [each for each in read if not isinstance(each, ClientError)]
-    given = [str(row[name]) for row in valid for name in ("user_id", "passkey") if row.get(name)]
+    given = [
+        str(row.get("user_id") or row["passkey"]) for row in valid if row.get("user_id") or row.get("passkey")
+    ]
     before = await call.change.read_rows("user", given)
     saved = await call.store.user_import.save(valid, replace_totals=replace_totals)
     call.change.given({name: True for row in valid for name in row})

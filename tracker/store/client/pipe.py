@@ -206,6 +206,10 @@ async def open_pipe(
 async def open_stream(client: Redis) -> asyncio.StreamWriter:
     """A connection that redis-py has opened and no longer manages."""
     connection: Any = client.connection_pool.make_connection()  # type: ignore[no-untyped-call]  # redis-py's
-    await connection.connect()
+    try:
+        await connection.connect()
+    except BaseException:  # cancelled while it signs in
+        await connection.disconnect(nowait=True)
+        raise
     stream, connection._writer, connection._reader = connection._writer, None, None
     return cast(asyncio.StreamWriter, stream)
