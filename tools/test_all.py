@@ -6,10 +6,30 @@ A failed step does not stop the others. The table at the end shows result and du
 1 when a step failed.
 """
 
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+SUPPORTED = (11, 12, 13, 14)
+"""Minor versions of CPython."""
+DIFFERING = (
+    "tests/wire tests/frontends/http tests/frontends/udp tests/settings tests/app/test_web_processes.py"
+)
+"""What differs between versions: bytes and numbers, asyncio and sockets, annotations, start and end of processes."""
+
+
+def interpreters() -> Iterator[tuple[str, str]]:
+    """The other supported versions of CPython on this machine: (version, program)."""
+    for minor in SUPPORTED:
+        version = f"3.{minor}"
+        of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+        program = of_pyenv[-1] if of_pyenv else shutil.which(f"python{version}")
+        if program and sys.version_info[:2] != (3, minor):
+            yield version, str(program)
+
 
 PYTEST = (sys.executable, "-m", "pytest", "--long", "--hypothesis-profile", "long", "--timeout", "900")
 STEPS: Mapping[str, Sequence[str]] = {
@@ -18,6 +38,15 @@ STEPS: Mapping[str, Sequence[str]] = {
     "chaos": (sys.executable, "-m", "loadtest.chaos"),
     "slow clients": (sys.executable, "-m", "loadtest.clients.slow_clients"),
     "fuzzing": (sys.executable, "-m", "fuzz", "--seconds", "20"),
+    **{
+        f"CPython {version}": (
+            "make",
+            "test-parallel",
+            f"PYTHON={program}",
+            f"ARGS=-m 'not slow' {DIFFERING}",
+        )
+        for version, program in interpreters()
+    },
 }
 
 

@@ -3,10 +3,15 @@
 import pytest
 import structlog
 
-from tests.store.harness import Store, info_hash
+from loadtest.servers import Server
+from tests.store.client.proxy import Proxy
+from tests.store.harness import Store, info_hash, running
+from tests.waiting import in_background
 from tracker.operations import audit
 from tracker.operations.audit import MASK, Caller, Change
 from tracker.store.access.audit import AuditEntry, AuditFilter
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 
 CALLER = Caller("site", "operate", "api", "0123456789ab", "192.0.2.1")
 HASH = info_hash(1).hex()
@@ -127,16 +132,18 @@ async def test_a_row_that_cannot_be_read_does_not_hide_the_others(store: Store) 
     assert [each.id for each in (await newest(store)).objects] == ["8"]
 
 
-async def test_rows_that_cannot_be_read_are_not_noted(store: Store) -> None:
-    await store.torrents.add(info_hash(1))
-    await store.redis.delete(store.keys.index("score"))
-    await store.redis.set(store.keys.index("score"), "of another program")
-    change = Change(store, CALLER, "torrent.batch")
-    before = await change.read_rows("torrent", [HASH])
-    await change.note_rows("torrent", before, [HASH])
-    await change.record()
-    entry = await newest(store)
-    assert (before, entry.objects, dict(entry.details)) == (None, (), {"not_read": "torrent"})
+async def test_rows_that_cannot_be_read_are_not_noted(valkey: Server, prefix: str) -> None:
+    async with Proxy(valkey) as proxy, running(Store(proxy.url, Keys(prefix), SwarmRules())) as store:
+        await store.torrents.add(info_hash(1))
+        change = Change(store, CALLER, "torrent.batch")
+        proxy.swallow_answers()
+        before = await change.read_rows("torrent", [HASH])
+        await change.note_rows("torrent", before, [HASH])
+        async with in_background(store.connection.watch()):
+            await store.connection.until_available()
+        await change.record()
+        entry = await newest(store)
+        assert (before, entry.objects, dict(entry.details)) == (None, (), {"not_read": "torrent"})
 
 
 async def test_a_failed_call_has_an_entry_only_if_it_changed_something(store: Store) -> None:

@@ -9,7 +9,7 @@ from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.operations.torrents import parse_hash
 from tracker.store.schema.multipliers import Multiplier, multiplier_text
 from tracker.store.store import Store
-from tracker.store.torrents.torrents import Torrent
+from tracker.store.torrents.records import StoredTorrent, Torrent
 from tracker.store.users.fields import is_user_id
 from tracker.store.users.users import User
 from tracker.store.work.records import UnknownProject
@@ -21,7 +21,7 @@ EVERYBODY = "everybody"
 _MAX_FREELEECH = 20
 Snapshot = tuple[str, Mapping[str, str]]
 """The id of an object, and its values by name; an empty id: the text names none. It may be a secret."""
-Row = Torrent | User
+Row = StoredTorrent | User
 Rows = Mapping[str, Row]
 """Several objects, by id."""
 
@@ -46,7 +46,7 @@ async def read_rows(store: Store, kind: RowKind, object_ids: Sequence[str]) -> R
     Raises StoreUnavailable, and redis.exceptions.RedisError.
     """
     if kind == "torrent":
-        torrents = await store.torrents.get_all([parse_hash(text) for text in dict.fromkeys(object_ids)])
+        torrents = await store.torrents.stored([parse_hash(text) for text in dict.fromkeys(object_ids)])
         return {found.info_hash.hex(): found for found in torrents}
     users = await store.users.by_ids([who for who in object_ids if is_user_id(who)])
     users += await store.users.get_all([who for who in object_ids if not is_user_id(who)])
@@ -58,7 +58,7 @@ def values_of(row: Row | None) -> Mapping[str, str]:
     changes."""
     if row is None:
         return {}
-    return _texts(_torrent_values(row) if isinstance(row, Torrent) else _user_values(row))
+    return _texts(_user_values(row) if isinstance(row, User) else _torrent_values(row.read()))
 
 
 async def _torrent(store: Store, text: str) -> Snapshot:

@@ -8,6 +8,7 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards
+from tracker.store.torrents.records import StoredTorrent
 from tracker.store.torrents.search import NAMES_A_CALL, NAMES_A_PAGE, Search, first_byte
 from tracker.store.torrents.torrents import (
     RANKINGS,
@@ -18,9 +19,8 @@ from tracker.store.torrents.torrents import (
     Torrent,
     Torrents,
     denials_of,
+    existing,
     listed_denials,
-    row_commands,
-    torrents_of,
     with_scores,
 )
 
@@ -76,15 +76,28 @@ class ShardedTorrents(Torrents):
         )
 
     async def get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
-        of = self._shards.of
-        rows = [(of(each), command) for each in info_hashes for command in row_commands(of(each).keys, each)]
-        found = torrents_of(info_hashes, await self._shards.send(rows, keep_errors=True))
+        found = [stored.read() for stored in await self.stored(info_hashes)]
         scores = [
             (shard, ("ZSCORE", shard.keys.index("score"), torrent.torrent_id))
             for torrent in found
-            for shard in [of(torrent.info_hash)]
+            for shard in [self._shards.of(torrent.info_hash)]
         ]
         return with_scores(found, await self._shards.send(scores))
+
+    async def stored(self, info_hashes: Sequence[InfoHash]) -> list[StoredTorrent]:
+        rows: list[tuple[Shard, tuple[str, ...]]] = []
+        for info_hash in info_hashes:
+            shard = self._shards.of(info_hash)
+            keys = shard.keys
+            rows.append((shard, ("MGET", keys.info_hash(info_hash), keys.deny(info_hash))))
+            rows.append((shard, ("HGETALL", keys.torrent(info_hash))))
+        replies = await self._shards.send(rows, keep_errors=True)
+        return existing(
+            StoredTorrent(info_hash, torrent_id, denied, [] if isinstance(fields, Exception) else fields)
+            for info_hash, (torrent_id, denied), fields in zip(
+                info_hashes, replies[::2], replies[1::2], strict=True
+            )
+        )
 
     async def registered(self, info_hashes: Sequence[InfoHash]) -> set[InfoHash]:
         missing = await self.unregistered(info_hashes)

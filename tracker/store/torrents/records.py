@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
+from typing import NamedTuple
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
@@ -79,6 +80,22 @@ class Torrent:
             "labels": " ".join(self.labels),
         }
         return {name: row[name] for name in with_end_names(TORRENT_FIELDS)}
+
+
+class StoredTorrent(NamedTuple):
+    """A torrent as it is stored. Two are compared in a tenth of the time that reading them takes."""
+
+    info_hash: InfoHash
+    torrent_id: bytes | None
+    """None if it is not registered."""
+    denied: bytes | None
+    """The reason; None if it is not denied."""
+    fields: list[bytes]
+    """Fields of its hash, each with its value behind it."""
+
+    def read(self) -> Torrent:
+        """Without its score."""
+        return torrent_of(self.info_hash, text_of(hash_of(self.fields)), self.torrent_id, self.denied)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from tracker.store.torrents.records import (
     Denial,
     Peer,
     Point,
+    StoredTorrent,
     Torrent,
     checked_labels,
     hash_of,
@@ -30,8 +31,6 @@ from tracker.store.torrents.records import (
     peer_of,
     point_of,
     size_of,
-    text_of,
-    torrent_of,
 )
 from tracker.store.torrents.search import Search
 
@@ -185,19 +184,20 @@ class Torrents:
 
     async def get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
         """Returns the same for several torrents, in order. Others are left out."""
-        rows: list[tuple[bytes | None, bytes | None, list[bytes]]] = []
-        for first in range(0, len(info_hashes), READ_A_CALL):
-            some = info_hashes[first : first + READ_A_CALL]
-            rows += await self._scripts.read_torrents([info_hash.hex() for info_hash in some])
-        found = [
-            torrent_of(info_hash, text_of(hash_of(fields)), registered, denied)
-            for info_hash, (registered, denied, fields) in zip(info_hashes, rows, strict=True)
-            if fields or registered is not None or denied is not None
-        ]
+        found = [stored.read() for stored in await self.stored(info_hashes)]
         if not found:
             return []
         ids = (torrent.torrent_id for torrent in found)
         return with_scores(found, await self._connection.command("ZMSCORE", self._keys.index("score"), *ids))
+
+    async def stored(self, info_hashes: Sequence[InfoHash]) -> list[StoredTorrent]:
+        """The same as they are stored."""
+        found: list[StoredTorrent] = []
+        for first in range(0, len(info_hashes), READ_A_CALL):
+            some = info_hashes[first : first + READ_A_CALL]
+            rows = await self._scripts.read_torrents([info_hash.hex() for info_hash in some])
+            found += (StoredTorrent(info_hash, *row) for info_hash, row in zip(some, rows, strict=True))
+        return existing(found)
 
     async def registered(self, info_hashes: Sequence[InfoHash]) -> set[InfoHash]:
         """Returns those of the info hashes that are registered."""
@@ -295,20 +295,9 @@ class Torrents:
         return int(after), [peer_of(p, hash_of(row)) for p, row in zip(peer_ids, rows, strict=True) if row]
 
 
-def row_commands(keys: Keys, info_hash: InfoHash) -> list[tuple[str, ...]]:
-    """Those that read what ``torrents_of`` needs of a torrent."""
+def existing(torrents: Iterable[StoredTorrent]) -> list[StoredTorrent]:
     return [
-        ("MGET", keys.info_hash(info_hash), keys.deny(info_hash)),
-        ("HGETALL", keys.torrent(info_hash)),
-    ]
-
-
-def torrents_of(info_hashes: Sequence[InfoHash], replies: Sequence[Any]) -> list[Torrent]:
-    """The torrents that exist, without scores. ``replies``: those to the ``row_commands`` of each."""
-    return [
-        torrent_of(info_hash, text_of(hash_of(row)), *registered)
-        for info_hash, registered, row in zip(info_hashes, replies[::2], replies[1::2], strict=True)
-        if row or any(value is not None for value in registered)
+        each for each in torrents if each.fields or each.torrent_id is not None or each.denied is not None
     ]
 
 

@@ -1,5 +1,5 @@
 -- slices.lua: adds to the slices of a counter. After counters.lua, `P` and `call`.
-local PRECISIONS = { 1, 5, 60, 300, 900, 3600, 7200, 18000, 28800, 86400 }
+--@ include lib/precisions.lua
 
 -- The start of the slice that holds `second`, in each precision, as text; cached for all counters.
 local starts = {}

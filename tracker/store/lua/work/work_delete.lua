@@ -36,8 +36,9 @@ for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holde
     .. ':blocked :blocked:log :rate :policy :needs', '%S+') do
   call('UNLINK', W .. key)
 end
+--@ include lib/precisions.lua
 for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'mended', 'bytes', 'refused' }) do
-  for _, precision in ipairs({ 1, 5, 60, 300, 3600, 18000, 86400 }) do
+  for _, precision in ipairs(PRECISIONS) do
     local counter = precision .. ':work.' .. project .. '.' .. what
     call('UNLINK', P .. 'count:' .. counter)
     call('ZREM', P .. 'known:', counter)
