@@ -94,6 +94,19 @@ class TestPipe:
             (error,) = await pipe.execute_all([("PING",)])
             assert isinstance(error, RedisConnectionError)
 
+    async def test_a_value_that_cannot_be_sent_shifts_no_reply(self, valkey: Server) -> None:
+        """Lone surrogates cannot be encoded."""
+        async with opened(valkey.url) as pipe:
+            before = pipe.execute("ECHO", "before")
+            with pytest.raises(UnicodeEncodeError):
+                pipe.execute("ECHO", "\udcff")
+            with pytest.raises(UnicodeEncodeError):
+                pipe.execute_all([("ECHO", "1"), ("ECHO", "\udcff")])
+            assert await before == b"before"
+            assert await pipe.execute("ECHO", "after") == b"after"
+            assert await pipe.execute_all([("ECHO", "2"), ("ECHO", "3")]) == [b"2", b"3"]
+            assert pipe.in_flight == 0
+
     @pytest.mark.parametrize("nonsense", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+one\r\n+too many\r\n"])
     async def test_an_invalid_reply_breaks_a_pipe(self, nonsense: bytes) -> None:
         async with answering({b"ECHO": nonsense}) as url, opened(url) as pipe:

@@ -89,8 +89,9 @@ class RedisPipe(asyncio.Protocol):
         if self.broken:
             future.set_exception(RedisConnectionError("the pipe is broken"))
             return future
-        self._waiting.append((future, perf_counter(), self._ticks))
+        # A value that cannot be packed raises here, before anything waits for its reply.
         packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # any number of arguments
+        self._waiting.append((future, perf_counter(), self._ticks))
         if self.gathers:
             if not self._unsent:
                 self._loop.call_soon(self._send)
@@ -109,8 +110,8 @@ class RedisPipe(asyncio.Protocol):
             error = RedisConnectionError("the pipe is broken")
             replies.future.set_result([error] * len(commands))
             return replies.future
-        self._waiting.extend([(replies, perf_counter(), self._ticks)] * len(commands))
         packed = b"".join([hiredis.pack_command(command) for command in commands])  # type: ignore[arg-type]
+        self._waiting.extend([(replies, perf_counter(), self._ticks)] * len(commands))
         if self._unsent:
             self._unsent.append(packed)
         else:
