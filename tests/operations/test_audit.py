@@ -146,6 +146,23 @@ async def test_rows_that_cannot_be_read_are_not_noted(valkey: Server, prefix: st
         assert (before, entry.objects, dict(entry.details)) == (None, (), {"not_read": "torrent"})
 
 
+async def test_an_object_that_cannot_be_read_afterwards_has_its_id(store: Store) -> None:
+    """As when its shard goes away between. The other objects have their values."""
+    change = Change(store, CALLER, "user.edit")
+    users = [await store.users.add(user_id, name="old") for user_id in ("7", "8")]
+    await change.touch_all("user", ["7", "8"])
+    for user in users:
+        await store.users.edit(user.passkey, {"name": "new"})
+    await store.redis.set(store.keys.user_freeleech("7"), "of another program")
+    await change.record()
+    entry = await newest(store)
+    assert [(each.id, each.before, each.after) for each in entry.objects] == [
+        ("7", {}, {}),
+        ("8", {"name": "old"}, {"name": "new"}),
+    ]
+    assert dict(entry.details) == {"not_read": "user"}
+
+
 async def test_a_failed_call_has_an_entry_only_if_it_changed_something(store: Store) -> None:
     change = Change(store, CALLER, "torrent.edit")
     await change.touch("torrent", HASH)

@@ -140,7 +140,12 @@ class Change:
         )
 
     async def _changed(self, kind: Kind, object_id: str, before: Mapping[str, str]) -> ChangedObject:
-        _, after = await snapshot(self._store, kind, object_id)
+        """Compares the object with its values before. Where it cannot be read, the entry has only its id."""
+        try:
+            _, after = await snapshot(self._store, kind, object_id)
+        except (RedisError, StoreUnavailable):
+            self.note(not_read=kind)
+            return ChangedObject(kind, object_id)
         return self._compared(kind, object_id, before, after)
 
     def _compared(
