@@ -215,3 +215,18 @@ async def test_text_that_is_not_unicode_is_replaced(store: Store) -> None:
 async def test_an_entry_that_the_store_refuses_is_no_error(store: Store) -> None:
     await store.redis.set(store.keys.audit(), "of another program")
     assert not await store.audit.add(ENTRY)
+
+
+async def test_no_objects_are_left_without_the_entry_of_their_call(store: Store) -> None:
+    """The entry and the further ones are written together."""
+    await store.redis.set(store.keys.audit(), "of another program")
+    many = tuple(ChangedObject("user", str(number)) for number in range(100))
+    assert not await store.audit.add(replace(ENTRY, objects=many))
+    assert not await store.redis.exists(store.keys.audit_rows())
+
+
+async def test_an_entry_stays_if_its_further_entries_cannot_be_written(store: Store) -> None:
+    await store.redis.set(store.keys.audit_rows(), "of another program")
+    many = tuple(ChangedObject("user", str(number)) for number in range(100))
+    assert not await store.audit.add(replace(ENTRY, objects=many))
+    assert await store.redis.xlen(store.keys.audit()) == 1

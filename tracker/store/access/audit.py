@@ -7,7 +7,7 @@ of their own. So batches do not push the other changes out.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast, get_args
 
 import orjson
@@ -108,19 +108,9 @@ class Audit:
         self._max_entries = max_entries
 
     async def add(self, entry: AuditEntry) -> bool:
-        """Adds one with any number of objects. False if the store does not take it. The change is done by then, and
-        stays."""
-        parts = [replace(entry, objects=part, counts={}) for part in _in_parts(entry.objects[MAX_OBJECTS:])]
-        with suppress(RedisError, StoreUnavailable):
-            for part in reversed(
-                parts
-            ):  # the newest first in the log: the call itself, then its objects in order
-                await self._add(part, 1, max(1, self._max_entries // ROWS_SHARE))
-            await self._add(replace(entry, objects=entry.objects[:MAX_OBJECTS]), 0, self._max_entries)
-            return True
-        return False
-
-    async def _add(self, entry: AuditEntry, is_further: int, max_entries: int) -> None:
+        """Adds one with any number of objects, and its further entries, in one call. False if the store does not take
+        it. The change is done by then, and stays."""
+        parts = [entry.objects[:MAX_OBJECTS], *_in_parts(entry.objects[MAX_OBJECTS:])]
         fields: dict[str, str | bytes] = {
             "actor": _clean(entry.actor),
             "token": entry.token_id,
@@ -128,12 +118,15 @@ class Audit:
             "way": entry.way,
             "address": _clean(entry.address),
             "operation": entry.operation,
-            "objects": _packed(entry.objects),
-            "counts": orjson.dumps(dict(entry.counts)),
             "details": orjson.dumps(_cut(entry.details)),
         }
-        pairs: list[str | bytes] = [part for pair in fields.items() for part in pair]
-        await self._scripts.audit([is_further, max_entries, KEPT_SECONDS, *pairs])
+        pairs = (part for pair in fields.items() for part in pair)
+        limits = (self._max_entries, max(1, self._max_entries // ROWS_SHARE), KEPT_SECONDS)
+        counts = orjson.dumps(dict(entry.counts))
+        with suppress(RedisError, StoreUnavailable):
+            await self._scripts.audit([*limits, counts, len(parts), *map(_packed, parts), *pairs])
+            return True
+        return False
 
     async def page(
         self, wanted: AuditFilter, cursor: str = "", limit: int = 100

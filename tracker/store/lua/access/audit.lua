@@ -1,24 +1,33 @@
 #!lua flags=allow-oom
--- audit.lua: adds an entry to the audit log, also in a full store, and deletes the oldest ones.
+-- audit.lua: adds an entry to the audit log, with its further entries, also in a full store, and deletes the oldest
+-- ones.
 -- KEYS[1]   the prefix
--- ARGV[1]   '1': the entry has further objects of a call with many   ARGV[2] max entries
--- ARGV[3]   how long entries are kept (s)   ARGV[4..] fields and values of the entry
+-- ARGV[1]   max entries   ARGV[2] max further entries   ARGV[3] how long entries are kept (s)
+-- ARGV[4]   counts of the entry   ARGV[5] how many entries, at least one   ARGV[6..] the objects of each entry
+-- ARGV[..]  fields and values that all of them have
 -- Answer    the id of the entry
 local P, call = KEYS[1], redis.call
-local key, time, id = P .. 'audit', call('TIME'), nil
+local entries = tonumber(ARGV[5])
+local last = 5 + entries -- of the objects
+local oldest = string.format('%.0f', (call('TIME')[1] - ARGV[3]) * 1000)
 
-local function add(command, wanted_id)
-  return command('XADD', key, 'MAXLEN', ARGV[2], wanted_id, unpack(ARGV, 4))
+-- The entry comes first: if the further ones cannot be written, it stays.
+local id = call('XADD', P .. 'audit', 'MAXLEN', ARGV[1], '*', 'objects', ARGV[6], 'counts', ARGV[4],
+  unpack(ARGV, last + 1))
+call('XTRIM', P .. 'audit', 'MINID', oldest)
+if entries == 1 then return id end
+
+local function add(command, wanted_id, objects)
+  return command('XADD', P .. 'audit:rows', 'MAXLEN', ARGV[2], wanted_id, 'objects', objects, unpack(ARGV, last + 1))
 end
 
-if ARGV[1] == '1' then
-  key = P .. 'audit:rows'
-  -- Readers merge the two streams by id: no id is in both, and the entry of the call, which follows, is the newest. An
-  -- id fails where the stream has a later one.
-  local before = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) - 1)
-  id = add(redis.pcall, before .. '-1000000')
-  if type(id) ~= 'string' then id = add(redis.pcall, before .. '-*') end
+-- Readers merge the two streams by id, newest first: no id is in both, the entry is newer than its further ones, and
+-- the first of those is the newest. An id fails where the stream has a later one.
+local before = string.format('%.0f', string.match(id, '^%d+') - 1)
+for number = last, 7, -1 do
+  local added = add(redis.pcall, before .. '-1000000', ARGV[number])
+  if type(added) ~= 'string' then added = add(redis.pcall, before .. '-*', ARGV[number]) end
+  if type(added) ~= 'string' then add(call, '*', ARGV[number]) end
 end
-if type(id) ~= 'string' then id = add(call, '*') end
-call('XTRIM', key, 'MINID', string.format('%.0f', (time[1] - ARGV[3]) * 1000))
+call('XTRIM', P .. 'audit:rows', 'MINID', oldest)
 return id
