@@ -226,6 +226,14 @@ async def test_a_denial_that_a_site_deleted_leaves_the_list(store: Store) -> Non
     assert await store.torrents.denial_count() == len(HASHES) - 1
 
 
+@pytest.mark.parametrize(("since", "shown"), [("inf", 2**53), ("-inf", 0), ("1.5", 1)])
+async def test_a_denial_with_an_odd_time_is_listed(store: Store, since: str, shown: int) -> None:
+    await store.torrents.deny(HASHES[3], "spam")
+    keys = store.shard(HASHES[3]).keys
+    await store.redis.zadd(keys.denied(), {HASHES[3].hex(): since})
+    assert [denial.since for denial in await store.torrents.denials()] == [shown]
+
+
 def test_limits_over_all_torrents_are_divided() -> None:
     """S8. But no limit falls below that of one swarm or one peer, and no limit becomes 0, which means none."""
     rules = SwarmRules(

@@ -22,6 +22,6 @@ def ranked(flat: Sequence[bytes]) -> list[tuple[str, int]]:
     ]
 
 
-def score(value: bytes) -> int:
+def score(value: bytes | float) -> int:
     """Converts a score to a whole number from 0 to 2^53; infinity becomes 2^53."""
     return int(min(max(float(value), 0.0), 2.0**53))

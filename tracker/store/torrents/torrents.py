@@ -15,7 +15,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.folding import fold_name
 from tracker.store.schema.keys import Keys
-from tracker.store.schema.lenient_numbers import ranked
+from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import checked_multiplier
 from tracker.store.torrents.name_index import Unlisted, list_torrents
 from tracker.store.torrents.records import (
@@ -303,14 +303,14 @@ def existing(torrents: Iterable[StoredTorrent]) -> list[StoredTorrent]:
 
 def with_scores(torrents: Sequence[Torrent], scores: Sequence[bytes | None]) -> list[Torrent]:
     return [
-        torrent if score is None else replace(torrent, score=float(score))
-        for torrent, score in zip(torrents, scores, strict=True)
+        torrent if found is None else replace(torrent, score=float(found))
+        for torrent, found in zip(torrents, scores, strict=True)
     ]
 
 
 def listed_denials(pairs: Sequence[tuple[str, float]]) -> list[tuple[InfoHash, int]]:
     """(info hash, time) of entries of the list; invalid ones are left out."""
-    found = ((info_hash_of(text.encode()), int(since)) for text, since in pairs)
+    found = ((info_hash_of(text.encode()), score(since)) for text, since in pairs)
     return [(info_hash, since) for info_hash, since in found if info_hash is not None]
 
 
