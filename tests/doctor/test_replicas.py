@@ -9,7 +9,7 @@ from loadtest.cluster import cluster
 from loadtest.sentinels import failover
 from tracker.doctor.checks import DoctorContext, run_checks
 from tracker.doctor.finding import Finding
-from tracker.doctor.replicas import check_replicas
+from tracker.doctor.replicas import check_replicas, check_required
 from tracker.runtime.store import open_store
 from tracker.settings.model import HttpSettings, RedisSettings, Settings
 from tracker.store.schema.keys import shard_prefixes
@@ -55,6 +55,19 @@ def test_a_master_with_two_replicas_has_to_require_one(replicas: int, required: 
     assert bool(found.remedy) == (level != "ok")
 
 
+@pytest.mark.parametrize(
+    ("replicas", "required", "level"),
+    [(0, 0, None), (0, 1, "wrong"), (1, 0, None), (1, 1, "warning"), (1, 2, "wrong"), (2, 1, None)],
+)
+def test_a_node_and_the_one_after_it_need_enough_replicas(
+    replicas: int, required: int, level: str | None
+) -> None:
+    found = check_required(replicas, required)
+    assert (found and found.level) == level
+    if found:
+        assert ("after a failover" in found.text) == (level == "warning") and found.remedy
+
+
 async def test_a_node_without_replica_and_a_strict_cluster_are_reported() -> None:
     with cluster(primaries=1) as group:
         (node,) = group.nodes
@@ -75,7 +88,7 @@ async def test_settings_that_prevent_a_failover_are_reported() -> None:
         (node,) = group.nodes
         group.start_replica(node)
         found = await findings(group.url, "t:{t}:")
-        assert found["primaries"].text.startswith("only 1 nodes have slots")
+        assert found["primaries"].text.startswith("nodes with slots: 1; ")
         assert found.keys().isdisjoint({"replicas", "failover", "masterauth"})
         node.ask("CONFIG", "SET", "cluster-replica-no-failover", "yes", "min-replicas-to-write", "1")
         node.ask("CONFIG", "SET", "requirepass", "secret")

@@ -45,38 +45,35 @@ async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> Asyn
         remedy = "start one: CLUSTER REPLICATE <id of the node>"
         yield Finding("warning", "replicas", text, remedy)
     if replicas:
-        async for finding in _check_takeover(connection, replicas):
+        async for finding in _check_takeover(connection):
             yield finding
+    required = int(await read_setting(connection, "min-replicas-to-write") or 0)
+    if info and (found := check_required(replicas, required)) is not None:
+        yield found
     async for finding in _check_return(connection):
         yield finding
     timeout = int(await read_setting(connection, "cluster-node-timeout") or MIN_NODE_TIMEOUT)
     if timeout < MIN_NODE_TIMEOUT:
-        text = f"cluster-node-timeout is {timeout} ms: busy nodes take each other for lost, and refuse work"
+        text = f"cluster-node-timeout is {timeout} ms: a node that is busy for longer counts as failed, and a node "
+        text += "that does not reach most of the others for longer refuses work"
         yield Finding("warning", "node timeout", text, f"set it to {MIN_NODE_TIMEOUT} or more on each node")
     if await read_setting(connection, "cluster-require-full-coverage") == "yes":
         text = "all nodes refuse work while the slots of one are not served"
         yield Finding("warning", "coverage", text, "set cluster-require-full-coverage to no on each node")
 
 
-async def _check_takeover(connection: Connection, replicas: int) -> AsyncIterator[Finding]:
-    """Whether a replica can take over, and then work alone. Its own settings are not read: those of all nodes are
-    usually the same."""
+async def _check_takeover(connection: Connection) -> AsyncIterator[Finding]:
+    """Whether a replica can take over. Its own settings are not read: those of all nodes are usually the same."""
     with suppress(ResponseError):  # CLUSTER INFO may be forbidden
         state = parse_info(await connection.command("CLUSTER", "INFO"))
         if (primaries := int(state.get("cluster_size", MIN_PRIMARIES))) < MIN_PRIMARIES:
-            text = f"only {primaries} nodes have slots: without most of them no replica is chosen"
+            text = f"nodes with slots: {primaries}; after the failure of one, too few are left to choose its replica"
             yield Finding(
                 "warning", "primaries", text, f"spread the slots over {MIN_PRIMARIES} nodes or more"
             )
     if await read_setting(connection, "cluster-replica-no-failover") == "yes":
         text = "cluster-replica-no-failover is yes: a replica with this setting does not take over by itself"
         yield Finding("warning", "failover", text, "set cluster-replica-no-failover to no on each node")
-    required = int(await read_setting(connection, "min-replicas-to-write") or 0)
-    if required >= replicas:
-        text = f"min-replicas-to-write is {required} with {replicas} connected: after a failover one less is, and all "
-        text += "announces are refused"
-        remedy = "start another replica, or set min-replicas-to-write to 0 on each node"
-        yield Finding("warning", "replicas", text, remedy)
 
 
 async def _check_return(connection: Connection) -> AsyncIterator[Finding]:
@@ -84,6 +81,19 @@ async def _check_return(connection: Connection) -> AsyncIterator[Finding]:
     if await read_setting(connection, "requirepass") and await read_setting(connection, "masterauth") == "":
         text = "requirepass is set and masterauth is not: after a failover this server cannot be a replica"
         yield Finding("warning", "masterauth", text, "set masterauth to the same password on each server")
+
+
+def check_required(replicas: int, required: int) -> Finding | None:
+    """Whether a node of a cluster takes announces, and whether the one after a failover does. ``replicas``: those that
+    are connected; ``required``: min-replicas-to-write."""
+    if not required or required < replicas:
+        return None
+    text = f"min-replicas-to-write is {required} with {replicas} connected: "
+    remedy = "start another replica, or set min-replicas-to-write to 0 on each node"
+    if required > replicas:
+        return Finding("wrong", "replicas", f"{text}the node refuses all announces", remedy)
+    text += "after a failover one fewer is connected, so the new node refuses all announces"
+    return Finding("warning", "replicas", text, remedy)
 
 
 def check_replicas(replicas: int, required: str | None) -> Finding:
