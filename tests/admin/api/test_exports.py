@@ -49,6 +49,7 @@ async def test_torrents_are_sorted_and_filtered(listed: Admin, full: ApiClient) 
     assert set(await sizes(seeded="false")) == {30, 20, 10}
     assert await sizes(seeded="true") == []
     assert await sizes(q="film", enabled="true") == [30, 10]
+    await listed.store.torrent_listing.rank()
     page = await full.get("/torrents", enabled="false", limit=1)
     assert (page["total"], page["next_cursor"]) == (1, None)
     (row,) = page["items"]

@@ -279,6 +279,7 @@ async def test_torrents_are_filtered(admin: Admin, browser: aiohttp.ClientSessio
     for number in range(1, 31):
         fields = {"name": f"film {number}", "private": "1" if number > 20 else "0", "enabled": "0"}
         await admin.store.torrents.add(info_hash(number), fields if number > 3 else {"name": "film"})
+    await admin.store.torrent_listing.rank()
     page = await get(browser, "/torrents?state=disabled&sort=added&size=25")
     assert len(page.torrents) == 25 and "1–25 of 27" in page.text
     page = await get(browser, "/torrents?state=disabled&sort=added&size=25&page=2")
@@ -304,6 +305,7 @@ async def test_the_number_of_matches_is_shown_without_page_numbers(
     monkeypatch.setattr(torrent_listing, "MAX_MATCHES", 0)
     for number in range(1, 31):
         await admin.store.torrents.add(info_hash(number), {"private": "1"})
+    await admin.store.torrent_listing.rank()
     page = await get(browser, "/torrents?private=yes&sort=snatches&size=25")
     assert "25 of 30 shown" in page.text and page.torrents
 

@@ -183,6 +183,7 @@ async def test_a_page_without_a_match_may_not_be_the_last(
 async def test_a_filtered_list_has_numbered_pages(private: Private) -> None:
     for number in range(DEFAULT_SIZE + 3):
         await private.store.users.add(can_leech=number == 0)
+    await private.store.user_listing.rank()
     async with private.admin.browser("read") as browser:
         first = await get(browser, "/users?state=blocked")
         second = await get(browser, "/users?state=blocked&page=2")

@@ -109,19 +109,21 @@ class TorrentListing:
     async def filtered(self, wanted: TorrentFilter, cursor: str = "", count: int = 100) -> ListPage:
         """Returns at most ``count`` torrents that fit. Raises ClientError for an invalid cursor.
 
-        A page may be short before the end. Torrents that change between pages may be missing or repeated.
+        A page may be short before the end. Torrents that change between pages may be missing or repeated. While the
+        indexes are incomplete, properties are read from the rows, and the total is unknown.
         """
         match = _CURSOR.fullmatch(cursor) if cursor else None
         if cursor and match is None:
             raise ClientError("invalid cursor")
+        first = int(match[1] or 0) if match else 0
         async with self._lists:
-            if match is None or match[1]:
-                first = int(match[1]) if match else 0
+            is_complete = await self.is_complete()
+            if (match is None or match[1]) and (first or is_complete):
                 page = await self._matches(wanted, first, count)
                 if page is not None:
                     return page
             page = await self._walk(wanted, (match[2] if match else "") or "", count)
-            return page._replace(total=await self._total(wanted))
+            return page._replace(total=await self._total(wanted)) if is_complete else page
 
     async def count(self, order: Order) -> int:
         """Returns the number of torrents in the index of an order."""

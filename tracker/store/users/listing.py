@@ -1,7 +1,7 @@
 """Lists of users: sorted by an index, filtered by rights, searched by display name.
 
 A filter by a right that users lack reads those from an index of their own, and knows their number. Any other filter
-walks through the index of the order, some users in each script call.
+walks through the index of the order, some users in each script call. So do all until the indexes are complete.
 """
 
 import asyncio
@@ -123,7 +123,10 @@ class UserListing:
         return UserPage(END if page.position == END else page.position + 1, first + page.users)
 
     async def _matches(self, wanted: UserFilter, position: int, count: int, left_out: str = "") -> UserPage:
-        """Users that fit, from an index of users who lack a right, as far as these are few enough."""
+        """Users that fit, from an index of users who lack a right, as far as these are few enough. Indexes that are
+        incomplete may lack some: then the rights are read from the rows."""
+        if wanted.has_rights and not await self.is_complete():
+            return await self._walk(wanted, position, count, left_out)
         lacking = wanted.lacking
         sizes = {state: int(await self._size(self._keys.user_index(state))) for state in lacking}
         if not sizes:
