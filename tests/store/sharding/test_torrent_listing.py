@@ -1,15 +1,19 @@
 """Lists of torrents: order, filters and search over one shard and over several, and how much one page may take."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.store.harness import Store, endpoint, update
+from loadtest.servers import Server
+from tests.store.harness import Store, endpoint, running, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
+from tracker.store.schema.keys import Keys
 from tracker.store.sharding import torrent_listing
 from tracker.store.sharding.torrent_filter import ORDERS, Order, TorrentFilter
+from tracker.store.swarms.rules import SwarmRules
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
 FIELDS: list[dict[str, str]] = [
@@ -206,10 +210,10 @@ async def test_incomplete_indexes_are_completed_in_one_round(
         for number in range(200):
             await store.torrents.add(hash_in(number % SHARDS, number))
 
-        async def ranked(store: Store = store, **options: bool) -> int:
+        async def ranked(store: Store = store, *, all_of_them: bool = False) -> int:
             for shard in store.shards:
                 await shard.connection.command("DEL", shard.keys.torrent_list("added"))
-            await store.torrent_listing.rank(20, **options)
+            await store.torrent_listing.rank(20, all_of_them=all_of_them)
             return await store.torrent_listing.count("added")
 
         assert not await store.torrent_listing.is_complete()
@@ -219,6 +223,30 @@ async def test_incomplete_indexes_are_completed_in_one_round(
         assert await ranked(all_of_them=True) == 200
         await store.redis.delete(store.shard(HASHES[1]).keys.indexed())
         assert not await store.torrent_listing.is_complete()
+
+
+async def test_a_ranking_of_all_torrents_pauses_and_goes_on_where_the_store_was_full(
+    start_server: Callable[..., Server], prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torrent_listing, "RANKED_A_CALL", 10)
+    server = start_server("--appendonly", "no")
+    async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
+        for number in range(200):
+            await store.torrents.add(hash_in(number % SHARDS, number))
+        pauses: list[float] = []
+
+        async def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 5:
+                await store.redis.config_set("maxmemory", 1)
+
+        await store.torrent_listing.rank(pause=pause)
+        assert len(pauses) == 5 and min(pauses) > 0 and not await store.torrent_listing.is_complete()
+        await store.redis.config_set("maxmemory", 0)
+        await store.redis.delete(store.keys.torrent_list("added"))
+        await store.torrent_listing.rank(pause=pause)
+        assert await store.torrent_listing.is_complete()
+        assert 0 < await store.torrent_listing.count("added") < 200
 
 
 async def test_properties_are_read_from_the_rows_until_the_indexes_are_complete(

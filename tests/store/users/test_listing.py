@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.store.harness import ALICE, BOB, Store, update
+from loadtest.servers import Server
+from tests.store.harness import ALICE, BOB, Store, running, update
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 from tracker.store.users import listing
 from tracker.store.users.listing import END, Order, UserFilter
 
@@ -197,9 +200,9 @@ async def test_incomplete_indexes_are_completed_in_one_round(
     monkeypatch.setattr(listing, "USERS_A_CALL", 10)
     await store.user_import.save([{"user_id": str(n)} for n in range(1, 201)])
 
-    async def ranked(**options: bool) -> int:
+    async def ranked(*, everybody: bool = False) -> int:
         await store.redis.delete(store.keys.user_index("ratio"))
-        await store.user_listing.rank(20, **options)
+        await store.user_listing.rank(20, everybody=everybody)
         return await store.user_listing.count("ratio")
 
     assert not await store.user_listing.is_complete()
@@ -209,6 +212,29 @@ async def test_incomplete_indexes_are_completed_in_one_round(
     monkeypatch.setattr(listing, "INDEXES", b"next")
     assert not await store.user_listing.is_complete()
     assert await ranked() == 200 and await store.user_listing.is_complete()
+
+
+async def test_a_ranking_of_all_users_pauses_and_goes_on_where_the_store_was_full(
+    start_server: Callable[..., Server], prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "USERS_A_CALL", 10)
+    server = start_server("--appendonly", "no")
+    async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
+        await store.user_import.save([{"user_id": str(n)} for n in range(1, 201)])
+        pauses: list[float] = []
+
+        async def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 5:
+                await store.redis.config_set("maxmemory", 1)
+
+        await store.user_listing.rank(pause=pause)
+        assert len(pauses) == 5 and min(pauses) > 0 and not await store.user_listing.is_complete()
+        await store.redis.config_set("maxmemory", 0)
+        await store.redis.delete(store.keys.user_index("ratio"))
+        await store.user_listing.rank(pause=pause)
+        assert await store.user_listing.is_complete()
+        assert 0 < await store.user_listing.count("ratio") < 200
 
 
 async def test_rights_are_read_from_the_rows_until_the_indexes_are_complete(store: Store) -> None:

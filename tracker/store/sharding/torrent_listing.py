@@ -7,7 +7,7 @@ one with very many torrents in another order, walks through the index of the ord
 import asyncio
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -52,6 +52,8 @@ LISTS_AT_ONCE = 2
 calls of many."""
 TORRENTS_A_ROUND = 20_000
 """Max torrents that ``rank`` visits, unless their indexes are incomplete."""
+PAUSES = 2.0
+"""``rank`` pauses so many times as long as each of its calls took. So it uses at most a third of the store's time."""
 INDEXES = b"1"
 """The version of the indexes that ``rank`` writes. A new one has all torrents ranked."""
 END = -1
@@ -84,6 +86,7 @@ class TorrentListing:
         self._torrents = torrents
         self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
         self._rank_cursors = dict.fromkeys(shards, b"0")
+        self._ranking_all: set[Shard] = set()
 
     async def page(self, wanted: TorrentFilter, offset: int = 0, count: int = 100) -> ListPage:
         """Returns ``count`` torrents from ``offset`` on, of a list without a filter.
@@ -262,34 +265,55 @@ class TorrentListing:
         versions = await self._shards.each(lambda shard: ("HGET", shard.keys.indexed(), "torrents"))
         return all(version == INDEXES for version in versions.values())
 
-    async def rank(self, torrents: int = TORRENTS_A_ROUND, *, all_of_them: bool = False) -> None:
+    async def rank(
+        self,
+        torrents: int = TORRENTS_A_ROUND,
+        *,
+        all_of_them: bool = False,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         """Ranks the next torrents, about ``torrents`` of them; each process keeps its own position.
 
-        If ``all_of_them``, or if the indexes of a shard are incomplete, ranks all torrents. Does nothing if the store
-        is out of memory.
+        If ``all_of_them``, or if the indexes of a shard are incomplete, ranks all torrents. Stops if the store is out
+        of memory; the next call goes on there. ``pause`` waits some seconds.
         """
         for shard in self._shards:
             try:
                 version = await shard.connection.command("HGET", shard.keys.indexed(), "torrents")
-                await self._rank(shard, torrents // len(self._shards), all_of_them or version != INDEXES)
+                if all_of_them or version != INDEXES:
+                    await self._rank_all(shard, pause)
+                else:
+                    self._ranking_all.discard(shard)
+                    await self._rank(shard, torrents // len(self._shards), pause)
             except OutOfMemoryError:
                 return
             except StoreUnavailable as error:
+                self._ranking_all.discard(
+                    shard
+                )  # another server may take over, which reads a cursor differently
                 self._shards.leave_out([shard.number], error)
 
-    async def _rank(self, shard: Shard, torrents: int, all_of_them: bool) -> None:
-        if all_of_them:
+    async def _rank_all(self, shard: Shard, pause: Callable[[float], Awaitable[object]]) -> None:
+        if shard not in self._ranking_all:
             self._rank_cursors[shard] = b"0"
-        visited = 0
-        while all_of_them or visited < torrents:
-            cursor = self._rank_cursors[shard]
-            after, ranked = await shard.scripts.rank_torrents([cursor, RANKED_A_CALL])
+            self._ranking_all.add(shard)
+        await self._rank(shard, None, pause)
+        await shard.connection.command("HSET", shard.keys.indexed(), "torrents", INDEXES)
+        self._ranking_all.discard(shard)
+
+    async def _rank(
+        self, shard: Shard, torrents: int | None, pause: Callable[[float], Awaitable[object]]
+    ) -> None:
+        """``torrents`` None: to the end."""
+        visited, timer = 0, asyncio.get_running_loop().time
+        while torrents is None or visited < torrents:
+            began = timer()
+            after, ranked = await shard.scripts.rank_torrents([self._rank_cursors[shard], RANKED_A_CALL])
             self._rank_cursors[shard] = after
             visited += int(ranked)
             if after == b"0":
-                break
-        if all_of_them:
-            await shard.connection.command("HSET", shard.keys.indexed(), "torrents", INDEXES)
+                return
+            await pause(PAUSES * (timer() - began))
 
 
 class _Walk:

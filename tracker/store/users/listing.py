@@ -5,13 +5,13 @@ walks through the index of the order, some users in each script call. So do all 
 """
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from redis.exceptions import OutOfMemoryError
 
+from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
@@ -39,6 +39,8 @@ LISTS_AT_ONCE = 2
 for the calls of many."""
 USERS_A_ROUND = 20_000
 """Max users that ``rank`` visits, unless their indexes are incomplete."""
+PAUSES = 2.0
+"""``rank`` pauses so many times as long as each of its calls took. So it uses at most a third of the store's time."""
 INDEXES = b"1"
 """The version of the indexes that only ``rank`` writes for users who do not change. A new one has all users ranked."""
 END = -1
@@ -95,6 +97,7 @@ class UserListing:
         self._users = users
         self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
         self._rank_cursor = b"0"
+        self._ranking_all = False
 
     async def page(self, wanted: UserFilter, position: int = 0, count: int = 100) -> UserPage:
         """At most ``count`` users from ``position`` on.
@@ -243,20 +246,40 @@ class UserListing:
         """Whether all users were ranked since the indexes were introduced. Before, lists may lack some."""
         return bool(await self._connection.command("HGET", self._keys.indexed(), "users") == INDEXES)
 
-    async def rank(self, users: int = USERS_A_ROUND, *, everybody: bool = False) -> None:
+    async def rank(
+        self,
+        users: int = USERS_A_ROUND,
+        *,
+        everybody: bool = False,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         """Ranks the next users by totals and rights, about ``users`` of them; each process keeps its own position.
 
-        If ``everybody``, or if the indexes are incomplete, ranks all users. Does nothing if the store is out of memory.
+        If ``everybody``, or if the indexes are incomplete, ranks all users. Stops if the store is out of memory; the
+        next call goes on there. ``pause`` waits some seconds.
         """
         everybody = everybody or not await self.is_complete()
-        if everybody:
+        if everybody and not self._ranking_all:
             self._rank_cursor = b"0"
-        visited = 0
-        with suppress(OutOfMemoryError):
-            while everybody or visited < users:
-                self._rank_cursor, ranked = await self._scripts.rank_users([self._rank_cursor, USERS_A_CALL])
-                visited += int(ranked)
-                if self._rank_cursor == b"0":
-                    break
+        self._ranking_all = everybody
+        try:
+            await self._rank(None if everybody else users, pause)
             if everybody:
                 await self._connection.command("HSET", self._keys.indexed(), "users", INDEXES)
+        except OutOfMemoryError:
+            return
+        except StoreUnavailable:
+            self._ranking_all = False  # another server may take over, which reads a cursor differently
+            raise
+        self._ranking_all = False
+
+    async def _rank(self, users: int | None, pause: Callable[[float], Awaitable[object]]) -> None:
+        """``users`` None: to the end."""
+        visited, timer = 0, asyncio.get_running_loop().time
+        while users is None or visited < users:
+            began = timer()
+            self._rank_cursor, ranked = await self._scripts.rank_users([self._rank_cursor, USERS_A_CALL])
+            visited += int(ranked)
+            if self._rank_cursor == b"0":
+                return
+            await pause(PAUSES * (timer() - began))
