@@ -8,6 +8,7 @@ from tracker.bittorrent import InfoHash
 from tracker.core.scoring import STRONG, next_score
 from tracker.store.dht.torrents import ThinSwarm
 from tracker.store.schema.keys import MAX_SHARDS
+from tracker.store.sharding import shards
 from tracker.store.sharding.unique_users import ShardedUniqueUsers
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.months import month_of
@@ -73,6 +74,28 @@ async def test_months_with_unique_users_are_those_of_home_and_of_any_shard(regis
     assert await store.unique_users.with_users(months) == ["2026-09"]
     await store.redis.zadd(store.keys.unique_index("countries", "2026-11"), {"Norway": 1})
     assert await store.unique_users.with_users(months) == ["2026-11", "2026-09"]
+
+
+async def test_many_ids_are_looked_for_in_parts(registered: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also ids that do not name their shard, or that are in another one; an unknown one is in the shard it names."""
+    torrents = await registered.torrents.get_all(HASHES)
+    ids = {each.torrent_id: registered.shards.of(each.info_hash) for each in torrents}
+    for number, info_hash in (
+        (MAX_SHARDS - 1, HASHES[1]),
+        (MAX_SHARDS, HASHES[2]),
+    ):  # of no shard, and of shard 0
+        shard = registered.shards.of(info_hash)
+        await registered.redis.set(shard.keys.torrent_id(str(number * 1000)), info_hash.hex())
+        ids[str(number * 1000)] = shard
+    unknown = str(MAX_SHARDS * 10**6 + 3)
+    for ids_a_call, ids_a_round in ((1000, 10_000), (2, 12), (1, 1)):
+        monkeypatch.setattr(shards, "IDS_A_CALL", ids_a_call)
+        monkeypatch.setattr(shards, "IDS_A_ROUND", ids_a_round)
+        found = await registered.shards.find_torrents([*ids, unknown, "x"])
+        assert {torrent_id: shard for torrent_id, (shard, _) in found.items()} == ids
+        places = await registered.shards.of_torrents([*ids, unknown, "x"])
+        assert places == [*ids.values(), registered.shards[3], None]
+    assert await registered.shards.find_torrents([]) == {}
 
 
 async def test_a_torrent_is_taken_by_its_id(registered: Store) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.store.harness import ALICE, BOB, Store, endpoint, update
 from tests.store.sharding.harness import SHARDS, hash_in, one_and_several
 from tracker.errors import ClientError
+from tracker.store.sharding import users
 from tracker.store.sharding.users import ShardedFreeleech, ShardedHitAndRuns, ShardedUsers
 from tracker.store.swarms.codec import Refused
 from tracker.store.users.listing import UserFilter
@@ -257,6 +258,24 @@ async def test_hit_and_runs_are_counted_forgiven_and_pending_over_all_shards(sto
         if not cursor:
             break
     assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("torrents_a_call", [1000, 1])
+async def test_pending_hit_and_runs_of_a_user_are_found_in_all_shards(
+    store: Store, monkeypatch: pytest.MonkeyPatch, torrents_a_call: int
+) -> None:
+    """Also of a removed torrent, in the shard that its id names."""
+    monkeypatch.setattr(users, "TORRENTS_A_CALL", torrents_a_call)
+    torrents = await store.torrents.get_all(HASHES)
+    ids = [each.torrent_id for each in torrents]
+    assert len(ids) > len(store.shards)
+    for at, (info_hash, torrent_id) in enumerate(zip(HASHES, ids, strict=True), 1000):
+        await store.redis.zadd(store.shard(info_hash).keys.pending_hit_and_runs(), {f"7:{torrent_id}": at})
+    await store.torrents.remove(HASHES[2])
+    found = await store.hit_and_runs.pending_of("7", [*ids[:0:-1], str(2**60), "x"])
+    assert [(each.user_id, each.torrent_id) for each in found] == [("7", each) for each in ids[1:]]
+    assert [each.at for each in found] == list(range(1001, 1000 + len(ids)))
+    assert await store.hit_and_runs.pending_of("8", ids) == []
 
 
 async def test_pages_of_a_users_torrents_are_full(both: tuple[Store, Store]) -> None:

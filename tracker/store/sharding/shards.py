@@ -26,6 +26,8 @@ from tracker.store.swarms.swarms import Swarms
 from tracker.store.torrents.scores import Scores
 from tracker.store.torrents.torrents import Torrents
 
+IDS_A_CALL, IDS_A_ROUND = 1000, 10_000
+"""Max torrent ids that one command looks for in a shard, and that one round trip looks for in all shards."""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -221,16 +223,19 @@ class Shards:
     async def find_torrents(self, torrent_ids: Sequence[str]) -> dict[str, tuple[Shard, InfoHash]]:
         """The shard and the info hash of each id that exists in a shard that is not away. An id that a shard gave out
         names the shard."""
-        probable = defaultdict[Shard, list[str]](list)
-        for torrent_id in torrent_ids:
-            for shard in self._probable(torrent_id):
-                probable[shard].append(torrent_id)
-        found = await self._find(probable)
-        missing = [each for each in torrent_ids if each not in found]
-        if not missing:
-            return found
-        others = {shard: [each for each in missing if shard not in self._probable(each)] for shard in self}
-        return found | await self._find({shard: ids for shard, ids in others.items() if ids})
+        probable = {each: self._probable(each) for each in torrent_ids}
+        found: dict[str, tuple[Shard, InfoHash]] = {}
+        for some in in_parts(list(probable), IDS_A_CALL):
+            by_shard = defaultdict[Shard, list[str]](list)
+            for torrent_id in some:
+                if (own := probable[torrent_id]) is not None:
+                    by_shard[own].append(torrent_id)
+            found |= await self._find(by_shard)
+        missing = [each for each in probable if each not in found]
+        for some in in_parts(missing, max(1, min(IDS_A_CALL, IDS_A_ROUND // len(self)))):
+            others = {shard: [each for each in some if probable[each] is not shard] for shard in self}
+            found |= await self._find({shard: ids for shard, ids in others.items() if ids})
+        return found
 
     async def find_torrent(self, torrent_id: str) -> tuple[Shard, InfoHash] | None:
         """The same of one id. Raises StoreUnavailable when a shard may have it that is away."""
@@ -244,22 +249,19 @@ class Shards:
         """The shard of each torrent id, in order: that of the torrent, or for an unknown one the shard that gave out
         the id."""
         found = await self.find_torrents(torrent_ids)
-        return [
-            found[each][0] if each in found else next(iter(self._probable(each)), None)
-            for each in torrent_ids
-        ]
+        return [found[each][0] if each in found else self._probable(each) for each in torrent_ids]
 
     async def of_torrent(self, torrent_id: str) -> "Shard | None":
         """The same of one id. Raises StoreUnavailable when a shard may have it that is away."""
         found = await self.find_torrent(torrent_id)
-        return found[0] if found is not None else next(iter(self._probable(torrent_id)), None)
+        return found[0] if found is not None else self._probable(torrent_id)
 
-    def _probable(self, torrent_id: str) -> list[Shard]:
+    def _probable(self, torrent_id: str) -> "Shard | None":
         """The shard that gave out an id, if one did."""
         number = (
             int(torrent_id) % MAX_SHARDS if torrent_id.isdecimal() and torrent_id.isascii() else MAX_SHARDS
         )
-        return [self._shards[number]] if number < len(self._shards) else []
+        return self._shards[number] if number < len(self._shards) else None
 
     async def _find(self, ids: Mapping[Shard, list[str]]) -> dict[str, tuple[Shard, InfoHash]]:
         """``ids``: those that are looked for in each shard."""
@@ -272,6 +274,11 @@ class Shards:
             for torrent_id, text in zip(some, texts or [None] * len(some), strict=True)
             if text
         }
+
+
+def in_parts(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    """The items in their order, at most ``size`` at a time."""
+    return (items[first : first + size] for first in range(0, len(items), size))
 
 
 def _without_errors(outcomes: list[Any]) -> list[Any]:

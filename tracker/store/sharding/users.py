@@ -1,6 +1,7 @@
 """Users of a store with several shards: their rows are at home, and what they have on torrents is in the shards."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,12 +11,18 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import ScanCursors, Shard, Shards
+from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts
 from tracker.store.sharding.user_copies import UserCopies
 from tracker.store.sharding.user_sums import UserSums
 from tracker.store.users.fields import Value
 from tracker.store.users.freeleech import Freeleech, Token, tokens_of
-from tracker.store.users.hit_and_runs import HitAndRuns, Pending, pending_of, sorted_pending
+from tracker.store.users.hit_and_runs import (
+    TORRENTS_A_CALL,
+    HitAndRuns,
+    Pending,
+    pending_of,
+    sorted_pending,
+)
 from tracker.store.users.importing import SavedUser, UserImport
 from tracker.store.users.rules import Multipliers
 from tracker.store.users.users import User, Users, checked_set, fields_of, size_commands, sum_sizes
@@ -229,15 +236,21 @@ class ShardedHitAndRuns(HitAndRuns):
 
     async def pending_of(self, user_id: str, torrent_ids: Sequence[str]) -> list[Pending]:
         shards = await self._shards.of_torrents(torrent_ids)
-        times = await self._shards.ask(
-            [
-                (shard, ("ZSCORE", shard.keys.pending_hit_and_runs(), f"{user_id}:{torrent_id}"))
-                for shard, torrent_id in zip(shards, torrent_ids, strict=True)
-                if shard is not None
-            ]
-        )
-        known = [each for each, shard in zip(torrent_ids, shards, strict=True) if shard is not None]
-        return sorted_pending(user_id, known, times)
+        by_shard = defaultdict[Shard, list[str]](list)
+        for torrent_id, shard in zip(torrent_ids, shards, strict=True):
+            if shard is not None:
+                by_shard[shard].append(torrent_id)
+        parts = [(shard, some) for shard, ids in by_shard.items() for some in in_parts(ids, TORRENTS_A_CALL)]
+        commands = []
+        for shard, some in parts:
+            members = (f"{user_id}:{each}" for each in some)
+            commands.append((shard, ("ZMSCORE", shard.keys.pending_hit_and_runs(), *members)))
+        replies = await self._shards.ask(commands)
+        times: dict[str, bytes | None] = {}
+        for (_, some), reply in zip(parts, replies, strict=True):
+            times |= zip(some, reply or [None] * len(some), strict=True)
+        known = [each for each in torrent_ids if each in times]
+        return sorted_pending(user_id, known, [times[each] for each in known])
 
     async def pending_count(self) -> int:
         found = await self._shards.each(lambda shard: ("ZCARD", shard.keys.pending_hit_and_runs()))
