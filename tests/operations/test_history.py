@@ -43,6 +43,39 @@ def test_any_range_is_moved_into_what_is_kept(since: int, until: int) -> None:
     assert window.until <= START and window.span // window.step <= RETAINED
 
 
+@pytest.mark.parametrize(
+    ("name", "added", "kept"), [("24h", 900, 3600), ("7d", 7200, 18_000), ("30d", 28_800, DAY)]
+)
+async def test_slices_that_an_upgrade_added_are_shown_once_they_reach_back(
+    store: Store, name: str, added: int, kept: int
+) -> None:
+    """Until then, the longer ones that were kept before: a chart would show no announces before the upgrade."""
+    counters, now = store.counters, float(NOON)
+    store.clock.now = now
+
+    async def step(at: float = now) -> int:
+        return (await history.reaching_back(counters, history.window_of(RANGES[name], at), at)).step
+
+    assert await step() == added  # nothing was ever counted
+    first, upgrade = now - RANGES[name].seconds // 2, now - 2 * kept
+    for at in (first, upgrade - 2 * kept, upgrade, now):
+        counters.count("announces", by=kept, at=at)
+    await counters.flush()
+    assert await step() == added  # the tracker is new
+    slices, before = store.keys.counter(added, "announces"), int(upgrade) - int(upgrade) % added
+    await store.redis.hdel(
+        slices, *(start for start in await store.redis.hkeys(slices) if int(start) < before)
+    )
+    assert await step() == kept
+    read = await history.read(
+        counters, (Line("all", "All", ("announces",)),), Window(int(first), int(now), kept), now
+    )
+    assert read.values["all"][0] == 1
+    await store.redis.delete(slices)
+    assert await step() == kept
+    assert (await history.reaching_back(counters, Window(int(now) - 60, int(now), 1), now)).step == 1
+
+
 async def test_lines_are_rates_and_the_slice_in_progress_is_divided_by_its_time_so_far(store: Store) -> None:
     store.clock.now = START + 30
     counters = store.counters

@@ -60,8 +60,9 @@ class FailurePages:
     async def data(self, request: web.Request) -> web.Response:
         now, reason = self._context.clock(), request.query.get("reason", "")
         lines = (Line("failures", "Refused", (f"failures.{reason}",)),)
-        window = shown_of(request, now).window()
-        slices = await history.read(self._context.store.counters, lines, window, now)
+        counters = self._context.store.counters
+        window = await history.reaching_back(counters, shown_of(request, now).window(), now)
+        slices = await history.read(counters, lines, window, now)
         chart = Chart("failures", "Refused requests", "per second", lines)
         return web.Response(body=orjson.dumps(chart_data(chart, slices)), content_type="application/json")
 
