@@ -154,6 +154,16 @@ async def test_the_indexes_of_rights_follow_changes(store: Store) -> None:
         assert not await store.redis.exists(store.keys.user_index(state))
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_the_last_row_of_a_user_in_a_batch_is_the_one_listed(store: Store, enabled: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {"user_id": "1", "enabled": each, "can_leech": each} for each in (enabled, not enabled)
+    ]
+    await store.user_import.save(rows)
+    disabled = ["1"] if enabled else []
+    assert await ids(store, enabled=False) == await ids(store, can_leech=False) == disabled
+
+
 async def test_changes_are_in_the_indexes_at_once(listed: Store) -> None:
     user = await listed.users.find("4")
     await listed.users.edit(user.passkey, {"name": "Bob", "uploaded": 99})
