@@ -147,6 +147,15 @@ def test_every_line_by_protocol_or_family_is_counted_or_sampled() -> None:
             assert line.measured in ("", *SAMPLED_PARTS)
 
 
+async def test_announces_over_udp_of_earlier_versions_show_as_such(store: Store) -> None:
+    """They were not counted by family."""
+    for name, number in (("announces", 600), ("announces.udp", 180)):
+        store.counters.count(name, by=number, at=START - 60)
+    await store.counters.flush()
+    lines, window = CHARTS["announces"].lines_by("protocol"), Window(START - 60, START - 1, 60)
+    assert (await history.read(store.counters, lines, window, START)).values == {"http": [7], "udp": [3]}
+
+
 async def test_counts_over_http_are_all_but_those_over_udp(store: Store) -> None:
     counters = store.counters
     for name, number in (("joins", 600), ("joins.udp.v4", 60), ("joins.udp.v6", 120), ("joins.v4", 180)):

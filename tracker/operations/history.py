@@ -101,8 +101,11 @@ def _by_family(counter: str, label: str = "", name: str = "") -> tuple[Line, ...
     )
 
 
-def _by_protocol(counter: str, label: str = "", name: str = "") -> tuple[Line, ...]:
-    udp = tuple(f"{counter}.udp.{family}" for family in _FAMILIES)
+def _by_protocol(
+    counter: str, label: str = "", name: str = "", *, udp: tuple[str, ...] = ()
+) -> tuple[Line, ...]:
+    """``udp``: the counters of those over UDP, if not one per family."""
+    udp = udp or tuple(f"{counter}.udp.{family}" for family in _FAMILIES)
     return (Line(f"{name}http", f"{label}HTTP", (counter,), udp), Line(f"{name}udp", f"{label}UDP", udp))
 
 
@@ -155,7 +158,7 @@ CHARTS: Mapping[str, Chart] = {
                 Line("completed", "Completed", ("announces.completed",)),
                 Line("stopped", "Stopped", ("announces.stopped",)),
             ),
-            protocol=_by_protocol("announces"),
+            protocol=_by_protocol("announces", udp=("announces.udp",)),  # older than those by family
             family=_by_family("announces"),
         ),
         Chart(

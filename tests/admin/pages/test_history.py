@@ -124,7 +124,7 @@ async def test_charts_are_rates_and_say_that_the_last_slice_has_not_ended(admin:
     for name, number, at in (
         ("announces", 600, now - 60),
         ("announces", 15, now),
-        ("announces.udp.v4", 60, now - 60),
+        ("announces.udp", 60, now - 60),
     ):
         counters.count(name, by=number, at=at)
     counters.observe("announce_seconds", 0.002, 0.004, at=now - 60)
