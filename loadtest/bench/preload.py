@@ -42,8 +42,9 @@ async def _join(swarms: Swarms, updates: Sequence[PeerUpdate]) -> None:
     answers: list[Admitted | Refused | StoreUnavailable] = []
     answered = asyncio.Event()
 
-    def settle(_: object, answer: Admitted | Refused | StoreUnavailable) -> None:
-        answers.append(answer)
+    def settle(settled: list[tuple[None, Admitted | Refused | StoreUnavailable]], batch: object) -> None:
+        del batch
+        answers.extend(answer for _, answer in settled)
         if len(answers) == len(updates):
             answered.set()
 
