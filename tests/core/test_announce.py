@@ -543,6 +543,8 @@ async def test_announces_over_udp_count_as_such_as_well(tracker: TrackerHarness)
         "bytes.up.udp.v4": 10,
         "bytes.up.udp.v6": 1000,
     }
+    _, batches = await tracker.store.counters.distribution("announce_batch", 60)
+    assert batches is not None and batches.sum == 8
 
 
 async def test_settings_are_reloaded_for_both_protocols(make_tracker: MakeTracker) -> None:

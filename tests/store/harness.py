@@ -63,8 +63,9 @@ class Store(RealStore):
         """The outcomes and the totals of announces that share one call."""
         done: asyncio.Future[tuple[list[Any], TrafficTotals]] = asyncio.get_running_loop().create_future()
 
-        def settle(settled: list[tuple[Any, Any]], totals: TrafficTotals) -> None:
-            done.set_result(([outcome for _, outcome in settled], totals))
+        def settle(settled: list[tuple[Any, Any]], batch: tuple[int, TrafficTotals] | None) -> None:
+            assert batch is not None
+            done.set_result(([outcome for _, outcome in settled], batch[1]))
 
         for each in updates:
             self.swarms.submit(each, settle, None)

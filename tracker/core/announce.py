@@ -216,8 +216,9 @@ class Tracker:
         except StoreUnavailable as error:
             self._settle([(pending, error)], None)
 
-    def _settle(self, settled: _Settled, totals: TrafficTotals | None) -> None:
-        """Answers and counts announces whose outcome is known. ``totals``: the traffic of the batch."""
+    def _settle(self, settled: _Settled, batch: tuple[int, TrafficTotals] | None) -> None:
+        """Answers and counts announces whose outcome is known. ``batch``: the number of announces in their call, also
+        over the other protocol, and the traffic."""
         limits = self._limits
         regular, noted, valid_passkeys = limits.regular, limits.noted, limits.valid_passkeys
         served: list[tuple[Event, int, bool]] = []
@@ -268,8 +269,8 @@ class Tracker:
         if len(regular) + len(noted) >= MAX_NOTED:
             limits.count_noted()
         self._count(served, seconds)
-        if totals is not None:
-            self._count_batch(len(settled), totals)
+        if batch is not None:
+            self._count_batch(*batch)
 
     def _count(self, served: list[tuple[Event, int, bool]], seconds: list[float]) -> None:
         for kind, number in Counter(served).items():

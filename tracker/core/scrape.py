@@ -86,9 +86,9 @@ class Scrapes:
         answer(self._failures.to_error(to_error(decision), "scrapes"))
         return True
 
-    def _settle(self, settled: list[tuple[_Pending, _Outcome]], totals: None) -> None:
+    def _settle(self, settled: list[tuple[_Pending, _Outcome]], batch: tuple[int, None] | None) -> None:
         """Counts and answers scrapes whose outcome is known."""
-        del totals
+        del batch
         for (address, passkey, answer, hits, complete), outcome in settled:
             self._limits.note_scrape(address, hits)
             if not isinstance(outcome, dict):

@@ -43,11 +43,11 @@ class Settled:
 
     def __init__(self) -> None:
         self.pairs: list[tuple[Any, Any]] = []
-        self.totals: list[Any] = []
+        self.batches: list[tuple[int, Any] | None] = []
 
-    def __call__(self, settled: list[tuple[Any, Any]], totals: Any) -> None:
+    def __call__(self, settled: list[tuple[Any, Any]], batch: tuple[int, Any] | None) -> None:
         self.pairs += settled
-        self.totals.append(totals)
+        self.batches.append(batch)
 
     @property
     def outcomes(self) -> list[Any]:
@@ -62,7 +62,7 @@ async def running(
         calls,
         Script(calls.call, "t:", script),
         list,
-        lambda requests, reply: (reply, len(requests)),
+        lambda requests, reply: (reply, f"{len(requests)} numbers"),
         calls.call,
         max_requests=max_requests,
         max_waiting=max_waiting,
@@ -125,14 +125,14 @@ async def test_a_small_call_waits_while_the_server_works_on_those_of_other_shard
         await loop_turns(5)
         assert (pipe.in_flight, batches.waiting) == (1, 2)
         await end_work()
-        await eventually(lambda: settled.totals == [2])
+        await eventually(lambda: settled.batches == [(2, "2 numbers")])
         assert settled.outcomes == [b"1", b"2"] and working.done()
         working = pipe.execute(*busy)
         for number in range(4):
             batches.submit(str(number), settled, None)
         await eventually(lambda: pipe.in_flight == 2)
         await end_work()
-        await eventually(lambda: settled.totals == [2, 4])
+        await eventually(lambda: settled.batches == [(2, "2 numbers"), (4, "4 numbers")])
         assert working.done()
     pipe.close()
     await client.aclose()
@@ -242,7 +242,7 @@ async def test_an_unexpected_reply_fails_its_batch_only() -> None:
     assert [(line["event"], line["error"]) for line in logs] == [("unexpected store reply", "ValueError")]
 
 
-async def test_each_callback_is_called_once_a_batch_and_the_first_gets_its_totals() -> None:
+async def test_each_callback_is_called_once_a_batch_and_the_first_gets_its_number_and_totals() -> None:
     calls = Calls()
     one, other = Settled(), Settled()
     async with running(calls) as batches:
@@ -251,4 +251,4 @@ async def test_each_callback_is_called_once_a_batch_and_the_first_gets_its_total
         while batches.in_flight:
             await asyncio.sleep(0)
     assert (one.pairs, other.pairs) == ([(0, 0), (2, 4)], [(1, 2), (3, 6)])
-    assert (one.totals, other.totals) == ([4], [None])
+    assert (one.batches, other.batches) == ([(4, "4 numbers")], [None])

@@ -26,11 +26,12 @@ MAX_CALLS = 16
 
 log = structlog.get_logger("tracker.store")
 
-Settle = Callable[[list[tuple[Any, Any]], Any], None]
-"""Called once per batch and callback, with (context, outcome) of its requests, and the totals. Must not raise.
+Settle = Callable[[list[tuple[Any, Any]], tuple[int, Any] | None], None]
+"""Called once per batch and callback, with (context, outcome) of its requests, and (number of requests, totals) of the
+whole batch. Must not raise.
 
 StoreUnavailable as an outcome means that the request may or may not have been applied. Only the first callback of a
-successful batch gets the totals; others get None."""
+successful batch gets the number and the totals; others get None."""
 Encode = Callable[[list[Any]], list[Argument]]
 """Requests -> the arguments of the script."""
 Decode = Callable[[list[Any], Any], tuple[Sequence[Any], Any]]
@@ -165,7 +166,7 @@ class Batches:
             log.error("unexpected store reply", error=type(error).__name__)
             self._fail(batch, StoreUnavailable("the store failed"))
         else:
-            _settle(batch, outcomes, totals)
+            _settle(batch, outcomes, (len(batch), totals))
         finally:
             self._sent -= len(batch)
 
@@ -183,17 +184,17 @@ class Batches:
         _settle(batch, repeat(error), None)
 
 
-def _settle(batch: Iterable[_Entry], outcomes: Iterable[Any], totals: Any) -> None:
+def _settle(batch: Iterable[_Entry], outcomes: Iterable[Any], whole: tuple[int, Any] | None) -> None:
     settled: dict[Settle, list[tuple[Any, Any]]] = {}
     for (_, settle, context), outcome in zip(batch, outcomes, strict=False):
         settled.setdefault(settle, []).append((context, outcome))
     for settle, outcomes_of_one in settled.items():
-        settle(outcomes_of_one, totals)
-        totals = None
+        settle(outcomes_of_one, whole)
+        whole = None
 
 
-def _resolve(settled: list[tuple[Any, Any]], totals: Any) -> None:
-    del totals
+def _resolve(settled: list[tuple[Any, Any]], whole: tuple[int, Any] | None) -> None:
+    del whole
     for future, outcome in settled:
         if future.done():
             continue

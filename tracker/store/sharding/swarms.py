@@ -75,8 +75,8 @@ class ShardedSwarms(Swarms):
         future: asyncio.Future[Figures | Refused | StoreUnavailable]
         future = asyncio.get_running_loop().create_future()
 
-        def settle(settled: list[tuple[Any, Any]], totals: Any) -> None:
-            del totals
+        def settle(settled: list[tuple[Any, Any]], batch: Any) -> None:
+            del batch
             if not future.done():
                 future.set_result(settled[0][1])
 
@@ -143,7 +143,7 @@ class _Scrape:
         return {each: self._files[each] for each in self._info_hashes if each in self._files}
 
 
-def _add_parts(settled: list[tuple[_Scrape, Any]], totals: Any) -> None:
-    del totals
+def _add_parts(settled: list[tuple[_Scrape, Any]], batch: Any) -> None:
+    del batch
     for whole, outcome in settled:
         whole.add_part(outcome)
