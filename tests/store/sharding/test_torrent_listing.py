@@ -167,6 +167,26 @@ async def test_the_number_and_the_place_are_known_where_an_index_tells(
                     assert (len(page.torrents), page.cursor) == (total - 1, ""), wanted
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [{"enabled": False, "order": "snatches"}, {"enabled": False, "order": "name", "descending": False}],
+)
+async def test_a_list_goes_on_although_too_many_fit_meanwhile(
+    filled: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(torrent_listing, "MAX_FEW", 2)
+    monkeypatch.setattr(torrent_listing, "MAX_MATCHES", 2)
+    monkeypatch.setattr(torrent_listing, "MATCHES_A_CALL", 2)
+    for store in filled:
+        asked = TorrentFilter(**wanted)
+        first = await store.torrent_listing.filtered(asked, "", 1)
+        await store.torrents.edit(HASHES[9], {"enabled": "0"})
+        second = await store.torrent_listing.filtered(asked, first.cursor, 100)
+        listed = [HASHES.index(each.info_hash) for each in (*first.torrents, *second.torrents)]
+        assert set(listed) >= {1, 2} and len(listed) == len(set(listed)) and second.total == 3
+        assert (await store.torrent_listing.filtered(asked, "", 1)).cursor.startswith("w")
+
+
 async def test_a_page_that_looks_at_too_many_torrents_ends_early(
     filled: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:

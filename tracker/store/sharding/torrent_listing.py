@@ -134,22 +134,24 @@ class TorrentListing:
         return sum(sizes.values())
 
     async def _matches(self, wanted: TorrentFilter, first: int, count: int) -> ListPage | None:
-        """Those that fit, from an index; None if no index has only them, or if that has too many to sort them."""
+        """Those that fit, from an index; None if no index has only them, or if that has too many to sort them. A list
+        that began with fewer goes on with up to twice as many: another kind of list would begin anew."""
         indexes = indexes_of(wanted)
         sizes = [await self._size(index) for index in indexes]
         if not sizes:
             return None
         index, size = min(zip(indexes, sizes, strict=True), key=lambda pair: pair[1])
+        growth = 2 if first else 1
         if wanted.name or wanted.order == "name":
-            if size > MAX_FEW:
+            if size > growth * MAX_FEW:
                 return None
             ids = [torrent_id for torrent_id, _ in await self._read(index, wanted)]
             torrents = await self._torrents.by_ids(ids)
             named = _by_name([each for each in torrents if wanted.fits(each)], wanted)
             return _page_of(named[first : first + count], first, count, len(named))
         if index.order == wanted.order and wanted.flags == 1:
-            ids = await self._in_order(index, wanted, first, min(count, size - first))
-        elif size <= MAX_MATCHES:
+            ids = await self._in_order(index, size, wanted, first, min(count, size - first))
+        elif size <= growth * MAX_MATCHES:
             pairs = [(score, id) for id, score in await self._read(index, wanted) if score is not None]
             pairs.sort(reverse=wanted.descending)
             size, ids = len(pairs), [id for _, id in pairs[first : first + count]]
@@ -165,18 +167,19 @@ class TorrentListing:
         )
         return sum(sizes.values())
 
-    async def _in_order(self, index: Index, wanted: TorrentFilter, first: int, count: int) -> list[str]:
-        """The ids of ``count`` torrents of an index in its own order. Those that fit are at one end of it."""
-        size, total = await self._size(index), await self._size(index._replace(lowest="-inf", highest="+inf"))
+    async def _in_order(
+        self, index: Index, size: int, wanted: TorrentFilter, first: int, count: int
+    ) -> list[str]:
+        """The ids of ``count`` torrents of an index in its own order. ``size`` of them fit, at one end of it."""
         if (index.lowest == "-inf") == wanted.descending:  # those that do not fit come first
-            first += total - size
+            first += await self._size(index._replace(lowest="-inf", highest="+inf")) - size
         pairs = await top_of(self._shards, index.key, count, first, ascending=not wanted.descending)
         return [id for id, _ in pairs]
 
     async def _read(self, index: Index, wanted: TorrentFilter) -> list[tuple[str, float | None]]:
         """The torrents of an index that fit, with their score in the order; None if it does not list them."""
         found, shards = list[tuple[str, float | None]](), list(self._shards)
-        for first in range(0, MAX_MATCHES, MATCHES_A_CALL):
+        for first in range(0, 2 * MAX_MATCHES, MATCHES_A_CALL):
             parts = await self._ids(index, first, shards)
             found += await self._fitting({shard: ids for shard, ids in parts.items() if ids}, index, wanted)
             shards = [shard for shard, ids in parts.items() if len(ids) == MATCHES_A_CALL]
