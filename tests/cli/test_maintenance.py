@@ -1,11 +1,14 @@
 """``tracker cleanup``, ``tracker reindex`` and ``tracker wipe-stats`` (T24)."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from redis import Redis
 
-from tests.commands import Command
+from loadtest.servers import Server
+from tests.commands import Command, command, set_store
 
 HASH, OTHER = "ab" * 20, "cd" * 20
 
@@ -86,6 +89,21 @@ def test_maintenance_reads_keys_with_scan_only(
     tracker("reindex")
     tracker("wipe-stats", "--uniques", "--yes")
     assert calls("keys") == before and calls("scan") >= scans + 3
+
+
+def test_reindex_of_a_full_store_fails(
+    start_server: Callable[..., Server], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server("--appendonly", "no")
+    set_store(monkeypatch, server.url, prefix)
+    monkeypatch.chdir(tmp_path)
+    with command() as tracker, server.client() as client:
+        tracker("torrent", "add", HASH)
+        client.config_set("maxmemory", 1)
+        result = tracker("reindex", code=1)
+        assert result.stderr.startswith("error: ") and "memory" in result.stderr and not result.stdout
+        client.config_set("maxmemory", 0)
+        assert tracker("reindex").stdout == "all lists are complete\n"
 
 
 def test_reindex_lists_data_written_by_a_site(tracker: Command, keys: "Redis", prefix: str) -> None:

@@ -260,12 +260,11 @@ async def test_a_ranking_of_all_torrents_pauses_and_goes_on_where_the_store_was_
             if len(pauses) == 5:
                 await store.redis.config_set("maxmemory", 1)
 
-        await store.torrent_listing.rank(pause=pause)
+        assert not await store.torrent_listing.rank(pause=pause)
         assert len(pauses) == 5 and min(pauses) > 0 and not await store.torrent_listing.is_complete()
         await store.redis.config_set("maxmemory", 0)
         await store.redis.delete(store.keys.torrent_list("added"))
-        await store.torrent_listing.rank(pause=pause)
-        assert await store.torrent_listing.is_complete()
+        assert await store.torrent_listing.rank(pause=pause) and await store.torrent_listing.is_complete()
         assert 0 < await store.torrent_listing.count("added") < 200
 
 

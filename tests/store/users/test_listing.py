@@ -238,12 +238,11 @@ async def test_a_ranking_of_all_users_pauses_and_goes_on_where_the_store_was_ful
             if len(pauses) == 5:
                 await store.redis.config_set("maxmemory", 1)
 
-        await store.user_listing.rank(pause=pause)
+        assert not await store.user_listing.rank(pause=pause)
         assert len(pauses) == 5 and min(pauses) > 0 and not await store.user_listing.is_complete()
         await store.redis.config_set("maxmemory", 0)
         await store.redis.delete(store.keys.user_index("ratio"))
-        await store.user_listing.rank(pause=pause)
-        assert await store.user_listing.is_complete()
+        assert await store.user_listing.rank(pause=pause) and await store.user_listing.is_complete()
         assert 0 < await store.user_listing.count("ratio") < 200
 
 

@@ -8,6 +8,7 @@ import typer
 from tracker.cli.commands import AsJson, Config, Yes, change_store, load_settings, torrent_files, with_store
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say, say_json
+from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.torrents import stale_files
 from tracker.store.maintenance.maintenance import Finding
@@ -59,10 +60,13 @@ def reindex(as_json: AsJson = False, config: Config = None) -> None:
     async def work(store: Store, change: Change) -> None:
         with progress("keys checked") as shown:
             found = await store.maintenance.reindex(progress=shown.reach)
-            await store.user_listing.rank(everybody=True)
-            await store.torrent_listing.rank(all_of_them=True)
+            users = await store.user_listing.rank(everybody=True)
+            torrents = await store.torrent_listing.rank(all_of_them=True)
         change.count(repaired=sum(each.changed for each in found))
-        _show(found, "repaired", "all lists are complete", as_json=as_json)
+        if found or (users and torrents):
+            _show(found, "repaired", "all lists are complete", as_json=as_json)
+        if not (users and torrents):
+            raise ClientError("the store is out of memory: some lists are incomplete")
 
     change_store(config, "reindex", work)
 

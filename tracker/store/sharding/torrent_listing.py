@@ -274,12 +274,13 @@ class TorrentListing:
         *,
         all_of_them: bool = False,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
+    ) -> bool:
         """Ranks the next torrents, about ``torrents`` of them; each process keeps its own position.
 
-        If ``all_of_them``, or if the indexes of a shard are incomplete, ranks all torrents. Stops if the store is out
-        of memory; the next call goes on there. ``pause`` waits some seconds.
+        If ``all_of_them``, or if the indexes of a shard are incomplete, ranks all torrents. If a shard is out of
+        memory, returns False in the end, and the next call goes on there. ``pause`` waits some seconds.
         """
+        has_room = True
         for shard in self._shards:
             try:
                 version = await shard.connection.command("HGET", shard.keys.indexed(), "torrents")
@@ -289,12 +290,12 @@ class TorrentListing:
                     self._ranking_all.discard(shard)
                     await self._rank(shard, torrents // len(self._shards), pause)
             except OutOfMemoryError:
-                return
+                has_room = False
             except StoreUnavailable as error:
-                self._ranking_all.discard(
-                    shard
-                )  # another server may take over, which reads a cursor differently
+                # Another server may take over, which reads a cursor differently.
+                self._ranking_all.discard(shard)
                 self._shards.leave_out([shard.number], error)
+        return has_room
 
     async def _rank_all(self, shard: Shard, pause: Callable[[float], Awaitable[object]]) -> None:
         if shard not in self._ranking_all:

@@ -252,11 +252,11 @@ class UserListing:
         *,
         everybody: bool = False,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
+    ) -> bool:
         """Ranks the next users by totals and rights, about ``users`` of them; each process keeps its own position.
 
-        If ``everybody``, or if the indexes are incomplete, ranks all users. Stops if the store is out of memory; the
-        next call goes on there. ``pause`` waits some seconds.
+        If ``everybody``, or if the indexes are incomplete, ranks all users. If the store is out of memory, returns
+        False, and the next call goes on there. ``pause`` waits some seconds.
         """
         everybody = everybody or not await self.is_complete()
         if everybody and not self._ranking_all:
@@ -267,11 +267,12 @@ class UserListing:
             if everybody:
                 await self._connection.command("HSET", self._keys.indexed(), "users", INDEXES)
         except OutOfMemoryError:
-            return
+            return False
         except StoreUnavailable:
             self._ranking_all = False  # another server may take over, which reads a cursor differently
             raise
         self._ranking_all = False
+        return True
 
     async def _rank(self, users: int | None, pause: Callable[[float], Awaitable[object]]) -> None:
         """``users`` None: to the end."""
