@@ -10,7 +10,7 @@ from tracker.store.sharding.torrent_filter import TorrentFilter
 from tracker.store.sharding.torrent_listing import ListPage
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
-from tracker.store.users.listing import END, UserFilter
+from tracker.store.users.listing import UserFilter
 from tracker.store.users.users import User
 
 MAX_EXPORTED = 100_000
@@ -45,13 +45,13 @@ async def exported_torrents(store: Store, wanted: TorrentFilter, text: str) -> A
 
 async def exported_users(store: Store, wanted: UserFilter) -> AsyncIterator[list[User]]:
     """The first MAX_EXPORTED of the list, in pages."""
-    position, left = 0, MAX_EXPORTED
+    cursor, left = "", MAX_EXPORTED
     while left > 0:
         with _of_all_shards():
-            position, users, *_ = await store.user_listing.page(wanted, position, min(left, _PAGE))
+            cursor, users, *_ = await store.user_listing.page(wanted, cursor, min(left, _PAGE))
         yield users
         left -= len(users)
-        if position == END:
+        if not cursor:
             return
 
 

@@ -217,7 +217,7 @@ async def test_users_are_sorted_filtered_and_searched(
         {"q": "e", "sort": "id"},
         {"q": "e", "offset": 1},
         {"enabled": "true", "offset": 0},
-        {"cursor": "1"},
+        {"cursor": "f1"},
     ):
         assert await full.wrong_fields("GET", "/users", params=wrong) == ["query."]
     assert await full.wrong_fields("GET", "/users", params={"q": "e", "cursor": "x"}) == ["query.cursor"]

@@ -9,10 +9,11 @@ import pytest
 
 from loadtest.servers import Server
 from tests.store.harness import ALICE, BOB, Store, running, update
+from tracker.errors import ClientError
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.users import listing
-from tracker.store.users.listing import END, Order, UserFilter
+from tracker.store.users.listing import Order, UserFilter
 
 USERS: list[dict[str, Any]] = [
     {"user_id": "1", "name": "Zoë E", "uploaded": 10, "downloaded": 5},
@@ -31,12 +32,13 @@ async def listed(store: Store) -> Store:
 
 async def ids(store: Store, count: int = 100, **wanted: Any) -> list[str]:
     """The ids of all pages."""
-    position, found = 0, list[str]()
-    while position != END:
-        position, users, *_ = await store.user_listing.page(UserFilter(**wanted), position, count)
+    cursor, found = "", list[str]()
+    while True:
+        cursor, users, *_ = await store.user_listing.page(UserFilter(**wanted), cursor, count)
         assert len(users) <= count
         found += [user.user_id for user in users]
-    return found
+        if not cursor:
+            return found
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
@@ -263,6 +265,47 @@ async def test_rights_are_read_from_the_rows_until_the_indexes_are_complete(stor
     assert (await store.user_listing.page(UserFilter(enabled=False))).total == 1
 
 
+@pytest.mark.parametrize("order", ["uploaded", "name"])
+async def test_a_list_goes_on_as_it_began(
+    listed: Store, monkeypatch: pytest.MonkeyPatch, order: Order
+) -> None:
+    """Also when more fit meanwhile than are sorted for a page, and when the indexes become complete."""
+    monkeypatch.setattr(listing, "MAX_FEW", 2)
+    monkeypatch.setattr(listing, "MAX_MATCHES", 2)
+    await listed.users.edit((await listed.users.find("3")).passkey, {"enabled": False})
+    wanted = UserFilter(order, enabled=False)
+    after, first, *_ = await listed.user_listing.page(wanted, "", 1)
+    await listed.users.edit(
+        (await listed.users.find("1")).passkey, {"enabled": False, "uploaded": 99, "name": "z"}
+    )
+    end, others, total, _ = await listed.user_listing.page(wanted, after, 100)
+    assert (after, end, total) == ("f1", "", 3)
+    found = [user.user_id for user in (*first, *others)]
+    assert found == (["3", "2", "1"] if order == "uploaded" else ["2", "3", "1"])
+    assert (await listed.user_listing.page(wanted, "", 1)).cursor.startswith("w")
+
+    await listed.redis.delete(listed.keys.indexed())
+    monkeypatch.setattr(listing, "MAX_FEW", 1000)
+    monkeypatch.setattr(listing, "MAX_MATCHES", 1000)
+    after, first, *_ = await listed.user_listing.page(wanted, "", 1)
+    await listed.user_listing.rank()
+    _, others, *_ = await listed.user_listing.page(wanted, after, 100)
+    assert found == [user.user_id for user in (*first, *others)]
+
+
+async def test_a_page_after_the_end_is_empty(listed: Store) -> None:
+    for wanted in (UserFilter(), UserFilter(enabled=False), UserFilter(name="x")):
+        for cursor in (f"f{2**53 - 1}", "w" + "9" * 16):
+            assert (await listed.user_listing.page(wanted, cursor))[:2] == ("", [])
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "f", "w-1", "f1.2", "f" + "9" * 17])
+async def test_an_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
+    for wanted in (UserFilter(), UserFilter(enabled=False), UserFilter(name="x")):
+        with pytest.raises(ClientError):
+            await store.user_listing.page(wanted, cursor)
+
+
 async def test_a_page_looks_at_a_bounded_number_of_users(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,9 +315,9 @@ async def test_a_page_looks_at_a_bounded_number_of_users(
     await store.user_import.save([{"user_id": str(n), "can_leech": n == 95} for n in range(1, 101)])
     await store.user_listing.rank()
     wanted = UserFilter(can_leech=True)
-    assert await store.user_listing.page(wanted) == (40, [], 1, None)
-    after, found, *_ = await store.user_listing.page(wanted, 80)
-    assert (after, [user.user_id for user in found]) == (END, ["95"])
+    assert await store.user_listing.page(wanted) == ("w40", [], 1, None)
+    after, found, *_ = await store.user_listing.page(wanted, "w80")
+    assert (after, [user.user_id for user in found]) == ("", ["95"])
 
 
 async def test_a_page_of_a_search_looks_at_a_bounded_number_of_names(
@@ -287,10 +330,10 @@ async def test_a_page_of_a_search_looks_at_a_bounded_number_of_names(
         {"user_id": str(n), "name": f"user {n:03}", "can_leech": False} for n in range(1, 101)
     ]
     await store.user_import.save(rows)
-    assert await store.user_listing.page(UserFilter(name="nobody")) == (61, [], None, None)
-    assert await store.user_listing.page(UserFilter(name="user", can_leech=True)) == (21, [], None, None)
-    after, found, *_ = await store.user_listing.page(UserFilter(name="099"), 61)
-    assert (after, [user.user_id for user in found]) == (END, ["99"])
+    assert await store.user_listing.page(UserFilter(name="nobody")) == ("w60", [], None, None)
+    assert await store.user_listing.page(UserFilter(name="user", can_leech=True)) == ("w20", [], None, None)
+    after, found, *_ = await store.user_listing.page(UserFilter(name="099"), "w60")
+    assert (after, [user.user_id for user in found]) == ("", ["99"])
 
 
 async def test_a_renamed_index_entry_and_a_deleted_row_are_left_out(listed: Store) -> None:

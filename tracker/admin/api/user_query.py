@@ -46,7 +46,7 @@ class UserQuery(UserSelection, Paged):
     updated_since: UpdatedSince = None
     cursor: str = Field(
         "",
-        pattern="^([0-9]{0,12}|[0-9]{1,19}-[0-9]{1,19})$",
+        pattern="^(|[fw][0-9]{1,12}|[0-9]{1,19}-[0-9]{1,19})$",
         description="`next_cursor` of the previous page of a search, a filtered list or one with `updated_since`.",
     )
 
@@ -58,7 +58,7 @@ class UserQuery(UserSelection, Paged):
             return self
         if self.filter.is_selective and "offset" in self.model_fields_set:
             raise ValueError("a search (q) or a filter takes cursor instead of offset")
-        if self.cursor and not (self.filter.is_selective and self.cursor.isdigit()):
+        if self.cursor and not (self.filter.is_selective and self.cursor[0] in "fw"):
             raise ValueError(
                 "cursor needs a search (q), a filter or updated_since, and is that of the same list"
             )

@@ -31,7 +31,6 @@ from tracker.operations.peers import to_integer
 from tracker.store.schema.multipliers import join_ends
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import MAX_NAME, checked_fields
-from tracker.store.users.listing import END
 from tracker.store.users.users import User
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
@@ -236,12 +235,11 @@ async def list_all(call: Call, query: UserQuery) -> UserPage:
         rows = [UserRow(**fields_of(user)) for user in await call.store.users.by_ids(ids)]
         return UserPage(items=rows, total=None, next_offset=None, next_cursor=after_change or None)
     wanted = query.filter
-    position = int(query.cursor or 0) if wanted.is_selective else query.offset
-    page = await call.store.user_listing.page(wanted, position, query.limit)
+    cursor = query.cursor if wanted.is_selective else f"f{query.offset}"
+    page = await call.store.user_listing.page(wanted, cursor, query.limit)
     rows = [UserRow(**fields_of(user)) for user in page.users]
     if wanted.is_selective:
-        cursor = None if page.position == END else str(page.position)
-        return UserPage(items=rows, total=page.total, next_offset=None, next_cursor=cursor)
+        return UserPage(items=rows, total=page.total, next_offset=None, next_cursor=page.cursor or None)
     return UserPage(**page_of(query, rows, page.total), next_cursor=None)
 
 

@@ -11,7 +11,7 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import clean, cursor_number, multiplier_of, page_number, read_form
+from tracker.admin.pages.forms import clean, multiplier_of, page_number, read_form
 from tracker.admin.pages.paging import DEFAULT_SIZE, SIZES, numbered, read_size
 from tracker.admin.pages.rendering import Heading, done, render
 from tracker.admin.pages.user import ratio
@@ -19,11 +19,10 @@ from tracker.errors import ClientError
 from tracker.operations.bulk import USER_ACTIONS, UserAction, change_users
 from tracker.operations.users import pending_hit_and_runs
 from tracker.store.users.fields import TOTALS, is_user_id
-from tracker.store.users.listing import END, ORDERS, Order, UserFilter
+from tracker.store.users.listing import CURSOR, ORDERS, Order, UserFilter
 
 PAGE = 50
 _MAX_SEARCH_LENGTH = 200
-_MAX_POSITION = 10**12
 SORTS: dict[Order, str] = {
     "id": "User",
     "name": "Name",
@@ -45,20 +44,20 @@ class Query:
     sort: Order = "id"
     descending: bool = False
     page: int = 1
-    cursor: int = 0
+    cursor: str = ""
     size: int = DEFAULT_SIZE
 
     @classmethod
     def read(cls, request: web.Request) -> "Query":
         asked = request.query
-        sort, state = asked.get("sort", ""), asked.get("state", "")
+        sort, state, cursor = (asked.get(name, "") for name in ("sort", "state", "cursor"))
         return cls(
             text=clean(asked.get("q", ""), _MAX_SEARCH_LENGTH),
             state=state if state in STATES else "",
             sort=sort if sort in ORDERS else "id",
             descending=asked.get("order") == "desc",
             page=page_number(asked.get("page", "")),
-            cursor=min(cursor_number(asked.get("cursor", "")), _MAX_POSITION),
+            cursor=cursor if CURSOR.fullmatch(cursor) else "",
             size=read_size(request),
         )
 
@@ -72,7 +71,7 @@ class Query:
             name=self.text,
         )
 
-    def href(self, *, page: int = 1, cursor: int = 0, path: str = "/users") -> str:
+    def href(self, *, page: int = 1, cursor: str = "", path: str = "/users") -> str:
         """The URL of a page of this list; defaults are left out."""
         parts = {
             "q": self.text,
@@ -81,7 +80,7 @@ class Query:
             "order": "desc" if self.descending and not self.text else "",
             "size": self.size if self.size != DEFAULT_SIZE else "",
             "page": page if page > 1 else "",
-            "cursor": cursor or "",
+            "cursor": cursor,
         }
         query = urlencode({name: value for name, value in parts.items() if value})
         return f"{path}?{query}" if query else path
@@ -179,8 +178,8 @@ class UserPages:
         return render(request, "users.html", variables, status=422 if error else 404 if missing else 200)
 
     async def _found(self, query: Query) -> dict[str, Any]:
-        first = query.cursor or (query.page - 1) * query.size
-        found = await self._listing.page(query.filter, first, query.size)
+        cursor = query.cursor or (f"f{(query.page - 1) * query.size}" if query.page > 1 else "")
+        found = await self._listing.page(query.filter, cursor, query.size)
         if found.first is not None:
             shown = len(found.users)
             return {
@@ -189,14 +188,13 @@ class UserPages:
                     query.page, query.size, shown, found.total, lambda number: query.href(page=number)
                 ),
             }
-        after = found.position
         return {  # pages have no numbers
             "users": found.users,
             "first": 1,
             "last": len(found.users),
             "total": None,
             "previous_url": query.href() if query.cursor else "",
-            "next_url": query.href(cursor=after) if after != END else "",
+            "next_url": query.href(cursor=found.cursor) if found.cursor else "",
             "numbers": [],
         }
 

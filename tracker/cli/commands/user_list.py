@@ -12,7 +12,7 @@ from tracker.cli.commands.user_group import users
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
 from tracker.operations.users import pending_hit_and_runs
 from tracker.store.store import Store
-from tracker.store.users.listing import END, ORDERS, UserFilter
+from tracker.store.users.listing import ORDERS, UserFilter
 from tracker.store.users.users import User
 
 Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys (secret).")]
@@ -50,11 +50,13 @@ def list_users(
     listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
 
     async def work(store: Store) -> None:
-        position, left = 0, limit
-        while position != END and left > 0:
-            position, users, *_ = await store.user_listing.page(wanted, position, min(PAGE, left))
+        cursor, left = "", limit
+        while left > 0:
+            cursor, users, *_ = await store.user_listing.page(wanted, cursor, min(PAGE, left))
             listing.page(user_row(each, passkeys) for each in users)
             left -= len(users)
+            if not cursor:
+                break
 
     with_store(config, work)
 

@@ -5,13 +5,14 @@ walks through the index of the order, some users in each script call. So do all 
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from redis.exceptions import OutOfMemoryError
 
-from tracker.errors import StoreUnavailable
+from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
@@ -43,7 +44,9 @@ PAUSES = 2.0
 """``rank`` pauses so many times as long as each of its calls took. So it uses at most a third of the store's time."""
 INDEXES = b"1"
 """The version of the indexes that only ``rank`` writes for users who do not change. A new one has all users ranked."""
-END = -1
+CURSOR = re.compile(r"([fw])([0-9]{1,16})", re.ASCII)
+"""f: a place among those that fit; w: a position of a walk through the order."""
+_END = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +81,10 @@ class UserFilter:
 
 
 class UserPage(NamedTuple):
-    """Users of a list. ``position``: that of the next page, END after the last user. ``total`` and ``first``, the place
-    of the first one from 0 on, are None if they are unknown."""
+    """Users of a list. ``cursor``: that of the next page, '' at the end. ``total`` and ``first``, the place of the
+    first one from 0 on, are None if they are unknown."""
 
-    position: int
+    cursor: str
     users: list[User]
     total: int | None = None
     first: int | None = None
@@ -99,8 +102,9 @@ class UserListing:
         self._rank_cursor = b"0"
         self._ranking_all = False
 
-    async def page(self, wanted: UserFilter, position: int = 0, count: int = 100) -> UserPage:
-        """At most ``count`` users from ``position`` on.
+    async def page(self, wanted: UserFilter, cursor: str = "", count: int = 100) -> UserPage:
+        """At most ``count`` users; ``cursor`` may also be made of ``f`` and a place. Raises ClientError for an invalid
+        cursor.
 
         Order ``name`` lists only users who have a name, and ``hit_and_runs`` only those who have any. Orders by totals
         follow the totals within some minutes: see ``rank``. A search (``name``) is ordered by name; if its text is a
@@ -108,26 +112,28 @@ class UserListing:
         pages may be missing or repeated.
         """
         if not wanted.is_selective:
+            _, position = _place(cursor)
             page = await self._walk(wanted, position, count)
             return page._replace(total=await self.count(wanted.order), first=position)
         async with self._lists:
             if not wanted.name:
-                return await self._matches(wanted, position, count)
-            return await self._search(wanted, position, count)
+                return await self._matches(wanted, cursor, count)
+            return await self._search(wanted, cursor, count)
 
-    async def _search(self, wanted: UserFilter, position: int, count: int) -> UserPage:
+    async def _search(self, wanted: UserFilter, cursor: str, count: int) -> UserPage:
         text = wanted.name.strip()
         passkey = await self._users.passkey_of(text) if is_user_id(text) else None
         found = await self._users.get(passkey) if passkey else None
-        # Position 0 is the user with this id, if there is one; the others follow from 1 on.
-        first = [found] if found is not None and not position and wanted.fits(found) else []
+        first = [found] if found is not None and not cursor and wanted.fits(found) else []
         left_out = text if found is not None else ""
-        page = await self._matches(wanted, max(position - 1, 0), count - len(first), left_out)
-        return UserPage(END if page.position == END else page.position + 1, first + page.users)
+        page = await self._matches(wanted, cursor, count - len(first), left_out)
+        return UserPage(page.cursor, first + page.users)
 
-    async def _matches(self, wanted: UserFilter, position: int, count: int, left_out: str = "") -> UserPage:
+    async def _matches(self, wanted: UserFilter, cursor: str, count: int, left_out: str = "") -> UserPage:
         """Users that fit, from an index of users who lack a right, as far as these are few enough. Indexes that are
-        incomplete may lack some: then the rights are read from the rows."""
+        incomplete may lack some: then the rights are read from the rows. A list that began with few goes on with up to
+        twice as many."""
+        kind, position = _place(cursor)
         if wanted.has_rights and not await self.is_complete():
             return await self._walk(wanted, position, count, left_out)
         lacking = wanted.lacking
@@ -137,13 +143,15 @@ class UserListing:
             return page._replace(total=await self._rest(wanted))
         index = min(sizes, key=sizes.__getitem__)
         is_alone = [wanted.enabled, wanted.can_leech].count(None) == 1
-        if wanted.order == "id" and is_alone and not wanted.name:
-            ids = await self._range(index, wanted.descending, position, count)
-            return await self._page_of(wanted, ids, position, count, sizes[index])
         by_name = bool(wanted.name) or wanted.order == "name"
-        if sizes[index] > (MAX_FEW if by_name else MAX_MATCHES):
+        in_order = wanted.order == "id" and is_alone and not wanted.name
+        max_matches = (MAX_FEW if by_name else MAX_MATCHES) * (2 if position else 1)
+        if kind == "w" or (sizes[index] > max_matches and not in_order):
             page = await self._walk(wanted, position, count, left_out)
             return page._replace(total=sizes[index] if is_alone and wanted.order in _WHOLE else None)
+        if in_order:
+            ids = await self._range(index, wanted.descending, position, count)
+            return await self._page_of(wanted, ids, position, count, sizes[index])
         found = await self._range(index, False, 0, sizes[index])
         found = await self._fitting(wanted, found, index)
         ids = await (self._by_name(wanted, found, left_out) if by_name else self._by_score(wanted, found))
@@ -216,8 +224,7 @@ class UserListing:
     ) -> UserPage:
         """Users whose rights a site changed since a job listed them are left out."""
         users = [user for user in await self._users.by_ids(ids) if wanted.fits(user)]
-        after = first + count if first + count < total else END
-        return UserPage(after, users, total, first)
+        return UserPage(f"f{first + count}" if first + count < total else "", users, total, first)
 
     async def _walk(self, wanted: UserFilter, position: int, count: int, left_out: str = "") -> UserPage:
         order = "name" if wanted.name else wanted.order
@@ -226,13 +233,14 @@ class UserListing:
         users_a_call = USERS_A_CALL if wanted.is_selective else count
         passkeys: list[bytes] = []
         stop = position + (USERS_A_PAGE if wanted.has_rights else NAMES_A_PAGE)
-        while len(passkeys) < count and position != END and position < stop:
+        while len(passkeys) < count and position != _END and position < stop:
             left = count - len(passkeys)
             position, found = await self._scripts.list_users(
                 [order, int(wanted.descending), position, users_a_call, left, *rules]
             )
             passkeys += found
-        return UserPage(position, await self._users.get_all([passkey.decode() for passkey in passkeys]))
+        users = await self._users.get_all([passkey.decode() for passkey in passkeys])
+        return UserPage("" if position == _END else f"w{position}", users)
 
     async def count(self, order: Order) -> int:
         """Returns the number of users in the index of an order."""
@@ -284,3 +292,11 @@ class UserListing:
             if self._rank_cursor == b"0":
                 return
             await pause(PAUSES * (timer() - began))
+
+
+def _place(cursor: str) -> tuple[str, int]:
+    """The kind of a cursor and its number. Raises ClientError."""
+    match = CURSOR.fullmatch(cursor or "f0")
+    if match is None:
+        raise ClientError("invalid cursor")
+    return match[1], int(match[2])
