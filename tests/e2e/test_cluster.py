@@ -168,6 +168,7 @@ def test_a_node_that_is_away_concerns_its_shards_only(start_tracker: StartTracke
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_trackers_share_the_shards_of_a_cluster(start_tracker: StartTracker) -> None:
     """S7, T10: peers of both are in the same swarms, and who falls silent is removed once. When one tracker is killed,
     the other does the background work of all shards."""

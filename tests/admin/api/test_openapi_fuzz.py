@@ -85,7 +85,7 @@ async def _fill(admin: Admin, url: str, prefix: str, shards: int) -> None:
     ("phases", "shards"),
     [
         pytest.param("examples,fuzzing", 1, id="short"),
-        pytest.param("examples,fuzzing", SHARDS, id="shards"),
+        pytest.param("examples,fuzzing", SHARDS, marks=pytest.mark.long, id="shards"),
         pytest.param("examples,coverage,fuzzing", 1, marks=pytest.mark.long, id="all"),
         pytest.param("examples,coverage,fuzzing", SHARDS, marks=pytest.mark.long, id="all with shards"),
     ],

@@ -97,6 +97,7 @@ LEFT_OVER |= {
 }
 
 
+@pytest.mark.slow
 async def test_stale_keys_are_deleted_only_on_request_and_nothing_else_is(make_store: MakeStore) -> None:
     """A dry run, the default, reports the same keys and changes nothing."""
     store = await make_store(accounts="required", peer_memory=3600)
