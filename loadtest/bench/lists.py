@@ -35,7 +35,7 @@ USERS = {
     "disabled ones by ratio": "enabled=false&sort=ratio",
     "enabled ones": "enabled=true",
     "blocked ones": "can_leech=false",
-    "blocked ones by ratio": "can_leech=false&sort=ratio&cursor=5000",
+    "blocked ones by ratio": "can_leech=false&sort=ratio&cursor=f5000",
     "blocked and disabled ones": "can_leech=false&enabled=false&sort=uploaded",
     "search by name": "q=user+4242",
     "search with many matches": "q=user",
