@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -14,11 +15,12 @@ from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import page_number
 from tracker.admin.pages.rendering import render
 from tracker.admin.world import country_code, country_name, world
-from tracker.bittorrent import parse_info_hash
+from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.store.stats.metric_names import SCOPES, unescape
 from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_start
 from tracker.store.stats.unique_users import BOARDS, LeaderboardEntry
+from tracker.store.torrents.torrents import Torrent
 
 FEW = 10
 """Rows of a table on the main page; each table has its own page with more."""
@@ -87,7 +89,7 @@ class WorldPages:
             "period": period,
             "period_label": _label_of(period),
             "periods": await self._periods("/world", period),
-            "countries": [await self._line("countries", one) for one in countries],
+            "countries": [_place(one, "countries") for one in countries],
             "counted": sum(users for _, users in countries),
             "shades": shades,
             "shapes": shapes_of(countries, shades),
@@ -183,36 +185,48 @@ class WorldPages:
             "board": board,
             "label": LABELS[board],
             "place": f"{readable(below)}, {readable(country)}" if below else readable(country),
-            "lines": [await self._torrent(one) for one in found[:PAGE]],
+            "lines": await self._torrents(found[:PAGE]),
             "more": max(0, len(found) - PAGE),
             "candidates": CANDIDATES,
         }
         return render(request, "world_place.html", variables)
 
     async def _lines(self, board: str, period: str, count: int, offset: int = 0) -> list[Line]:
-        return [
-            await self._line(board, one) for one in await self._unique_users.top(board, period, count, offset)
-        ]
+        entries = await self._unique_users.top(board, period, count, offset)
+        return (
+            await self._torrents(entries) if board == "torrents" else [_place(one, board) for one in entries]
+        )
 
-    async def _line(self, board: str, entry: LeaderboardEntry) -> Line:
-        if board == "torrents":
-            return await self._torrent(entry)
-        country, _, below = entry.name.partition("/")
-        href = f"/world/{board}/place?{urlencode({'name': entry.name})}"
-        if not below:
-            return Line(readable(country), "", entry.users, href)
-        return Line(readable(below), readable(country), entry.users, href)
+    async def _torrents(self, entries: Sequence[LeaderboardEntry]) -> list[Line]:
+        hashes = [found for entry in entries if (found := _info_hash(entry.name)) is not None]
+        known = {each.info_hash: each for each in await self._context.store.torrents.get_all(hashes)}
+        return [_torrent(entry, known) for entry in entries]
 
-    async def _torrent(self, entry: LeaderboardEntry) -> Line:
-        try:
-            info_hash = parse_info_hash(entry.name)
-        except ClientError:  # written by another program
-            return Line(entry.name, "", entry.users)
-        found = await self._context.store.torrents.get(info_hash)
-        if found is None:
-            return Line(entry.name, "no longer registered", entry.users)
-        above = entry.name if found.name else ""
-        return Line(found.name or entry.name, above, entry.users, f"/torrents/{entry.name}")
+
+def _info_hash(text: str) -> InfoHash | None:
+    try:
+        return parse_info_hash(text)
+    except ClientError:  # written by another program
+        return None
+
+
+def _torrent(entry: LeaderboardEntry, known: Mapping[InfoHash, Torrent]) -> Line:
+    info_hash = _info_hash(entry.name)
+    if info_hash is None:
+        return Line(entry.name, "", entry.users)
+    found = known.get(info_hash)
+    if found is None:
+        return Line(entry.name, "no longer registered", entry.users)
+    above = entry.name if found.name else ""
+    return Line(found.name or entry.name, above, entry.users, f"/torrents/{entry.name}")
+
+
+def _place(entry: LeaderboardEntry, board: str) -> Line:
+    country, _, below = entry.name.partition("/")
+    href = f"/world/{board}/place?{urlencode({'name': entry.name})}"
+    if not below:
+        return Line(readable(country), "", entry.users, href)
+    return Line(readable(below), readable(country), entry.users, href)
 
 
 def readable(part: str) -> str:
