@@ -70,9 +70,16 @@ class ShardedUniqueUsers(UniqueUsers):
 
     async def with_users(self, periods: Sequence[str]) -> list[str]:
         known = await super().with_users(periods)
-        others = [period for period in periods if period not in known]
-        if others and any((await self._with_torrents(others)).values()):  # rare
-            known += [each for each in others if any((await self._with_torrents([each])).values())]
+        while others := [period for period in periods if period not in known]:
+            shard, number = max((await self._with_torrents(others)).items(), key=lambda each: each[1])
+            if not number:
+                break
+            # The shard with most of them tells which these are; the next round asks all shards for the rest.
+            keys = [shard.keys.unique_index("torrents", each) for each in others]
+            exist = await self._shards.send([(shard, ("EXISTS", key)) for key in keys])
+            if not any(exist):  # they have just expired
+                break
+            known += [period for period, exists in zip(others, exist, strict=True) if exists]
         return [period for period in periods if period in known]
 
     async def _with_torrents(self, periods: Sequence[str]) -> dict[Shard, int]:
