@@ -30,7 +30,7 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import StartupError
 from tracker.runtime.store import open_connection, open_store
 from tracker.settings.model import DataSettings, HttpSettings, RedisSettings, Settings
-from tracker.system.event_loop import freeze_gc, running
+from tracker.system.event_loop import freeze_gc
 
 HASH = "01" * 20
 StartServer = Callable[..., Server]
@@ -467,21 +467,3 @@ def test_the_garbage_collector_ignores_objects_of_the_start() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
-
-
-async def test_a_failing_loop_ends_the_block_with_its_own_error() -> None:
-    async def fail() -> None:
-        raise StartupError("gone")
-
-    with pytest.raises(StartupError, match="gone"):
-        async with running(fail, asyncio.Event().wait):  # type: ignore[arg-type]  # its result does not matter
-            await asyncio.Event().wait()
-
-
-async def test_an_error_in_the_block_is_raised_unchanged() -> None:
-    async def run() -> None:
-        await asyncio.Event().wait()
-
-    with pytest.raises(StartupError, match="no port"):
-        async with running(run, run):
-            raise StartupError("no port")

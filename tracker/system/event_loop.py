@@ -41,7 +41,8 @@ async def running(*loops: Loop) -> AsyncIterator[None]:
 
 
 async def _end(tasks: set[asyncio.Task[None]], others: set[asyncio.Task[Any]]) -> None:
-    """Cancels ``tasks`` until they end; from the second time on with all tasks that are not in ``others``.
+    """Cancels ``tasks`` until they end; from the second time on with all tasks that are not in ``others``, but never
+    the current one: the block may end in another task than it began in.
 
     One cancellation may be lost: redis-py uses asyncio.wait_for, which before Python 3.12 drops a cancellation at the
     moment of its success, and a TaskGroup cancels its tasks only once.
@@ -49,7 +50,7 @@ async def _end(tasks: set[asyncio.Task[None]], others: set[asyncio.Task[Any]]) -
     for task in tasks:
         task.cancel()
     while tasks and (await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_SECONDS))[1]:
-        for task in asyncio.all_tasks() - others:
+        for task in asyncio.all_tasks() - others - {asyncio.current_task()}:
             task.cancel()
 
 
