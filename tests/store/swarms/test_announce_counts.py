@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from loadtest.servers import Server
 from tests.store.client.proxy import Proxy
 from tests.store.conftest import MakeStore
@@ -91,6 +93,29 @@ async def test_many_torrents_are_written_before_their_time(store: Store) -> None
     async with in_background(counts.run(pause_seconds=600, look_seconds=0.001)):
         await eventually(lambda: len(counts) == 0)
     assert await announces(store) == 1
+
+
+async def test_announces_of_many_torrents_are_written_in_calls_with_pauses_between(store: Store) -> None:
+    """What is announced meanwhile waits for the next time, and what is not yet written when it ends stays."""
+    counts, pauses = store.announce_counts, list[float]()
+    hashes = [info_hash(number) for number in range(1, 251)]
+    for each in hashes:
+        await store.torrents.add(each)
+    counts.add(hashes)
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        counts.add([hashes[0]])
+        if len(pauses) == 2:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await counts.flush(pause)
+    assert pauses == [announce_counts.CALL_PAUSE_SECONDS] * 2
+    written = [int((await store.torrent(each)).get("announces", 0)) for each in hashes]
+    assert written == [1] * 200 + [0] * 50 and len(counts) == 51
+    await counts.flush()
+    assert await announces(store) == 3 and await announces(store, 250) == 1 and len(counts) == 0
 
 
 async def test_counts_wait_for_the_store_and_a_lost_call_is_not_repeated(

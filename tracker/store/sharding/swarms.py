@@ -8,7 +8,7 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.batching import Settle
 from tracker.store.sharding.shards import Shards
-from tracker.store.swarms.announce_counts import AnnounceCounts
+from tracker.store.swarms.announce_counts import AnnounceCounts, Pause
 from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused
 from tracker.store.swarms.swarms import MAX_BATCH, Figures, Swarms, ignore_join
 from tracker.store.swarms.unanswered import OnJoin
@@ -110,8 +110,12 @@ class ShardedAnnounceCounts(AnnounceCounts):
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    async def flush(self) -> None:
-        await asyncio.gather(*(part.flush() for part in self._parts))
+    async def flush(self, pause: Pause | None = None) -> None:
+        if pause is None:
+            await asyncio.gather(*(part.flush() for part in self._parts))
+            return
+        for part in self._parts:
+            await part.flush(pause)
 
 
 class _Scrape:

@@ -33,8 +33,8 @@ from tracker.store.sharding.torrent_filter import (
 )
 from tracker.store.torrents.torrents import Torrent, Torrents
 
-TORRENTS_A_CALL, RANKED_A_CALL = 500, 200
-"""Torrents that one script call looks at, and that one ranks. Takes the store two to four milliseconds. Announces wait
+TORRENTS_A_CALL, RANKED_A_CALL = 500, 100
+"""Torrents that one script call looks at, and that one ranks. Takes the store one to four milliseconds. Announces wait
 for that call."""
 CALLS_AT_ONCE = 4
 """The script calls of one round look at as many torrents in all shards as so many calls of a store with one shard."""
@@ -52,8 +52,8 @@ LISTS_AT_ONCE = 2
 calls of many."""
 TORRENTS_A_ROUND = 20_000
 """Max torrents that ``rank`` visits, unless their indexes are incomplete."""
-PAUSES = 2.0
-"""``rank`` pauses so many times as long as each of its calls took. So it uses at most a third of the store's time."""
+PAUSES = 4.0
+"""``rank`` pauses so many times as long as each of its calls took. So it uses at most a fifth of the store's time."""
 INDEXES = b"1"
 """The version of the indexes that ``rank`` writes. A new one has all torrents ranked."""
 END = -1

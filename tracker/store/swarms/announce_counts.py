@@ -6,7 +6,7 @@ other announces are counted when they are applied, so the sweep can tell from th
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 from redis.exceptions import RedisError
@@ -17,13 +17,17 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 
 FLUSH_SECONDS = 10.0
-"""What a crash of the process may lose."""
+"""A crash of the process may lose these, and the few seconds in which the counts are written."""
 MAX_TORRENTS = 20_000
 """Where announces of more torrents wait, all are written before their time. They take some megabytes."""
+CALL_PAUSE_SECONDS = 0.02
+"""Between two calls, for announces: all calls at once would delay them by a tenth of a second."""
 LOOK_SECONDS = 1.0
 """How often the number of torrents is looked at."""
-_PER_CALL = 200
-"""Torrents in one call of the store: no longer than a large batch of announces."""
+_PER_CALL = 100
+"""Torrents in one call of the store: it takes as long as a small batch of announces."""
+
+Pause = Callable[[float], Awaitable[object]]
 
 log = structlog.get_logger("tracker.store")
 
@@ -39,7 +43,7 @@ class AnnounceCounts:
         """Counts one announce for each. While the store is unavailable, there is none to count."""
 
     def __len__(self) -> int:
-        """Torrents whose announces wait."""
+        """Torrents whose announces wait. While they are written, those that came later."""
         return len(self._counts)
 
     async def run(self, pause_seconds: float = FLUSH_SECONDS, look_seconds: float = LOOK_SECONDS) -> None:
@@ -49,19 +53,24 @@ class AnnounceCounts:
             while left > 0 and len(self) <= MAX_TORRENTS:
                 await asyncio.sleep(min(left, look_seconds))
                 left -= look_seconds
-            await self.flush()
+            await self.flush(asyncio.sleep)
 
-    async def flush(self) -> None:
-        """Writes all counts; keeps them while the store is unavailable. Those of a call without a reply are dropped:
-        the store may have them."""
-        while self._counts and not self._connection.unavailable:
-            part = [self._counts.popitem() for _ in range(min(_PER_CALL, len(self._counts)))]
-            try:
+    async def flush(self, pause: Pause | None = None) -> None:
+        """Writes all counts, with pauses between the calls if ``pause`` is given; keeps them while the store is
+        unavailable. Those of a call without a reply are dropped: the store may have them."""
+        waiting = list(self._counts.items())
+        self._counts.clear()
+        try:
+            while waiting and not self._connection.unavailable:
+                part, waiting = waiting[:_PER_CALL], waiting[_PER_CALL:]
                 await self._scripts.count_announces(
                     [each for info_hash, number in part for each in (info_hash.hex(), number)]
                 )
-            except StoreUnavailable:
-                return
-            except RedisError as error:
-                log.error("announces of torrents were not counted", error=str(error))
-                return
+                if pause is not None:
+                    await pause(CALL_PAUSE_SECONDS)
+        except StoreUnavailable:
+            return
+        except RedisError as error:
+            log.error("announces of torrents were not counted", error=str(error))
+        finally:
+            self._counts.update(dict(waiting))

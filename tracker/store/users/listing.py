@@ -40,8 +40,8 @@ LISTS_AT_ONCE = 2
 for the calls of many."""
 USERS_A_ROUND = 20_000
 """Max users that ``rank`` visits, unless their indexes are incomplete."""
-PAUSES = 2.0
-"""``rank`` pauses so many times as long as each of its calls took. So it uses at most a third of the store's time."""
+PAUSES = 4.0
+"""``rank`` pauses so many times as long as each of its calls took. So it uses at most a fifth of the store's time."""
 INDEXES = b"1"
 """The version of the indexes that only ``rank`` writes for users who do not change. A new one has all users ranked."""
 CURSOR = re.compile(r"([fw])([0-9]{1,16})", re.ASCII)
