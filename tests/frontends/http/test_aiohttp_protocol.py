@@ -215,6 +215,7 @@ async def test_a_second_request_is_parsed_after_the_first_is_answered(
                 assert (await client.receive()).reply[b"peers"] == b""
 
 
+@pytest.mark.slow
 @on_loops("uvloop")
 async def test_reading_pauses_when_a_client_does_not_read() -> None:
     """What it sends stays in its own buffers and the system's, which are bounded too."""

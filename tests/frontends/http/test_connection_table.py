@@ -76,7 +76,9 @@ async def _all_answered(tracker: RecordingTracker) -> None:
 
 
 @on_loops("uvloop")
-@pytest.mark.parametrize("held", ["nothing", "half a head", "unread answers"])
+@pytest.mark.parametrize(
+    "held", ["nothing", "half a head", pytest.param("unread answers", marks=pytest.mark.slow)]
+)
 async def test_a_client_behind_an_address_at_its_limit_is_served(held: str) -> None:
     """20 of 20, while other clients of the address keep connections open and open new ones."""
     tracker = RecordingTracker()
