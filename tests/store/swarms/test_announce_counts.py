@@ -118,6 +118,23 @@ async def test_announces_of_many_torrents_are_written_in_calls_with_pauses_betwe
     assert await announces(store) == 3 and await announces(store, 250) == 1 and len(counts) == 0
 
 
+async def test_there_are_no_pauses_while_too_many_torrents_wait(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More torrents could be announced than are written with pauses."""
+    monkeypatch.setattr(announce_counts, "MAX_TORRENTS", 150)
+    counts, pauses = store.announce_counts, 0
+
+    async def pause(seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        counts.add(info_hash(1000 * pauses + number) for number in range(100))
+
+    counts.add(info_hash(number) for number in range(1000))
+    await counts.flush(pause)
+    assert pauses == 2 and len(counts) == 200
+
+
 async def test_counts_wait_for_the_store_and_a_lost_call_is_not_repeated(
     store: Store, any_server: Server
 ) -> None:

@@ -56,8 +56,8 @@ class AnnounceCounts:
             await self.flush(asyncio.sleep)
 
     async def flush(self, pause: Pause | None = None) -> None:
-        """Writes all counts, with pauses between the calls if ``pause`` is given; keeps them while the store is
-        unavailable. Those of a call without a reply are dropped: the store may have them."""
+        """Writes all counts; keeps them while the store is unavailable. Those of a call without a reply are dropped:
+        the store may have them. ``pause`` is awaited between the calls, unless too many torrents wait meanwhile."""
         waiting = list(self._counts.items())
         self._counts.clear()
         try:
@@ -66,7 +66,7 @@ class AnnounceCounts:
                 await self._scripts.count_announces(
                     [each for info_hash, number in part for each in (info_hash.hex(), number)]
                 )
-                if pause is not None:
+                if pause is not None and len(self) <= MAX_TORRENTS:
                     await pause(CALL_PAUSE_SECONDS)
         except StoreUnavailable:
             return
