@@ -41,7 +41,8 @@ async def open_context(
     shards = store.shards
     telemetry.gauge("processes_without_store", lambda: len(shards.away) == len(shards))
     telemetry.gauge("asyncio_tasks", lambda: len(asyncio.all_tasks()))
-    async with running(connection.watch, connection.follow, store.counters.run, store.announce_counts.run):
-        yield RuntimeContext(store, LiveSettings(settings), telemetry)
+    async with running(connection.watch, connection.follow):
+        async with running(store.counters.run, store.announce_counts.run):
+            yield RuntimeContext(store, LiveSettings(settings), telemetry)
         await store.counters.flush()
         await store.announce_counts.flush()

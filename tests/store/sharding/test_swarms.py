@@ -12,6 +12,7 @@ from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.connection import Connection, connect
 from tracker.store.store import Store as PlainStore
 from tracker.store.store import StoreOptions
+from tracker.store.swarms import announce_counts
 from tracker.store.swarms.swarms import MAX_BATCH
 
 
@@ -86,3 +87,26 @@ async def test_a_scrape_whose_shards_are_all_away_fails_once(redis_url: str) -> 
     with pytest.raises(StoreUnavailable):
         await store.swarms.scrape([hash_in(0), hash_in(1), hash_in(2)])
     await connection.close()
+
+
+async def test_counts_of_announces_are_written_without_pauses_while_those_of_all_shards_are_too_many(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announce_counts, "MAX_TORRENTS", 350)
+    waiting = list[int]()
+
+    def add(shard: int, torrents: range) -> None:
+        store.shards[shard].announce_counts.add(hash_in(shard, number) for number in torrents)
+
+    async def pause(seconds: float) -> None:
+        if seconds == announce_counts.CALL_PAUSE_SECONDS:
+            waiting.append(len(store.announce_counts))
+            add(SHARDS - 1, range(1000 * len(waiting), 1000 * len(waiting) + 100))
+        elif waiting:
+            raise asyncio.CancelledError
+
+    for shard in range(SHARDS):
+        add(shard, range(400))
+    with pytest.raises(asyncio.CancelledError):
+        await store.announce_counts.run(pause=pause)
+    assert waiting == [0, 100, 200, 300]

@@ -8,7 +8,7 @@ from loadtest.servers import Server
 from tests.store.client.proxy import Proxy
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, update
-from tests.waiting import eventually, in_background
+from tests.waiting import eventually, in_background, loop_turns
 from tracker.bittorrent import InfoHash
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
@@ -118,21 +118,35 @@ async def test_announces_of_many_torrents_are_written_in_calls_with_pauses_betwe
     assert await announces(store) == 3 and await announces(store, 250) == 1 and len(counts) == 0
 
 
-async def test_there_are_no_pauses_while_too_many_torrents_wait(
+async def test_there_are_no_pauses_between_calls_while_too_many_torrents_wait(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More torrents could be announced than are written with pauses."""
-    monkeypatch.setattr(announce_counts, "MAX_TORRENTS", 150)
-    counts, pauses = store.announce_counts, 0
+    monkeypatch.setattr(announce_counts, "MAX_TORRENTS", 350)
+    counts, waiting = store.announce_counts, list[int]()
 
     async def pause(seconds: float) -> None:
-        nonlocal pauses
-        pauses += 1
-        counts.add(info_hash(1000 * pauses + number) for number in range(100))
+        if seconds == announce_counts.CALL_PAUSE_SECONDS:
+            waiting.append(len(counts))
+            counts.add(info_hash(1000 * len(waiting) + number) for number in range(200))
+        elif waiting:
+            raise asyncio.CancelledError
 
     counts.add(info_hash(number) for number in range(1000))
-    await counts.flush(pause)
-    assert pauses == 2 and len(counts) == 200
+    with pytest.raises(asyncio.CancelledError):
+        await counts.run(pause=pause)
+    assert waiting == [0, 200] and len(counts) == 400
+
+
+async def test_many_torrents_leave_the_event_loop_free_while_the_store_is_away(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announce_counts, "MAX_TORRENTS", 10)
+    store.announce_counts.add(info_hash(number) for number in range(20))
+    monkeypatch.setattr(store.connection, "unavailable", True)
+    async with in_background(store.announce_counts.run(pause_seconds=0.01)):
+        await loop_turns(100)
+    assert len(store.announce_counts) == 20
 
 
 async def test_counts_wait_for_the_store_and_a_lost_call_is_not_repeated(

@@ -17,11 +17,12 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 
 FLUSH_SECONDS = 10.0
-"""A crash of the process may lose these, and the few seconds in which the counts are written."""
+"""A crash of the process may lose the announces of this time, and of the seconds in which counts are written."""
 MAX_TORRENTS = 20_000
-"""Where announces of more torrents wait, all are written before their time. They take some megabytes."""
+"""Where announces of more torrents wait, all are written before their time. As many may wait while they are written.
+They take some megabytes."""
 CALL_PAUSE_SECONDS = 0.02
-"""Between two calls, for announces: all calls at once would delay them by a tenth of a second."""
+"""Between two calls, so that the store has time for announces."""
 LOOK_SECONDS = 1.0
 """How often the number of torrents is looked at."""
 _PER_CALL = 100
@@ -46,18 +47,29 @@ class AnnounceCounts:
         """Torrents whose announces wait. While they are written, those that came later."""
         return len(self._counts)
 
-    async def run(self, pause_seconds: float = FLUSH_SECONDS, look_seconds: float = LOOK_SECONDS) -> None:
-        """Writes every ``pause_seconds``, and when there are many torrents; until cancelled."""
+    async def run(
+        self,
+        pause_seconds: float = FLUSH_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
+        pause: Pause = asyncio.sleep,
+    ) -> None:
+        """Writes every ``pause_seconds``, and when there are many torrents; until cancelled. ``pause`` waits some
+        seconds; between calls it does so unless many torrents wait."""
+
+        async def pause_between_calls(seconds: float) -> None:
+            if len(self) <= MAX_TORRENTS:
+                await pause(seconds)
+
         while True:
             left = pause_seconds
-            while left > 0 and len(self) <= MAX_TORRENTS:
-                await asyncio.sleep(min(left, look_seconds))
-                left -= look_seconds
-            await self.flush(asyncio.sleep)
+            while left > 0:
+                await pause(min(left, look_seconds))
+                left = left - look_seconds if len(self) <= MAX_TORRENTS else 0
+            await self.flush(pause_between_calls)
 
     async def flush(self, pause: Pause | None = None) -> None:
         """Writes all counts; keeps them while the store is unavailable. Those of a call without a reply are dropped:
-        the store may have them. ``pause`` is awaited between the calls, unless too many torrents wait meanwhile."""
+        the store may have them. ``pause`` is awaited between the calls."""
         waiting = list(self._counts.items())
         self._counts.clear()
         try:
@@ -66,7 +78,7 @@ class AnnounceCounts:
                 await self._scripts.count_announces(
                     [each for info_hash, number in part for each in (info_hash.hex(), number)]
                 )
-                if pause is not None and len(self) <= MAX_TORRENTS:
+                if pause is not None:
                     await pause(CALL_PAUSE_SECONDS)
         except StoreUnavailable:
             return
