@@ -74,7 +74,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:t:<ih>",
         "HASH",
         "a torrent. announces, leechers, seeders, snatches: counts (a process adds regular announces every 10 s and "
-        "when it stops; those of the last 15 s are lost when it is killed, or when the store does not answer the "
+        "when it stops; those of the last 20 s are lost when it is killed, or when the store does not answer the "
         "call); paused: partial seeds among the leechers; new: addresses first seen since the last scoring; s4, l4, "
         "s6, l6: lengths of the arrays (a dual-stack peer is in "
         "two arrays and counts once); tid: the id that its peers use; empty_since (epoch s); auto: 1 if it registered "
