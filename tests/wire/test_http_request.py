@@ -437,6 +437,14 @@ class TestTwoParsers:
         query = b"&".join(parameters)
         assert _read(parse_announce, query) == _read(_parse_any, query)
 
+    @pytest.mark.parametrize("name", ["corrupt", "redundant"])
+    @pytest.mark.parametrize("value", ["8CD4A1F0", "1x", "12%26", "1=2", "01", "9" * 300 + "x"])
+    def test_a_counter_that_is_no_number_changes_no_other_parameter(self, name: str, value: str) -> None:
+        for place in range(len(_COMMON) + 1):
+            query = "&".join([*_COMMON[:place], f"{name}={value}", *_COMMON[place:]]).encode()
+            assert _read(parse_announce, query) == _read(_parse_any, query)
+        assert parse_announce(query).event is Event.STARTED
+
     @given(st.binary(max_size=300))
     def test_both_parsers_agree_on_trailing_bytes(self, noise: bytes) -> None:
         query = "&".join(_COMMON).encode() + b"&" + noise

@@ -46,8 +46,8 @@ _UNCACHEABLE = frozenset(
 )
 """Not allowed among the other parameters: a changing one for the second time, and a stated address."""
 _MAX_CACHED_OPTIONS, _MAX_CACHED_LENGTH = 4096, 256
-_COUNTERS = re.compile(rb"&(?:corrupt|redundant)=[1-9][0-9]*")
-"""Ignored parameters that differ from peer to peer."""
+_COUNTERS = re.compile(rb"&(?:corrupt|redundant)=[1-9][0-9]*(?![^&])")
+"""Ignored parameters that differ from peer to peer: whole ones, so that no rest sticks to the parameter before."""
 
 
 class _Options(NamedTuple):
