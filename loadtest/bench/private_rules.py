@@ -27,8 +27,9 @@ from tracker.store.swarms.codec import Admitted, PeerUpdate
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.swarms.swarms import MAX_BATCH
 
-MIX = {"regular": 0.90, "join": 0.05, "completed": 0.01, "stop": 0.04}
-"""The share of each kind among the announces of a private tracker."""
+MIX = {"idle": 0.70, "moving": 0.20, "join": 0.05, "completed": 0.01, "stop": 0.04}
+"""The share of each kind among the announces of a private tracker. The first two are regular: idle peers have moved
+nothing since their last announces, moving ones have."""
 GOAL_PERCENT = 5.0
 """How much dearer the mix may be with all rules."""
 WITHOUT_RULES = SwarmRules(
@@ -45,7 +46,7 @@ ALL_RULES = replace(
     max_downloads=20,
 )
 _USERS, _TORRENTS = 2 * MAX_BATCH, 16
-ANNOUNCES = {"regular": _USERS, "join": _USERS, "completed": _USERS // 2, "stop": _USERS}
+ANNOUNCES = {"idle": _USERS, "moving": _USERS, "join": _USERS, "completed": _USERS // 2, "stop": _USERS}
 """How many announces of each kind are measured."""
 _SIZE = 2**30
 _START, _END = 1_800_000_000, 1_900_000_000
@@ -130,7 +131,8 @@ async def announce_all(
     store = Store(connection, prefix, StoreOptions(rules=rules), clock=clock)
     present, new = range(1, _USERS + 1), range(_USERS + 1, 2 * _USERS + 1)
     kinds = {
-        "regular": [_update(user, "u", bytes_left=_SIZE // 2, moved=_SIZE // 2) for user in present],
+        "idle": [_update(user, "u") for user in present],
+        "moving": [_update(user, "u", bytes_left=_SIZE // 2, moved=_SIZE // 2) for user in present],
         "join": [_update(user, "s") for user in new],
         "completed": [_update(user, "c", bytes_left=0, moved=_SIZE) for user in present if user % 2],
         "stop": [_update(user, "x", bytes_left=_SIZE // 2, moved=_SIZE // 2) for user in present],

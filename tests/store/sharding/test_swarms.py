@@ -92,7 +92,7 @@ async def test_a_scrape_whose_shards_are_all_away_fails_once(redis_url: str) -> 
 async def test_counts_of_announces_are_written_without_pauses_while_those_of_all_shards_are_too_many(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(announce_counts, "MAX_TORRENTS", 350)
+    monkeypatch.setattr(announce_counts, "MAX_WAITING", 350)
     waiting = list[int]()
 
     def add(shard: int, torrents: range) -> None:

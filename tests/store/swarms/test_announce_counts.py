@@ -87,7 +87,7 @@ async def test_another_value_fails_no_other_torrent(store: Store) -> None:
 
 async def test_many_torrents_are_written_before_their_time(store: Store) -> None:
     counts = store.announce_counts
-    hashes = [InfoHash(n.to_bytes(20, "big")) for n in range(1, announce_counts.MAX_TORRENTS + 2)]
+    hashes = [InfoHash(n.to_bytes(20, "big")) for n in range(1, announce_counts.MAX_WAITING + 2)]
     await store.torrents.add(hashes[0])
     counts.add(hashes)
     async with in_background(counts.run(pause_seconds=600, look_seconds=0.001)):
@@ -122,7 +122,7 @@ async def test_there_are_no_pauses_between_calls_while_too_many_torrents_wait(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More torrents could be announced than are written with pauses."""
-    monkeypatch.setattr(announce_counts, "MAX_TORRENTS", 350)
+    monkeypatch.setattr(announce_counts, "MAX_WAITING", 350)
     counts, waiting = store.announce_counts, list[int]()
 
     async def pause(seconds: float) -> None:
@@ -141,7 +141,7 @@ async def test_there_are_no_pauses_between_calls_while_too_many_torrents_wait(
 async def test_many_torrents_leave_the_event_loop_free_while_the_store_is_away(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(announce_counts, "MAX_TORRENTS", 10)
+    monkeypatch.setattr(announce_counts, "MAX_WAITING", 10)
     store.announce_counts.add(info_hash(number) for number in range(20))
     monkeypatch.setattr(store.connection, "unavailable", True)
     async with in_background(store.announce_counts.run(pause_seconds=0.01)):

@@ -47,15 +47,15 @@ def test_an_announce_is_one_string(changes: dict[str, Any], figures: list[bytes]
     hexed = (info_hash(1) + peer_id(1)).hex().encode()
     assert struct.unpack(HEAD, head) == (hexed, b"s", 1, 50, 2_700_500, 7)
     assert said == figures
-    assert rest == b"\x06" + endpoint(1) + peer_id(1) + b"\0\0\0"
+    assert rest == b"\x06" + endpoint(1) + b"\0" + peer_id(1) + b"\0\0"
 
 
 def test_fields_of_variable_length_have_a_length_prefix() -> None:
     announce = update(1, key_digest=b"8 bytes!", passkey="é" * 200, endpoint=endpoint(1, v6=True))
-    rest = pack(announce)[-(18 + 20 + 1 + 8 + 1 + 255 + 1) :]
+    rest = pack(announce)[-(18 + 1 + 255 + 20 + 1 + 8 + 1) :]
     assert rest[:18] == endpoint(1, v6=True)
-    assert rest[18:38] == peer_id(1) and rest[38:47] == b"\x088 bytes!"
-    assert rest[47:] == b"\xff" + ("é" * 200).encode()[:255] + b"\0"
+    assert rest[18:274] == b"\xff" + ("é" * 200).encode()[:255]
+    assert rest[274:294] == peer_id(1) and rest[294:] == b"\x088 bytes!\0"
 
 
 def test_every_field_of_an_update_is_packed() -> None:
@@ -98,7 +98,7 @@ def test_rules_are_doubles() -> None:
 
 def test_regular_announces_are_counted_by_torrent() -> None:
     """All kinds of replies, with and without more than IPv4 peers; refusals are lists."""
-    counted: list[InfoHash] = []
+    counted: list[InfoHash | str] = []
     codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5, counted.extend)
     long = struct.pack("<HHH", 0, 0, 0)
     replies = [b"r 0 1 0 ", b"f 0 1 0 ", b"R 0 1 0 " + long, b"F 0 1 0 " + long, b"u 0 1 0 ", b"j 0 1 0 "]

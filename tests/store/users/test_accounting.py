@@ -34,6 +34,7 @@ async def test_the_first_announce_credits_nothing_and_later_ones_the_difference(
     await private.announce(alice(uploaded=5300, downloaded=7100))
     private.clock.now += 10
     await private.announce(alice(uploaded=5300, downloaded=7150))
+    await private.announce_counts.flush()
     user = await private.users.find("7")
     assert (user.uploaded, user.downloaded, user.announces) == (300, 150, 3)
 

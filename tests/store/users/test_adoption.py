@@ -179,6 +179,7 @@ async def test_an_id_belongs_to_the_passkey_that_had_it_first(private: Store) ->
     assert await private.users.passkey_of("7") == ALICE
     await private.users.delete(NEW)
     assert (await private.announce(update(1, passkey=ALICE))).outcome == "update"
+    await private.announce_counts.flush()
     assert (await private.users.find("7")).announces == 2
 
 

@@ -82,7 +82,8 @@ async def test_an_account_stays_complete_whatever_its_fields_held(
     await private.announce(update(1, "s", passkey=ALICE))
     await private.announce(update(1, passkey=ALICE))
     account = private.keys.user_torrent("7", "1")
-    await private.redis.hset(account, field, held)
+    fields = ("from", "until") if field in ("from", "until") else (field,)  # both or none are written
+    await private.redis.hset(account, mapping=dict.fromkeys(fields, held))
     private.clock.now += 10
     await private.announce(update(1, passkey=ALICE, uploaded=5))
     assert await private.silence(update(1)) == 1

@@ -144,7 +144,7 @@ async def test_all_torrents_of_a_user_share_a_rate(limited: Store) -> None:
         await limited.announce(alice(torrent=torrent, uploaded=EXACT))
     assert await uploaded(limited) == 1000 * USER_RATE
     for torrent in torrents:
-        await limited.announce(alice(torrent=torrent))
+        await limited.announce(alice(torrent=torrent, event="s"))
     limited.clock.now += 10
     for torrent in torrents:
         await limited.announce(alice(torrent=torrent, uploaded=EXACT))

@@ -16,7 +16,8 @@ def alice(peer: int = 1, event: str = "s", **changes: Any) -> PeerUpdate:
 
 
 async def account(store: Store) -> dict[str, str]:
-    return text(await store.redis.hgetall(store.keys.user_torrent("7", "1")))
+    """A 0 may be left out."""
+    return {"downloaded": "0"} | text(await store.redis.hgetall(store.keys.user_torrent("7", "1")))
 
 
 async def figures(store: Store) -> tuple[int, int, int]:

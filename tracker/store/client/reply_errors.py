@@ -25,13 +25,18 @@ _REPEATED = (NoScriptError, MovedError)
 """The call is repeated, with the script or at another node."""
 
 
+def is_missing_function(error: Exception) -> bool:
+    """Whether FCALL named a function that the server does not have, and so ran nothing."""
+    return str(error) == "Function not found"
+
+
 def is_refusal(error: Exception) -> bool:
     return isinstance(error, _REFUSALS) or str(error).startswith(_REFUSAL_CODES)
 
 
 def outcome_of(error: Exception | None) -> str:
     """One of OUTCOMES."""
-    if error is None or isinstance(error, _REPEATED):
+    if error is None or isinstance(error, _REPEATED) or is_missing_function(error):
         return "answered"
     if isinstance(error, RedisTimeoutError | TimeoutError):
         return "timeout"

@@ -3,7 +3,8 @@
 Each script is a file. ``--@ include FILE`` includes a fragment that several scripts share; fragments may include
 others. The only key of every script is the key prefix, so on a cluster the prefix of a shard decides the slot. If a
 server has lost its scripts (restart, SCRIPT FLUSH, failover), it replies NOSCRIPT and has executed nothing: the script
-is loaded and called again. If it is lost again at once, the call contains the script itself.
+is loaded and called again. If it is lost again at once, the call contains the script itself. The announce script is
+loaded as a library of Redis functions, where the server allows that.
 """
 
 import hashlib
@@ -12,13 +13,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
+
+from tracker.store.client.reply_errors import is_missing_function
 
 _INCLUDE = re.compile(r"^--@ include (\S+)\n", re.MULTILINE)
 _LUA = resources.files("tracker.store") / "lua"
 _ALLOW_OOM = "#!lua flags=allow-oom\n"
+LIBRARIES = "swarmkeeper_"
+"""The names of all libraries of functions begin with it."""
 
 
 Call = Callable[..., Awaitable[Any]]
@@ -53,8 +58,41 @@ def source_allowing_oom(name: str) -> str:
     return _ALLOW_OOM + source(name).removeprefix("#!lua\n")
 
 
+class Library(NamedTuple):
+    """A library of Redis functions: one script, also to be run when the server is out of memory."""
+
+    version: str
+    """A part of all its names, so that trackers of different versions do not replace each other's."""
+    text: str
+
+
+@cache
+def _library(name: str) -> Library:
+    """Script ``name`` as functions. Its text runs at the first call: a library may call nothing while it is loaded."""
+    body, tail = source(name).removeprefix("#!lua\n"), f"return {name}(KEYS, ARGV)\n"
+    version = hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()[:12]
+    return Library(
+        version,
+        f"#!lua name={LIBRARIES}{name}_{version}\n"
+        f"local {name}\n"
+        "local function load()\n"
+        f"{body.removesuffix(tail)}return {name}\n"
+        "end\n"
+        "local function run(keys, arguments)\n"
+        f"  {name} = {name} or load()\n"
+        f"  return {name}(keys, arguments)\n"
+        "end\n"
+        f"redis.register_function('{name}_{version}', run)\n"
+        f"redis.register_function{{function_name = '{name}_when_full_{version}', callback = run, "
+        "flags = {'allow-oom'}}\n",
+    )
+
+
 _DIRECT = ("announce", "announce_when_full", "scrape", "reap", "due")
 """Scripts that use the pipe: peers wait for them, or they are called by the thousand when many peers time out."""
+
+
+_FUNCTIONS = ("announce", "announce_when_full")
 
 
 class Script:
@@ -62,26 +100,68 @@ class Script:
 
     def __init__(self, call: Call, prefix: str, text: str, sha: str = "") -> None:
         self._call = call
+        self._prefix = prefix
         self.sha = sha or hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        self.head = ("EVALSHA", self.sha, 1, prefix)
-        """The command that runs it, up to its arguments. The reply NOSCRIPT means that ``load`` must be sent first."""
-        self.load = ("SCRIPT", "LOAD", text)
+        self.head: tuple[str | int, ...] = ("EVALSHA", self.sha, 1, prefix)
+        """The command that runs it, up to its arguments. It may change: read it for each call."""
+        self.load: tuple[str, ...] = ("SCRIPT", "LOAD", text)
+        """What must be sent first when the server does not have the script."""
         self._whole = ("EVAL", text, 1, prefix)
 
     async def __call__(self, argv: Sequence[str | bytes | int | float]) -> Any:
         """Runs the script; raises StoreUnavailable, or redis.exceptions.ResponseError when the server refuses it."""
         try:
             return await self._call(*self.head, *argv)
-        except NoScriptError:
+        except ResponseError as error:
+            if not self.is_missing(error):
+                raise
             return await self.load_and_run(argv)
 
+    def is_missing(self, error: Exception) -> bool:
+        """Whether the server does not have the script: then it ran nothing, and ``load_and_run`` helps."""
+        return isinstance(error, NoScriptError)
+
     async def load_and_run(self, argv: Sequence[str | bytes | int | float]) -> Any:
-        """The same, for a server that has just answered NOSCRIPT."""
+        """The same, for a server that does not have the script."""
         await self._call(*self.load)
         try:
             return await self._call(*self.head, *argv)
         except NoScriptError:  # lost again: a failover, or repeated SCRIPT FLUSH
             return await self._call(*self._whole, *argv)
+
+
+class Function(Script):
+    """A script that the server keeps as a function, so that its Lua functions are not created for each call. On a
+    server that does not allow functions it is a script as any other."""
+
+    def __init__(self, call: Call, prefix: str, name: str, sha: str = "") -> None:
+        script = name.removesuffix("_when_full")
+        text = source(script) if script == name else source_allowing_oom(script)
+        super().__init__(call, prefix, text, sha)
+        self._as_script = self.head, self.load
+        library = _library(script)
+        self.head = ("FCALL", f"{name}_{library.version}", 1, prefix)
+        self.load = ("FUNCTION", "LOAD", "REPLACE", library.text)
+
+    def is_missing(self, error: Exception) -> bool:
+        return super().is_missing(error) or is_missing_function(error) or self._is_disallowed(error)
+
+    def _is_disallowed(self, error: Exception) -> bool:
+        return self.head[0] == "FCALL" and (
+            isinstance(error, NoPermissionError | OutOfMemoryError)
+            or str(error).startswith("unknown command")
+        )
+
+    async def load_and_run(self, argv: Sequence[str | bytes | int | float]) -> Any:
+        if self.head[0] == "FCALL":
+            try:
+                await self._call(*self.load)
+                return await self._call(*self.head, *argv)
+            except ResponseError as error:
+                if not self.is_missing(error):
+                    raise
+                self.head, self.load = self._as_script
+        return await super().load_and_run(argv)
 
 
 class Scripts:
@@ -186,8 +266,9 @@ class Scripts:
 
     def __init__(self, commands: Commands, prefix: str, hashed: "Scripts | None" = None) -> None:
         for name in Scripts.__annotations__:
-            when_full = name == "announce_when_full"
-            text = source_allowing_oom("announce") if when_full else source(name)
             call = commands.direct if name in _DIRECT else commands.command
             sha = getattr(hashed, name).sha if hashed else ""
-            setattr(self, name, Script(call, prefix, text, sha))
+            if name in _FUNCTIONS:
+                setattr(self, name, Function(call, prefix, name, sha))
+            else:
+                setattr(self, name, Script(call, prefix, source(name), sha))

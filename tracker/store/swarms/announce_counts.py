@@ -1,4 +1,4 @@
-"""Counts regular announces by torrent, and adds them to the torrents every few seconds.
+"""Counts regular announces by torrent and by user, and adds them to both every few seconds.
 
 Nine of ten announces are regular. Adding each to its torrent at once would cost a twelfth of its time in the store. All
 other announces are counted when they are applied, so the sweep can tell from the count whether a swarm has changed.
@@ -18,15 +18,15 @@ from tracker.store.client.scripts import Scripts
 
 FLUSH_SECONDS = 10.0
 """A crash of the process may lose the announces of this time, and of the seconds in which counts are written."""
-MAX_TORRENTS = 20_000
-"""Where announces of more torrents wait, all are written before their time. As many may wait while they are written.
-They take some megabytes."""
+MAX_WAITING = 20_000
+"""Where announces of more torrents and users wait, all are written before their time. As many may wait while they are
+written. They take some megabytes."""
 CALL_PAUSE_SECONDS = 0.02
 """Between two calls, so that the store has time for announces."""
 LOOK_SECONDS = 1.0
-"""How often the number of torrents is looked at."""
+"""How often the number of those that wait is looked at."""
 _PER_CALL = 100
-"""Torrents in one call of the store: it takes as long as a small batch of announces."""
+"""Torrents and users in one call of the store: it takes as long as a small batch of announces."""
 
 Pause = Callable[[float], Awaitable[object]]
 
@@ -39,12 +39,13 @@ class AnnounceCounts:
     def __init__(self, connection: Connection, scripts: Scripts) -> None:
         self._connection = connection
         self._scripts = scripts
-        self._counts: Counter[InfoHash] = Counter()
-        self.add: Callable[[Iterable[InfoHash]], None] = self._counts.update
+        self._counts: Counter[InfoHash | str] = Counter()
+        """By info hash, and by passkey."""
+        self.add: Callable[[Iterable[InfoHash | str]], None] = self._counts.update
         """Counts one announce for each. While the store is unavailable, there is none to count."""
 
     def __len__(self) -> int:
-        """Torrents whose announces wait. While they are written, those that came later."""
+        """Torrents and users whose announces wait. While they are written, those that came later."""
         return len(self._counts)
 
     async def run(
@@ -53,18 +54,18 @@ class AnnounceCounts:
         look_seconds: float = LOOK_SECONDS,
         pause: Pause = asyncio.sleep,
     ) -> None:
-        """Writes every ``pause_seconds``, and when there are many torrents; until cancelled. ``pause`` waits some
-        seconds; between calls it does so unless many torrents wait."""
+        """Writes every ``pause_seconds``, and when many wait; until cancelled. ``pause`` waits some seconds; between
+        calls it does so unless many wait."""
 
         async def pause_between_calls(seconds: float) -> None:
-            if len(self) <= MAX_TORRENTS:
+            if len(self) <= MAX_WAITING:
                 await pause(seconds)
 
         while True:
             left = pause_seconds
             while left > 0:
                 await pause(min(left, look_seconds))
-                left = left - look_seconds if len(self) <= MAX_TORRENTS else 0
+                left = left - look_seconds if len(self) <= MAX_WAITING else 0
             await self.flush(pause_between_calls)
 
     async def flush(self, pause: Pause | None = None) -> None:
@@ -76,13 +77,18 @@ class AnnounceCounts:
             while waiting and not self._connection.unavailable:
                 part, waiting = waiting[:_PER_CALL], waiting[_PER_CALL:]
                 await self._scripts.count_announces(
-                    [each for info_hash, number in part for each in (info_hash.hex(), number)]
+                    [each for whose, number in part for each in (_name(whose), number)]
                 )
                 if pause is not None:
                     await pause(CALL_PAUSE_SECONDS)
         except StoreUnavailable:
             return
         except RedisError as error:
-            log.error("announces of torrents were not counted", error=str(error))
+            log.error("announces were not counted", error=str(error))
         finally:
             self._counts.update(dict(waiting))
+
+
+def _name(whose: InfoHash | str) -> str:
+    """As count_announces.lua has it: t and an info hash, or u and a passkey."""
+    return f"u{whose}" if isinstance(whose, str) else f"t{whose.hex()}"

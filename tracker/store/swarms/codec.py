@@ -31,6 +31,7 @@ _OUTCOMES = {
     b"o": "over",
 }
 _FIRST = itemgetter(0)
+_PASSKEY = itemgetter(9)
 _REGULAR = frozenset(b"rRfF").__contains__
 """Whether a reply to a regular announce begins with this byte."""
 _ACCOUNTS: dict[Accounts, int] = {"off": 0, "optional": 1, "required": 2}
@@ -163,10 +164,10 @@ def pack_rules(rules: SwarmRules) -> bytes:
 
 class AnnounceCodec:
     """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds; ``count`` is called with
-    the torrents of regular announces, which the script does not count."""
+    the torrents, and with the passkeys, of regular announces, which the script does not count."""
 
     def __init__(
-        self, rules: LiveRules, clock: Callable[[], float], count: Callable[[Iterable[InfoHash]], None]
+        self, rules: LiveRules, clock: Callable[[], float], count: Callable[[Iterable[InfoHash | str]], None]
     ) -> None:
         self._count = count
         self._live = rules
@@ -196,6 +197,9 @@ class AnnounceCodec:
         outcomes = list(map(parse, replies))
         # A refusal is a list that begins with a number less than any letter.
         self._count(compress(map(_FIRST, updates), map(_REGULAR, map(_FIRST, replies))))
+        if self._rules.accounts != "off":
+            passkeys = compress(map(_PASSKEY, updates), map(_REGULAR, map(_FIRST, replies)))
+            self._count(filter(None, passkeys))
         return outcomes, parse_totals(totals)
 
 
@@ -218,7 +222,7 @@ def pack(update: PeerUpdate) -> bytes:
         unbounded,
     ) = update
     secret = passkey.encode()[:255] if passkey else b""
-    return b"%b%b\0%b\0%b\0%c%b%b%c%b%c%b%c" % (
+    return b"%b%b\0%b\0%b\0%c%b%c%b%b%c%b%c" % (
         _HEAD.pack(
             hexlify(info_hash + peer_id), event, form, peers_wanted, int(timeout_seconds * 1000), random
         ),
@@ -227,11 +231,11 @@ def pack(update: PeerUpdate) -> bytes:
         bytes_left or b"",
         len(endpoint),
         endpoint,
+        len(secret),
+        secret,
         peer_id,
         len(digest),
         digest,
-        len(secret),
-        secret,
         unbounded,
     )
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from redis.exceptions import MovedError, NoScriptError, OutOfMemoryError
+from redis.exceptions import MovedError, OutOfMemoryError
 
 from tracker.bittorrent import Address, InfoHash, PeerId, ScrapeFile
 from tracker.errors import StoreUnavailable
@@ -120,7 +120,7 @@ class Swarms:
         if error is None:
             return await script(argv)
         self._connection.raise_if_unavailable(error)
-        if isinstance(error, NoScriptError):
+        if script.is_missing(error):
             return await script.load_and_run(argv)
         if isinstance(error, MovedError):  # nothing was run, and the connection leads to another node now
             return await script(argv)

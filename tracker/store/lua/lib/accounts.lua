@@ -8,42 +8,39 @@ local function account_key(uid, tid)
 end
 
 local ACCOUNT = {
-  'uploaded', 'downloaded', 'total_time', 'seed_time', 'peers', 'from', 'until', 'completed_at', 'credited', 'left',
-  'unreported', 'leeched',
+  'peers', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'until', 'left', 'from', 'credited', 'unreported',
+  'leeched', 'completed_at',
 }
 
 -- `fields` are ACCOUNT, which is the default, and one more, whose value is `listed` then.
 local function load_account(uid, tid, fields)
   local v = call('HMGET', account_key(uid, tid), unpack(fields or ACCOUNT))
   return {
-    uid = uid, tid = tid, uploaded = whole_field(v[1]), downloaded = whole_field(v[2]),
-    total_time = whole_field(v[3]), seed_time = whole_field(v[4]), peers = whole_field(v[5]),
-    from = v[6] and whole_field(v[6]), till = v[6] and v[7] and whole_field(v[7]), completed_at = v[8],
-    credited = v[9], left = v[10], unreported = math.max(-MAX_EXACT, math.min(MAX_EXACT, whole(v[11]))),
-    leeched = v[12], listed = v[13],
+    uid = uid, tid = tid, stored = v, peers = whole_field(v[1]), total_time = whole_field(v[2]),
+    seed_time = whole_field(v[3]), uploaded = whole_field(v[4]), downloaded = whole_field(v[5]),
+    till = v[6] and v[8] and whole_field(v[6]), left = v[7], from = v[8] and whole_field(v[8]), credited = v[9],
+    unreported = math.max(-MAX_EXACT, math.min(MAX_EXACT, whole(v[10]))), leeched = v[11], completed_at = v[12],
+    listed = v[13],
   }
 end
 
--- The server writes whole numbers up to MAX_EXACT exactly, so they need no text.
+-- The server writes whole numbers up to MAX_EXACT exactly, so they need no text. A 0 that is not there is left out.
 local function save_account(a)
-  if in_shard then note_changed(a.uid) end
-  local fields = {
-    'uploaded', a.uploaded, 'downloaded', a.downloaded, 'total_time', a.total_time, 'seed_time', a.seed_time,
-    'peers', a.peers,
-  }
-  local function add(field, value)
-    fields[#fields + 1], fields[#fields + 2] = field, value
-  end
+  if is_shard() then note_changed(a.uid) end
+  local v, fields, n = a.stored, { 'peers', a.peers }, 2
+  if v[2] or a.total_time ~= 0 then fields[n + 1], fields[n + 2], n = 'total_time', a.total_time, n + 2 end
+  if v[3] or a.seed_time ~= 0 then fields[n + 1], fields[n + 2], n = 'seed_time', a.seed_time, n + 2 end
+  if v[4] or a.uploaded ~= 0 then fields[n + 1], fields[n + 2], n = 'uploaded', a.uploaded, n + 2 end
+  if v[5] or a.downloaded ~= 0 then fields[n + 1], fields[n + 2], n = 'downloaded', a.downloaded, n + 2 end
   if a.till then
-    add('from', a.from)
-    add('until', a.till)
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4], n = 'until', a.till, 'from', a.from, n + 4
   end
-  if a.credited then add('credited', a.credited) end
-  if a.left then add('left', a.left) end
-  if a.leeched then add('leeched', '1') end
-  if a.peer_ids then add('peer_ids', a.peer_ids) end
-  if a.unreported ~= 0 then add('unreported', a.unreported) end
-  call('HSET', account_key(a.uid, a.tid), unpack(fields))
+  if a.left ~= v[7] then fields[n + 1], fields[n + 2], n = 'left', a.left, n + 2 end
+  if a.credited ~= v[9] then fields[n + 1], fields[n + 2], n = 'credited', a.credited, n + 2 end
+  if a.unreported ~= 0 then fields[n + 1], fields[n + 2], n = 'unreported', a.unreported, n + 2 end
+  if a.leeched and not v[11] then fields[n + 1], fields[n + 2], n = 'leeched', '1', n + 2 end
+  if a.peer_ids then fields[n + 1], fields[n + 2], n = 'peer_ids', a.peer_ids, n + 2 end
+  call('HSET', account_key(a.uid, a.tid), unpack(fields, 1, n))
 end
 
 -- One of the user's peers left the swarm. When it was the last one, the torrent is no longer active for the user, and

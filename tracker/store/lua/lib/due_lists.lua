@@ -15,15 +15,16 @@ end
 
 -- Adds a peer whose timeout ends in so many milliseconds to its list. Returns what its timeout has to hold.
 local function add_due(tid, pid, milliseconds)
-  local seconds = math.min(milliseconds / 1000, min_timeout)
+  local seconds = milliseconds / 1000
+  if seconds > min_timeout then seconds = min_timeout end
   local due = math.ceil((now + 1 + seconds) / DUE_STEP) * DUE_STEP
   local entries = due_entries[due]
   if not entries then
-    entries = {}
+    entries = { name = due_name(due) }
     due_entries[due] = entries
   end
   entries[#entries + 1] = pid .. tid
-  return due_name(due)
+  return entries.name
 end
 
 local function save_due_entries()

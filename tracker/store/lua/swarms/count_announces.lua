@@ -1,17 +1,28 @@
 #!lua flags=allow-oom
--- count_announces.lua: adds regular announces, which a process has counted, to their torrents. It also runs in a full
--- store, which answers regular announces; it adds no keys.
+-- count_announces.lua: adds regular announces, which a process has counted, to their torrents and users. It also runs
+-- in a full store, which answers regular announces; it adds no keys.
 -- KEYS[1]   the prefix
--- ARGV[1..] pairs: info hash (hex), number of announces
--- Answer    how many torrents exist
+-- ARGV[1..] pairs: t and an info hash (hex), or u and a passkey; number of announces
+-- Answer    how many of them exist
 local P, found = KEYS[1], 0
 local COUNTER_MAX = '9007199254740991'
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
+
+-- The torrent may have been deleted meanwhile, and the user too.
+local function key_of(kind, name)
+  if kind == 't' then
+    local torrent = P .. 't:' .. name
+    return redis.pcall('HEXISTS', torrent, 'tid') == 1 and torrent
+  end
+  local uid = redis.pcall('HGET', P .. 'user:' .. name, 'user_id')
+  local user = type(uid) == 'string' and P .. 'u:' .. uid
+  return user and redis.call('EXISTS', user) == 1 and user
+end
+
 for i = 1, #ARGV, 2 do
-  local key = P .. 't:' .. ARGV[i]
-  -- The torrent may have been deleted meanwhile.
-  if redis.pcall('HEXISTS', key, 'tid') == 1 then
+  local key = key_of(string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2))
+  if key then
     add_bounded(key, 'announces', ARGV[i + 1])
     found = found + 1
   end

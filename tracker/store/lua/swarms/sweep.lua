@@ -95,7 +95,7 @@ local function visit_small(t, tid, is_summed)
   end
   save_removals()
   t = load_torrent(t.ih)
-  if not check_swarm(t) then repair(t) elseif t.crowded ~= t.saved.crowded then save_torrent(t) end
+  if not check_swarm(t) then repair(t) elseif t.crowded ~= t[7] then save_torrent(t) end
   if not is_summed then sum_peers(t, t.udp.s, t.udp.l) end
 end
 

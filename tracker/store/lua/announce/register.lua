@@ -1,12 +1,12 @@
--- registration_limits.lua: how many torrents may register themselves, and which torrent makes room. A fragment of
--- new_torrents.lua, after new_torrent_id.lua; needs `max_torrents`, `max_per_address` and `max_per_network`, and counts
--- in `forgotten` and `refused`.
+-- register.lua: a torrent registers itself at its first announce (open mode). Writes the registration, its counts by
+-- address and network, and deletes torrents that make room. A part of join.lua, which runs it rarely.
+--@ include lib/new_torrent_id.lua
 local EMPTY_CANDIDATES = 4 -- empty torrents that are tried for one new torrent
 
 -- The /24 of an IPv4 address, or the /48 of an IPv6 address, as text.
 local function network_text(endpoint)
-  if #endpoint == 6 then return string.format('%d.%d.%d.0/24', string.byte(endpoint, 1, 3)) end
-  return string.format('%02x%02x:%02x%02x:%02x%02x::/48', string.byte(endpoint, 1, 6))
+  if #endpoint == 6 then return format('%d.%d.%d.0/24', byte(endpoint, 1, 3)) end
+  return format('%02x%02x:%02x%02x:%02x%02x::/48', byte(endpoint, 1, 6))
 end
 
 local function registrations_of(key)
@@ -49,7 +49,7 @@ local function make_room(own)
     local ok, done, whole_torrent = pcall(try_delete, tid)
     if not ok then call('ZREM', P .. 'i:empty', tid) end
     room = room or ok and done
-    if ok and not whole_torrent or call('ZCARD', P .. 'i:seeders') < max_torrents then break end
+    if ok and not whole_torrent or call('ZCARD', P .. 'i:seeders') < rules.max_torrents then break end
   end
   return room
 end
@@ -58,9 +58,9 @@ end
 local function register_within_limits(new, endpoint)
   local address = P .. 'registered_by:' .. address_text(endpoint)
   local network = P .. 'registered_by:' .. network_text(endpoint)
-  local refusal = registrations_of(address) >= max_per_address and 'too many new torrents'
-    or registrations_of(network) >= max_per_network and 'too many new torrents from network'
-    or call('ZCARD', P .. 'i:seeders') >= max_torrents and not make_room(new.ih) and 'too many torrents'
+  local refusal = registrations_of(address) >= rules.max_per_address and 'too many new torrents'
+    or registrations_of(network) >= rules.max_per_network and 'too many new torrents from network'
+    or call('ZCARD', P .. 'i:seeders') >= rules.max_torrents and not make_room(new.ih) and 'too many torrents'
   if refusal then
     refused = refused + 1
     return nil, refusal

@@ -1,0 +1,318 @@
+#!lua
+-- announce.lua: applies a batch of announces, each wholly or not at all, and selects peers for them.
+--
+-- An announce goes through steps, one file each in this folder, which say what they read and write:
+--   read.lua       the announce, its torrent and its peer
+--   refuse.lua     may user and torrent take it?
+--   update.lua     a peer that is in the swarm; first of all the regular announce, nine of ten
+--   join.lua       a peer that is not; endpoints.lua: who has an endpoint; register.lua: new torrents
+--   leave.lua      a peer that stops
+--   credit.lua     what a user gets for it
+--   reply.lua      the peers for the answer
+-- Every step reads what may fail before anything is written: a key of a wrong type fails its announce, and nothing
+-- else. What is written for several announces at once is written last, by finish().
+--
+-- The tables: t is the torrent, r the announce, p its peer, a the account of the user on the torrent; P is the prefix
+-- of the keys. A server that has Redis functions keeps the functions of this file between calls, so begin() sets all
+-- that belongs to one call.
+-- KEYS[1]   the prefix
+-- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
+-- ARGV[3]   the rules, packed (struct, little-endian, 26 doubles, in this order). A regular announce needs six:
+--   max gap between two announces that counts as time on a torrent (s)
+--   max credit (bytes per second)
+--   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
+--   one)
+--   an announce is early if it comes sooner than this after the last one (s)
+--   a reply with fewer peers gets peers that were found in the DHT (0: none does)
+--   1 when torrents of unknown privacy take part in the DHT
+--   The others:
+--   peer memory (s; 0: a peer's hash is deleted with it)
+--   the six of hit_and_run_rules.lua
+--   min timeout of an announce (s)
+--   1 in open mode (unknown torrents register themselves)
+--   max torrents; max new torrents per hour of an address, and of a network (open mode)
+--   max credit of one user (bytes per second), and how long unused credit accumulates (s)
+--   max endpoints of one network (IPv4 address or /64) in a swarm, and in all swarms
+--   1 when these limits hold for local networks too
+--   changes that the change feed keeps, about (0: none are recorded)
+--   max peers of a user in a torrent, and max torrents that a user downloads at once (0: no limit)
+-- ARGV[4..] one announce each, packed (struct, little-endian). Fifteen separate strings would cost the server more than
+--   reading the swarm. In this order:
+--   info hash and peer id as 40 hex digits each (c40)
+--   event (B), a character: u update, s started, c completed, C completed of a peer that may not join, x stopped,
+--     p paused, q was an earlier announce a join? (the random integer is then the time of that announce)
+--   1 when peer ids are wanted, 2 over UDP: peers of the own family only (B), peers wanted (H), timeout (I4, ms), a
+--     random integer (I4)
+--   uploaded, downloaded, left (s; bytes as decimals, left empty when not sent)
+--   with a length before each (B): endpoint (6 or 18 bytes), passkey (or none)
+--   peer id (c20); digest of the client's key (8 bytes or none), with its length before it (B)
+--   1 when the network may have any number of endpoints (B)
+-- Answer    for each announce, in order, one of
+--   'outcome seeders leechers snatches peers'
+--     outcome: u update, e early update, j join, l leave; r and f: an update and an early update that the caller counts
+--       for torrent and user (count_announces.lua). Nothing changed for
+--       a absent (a stop of a peer that is not in the swarm)
+--       s stranger (the peer id belongs to another client)
+--       d displaced (another peer holds the endpoint)
+--       o over (too many endpoints of the network)
+--     peers: packed IPv4 endpoints. A capital letter when IPv6 peers or peer ids follow: then the packed lengths
+--       (H, H, H) of peers, peers6 and ids come first, and ids6 follows those three
+--   { 1, code, reason }   nothing changed; reason only if an operator wrote one
+--   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
+--   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
+--   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
+--   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then three
+--   numbers: of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies. Then
+--   the same four as at first, of announces over UDP. Groups of zeros at the end are left out
+local read, max, min, floor = struct.unpack, math.max, math.min, math.floor
+local sub, find, match, byte, format = string.sub, string.find, string.match, string.byte, string.format
+local COUNTER_MAX = '9007199254740991'
+local UPDATE = 117 -- 'u', the event of regular announces
+
+-- The call: its time, rules, announces, and what one command has read for all of them.
+local P, call, now, moment, may_grow, argv, batch_values
+local outage_from, outage_until, full, full_before, upload_of_all, download_of_all
+-- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`.
+local packed_rules, rules, accounts, required, max_gap, max_credit, early, give_below, give_all, memory
+local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
+local limits_here, limits_lists, shortest, sharded
+local field_lists -- the fields that announces read under these rules
+-- What the announces of the call add up to: for the answer, and for finish().
+local traffic, udp_traffic, forgotten, refused, given, joined, newly_full
+
+--@ include lib/outage.lua
+-- How many seconds of [from, now) belong to the last outage.
+local function time_away(from)
+  if from >= outage_until then return 0 end
+  return max(0, min(now, outage_until) - max(from, outage_from))
+end
+
+--@ include lib/max_exact.lua
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
+--@ include lib/ids.lua
+--@ include lib/torrent.lua
+--@ include lib/torrent_save.lua
+--@ include lib/array_insert.lua
+--@ include lib/array_remove.lua
+--@ include lib/peers.lua
+--@ include lib/addresses.lua
+--@ include lib/addresses_claim.lua
+--@ include lib/leave_swarm.lua
+--@ include lib/changes.lua
+--@ include lib/changes_removal.lua
+--@ include lib/hit_and_runs.lua
+--@ include lib/hit_and_run_check.lua
+--@ include lib/accounts.lua
+--@ include lib/due_lists.lua
+
+-- A function has at most 200 names. Those that only one step uses are in a block of their own.
+local read_request, find_peer, was_join, load_swarm
+do
+--@ include announce/read.lua
+end
+--@ include announce/refuse.lua
+local is_beyond, note_full, save_full, check_arrays, load_holder, without_entry, take_endpoint, drop_holder, evict
+local insert_peer, remove_from_arrays, address_text, drop_sole_address
+do
+--@ include announce/endpoints.lua
+end
+local with_multipliers, forget_multipliers, record_announce, load_regular, credit_regular, save_changed
+local settle_regular, load_credited_account, credit_user, credit_announce, is_completion, note_leecher, count_snatch
+do
+--@ include announce/credit.lua
+end
+local add_peers
+do
+--@ include announce/reply.lua
+end
+local add_traffic, speed, write_peer, update_regular, update
+do
+--@ include announce/update.lua
+end
+local ACCOUNT_WITH_PEERS, admit, join, score_joined
+do
+--@ include lib/torrent_ids.lua
+--@ include lib/torrent_rankings.lua
+--@ include lib/info_hash_index.lua
+--@ include lib/registration.lua
+--@ include announce/join.lua
+end
+--@ include announce/leave.lua
+
+-- The answer to an announce with this outcome, a letter; `peers`: whether it may have peers.
+local function answer_to(t, r, outcome, with_peers)
+  local head = outcome .. ' ' .. t.seeders .. ' ' .. t.leechers .. ' ' .. decimal(t.snatches) .. ' '
+  if r.want == 0 or not with_peers then return head end
+  local s4, s6, l4, l6 = 0, 0, t.l4, t.l6
+  if r.kind ~= 's' and r.paused ~= '1' then s4, s6 = t.s4, t.s6 end
+  if r.own_family then
+    if r.on_v4 then s6, l6 = 0, 0 else s4, l4 = 0, 0 end
+  end
+  local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, r.on_v4,
+    r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
+    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht)
+  return ok and answer or head -- an array of a wrong type gives no peers: the announce is applied by now
+end
+
+-- `registered` and `denied` are the values of the torrent's keys before the batch. An earlier announce of the batch may
+-- have registered or deleted the torrent since.
+local function announce_of(r, registered, denied)
+  if denied then return refuse('denied', denied) end
+  if not registered or forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
+  if not registered and not rules.open then return refuse('unknown torrent') end
+  local t, tid, enabled, derived = load_swarm(r, registered)
+  if enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
+
+  local p = find_peer(r, tid, derived)
+  local event, active, mine, old = r.event, p.active, p.mine, ''
+  r.paused = event == 'p' and r.left ~= '0' and '1' or '0'
+  r.kind = r.left == '0' and 's' or 'l'
+  r.v4, r.v6 = '', ''
+  if active then
+    t.tid = tid -- also when another program deleted the field
+    local old4, old6 = split_families(p.endpoints)
+    old = r.on_v4 and old4 or old6
+    if mine then r.v4, r.v6 = old4, old6 end
+  end
+  if r.on_v4 then r.v4 = r.endpoint else r.v6 = r.endpoint end
+  if event == 'q' then return answer_to(t, r, was_join(r, p) and 'j' or 's', true) end
+  if not (r.may_join or active and mine) then return refuse('may not join') end
+  if event == 'x' then
+    if not (active and mine) then return answer_to(t, r, 'a') end
+    leave(t, r, p, load_credited_account(t, r, tid))
+    return answer_to(t, r, 'l')
+  end
+  if active and not mine then return answer_to(t, r, 's', true) end
+
+  if full and is_beyond(t, r, old) then return answer_to(t, r, 'o', true) end
+  if active and registered then
+    local a = load_credited_account(t, r, tid)
+    local outcome = update(t, r, p, a, old) or p.elapsed < early and p.elapsed >= 0 and 'e' or 'u'
+    return answer_to(t, r, outcome, true)
+  end
+  if not active and r.uid ~= '' and has_max_downloads(r, tid) then return refuse('too many downloads') end
+  local refusal
+  tid, refusal = admit(t, r, registered and tid)
+  if refusal then return refuse(refusal) end
+  r.suffix = tid .. ':' .. r.pidx
+  p.at = P .. 'p:' .. r.suffix
+  local a = load_credited_account(t, r, tid, not active and rules.max_peers > 0 and ACCOUNT_WITH_PEERS or nil)
+  if active then return answer_to(t, r, update(t, r, p, a, old) or 'u', true) end
+  local outcome = join(t, r, p, a)
+  if outcome then return answer_to(t, r, outcome, true) end
+  local answer = answer_to(t, r, 'j', true)
+  return a and with_multipliers(t, r, a, answer) or answer
+end
+
+local function announce_other(packed, registered, denied)
+  local r = read_request(packed)
+  local uid, refusal, unknown_or_reason, user = authorize(r.passkey, r.left, r.event)
+  r.uid, r.user = uid, user
+  if refusal then return refuse(refusal, unknown_or_reason) end
+  local answer = announce_of(r, registered, denied)
+  return unknown_or_reason and { 2, answer } or answer
+end
+
+-- Reads the rules, and which fields announces need under them.
+local function set_rules(packed)
+  local mode, all, open, local_too
+  rules = {}
+  max_gap, max_credit, mode, early, give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio,
+    hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address, rules.max_per_network,
+    rules.max_user_credit, rules.max_saved, rules.max_in_swarm, rules.max_in_all, local_too, max_changes,
+    rules.max_peers, rules.max_downloads = read('<dddddddddddddddddddddddddd', packed)
+  shortest, limits_lists = 0, false
+  accounts, required, give_all = mode > 0, mode == 2, all == 1
+  rules.open, rules.bound_local = open == 1, local_too == 1
+  limits_here = max_credit < rules.max_user_credit
+  local dht = give_below > 0 and 'dht' or nil
+  field_lists = {
+    torrent = { 'enabled', 'snatches', 'sole', 'derived', dht },
+    torrent_of_user =
+      { 'enabled', 'snatches', 'sole', 'derived', 'multi_up', 'multi_dn', 'user_downloaded', 'hybrid_of', dht },
+    regular_torrent =
+      { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6', dht },
+    moved_torrent = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
+      'multi_up', 'multi_dn', 'user_downloaded', 'hybrid_of', dht },
+    seeder = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up', 'lower',
+      accounts and 'user_id' or nil },
+    account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
+      limits_here and 'credited' or nil },
+  }
+  field_lists.leecher = { unpack(field_lists.seeder) }
+  field_lists.leecher[#field_lists.leecher + 1] = 'paused'
+  packed_rules = packed
+end
+
+-- One command reads the registrations of all torrents of the batch.
+local function begin(prefix, arguments)
+  P, call, argv = prefix, redis.call, arguments
+  moment, may_grow = tonumber(argv[1]), argv[2] == '1'
+  now = floor(moment)
+  if argv[3] ~= packed_rules then set_rules(argv[3]) end
+  traffic, udp_traffic, forgotten, refused, given, joined, newly_full = nil, nil, 0, 0, 0, {}, {}
+  network_changes, due_entries = {}, {}
+  forget_multipliers()
+  local keys = { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing' }
+  for i = 4, #argv do
+    local ih = sub(argv[i], 1, 40)
+    keys[2 * i - 3], keys[2 * i - 2] = P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
+  end
+  local n = #keys
+  if accounts then
+    keys[n + 1], keys[n + 2] = P .. 'upload_multiplier', P .. 'download_multiplier'
+    sharded = is_shard()
+  end
+  batch_values = call('MGET', unpack(keys))
+  full, upload_of_all, download_of_all = batch_values[3], batch_values[n + 1], batch_values[n + 2]
+  full_before = full
+  outage_from, outage_until = last_outage(batch_values[1], batch_values[2])
+end
+
+local function finish()
+  save_rankings()
+  pcall(save_network_counts, note_full)
+  pcall(save_full)
+  pcall(save_due_entries)
+  pcall(score_joined)
+end
+
+-- A batch with one family is common, and zeros are slow to format.
+local function show_traffic(sums)
+  if not sums then return '0 0 0 0' end
+  if sums[3] + sums[4] == 0 then return format('%.0f %.0f 0 0', sums[1], sums[2]) end
+  return format('%.0f %.0f %.0f %.0f', unpack(sums))
+end
+
+local function totals()
+  local is_rare = forgotten + refused + given > 0
+  if not (traffic or udp_traffic or is_rare) then return '' end
+  local sums = show_traffic(traffic)
+  if not (udp_traffic or is_rare) then return sums end
+  sums = sums .. ' ' .. forgotten .. ' ' .. refused .. ' ' .. given
+  return udp_traffic and sums .. ' ' .. show_traffic(udp_traffic) or sums
+end
+
+local function announce(keys, arguments)
+  begin(keys[1], arguments)
+  local answers, others = {}, false
+  for i = 4, #argv do
+    local packed, registered, denied = argv[i], batch_values[2 * i - 3], batch_values[2 * i - 2]
+    local ok, answer = false, nil
+    if registered and not denied and byte(packed, 81) == UPDATE then
+      ok, answer = pcall(update_regular, packed, sub(packed, 1, 40), registered)
+    end
+    if not (ok and answer) then
+      others = true
+      ok, answer = pcall(announce_other, packed, registered, denied)
+      if not ok then answer = { 1, 'error', type(answer) == 'table' and answer.err or tostring(answer) } end
+    end
+    answers[i - 3] = answer
+  end
+  if others then finish() end
+  answers[#answers + 1] = totals()
+  return answers
+end
+
+return announce(KEYS, ARGV)

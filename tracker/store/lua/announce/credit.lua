@@ -1,0 +1,429 @@
+-- credit.lua: what an announce adds to its user: totals, the account on the torrent, sets, snatches. Writes
+-- `u:<uid>`, `u:<uid>:t:<tid>`, the user's sets and the torrent's snatches.
+--
+-- What is written after the first write of an announce must not fail: a value that is no number is overwritten, and a
+-- set of a wrong type is left as it is. So keys of a wrong type fail when they are read, before the first write.
+--
+-- Credit is limited by rates. `credited` of an account, and `credited_up` and `credited_down` of a user (epoch ms), are
+-- the times up to which the rate is used up. At most rate * (now - that time) bytes can be credited, and crediting
+-- bytes moves the time by bytes / rate.
+
+-- Multipliers: a torrent, a user and the whole tracker may each have one of upload and one of download. It is stored as
+-- a number, or as a number, a space and the time when it ends (epoch s). The best one counts: of upload the highest, of
+-- download the lowest. Numbers are kept by their text (false for 1 and for text that is none): reading one costs as
+-- much as a short command.
+local numbers, parsed, shown = {}, {}, {}
+
+local function read_number(text)
+  local number = tonumber(text)
+  if not number or number == 1 then return false end
+  return number > 0 and min(number, MAX_EXACT) or 0
+end
+
+-- A multiplier that applies now; false or nil for none: 1, one that has ended, or text of another form. An end of ten
+-- digits stands at a fixed place; any other text is matched.
+local function parse_multiplier(text)
+  if not text then return end
+  local value, ends = text, nil
+  if byte(text, -11) == 32 then
+    value, ends = sub(text, 1, -12), sub(text, -10)
+  elseif not tonumber(text) then
+    value, ends = match(text, '^(%S+) (%d+)$')
+  end
+  if ends and (tonumber(ends) or 0) <= now then return false end
+  local number = numbers[value or '']
+  if number == nil then
+    number = read_number(value or '')
+    numbers[value or ''] = number
+  end
+  return number
+end
+
+-- The same for a text that several announces of a batch read.
+local function shared_multiplier(text)
+  local found = parsed[text]
+  if text and found == nil then
+    found = parse_multiplier(text)
+    parsed[text] = found
+  end
+  return found
+end
+
+-- The multipliers of upload and download: of the torrent, of the user, and of everybody. A freeleech token that has not
+-- ended makes the download free.
+local function multipliers(multi_up, multi_dn, own_up, own_dn, token)
+  if not (multi_up or multi_dn or own_up or own_dn or token or upload_of_all or download_of_all) then return 1, 1 end
+  local up, down = shared_multiplier(multi_up), shared_multiplier(multi_dn)
+  if up == 0 and down == 0 then return 0, 0 end -- neutral, whatever others say
+  local own, of_all = parse_multiplier(own_up), shared_multiplier(upload_of_all)
+  local own_down, of_all_down = parse_multiplier(own_dn), shared_multiplier(download_of_all)
+  if own and not (up and up > own) then up = own end
+  if of_all and not (up and up > of_all) then up = of_all end
+  if own_down and not (down and down < own_down) then down = own_down end
+  if of_all_down and not (down and down < of_all_down) then down = of_all_down end
+  if token and whole(token) > now then down = 0 end
+  return up or 1, down or 1
+end
+
+local function show(number)
+  if not shown[number] then shown[number] = format('%.6g', number) end
+  return shown[number]
+end
+
+-- The answer to a join, with the multipliers that apply, so that the client can be told.
+function with_multipliers(t, r, a, answer)
+  local up, down = multipliers(t.multi_up, t.multi_dn, r.user[4], r.user[5], a.token)
+  if up == 1 and down == 1 then return answer end
+  return { 3, answer, show(up), show(down) }
+end
+
+function forget_multipliers()
+  numbers, parsed, shown = {}, {}, {}
+end
+
+-- A number rounded up: math.ceil() would cost a call.
+local function round_up(number)
+  return number + -number % 1
+end
+
+-- How much of `earned` bytes the user's limit lets through, at most `most`; what is cut; and the time up to which the
+-- limit is used up then. `credited` is that time as it is stored.
+local function limit_user(earned, credited, most)
+  local since, earliest = credited and (tonumber(credited) or 0) / 1000 or 0, moment - rules.max_saved
+  if since ~= since or since < earliest or since > moment + CLOCK_SLACK then since = earliest end
+  local allowed = rules.max_user_credit * (moment - since)
+  if allowed > most then allowed = most end
+  if earned <= allowed then
+    earned = earned - earned % 1
+    return earned, 0, round_up((since + earned / rules.max_user_credit) * 1000)
+  end
+  allowed = allowed > 0 and allowed - allowed % 1 or 0
+  return allowed, min(earned - allowed, MAX_EXACT), round_up((since + allowed / rules.max_user_credit) * 1000)
+end
+
+-- Credits what a peer has transferred since its last announce, within three limits: one for the peer, one for the user
+-- on this torrent, and one for the user on all torrents. Returns the bytes credited up and down and the bytes cut, and
+-- then the times up to which the limits are used up, nil for one that has not changed.
+local function limit_credit(credited, credited_up, credited_down, up, down, elapsed)
+  local own = moment - now + elapsed
+  if own < 0 then own = 0 elseif own > now then own = now end
+  local here, longest = moment - own, own > rules.max_saved and own or rules.max_saved
+  local since = credited and (tonumber(credited) or 0) / 1000
+  if since and since <= moment + CLOCK_SLACK then here = since end
+  if here ~= here or here < moment - longest then here = moment - longest end
+  local most = moment - here
+  if most > own then most = own end
+  most = most > 0 and min(max_credit * most, MAX_EXACT) or 0
+  local gained, charged, cut, more, up_until, down_until = 0, 0, 0, 0, nil, nil
+  if up > 0 then gained, cut, up_until = limit_user(up, credited_up, most) end
+  if down > 0 then charged, more, down_until = limit_user(down, credited_down, most) end
+  if gained + charged == 0 then return 0, 0, cut + more end
+  local here_until = round_up((here + max(gained, charged) / max_credit) * 1000)
+  return gained, charged, cut + more, here_until, up_until, down_until
+end
+
+-- Counts what a limit has cut: for the user, for the user on the torrent, and in all.
+local function note_cut(uid, tid, cut)
+  add_bounded(P .. 'stats:credit_cut', nil, cut)
+  add_bounded(P .. 'u:' .. uid, 'credit_cut', cut)
+  add_bounded(P .. 'u:' .. uid .. ':t:' .. tid, 'credit_cut', cut)
+end
+
+-- A total as another program may have left it, and more.
+local function add_to(held, bytes)
+  return min(MAX_EXACT, whole_field(held) + bytes)
+end
+
+-- Bytes left as a number; nil when unknown: not sent, or the placeholder that clients send before they have metadata.
+local function known_left(left)
+  local bytes = left ~= '16384' and tonumber(left or '')
+  return bytes and bytes < MAX_EXACT and bytes or nil
+end
+
+-- Counts by how much `left` fell beyond the reported download; `held` is the account's sum before. The cause is a
+-- client that reports no download, or data from another source. Operators see the number; it is charged to nobody.
+local function note_unreported(user, held, bytes)
+  local grown = max(0, min(MAX_EXACT, held + bytes)) - max(0, held)
+  if grown ~= 0 then add_bounded(user, 'unreported', grown) end
+end
+
+local function settle(a)
+  if redis.pcall('SREM', P .. 'u:' .. a.uid .. ':hnr', a.tid) ~= 1 then return end
+  rank_hit_and_runs(a.uid)
+  record_hit_and_run('hit_and_run_cleared', a)
+end
+
+-- True for the half of a hybrid torrent that moves peers only: credit goes to the other half.
+local function counts_elsewhere(t)
+  return t.hybrid_of and true or false
+end
+
+function record_announce(change, t, r, uid, a)
+  if max_changes == 0 then return end
+  if a then
+    record_change(change, t, r.pidx, uid, r.left, floor(a.uploaded), floor(a.downloaded), floor(a.seed_time))
+  else
+    record_change(change, t, r.pidx, uid, r.left, r.uploaded, r.downloaded, '0')
+  end
+end
+
+-- A regular announce of a user, whose only peer on the torrent it is. The account's `until` may be older than the
+-- peer's last announce: the time of an only peer overlaps with none. Numbers that another program wrote in another form
+-- are left to credit_user(): an error is no regular announce.
+local regular = {} -- what save_changed() writes
+
+-- A stored total and more.
+local function plus(held, more)
+  if not held then return more end
+  local sum = held + more
+  if sum < more or sum > MAX_EXACT or sum % 1 ~= 0 then error('no total') end
+  return sum
+end
+
+-- The key of the account, its total time, and of a seeder its seed time; nil when the announce is not a regular one.
+-- `changed`: bytes have moved or `left` has changed.
+function load_regular(user, tid, seeding, stored, left, up, down, time, changed)
+  local account, a = P .. 'u:' .. user[1] .. ':t:' .. tid
+  if changed and (not seeding or limits_here or hnr_ratio > 0) then
+    a = call('HMGET', account, unpack(field_lists.account))
+  elseif changed then
+    a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time', 'uploaded')
+  elseif seeding then
+    a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time')
+  else
+    a = call('HMGET', account, 'peers', 'until', 'total_time')
+  end
+  if a[1] ~= '1' or a[2] and a[2] - stored[5] > 0 then return end
+  if changed then
+    local w = regular
+    w.uploaded, w.downloaded = up > 0 and plus(a[5], up), down > 0 and plus(a[6], down)
+    w.credited, w.left, w.unreported, w.gained, w.charged, w.cut = a[8], nil, nil, nil, nil, 0
+    w.by_ratio = hnr_ratio > 0 and up > 0 and (a[5] or 0) + 0 < hnr_ratio * (a[6] or 0)
+      and a[5] + up >= hnr_ratio * ((a[6] or 0) + down)
+    if not seeding then
+      local before, after = known_left(stored[2]), known_left(left)
+      local bytes = before and after and before > after and before - after - down or -down
+      if after and after ~= before then w.left = left end
+      if bytes ~= 0 then
+        w.more, w.held = bytes, max(-MAX_EXACT, min(MAX_EXACT, whole(a[7])))
+        w.unreported = max(-MAX_EXACT, min(MAX_EXACT, w.held + bytes))
+      end
+    end
+  end
+  return account, plus(a[3], time), seeding and plus(a[4], time)
+end
+
+-- Decides what the user's totals gain. `user` holds the row of the passkey.
+function credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn)
+  local w, key, u = regular, P .. 'u:' .. user[1]
+  if down > 0 then
+    u = call('HMGET', key, 'uploaded', 'credited_up', 'downloaded', 'credited_down', 'freeleech:' .. tid)
+  else
+    u = call('HMGET', key, 'uploaded', 'credited_up')
+  end
+  local up_multiplier, down_multiplier =
+    multipliers(multi_up, multi_dn, up > 0 and user[3], down > 0 and user[4], u[5])
+  local gained, charged
+  gained, charged, w.cut, w.credited, w.credited_up, w.credited_down =
+    limit_credit(w.credited, u[2], u[4], up * up_multiplier, down * down_multiplier, elapsed)
+  w.user, w.uid, w.tid = key, user[1], tid
+  w.gained, w.charged = gained > 0 and plus(u[1], gained), charged > 0 and plus(u[3], charged)
+end
+
+-- `torrent` is the torrent's key; `user_downloaded` is set when it counts what users download.
+function save_changed(account, total_time, seed_time, torrent, down, user_downloaded)
+  local w, fields, n = regular, { 'total_time', total_time, nil, nil, nil, nil, nil, nil }, 2
+  if seed_time then fields[3], fields[4], n = 'seed_time', seed_time, 4 end
+  if w.uploaded then fields[n + 1], fields[n + 2], n = 'uploaded', w.uploaded, n + 2 end
+  if w.downloaded then fields[n + 1], fields[n + 2], n = 'downloaded', w.downloaded, n + 2 end
+  if w.left then fields[n + 1], fields[n + 2], n = 'left', w.left, n + 2 end
+  if w.unreported then fields[n + 1], fields[n + 2], n = 'unreported', w.unreported, n + 2 end
+  if limits_here and (w.gained or w.charged) then
+    fields[n + 1], fields[n + 2], n = 'credited', w.credited, n + 2
+  end
+  call('HSET', account, unpack(fields, 1, n))
+  if w.gained and w.charged then
+    call('HSET', w.user, 'uploaded', w.gained, 'credited_up', w.credited_up, 'downloaded', w.charged,
+      'credited_down', w.credited_down)
+  elseif w.gained then
+    call('HSET', w.user, 'uploaded', w.gained, 'credited_up', w.credited_up)
+  elseif w.charged then
+    call('HSET', w.user, 'downloaded', w.charged, 'credited_down', w.credited_down)
+  end
+  if w.unreported then note_unreported(w.user, w.held, w.more) end
+  if w.cut > 0 then note_cut(w.uid, w.tid, w.cut) end
+  if w.by_ratio then settle(load_account(w.uid, w.tid)) end
+  if user_downloaded and down > 0 then add_bounded(torrent, 'user_downloaded', down) end
+end
+
+-- Clears a hit-and-run when the time of the announce made up for it.
+function settle_regular(uid, tid, total_time, seed_time, time)
+  if sharded then note_changed(uid) end
+  local counted = hnr_by_seed ~= 1 and total_time or seed_time
+  if counted and counted >= hnr_threshold and counted - time < hnr_threshold then settle(load_account(uid, tid)) end
+end
+
+-- The seconds of [from, till) that the account has not counted yet. Peers of one user overlap; the account remembers
+-- the interval that it counted last, and only what lies outside that interval is new.
+local function cover(a, from, till)
+  local new
+  if not a.till or from >= a.till then
+    new = till - from
+    if from ~= a.till then a.from = from end
+    a.till = till
+  else
+    new = max(0, till - a.till) + max(0, a.from - from)
+    a.from, a.till = min(a.from, from), max(a.till, till)
+  end
+  return max(0, new)
+end
+
+-- By how much `left` fell: since the last announce of an active peer, else since the user's last announce.
+local function fall_of_left(r, p, a)
+  local left, before = known_left(r.left), known_left(a.left)
+  if p.active then before = known_left(p.left) end
+  if left and not (p.active and left == before) then a.left = r.left end
+  return left and before and max(0, before - left) or 0
+end
+
+-- The user's account on the torrent, with what the announce needs of the user's totals; false where nothing is
+-- credited. Read before the first write, so that a key of a wrong type fails here. `fields`: those of load_account().
+function load_credited_account(t, r, tid, fields)
+  if r.uid == '' or counts_elsewhere(t) then return false end
+  local a = load_account(r.uid, tid, fields)
+  local u =
+    call('HMGET', P .. 'u:' .. r.uid, 'credited_up', 'credited_down', 'freeleech:' .. tid, 'uploaded', 'downloaded')
+  a.credited_up, a.credited_down, a.token, a.user_uploaded, a.user_downloaded = unpack(u)
+  return a
+end
+
+-- Writes what the user's totals gain.
+local function credit_transfer(t, r, a, up, down, first, elapsed)
+  local up_multiplier, down_multiplier =
+    multipliers(t.multi_up, t.multi_dn, up > 0 and r.user[4], down + first > 0 and r.user[5], a.token)
+  local gained, charged, cut, here, up_until, down_until =
+    limit_credit(a.credited, a.credited_up, a.credited_down, up * up_multiplier, down * down_multiplier, elapsed)
+  charged = charged + floor(first * down_multiplier)
+  local fields, n = {}, 0
+  if gained > 0 then fields[1], fields[2], n = 'uploaded', add_to(a.user_uploaded, gained), 2 end
+  if charged > 0 then fields[n + 1], fields[n + 2], n = 'downloaded', add_to(a.user_downloaded, charged), n + 2 end
+  if up_until then fields[n + 1], fields[n + 2], n = 'credited_up', up_until, n + 2 end
+  if down_until then fields[n + 1], fields[n + 2], n = 'credited_down', down_until, n + 2 end
+  if n > 0 then call('HSET', P .. 'u:' .. r.uid, unpack(fields, 1, n)) end
+  if cut > 0 then note_cut(r.uid, a.tid, cut) end
+  if here then a.credited = here end
+end
+
+-- Credits the announce to its user. A peer that was not known, or whose counter restarted, has downloaded what it
+-- reports, as far as `left` fell meanwhile. `started` credits no upload: what preceded it is unknown.
+function credit_user(t, r, p, a)
+  local user, started, settled = P .. 'u:' .. r.uid, r.event == 's', is_settled(a)
+  local up, down, first, fall = started and 0 or p.up, p.down, 0, fall_of_left(r, p, a)
+  if p.restarted then first = min(tonumber(r.downloaded), fall) end
+  a.uploaded, a.downloaded = min(MAX_EXACT, a.uploaded + up), min(MAX_EXACT, a.downloaded + down + first)
+  add_bounded(user, 'announces', 1)
+  if fall ~= down + first then
+    local bytes = fall - down - first
+    note_unreported(user, a.unreported, bytes)
+    a.unreported = max(-MAX_EXACT, min(MAX_EXACT, a.unreported + bytes))
+  end
+  if up + down + first > 0 then
+    credit_transfer(t, r, a, up, down, first, p.elapsed)
+    if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', down + first) end
+  end
+  if not p.active and a.peers == 0 and (started or not p.known) then a.credited = round_up(moment * 1000) end
+  if p.time > 0 then
+    local new = cover(a, now - p.time, now)
+    a.total_time = a.total_time + new
+    if p.kind == 's' then a.seed_time = a.seed_time + new end
+  end
+  if not settled and is_settled(a) then settle(a) end
+end
+
+-- Adds the torrent to the user's sets. A torrent that is complete for a user stays so.
+local function update_user_sets(t, r, p, a)
+  local user = P .. 'u:' .. r.uid
+  local joining = not p.active
+  if joining or a.peers == 0 then -- an account without peers was deleted and created again meanwhile
+    if hnr_grace > 0 and a.peers == 0 and a.downloaded > hnr_min then -- the user came back
+      redis.pcall('ZREM', P .. 'i:hnr_pending', a.uid .. ':' .. a.tid)
+    end
+    a.peers = a.peers + 1
+    if a.peers == 1 then redis.pcall('SADD', user .. ':active', t.tid) end
+  end
+  if r.kind == 's' and (joining or p.kind ~= 's') then
+    redis.pcall('SREM', user .. ':incomplete', t.tid)
+    redis.pcall('SADD', user .. ':complete', t.tid)
+  elseif joining and r.kind ~= 's' and redis.pcall('SISMEMBER', user .. ':complete', t.tid) == 0 then
+    redis.pcall('SADD', user .. ':incomplete', t.tid)
+  end
+end
+
+-- What an announce of a peer that stays or joins changes for its user, but for the snatch.
+function credit_announce(t, r, p, a)
+  credit_user(t, r, p, a)
+  update_user_sets(t, r, p, a)
+  for _ = 1, r.evictions do end_activity(a, false) end
+  if r.left ~= '0' then a.leeched = '1' end
+end
+
+-- Which announces of `completed` count as a snatch. Some clients send `completed` at each start for a torrent that
+-- they have. It counts for a peer that was a leecher here; for a user who was a leecher on the torrent, once. An
+-- anonymous peer is deleted when it leaves, so a torrent keeps the last anonymous completions for a day: 28 hex digits
+-- each, 10 of a digest of the peer id, 10 of one of the endpoint, 8 of the time.
+local DAY, MAX_COMPLETIONS, COMPLETION_SIZE = 86400, 64, 28
+local COMPLETERS = 20 -- users kept in `completed:<tid>`
+
+function is_completion(r, p, a)
+  if r.event ~= 'c' or r.left ~= '0' then return false end
+  if p.known and p.left ~= '0' then return true end
+  if a then return a.leeched or redis.pcall('SISMEMBER', P .. 'u:' .. r.uid .. ':incomplete', a.tid) == 1 end
+  return p.active and call('HGET', p.at, 'leeched') == '1'
+end
+
+-- An anonymous leecher that became a seeder without `completed` may still send it later.
+function note_leecher(r, p)
+  if p.left ~= '0' and r.left == '0' and r.event ~= 'c' then call('HSET', p.at, 'leeched', '1') end
+end
+
+-- True when a peer with this id or this endpoint completed the torrent within the last day; if not, notes it.
+local function completed_recently(t, r)
+  local id, endpoint = sub(redis.sha1hex(t.ih .. r.pid), 1, 10), sub(redis.sha1hex(t.ih .. r.endpoint), 1, 10)
+  local stored, kept = call('HGET', t.key, 'completions') or '', {}
+  for at = 1, #stored - COMPLETION_SIZE + 1, COMPLETION_SIZE do
+    local one = sub(stored, at, at + COMPLETION_SIZE - 1)
+    local when = tonumber(sub(one, 21), 16)
+    if when and when > now - DAY and when <= now + CLOCK_SLACK then
+      if sub(one, 1, 10) == id or sub(one, 11, 20) == endpoint then return true end
+      kept[#kept + 1] = one
+    end
+  end
+  kept[#kept + 1] = id .. endpoint .. format('%08x', now)
+  call('HSET', t.key, 'completions', table.concat(kept, '', max(1, #kept - MAX_COMPLETIONS + 1)))
+  return false
+end
+
+-- Notes who completed the torrent last; `uid` is '' for an anonymous peer. The set is cut every COMPLETERS snatches
+-- only: it may hold twice as many.
+local function note_completer(t, uid)
+  local key = P .. 'completed:' .. t.tid
+  if uid ~= '' then redis.pcall('ZADD', key, now, uid) end
+  if t.snatches % COMPLETERS == 0 then redis.pcall('ZREMRANGEBYRANK', key, 0, -COMPLETERS - 1) end
+end
+
+-- Returns true when the completion counts.
+function count_snatch(t, r, p, a)
+  if counts_elsewhere(t) or call('HGET', p.at, 'completed') == '1' then return end
+  call('HSET', p.at, 'completed', '1')
+  if a then
+    if a.completed_at then return end
+    call('HSET', account_key(r.uid, t.tid), 'completed_at', now)
+    add_bounded(P .. 'u:' .. r.uid, 'snatches', 1)
+  elseif completed_recently(t, r) then
+    return
+  end
+  t.snatches = add_bounded(t.key, 'snatches', 1)
+  redis.pcall('ZADD', P .. 'i:snatches', t.snatches, t.tid)
+  if accounts then note_completer(t, r.uid) end
+  return true
+end

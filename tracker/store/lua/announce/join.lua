@@ -1,0 +1,214 @@
+-- join.lua: a peer joins a swarm, and a torrent registers itself. Writes all that a swarm consists of: arrays, sets,
+-- counts, addresses, the peer's hash and timeout; the registration and rankings of a new torrent.
+
+-- A user has at most `max_peers` peers in a torrent (0: any number). When one more joins, the one that is silent
+-- longest leaves. `peer_ids` of an account holds the ids of the peers that joined last, 20 bytes each, oldest first.
+-- Peers that have left are removed when it is full. It begins empty when the limit is switched on, so older peers are
+-- not counted.
+ACCOUNT_WITH_PEERS = { unpack(ACCOUNT) }
+ACCOUNT_WITH_PEERS[#ACCOUNT + 1] = 'peer_ids'
+
+-- The user's other active peers, in the order of their joins. Nothing is written yet. Nil when the account lists fewer
+-- than allowed: then the peer is only added to them, whether they are still active or not.
+local function load_own_peers(t, r, a)
+  local listed, own = a.listed or '', {}
+  if #listed < 20 * rules.max_peers then
+    for at = 1, #listed - 19, 20 do
+      if sub(listed, at, at + 19) == r.pid then listed = without_entry(listed, at, 20) end
+    end
+    a.peer_ids = listed .. r.pid
+    return
+  end
+  for at = 1, #listed - 19, 20 do
+    local pid = sub(listed, at, at + 19)
+    if pid ~= r.pid then
+      local v = call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(pid), 'active', 'user_id', 'last_announce')
+      if v[1] == '1' and v[2] == r.uid then
+        own[#own + 1] = { pid = pid, order = #own, last = tonumber(v[3] or '') or 0 }
+      end
+    end
+  end
+  if #own >= rules.max_peers then -- arrays of a wrong type have to fail before the first write
+    for _, array in ipairs({ 's4', 's4i', 'l4', 'l4i', 's6', 's6i', 'l6', 'l6i' }) do
+      call('STRLEN', t.arrays .. array)
+    end
+  end
+  return own
+end
+
+local function is_silent_longer(one, other)
+  return one.last < other.last or one.last == other.last and one.order < other.order
+end
+
+-- Removes as many of the user's peers as make room for one. Those that evict() has removed do not count. Returns the
+-- number removed, and the peers that stay, for listed_peers().
+local function remove_surplus(t, r, own)
+  local stay, removed = {}, 0
+  for _, one in ipairs(own) do
+    if not r.evicted or load_holder(t, one.pid, '').active then stay[#stay + 1] = one end
+  end
+  while #stay >= rules.max_peers do
+    local longest = 1
+    for i = 2, #stay do
+      if is_silent_longer(stay[i], stay[longest]) then longest = i end
+    end
+    local holder = load_holder(t, table.remove(stay, longest).pid, '')
+    drop_holder(t, holder, holder.endpoints)
+    removed = removed + 1
+  end
+  return removed, stay
+end
+
+-- What the account lists after the join.
+local function listed_peers(r, stay)
+  local ids = {}
+  for i, one in ipairs(stay) do ids[i] = one.pid end
+  ids[#ids + 1] = r.pid
+  return table.concat(ids)
+end
+
+-- A torrent id was released in this call: save_rankings() must not rank it again.
+local function drop_rank(tid)
+  rankings[1].scores[tid], rankings[2].scores[tid] = nil, nil
+end
+
+-- Registers a torrent at the first announce of it, by its endpoint. Returns its id, or nil and the reason of a refusal.
+-- The functions for it are created here, as most joins are to registered torrents.
+local function register_itself(...)
+--@ include announce/register.lua
+  return register_within_limits(...)
+end
+
+-- A failed command does not undo those before it, so keys of a wrong type have to fail before the first write. The
+-- torrent, the peer and the account are loaded before this, which checks their keys.
+local function check_all(t, r)
+  check_rankings()
+  call('SCARD', P .. 'tpeers:' .. t.ih)
+  call('SCARD', P .. 'p:' .. r.pidx .. ':torrents')
+  check_arrays(t, r)
+end
+
+-- Adopts a user whom a site wrote, at the first join. Returns nil, or the reason for a refusal.
+local function adopt_user(r)
+--@ include lib/user_ids.lua
+--@ include lib/user_id_check.lua
+--@ include lib/adoption.lua
+  return adopt(r.uid, r.passkey)
+end
+
+-- Only an empty swarm can have lost its id to another torrent: is_id_taken() sees to that.
+local function id_is_of(tid, ih)
+  return call('GET', P .. 'torrent_id:' .. tid) == ih
+end
+
+-- Checks whether the peer may join, and registers the torrent if that is needed. Returns the torrent's id, or nil and
+-- the reason for a refusal. A refusal writes nothing.
+function admit(t, r, registered)
+  if not may_grow then return nil, 'store full' end
+  if r.uid ~= '' and call('HGET', P .. 'u:' .. r.uid, 'passkey') ~= r.passkey then
+    local refusal = adopt_user(r)
+    if refusal then return nil, refusal end
+  end
+  if registered and registered == t.tid and (t.seeders + t.leechers > 0 or id_is_of(registered, t.ih)) then
+    return registered
+  end
+  check_all(t, r)
+  if registered and not (#registered <= 15 and find(registered, '^[1-9]%d*$')) then return nil, 'bad torrent id' end
+  if registered and is_id_taken(t, registered) then return nil, 'torrent id in use' end
+  if not registered then
+    local refusal
+    registered, refusal = register_itself(t, r.endpoint)
+    if not registered then return nil, refusal end
+  end
+  local old = t.tid
+  if bind_id(t, registered) then drop_rank(old) end
+  return registered
+end
+
+-- Adds the peer to the swarm's sets and arrays. Returns its slot.
+local function enter_swarm(t, r, a, own, members, torrents, family)
+  call('SADD', members, r.pidx)
+  call('SADD', torrents, t.tid)
+  if r.evicted then r.evictions = evict(t, r) end
+  if own then
+    local removed, stay = remove_surplus(t, r, own)
+    r.evictions, a.peer_ids = r.evictions + removed, listed_peers(r, stay)
+  end
+  return insert_slot(t, r.kind, family, r.endpoint, r.pid, r.random)
+end
+
+-- Writes the hash of a peer that joins. A remembered peer keeps its totals. Fields that each announce reads come first;
+-- a 0 is left out.
+local function write_join(r, p, slot_field, slot)
+  local known = p.known
+  local fields, n = { 'endpoints', r.endpoint, 'left', r.left, 'last_announce', now, 'first_announce', now,
+    'active', '1', slot_field, slot, nil, nil, nil, nil }, 12
+  if known then
+    call('PERSIST', p.at)
+    fields[5], fields[6], fields[7], fields[8] = 'uploaded', p.base_up, 'downloaded', p.base_down
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'last_announce', now, 'rejoined', now
+    fields[n + 5], fields[n + 6] = 'total_time', p.total_time
+    fields[n + 7], fields[n + 8] = 'speed_up', speed(p.up, p.elapsed)
+    fields[n + 9], fields[n + 10] = 'speed_dn', speed(p.down, p.elapsed)
+    fields[n + 11], fields[n + 12], n = 'udp', r.own_family and '1' or '0', n + 12
+    if p.lower ~= '' then fields[n + 1], fields[n + 2], n = 'lower', p.lower, n + 2 end
+    if p.lower == '' and p.stored[8] then call('HDEL', p.at, 'lower') end
+  else
+    if p.exists then call('UNLINK', p.at) end -- another program wrote it
+    p.paused = '0'
+    if r.uploaded ~= '0' or r.downloaded ~= '0' then
+      fields = { 'endpoints', r.endpoint, 'left', r.left, 'uploaded', r.uploaded, 'downloaded', r.downloaded,
+        'last_announce', now, 'first_announce', now, 'active', '1', slot_field, slot, nil, nil, nil, nil }
+      n = 16
+    end
+    if r.own_family then fields[n + 1], fields[n + 2], n = 'udp', '1', n + 2 end
+  end
+  if p.paused ~= r.paused then fields[n + 1], fields[n + 2], n = 'paused', r.paused, n + 2 end
+  if r.uid ~= '' then
+    fields[n + 1], fields[n + 2], n = 'user_id', r.uid, n + 2
+  elseif known then -- its user left before accounts were switched off
+    call('HDEL', p.at, 'user_id')
+  end
+  if r.digest ~= '' then fields[n + 1], fields[n + 2], n = 'key', r.digest, n + 2 end
+  if r.announced then fields[n + 1], fields[n + 2], n = 'peer_id', r.announced, n + 2 end
+  call('HSET', p.at, unpack(fields, 1, n))
+end
+
+-- A peer joins. Returns the outcome instead, and nothing has changed, if the endpoint is another peer's.
+function join(t, r, p, a)
+  local tid, endpoint = t.tid, r.endpoint
+  local empty = t.seeders + t.leechers == 0
+  if empty and not t.crowded then t.crowded = 0 end
+  local own = a and rules.max_peers > 0 and load_own_peers(t, r, a)
+  local outcome = take_endpoint(t, r, '')
+  if outcome then return outcome end
+  local members, torrents, family = P .. 'tpeers:' .. t.ih, P .. 'p:' .. r.pidx .. ':torrents', r.on_v4 and '4' or '6'
+  local ok, slot = pcall(enter_swarm, t, r, a, own, members, torrents, family)
+  if not ok then
+    redis.pcall('SREM', members, r.pidx)
+    redis.pcall('SREM', torrents, tid)
+    remove_addresses(t, endpoint, r.pid)
+    error(slot)
+  end
+  -- From here on nothing fails.
+  if t.sole then drop_sole_address(t, endpoint) end
+  call('SET', P .. 'ptimeout:' .. r.suffix, may_grow and add_due(tid, r.pid, r.timeout) or '', 'PX', r.timeout)
+  if p.up + p.down > 0 then add_traffic(p.up, p.down, p.elapsed, r.on_v4, r.own_family) end
+  if t.announces then t.announces = t.announces + 1 else add_bounded(t.key, 'announces', 1) end
+  joined[#joined + 1] = tid
+  if empty then redis.pcall('ZREM', P .. 'i:empty', tid) end
+  local completed = is_completion(r, p, a)
+  write_join(r, p, 'n' .. family, slot)
+  if r.announced then call('HSET', t.key, 'derived', '1') end
+  count_peer(t, r.kind, r.paused == '1', 1)
+  save_torrent(t)
+  if t.first then call('HSET', t.key, 'sole', t.first) end
+  if a then credit_announce(t, r, p, a) end
+  if max_changes > 0 then record_announce('joined', t, r, r.uid, a) end
+  if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
+  if a then save_account(a) end
+end
+
+function score_joined()
+  add_to_scoring(joined)
+end

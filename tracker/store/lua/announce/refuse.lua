@@ -1,0 +1,56 @@
+-- refuse.lua: whether a user and a torrent may take the announce. Reads the user's row; writes nothing.
+
+local function refuse(code, reason)
+  return { 1, code, reason or '' }
+end
+
+-- The user of a passkey: the id, '' for an anonymous announce, or false and the code of the refusal. The third value is
+-- true for an anonymous announce with an unknown passkey; with a refusal it is the operator's reason, if there is one.
+-- The fourth holds the fields of the user's row.
+local function authorize(passkey, left, event)
+  if not accounts or passkey == '' and not required then return '' end
+  local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech',
+    'upload_multiplier', 'download_multiplier', 'max_downloads')
+  if passkey == '' or not u[1] or u[1] == '' then
+    if required then return false, 'unknown passkey' end
+    return '', nil, true
+  end
+  if u[2] == '0' then return false, 'user disabled', call('HGET', P .. 'user:' .. passkey, 'reason') or nil end
+  if u[3] == '0' and left ~= '0' and event ~= 'x' then return false, 'may not leech' end
+  return u[1], nil, nil, u
+end
+
+-- A user downloads at most `max_downloads` torrents at once (0: any number). True when a join would be one download too
+-- many. Downloads are the incomplete torrents on which the user is active; a second peer of the user on one of these is
+-- no further download.
+local function has_max_downloads(r, tid)
+  if r.left == '0' then return false end
+  local own = r.user[6]
+  local limit = tonumber(own or '') and whole_field(own) or rules.max_downloads
+  if limit == 0 then return false end
+  local user = P .. 'u:' .. r.uid
+  local downloads = call('SINTERCARD', 2, user .. ':active', user .. ':incomplete', 'LIMIT', decimal(limit))
+  return downloads >= limit and call('SISMEMBER', user .. ':active', tid or '') == 0
+end
+
+-- The row of the user of a regular announce, whose peer is that of user `uid` (false: of nobody): user_id, enabled, and
+-- where they could change the outcome the multipliers of what has moved. Nil when the announce is not a regular one.
+local function load_user(passkey, uid, seeding, up, down)
+  local key, row, can_leech = P .. 'user:' .. passkey
+  if seeding and down > 0 then return end
+  if not seeding then
+    if up + down > 0 then
+      row = call('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech')
+      can_leech = row[5]
+    else
+      row = call('HMGET', key, 'user_id', 'enabled', 'can_leech')
+      can_leech = row[3]
+    end
+  elseif up > 0 then
+    row = call('HMGET', key, 'user_id', 'enabled', 'upload_multiplier')
+  else
+    row = call('HMGET', key, 'user_id', 'enabled')
+  end
+  if not row[1] or row[1] ~= uid or row[2] == '0' or can_leech == '0' then return end
+  return row
+end

@@ -1,0 +1,205 @@
+-- reply.lua: which peers an announce gets, and its reply. Reads the arrays of the swarm; writes nothing.
+-- `slots` of the `n` slots of an array, from a random one on, wrapping around; all slots when there are no more.
+local function read_window(key, size, n, slots, random)
+  if n <= slots then return call('GETRANGE', key, 0, n * size - 1) end
+  local start = random % n
+  if start + slots <= n then return call('GETRANGE', key, start * size, (start + slots) * size - 1) end
+  return call('GETRANGE', key, start * size, n * size - 1) .. call('GETRANGE', key, 0, (start + slots - n) * size - 1)
+end
+
+-- At most `want` endpoints of an array and their ids, without the caller's own endpoint: its slot, and slots that it
+-- left under an older peer id. `spare` is 1 when the caller may be in the array: one slot more is read then.
+local function select_slots(key, size, n, want, spare, random, own, with_ids)
+  local peers, ids = read_window(key, size, n, want + spare, random), ''
+  if with_ids then ids = read_window(key .. 'i', 20, n, want + spare, random) end
+  local at = own and find(peers, own, 1, true)
+  while at do
+    if (at - 1) % size == 0 then
+      local slot = (at - 1) / size
+      peers = sub(peers, 1, at - 1) .. sub(peers, at + size)
+      ids = sub(ids, 1, slot * 20) .. sub(ids, slot * 20 + 21)
+    else
+      at = at + 1
+    end
+    at = find(peers, own, at, true)
+  end
+  if #peers > want * size then return sub(peers, 1, want * size), sub(ids, 1, want * 20) end
+  return peers, ids
+end
+
+-- Peers of one family: three quarters of the `s` seeders, and more when the `l` leechers are too few; then leechers.
+-- The caller may be among the leechers.
+local function select_family(arrays, family, size, s, l, want, random, own, with_ids)
+  local peers, ids = '', ''
+  if want <= 0 then return peers, ids end
+  if s > 0 then
+    local seeders = want
+    if l > 0 then seeders = max(1, (want * 3 - want * 3 % 4) / 4, want - l + (own and 1 or 0)) end
+    peers, ids = select_slots(arrays .. 's' .. family, size, s, min(want, seeders), 0, random, own, with_ids)
+  end
+  if l == 0 or #peers >= want * size then return peers, ids end
+  local more, more_ids = select_slots(arrays .. 'l' .. family, size, l, want - #peers / size, 1, random, own, with_ids)
+  if peers == '' then return more, more_ids end
+  return peers .. more, ids .. more_ids
+end
+
+-- A crowded swarm, where one network has many peers, is selected from one by one.
+local MAX_PER_NETWORK = 3 -- peers of one IPv4 address or /64 in a reply, while there are others
+local WINDOW_FACTOR = 4 -- slots read per peer wanted
+
+-- True when a reply holds more than MAX_PER_NETWORK peers of a network, or an endpoint twice: several users may share
+-- one. With accounts it may be true without need, as find() also matches across two endpoints; that costs only time.
+local function is_uneven(peers, size)
+  local counts, net_size = {}, size == 6 and 4 or 8
+  for at = 1, #peers, size do
+    local net = sub(peers, at, at + net_size - 1)
+    local before = counts[net]
+    if not before then
+      counts[net] = 1
+    elseif before == MAX_PER_NETWORK or accounts and find(peers, sub(peers, at, at + size - 1), 1, true) < at then
+      return true
+    else
+      counts[net] = before + 1
+    end
+  end
+  return false
+end
+
+-- A window of an array, which is read when it is needed. `rest` and `rest_ids` are the peers of networks that have
+-- MAX_PER_NETWORK peers already.
+local function new_window(key, size, n)
+  return { key = key, size = size, n = n, at = 0, rest = {}, rest_ids = {} }
+end
+
+-- Does what select_family() does, with each endpoint once and at most MAX_PER_NETWORK peers of a network while there
+-- are others. `seen` holds what the reply has: endpoints, and networks with their number of peers.
+local function select_spread(arrays, family, size, s, l, want, random, own, with_ids, seen)
+  local peers, ids, n, net_size = {}, {}, 0, size == 6 and 4 or 8
+  local function add(endpoint, id)
+    n = n + 1
+    peers[n], ids[n] = endpoint, id
+  end
+  -- Takes from a window until there are `limit` peers.
+  local function fill(from, limit)
+    if n >= limit or from.n == 0 then return end
+    if not from.peers then
+      from.peers = read_window(from.key, size, from.n, WINDOW_FACTOR * want, random)
+      if with_ids then from.ids = read_window(from.key .. 'i', 20, from.n, WINDOW_FACTOR * want, random) end
+    end
+    while n < limit and from.at < #from.peers / size do
+      local at = from.at
+      from.at = at + 1
+      local endpoint = sub(from.peers, at * size + 1, at * size + size)
+      if endpoint ~= own and not seen[endpoint] then
+        seen[endpoint] = true
+        local net = sub(endpoint, 1, net_size)
+        local count, id = seen[net] or 0, with_ids and sub(from.ids, at * 20 + 1, at * 20 + 20) or ''
+        if count < MAX_PER_NETWORK then
+          seen[net] = count + 1
+          add(endpoint, id)
+        else
+          from.rest[#from.rest + 1], from.rest_ids[#from.rest + 1] = endpoint, id
+        end
+      end
+    end
+  end
+  local seeders = new_window(arrays .. 's' .. family, size, s)
+  local leechers = new_window(arrays .. 'l' .. family, size, l)
+  fill(seeders, l > 0 and max(1, (want * 3 - want * 3 % 4) / 4) or want)
+  fill(leechers, want)
+  fill(seeders, want)
+  for _, from in ipairs({ leechers, seeders }) do
+    for i = 1, min(#from.rest, want - n) do add(from.rest[i], from.rest_ids[i]) end
+  end
+  return table.concat(peers), table.concat(ids)
+end
+
+-- The ids that peers announced, for the ids of their entries: an entry with a derived id holds the announced one.
+local function announced_ids(tid, ids)
+  local announced = {}
+  for at = 1, #ids, 20 do
+    local id = sub(ids, at, at + 19)
+    local idx = format('%08x%08x%08x%08x%08x', read('>I4I4I4I4I4', id))
+    local stored = call('HGET', P .. 'p:' .. tid .. ':' .. idx, 'peer_id')
+    announced[#announced + 1] = stored and #stored == 20 and stored or id
+  end
+  return table.concat(announced)
+end
+
+-- Peers that a lookup in the DHT found are added to a reply with few peers. They are not in the swarm and count
+-- nowhere, but in `given`.
+--@ include lib/dht_part.lua
+local MAX_GIVEN = 20
+
+local function is_among(endpoints, endpoint, size)
+  local at = find(endpoints, endpoint, 1, true)
+  while at and (at - 1) % size ~= 0 do at = find(endpoints, endpoint, at + 1, true) end
+  return at ~= nil
+end
+
+-- At most `room` endpoints that are not in `listed`, of `size` bytes, none with the address of the caller's endpoint.
+local function dht_peers(ih, size, listed, room, own)
+  local private = call('HGET', P .. 't:' .. ih, 'private')
+  if not takes_part(true, false, private, '1', give_all) then return '' end
+  local found = redis.pcall('GET', P .. 'dht:peers:' .. ih .. (size == 18 and ':6' or ''))
+  if type(found) ~= 'string' then return '' end
+  local address, chosen, n = own and sub(own, 1, size - 2), {}, 0
+  for at = 1, #found - size + 1, size do
+    local endpoint = sub(found, at, at + size - 1)
+    if n < room and sub(endpoint, 1, size - 2) ~= address and not is_among(listed, endpoint, size) then
+      n = n + 1
+      chosen[n] = endpoint
+    end
+  end
+  given = given + n
+  return table.concat(chosen)
+end
+
+-- The peers of a reply with those of the DHT. `arrays` ends with the info hash and a colon.
+local function add_dht_peers(arrays, peers4, peers6, room, on_v4, own4, own6)
+  local ih = sub(arrays, -41, -2)
+  room = min(room, MAX_GIVEN)
+  if on_v4 then return peers4 .. dht_peers(ih, 6, peers4, room, own4), peers6 end
+  return peers4, peers6 .. dht_peers(ih, 18, peers6, room, own6)
+end
+
+-- The peers of a reply and their ids, selected by `by_family`: IPv4, IPv6. The caller's own family comes first; the
+-- other one fills what remains.
+local function select_both(by_family, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, seen)
+  local peers4, ids4, peers6, ids6
+  if on_v4 then
+    peers4, ids4 = by_family(arrays, '4', 6, s4, l4, want, random, own4, with_ids, seen)
+    if s6 + l6 == 0 then return peers4, ids4, '', '' end
+    peers6, ids6 = by_family(arrays, '6', 18, s6, l6, want - #peers4 / 6, random, own6, with_ids, seen)
+  else
+    peers6, ids6 = by_family(arrays, '6', 18, s6, l6, want, random, own6, with_ids, seen)
+    peers4, ids4 = by_family(arrays, '4', 6, s4, l4, want - #peers6 / 18, random, own4, with_ids, seen)
+  end
+  return peers4, ids4, peers6, ids6
+end
+
+-- The reply to an announce: the counts of the swarm (`head`), then peers. `s4` to `l6` are the lengths of the arrays;
+-- the first two are 0 for a seeder, which gets leechers only. `crowded` is the torrent's count (nil: unknown),
+-- `derived` the torrent's id when entries have derived ids, `dht` until when peers of the DHT may be handed out.
+-- Those have no peer ids.
+function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht)
+  local peers4, ids4, peers6, ids6 =
+    select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6)
+  if crowded and crowded ~= '0' and (accounts or s4 + s6 + l4 + l6 > want) then
+    if is_uneven(peers4, 6) or is_uneven(peers6, 18) then
+      peers4, ids4, peers6, ids6 =
+        select_both(select_spread, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, {})
+    end
+  end
+  if dht and not with_ids and (tonumber(dht) or 0) > now then
+    local listed = #peers4 / 6 + #peers6 / 18
+    if listed < give_below and listed < want then
+      peers4, peers6 = add_dht_peers(arrays, peers4, peers6, want - listed, on_v4, own4, own6)
+    end
+  end
+  if peers6 == '' and not with_ids then return head .. peers4 end
+  if with_ids and derived then
+    ids4, ids6 = announced_ids(derived, ids4), announced_ids(derived, ids6)
+  end
+  return string.upper(head) .. struct.pack('<HHH', #peers4, #peers6, #ids4) .. peers4 .. peers6 .. ids4 .. ids6
+end

@@ -1,0 +1,183 @@
+-- update.lua: the announce of a peer that is in the swarm. A regular one, nine of ten, keeps the peer's kind and
+-- endpoints. Writes the peer's hash and timeout, of a user also account and totals (credit.lua); other updates write
+-- the arrays and counts as well.
+--
+-- Values are compared as text, which is exact and needs no conversion: both are decimals without leading zeros.
+
+-- Adds to the traffic of the batch; `up` or `down` is above 0. Comparisons instead of calls of min(), which are several
+-- times slower.
+function add_traffic(up, down, elapsed, on_v4, over_udp)
+  local sums, at, max_bytes = traffic, on_v4 and 1 or 3, elapsed > 1 and max_credit * elapsed or max_credit
+  if over_udp then
+    sums = udp_traffic or { 0, 0, 0, 0 }
+    udp_traffic = sums
+  elseif not sums then
+    sums = { 0, 0, 0, 0 }
+    traffic = sums
+  end
+  up = sums[at] + (up < max_bytes and up or max_bytes)
+  down = sums[at + 1] + (down < max_bytes and down or max_bytes)
+  sums[at], sums[at + 1] = up < MAX_EXACT and up or MAX_EXACT, down < MAX_EXACT and down or MAX_EXACT
+end
+
+function speed(bytes, elapsed)
+  if bytes == 0 or elapsed <= 0 then return '0' end
+  return format('%.2f', bytes / elapsed)
+end
+
+-- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce, total_time, speed_up. Most
+-- peers transfer nothing between two announces; those have no speeds.
+local function write_traffic(key, stored, left, uploaded, downloaded, up, down, elapsed, total_time)
+  if up + down > 0 then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed))
+  elseif stored[7] or left ~= stored[2] or uploaded ~= (stored[3] or '0') or downloaded ~= (stored[4] or '0') then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time)
+    if stored[7] then call('HDEL', key, 'speed_up', 'speed_dn') end
+  else
+    call('HSET', key, 'last_announce', now, 'total_time', total_time)
+  end
+end
+
+-- The same for any announce of a stored peer, with the lower counters.
+function write_peer(r, p)
+  write_traffic(p.at, p.stored, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed, p.total_time + p.time)
+  if p.lower == (p.stored[8] or '') then return end
+  if p.lower == '' then call('HDEL', p.at, 'lower') else call('HSET', p.at, 'lower', p.lower) end
+end
+
+-- The counts of the torrent and what else a regular announce needs of it. With `moved`, of a user whose bytes moved,
+-- also the torrent's multipliers, whether it counts downloads, and the other half of a hybrid. A seeder gets leechers
+-- only.
+local function load_counts(torrent, seeding, moved)
+  if seeding and give_below == 0 then
+    if not moved then
+      return call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded')
+    end
+    local t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
+      'multi_up', 'hybrid_of')
+    local multi_up, hybrid_of, multi_dn = t[9], t[10], nil
+    t[9], t[10] = false, false
+    if multi_up and byte(multi_up) == 48 then multi_dn = call('HGET', torrent, 'multi_dn') end -- it may be neutral
+    return t, nil, hybrid_of, multi_up, multi_dn
+  end
+  local t = call('HMGET', torrent, unpack(moved and field_lists.moved_torrent or field_lists.regular_torrent))
+  if seeding then t[9], t[10] = false, false end
+  if moved then return t, t[15], t[14], t[11], t[12], t[13] end
+  return t, t[11]
+end
+
+-- A regular announce. Reads first, and writes only when the announce is a regular one: nil and an error say that it is
+-- not, and that nothing was written. It does what announce_other() does for the same announce, without the work that
+-- only others need. The caller of the script counts it for torrent and user, because the count may be late.
+function update_regular(packed, ih, tid)
+  local pidx, _, form, want, timeout, random, uploaded, downloaded, left, endpoint, passkey =
+    read('<c40BBHI4I4sssBc0Bc0', packed, 41)
+  local suffix, seeding = tid .. ':' .. pidx, left == '0'
+  local key = P .. 'p:' .. suffix
+  local stored = call('HMGET', key, unpack(seeding and field_lists.seeder or field_lists.leecher))
+  local endpoints, on_v4, own4, own6 = stored[1], #endpoint == 6, nil, nil
+  if endpoints == endpoint then
+    if on_v4 then own4 = endpoint else own6 = endpoint end
+  elseif endpoints and #endpoints == 24 then
+    own4, own6 = sub(endpoints, 1, 6), sub(endpoints, 7)
+    if endpoint ~= own4 and endpoint ~= own6 then return end
+  else
+    return
+  end
+  if (stored[2] == '0') ~= seeding or stored[8] then return end
+  local elapsed, up, down, time = now - stored[5], 0, 0, 0
+  if uploaded ~= (stored[3] or '0') then up = uploaded - (stored[3] or 0) end
+  if downloaded ~= (stored[4] or '0') then down = downloaded - (stored[4] or 0) end
+  if up < 0 or down < 0 then return end -- late, or a client that began anew
+  if elapsed > 0 and elapsed < max_gap then
+    time = stored[5] + 0 < outage_until and elapsed - time_away(now - elapsed) or elapsed
+  end
+  local moved, user = up + down > 0, nil
+  if not accounts then
+    if stored[9] == '1' then return end -- paused
+  else
+    if stored[10] == '1' then return end
+    if passkey ~= '' or stored[9] or required then
+      user = load_user(passkey, stored[9], seeding, up, down)
+      if not user or elapsed < shortest or elapsed < early and limits_lists then return end
+    end
+  end
+  local torrent = P .. 't:' .. ih
+  local t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_counts(torrent, seeding, user and moved)
+  if t[1] ~= tid or t[2] == '0' or t[2] == 'pending' or hybrid_of then return end
+
+  local outcome = elapsed < early and elapsed >= 0 and 'f ' or 'r '
+  local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
+  if #reply > 50 or not find(reply, '^[fr] %d+ %d+ %d+ $') then return end -- another program wrote these counts
+  if want > 0 then
+    if form == 2 then -- no peers of the other family
+      if on_v4 then t[7], t[10] = 0, 0 else t[6], t[9] = 0, 0 end
+    end
+    reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', (t[9] or 0) + 0, (t[10] or 0) + 0, (t[6] or 0) + 0,
+      (t[7] or 0) + 0, want, random, form == 1, on_v4, own4, own6, t[8],
+      form == 1 and call('HGET', torrent, 'derived') and tid, dht)
+  end
+  local changed, account, total_time, seed_time = moved or left ~= stored[2], nil, nil, nil
+  if user then
+    account, total_time, seed_time = load_regular(user, tid, seeding, stored, left, up, down, time, changed)
+    if not account then return end
+    if moved then credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn) end
+  end
+  if call('PEXPIRE', P .. 'ptimeout:' .. suffix, timeout) == 0 then return end
+  if changed or stored[7] then
+    write_traffic(key, stored, left, uploaded, downloaded, up, down, elapsed, (stored[6] or 0) + time)
+    if moved then add_traffic(up, down, elapsed, on_v4, form == 2) end
+  else
+    call('HSET', key, 'last_announce', now, 'total_time', (stored[6] or 0) + time)
+  end
+  if not user then return reply end
+  if changed then
+    save_changed(account, total_time, seed_time, torrent, down, user_downloaded)
+  elseif seed_time then
+    call('HSET', account, 'total_time', total_time, 'seed_time', seed_time)
+  else
+    call('HSET', account, 'total_time', total_time)
+  end
+  settle_regular(user[1], tid, total_time, seed_time, time)
+  return reply
+end
+
+-- Changes the peer's entry: nearly always its traffic only, sometimes its kind or its endpoints.
+local function update_peer(t, r, p, endpoints)
+  if p.kind ~= r.kind or p.endpoints ~= endpoints then
+    r.evictions = evict(t, r)
+    remove_from_arrays(t, r, p)
+    call('HSET', p.at, 'endpoints', endpoints, insert_peer(t, r))
+  elseif p.paused == r.paused then
+    return write_peer(r, p)
+  end
+  if p.paused ~= r.paused then call('HSET', p.at, 'paused', r.paused) end
+  count_peer(t, p.kind, p.paused == '1', -1)
+  count_peer(t, r.kind, r.paused == '1', 1)
+  write_peer(r, p)
+  save_torrent(t)
+end
+
+-- Any announce of a peer that stays in the swarm; `old` is its endpoint of that family so far. Returns the outcome
+-- instead, and nothing has changed, if the endpoint is another peer's.
+function update(t, r, p, a, old)
+  local endpoints = r.v4 .. r.v6
+  if p.kind ~= r.kind or p.endpoints ~= endpoints then
+    check_arrays(t, r)
+    local outcome = old ~= r.endpoint and take_endpoint(t, r, old)
+    if outcome then return outcome end
+  end
+  local completed, timeout = is_completion(r, p, a), P .. 'ptimeout:' .. r.suffix
+  if t.sole then drop_sole_address(t, r.endpoint) end
+  if call('PEXPIRE', timeout, r.timeout) == 0 then
+    call('SET', timeout, may_grow and add_due(t.tid, r.pid, r.timeout) or '', 'PX', r.timeout)
+  end
+  if p.up + p.down > 0 then add_traffic(p.up, p.down, p.elapsed, r.on_v4, r.own_family) end
+  add_bounded(t.key, 'announces', 1)
+  update_peer(t, r, p, endpoints)
+  if a then credit_announce(t, r, p, a) else note_leecher(r, p) end
+  if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
+  if a then save_account(a) end
+end
