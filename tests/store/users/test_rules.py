@@ -7,7 +7,13 @@ import pytest
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, info_hash, update
 from tracker.errors import ClientError
-from tracker.store.schema.multipliers import Multiplier, checked_multiplier, multiplier_of, parse_end
+from tracker.store.schema.multipliers import (
+    Multiplier,
+    checked_multipliers,
+    factors,
+    multipliers_of,
+    parse_end,
+)
 from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers, PeerUpdate
 
 
@@ -91,15 +97,23 @@ async def test_a_join_is_told_its_multipliers(private: Store, event: str) -> Non
     assert type(await private.announce(alice())) is Admitted
 
 
-@pytest.mark.parametrize("held", ["", "x", "2 x", "-", "0 0", "9" * 400 + " 1", "\xff"])
+BAD_RULES = [
+    *("", "x", "-", "0 0", "nan", "inf", "-2", "0x2", "1e2", "1001", "2..5", ".", " ", ",", "2x", "\xff"),
+    *("2 inf", "2 nan x", "2 -5", "2 1e99", f"2 {START}", f"2 {START} donor", "2 9999999999999", "2 donor x"),
+    *("2 5th", "2 donor 1900000000", "9" * 400 + " 1", "2" * 256, "2, " * 90),
+]
+
+
+@pytest.mark.parametrize("held", BAD_RULES)
 async def test_other_text_counts_as_no_multiplier(private: Store, held: str) -> None:
     """A site may have written it."""
     for key in (private.keys.upload_multiplier(), private.keys.download_multiplier()):
         await private.redis.set(key, held)
     await private.redis.hset(private.keys.passkey(ALICE), "download_multiplier", held)
     assert await credited(private) == (1000, 1000)
-    assert await private.multipliers.get() == (multiplier_of(held), multiplier_of(held))
-    assert (await private.users.find("7")).rules.download_multiplier.at(START) == 1
+    rules = (await private.users.find("7")).rules.download_multiplier
+    assert await private.multipliers.get() == (rules, rules) == (multipliers_of(held), multipliers_of(held))
+    assert factors(rules, rules, START) == (1, 1)
 
 
 async def test_multipliers_of_another_type_fail_no_announce(private: Store) -> None:
@@ -107,10 +121,10 @@ async def test_multipliers_of_another_type_fail_no_announce(private: Store) -> N
     assert await credited(private) == (1000, 1000)
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1e3", "1001", "nan", "1 ", "1 x", "1 0", "1 -5", "1 2 3", "١"])
+@pytest.mark.parametrize("text", ["", "-1", "1e3", "1001", "nan", "1 ", "1 0", "1 -5", "1 2 3", "١"])
 def test_an_invalid_multiplier_is_refused(text: str) -> None:
     with pytest.raises(ClientError):
-        checked_multiplier(text)
+        checked_multipliers(text)
 
 
 async def test_a_user_has_no_other_rules(private: Store) -> None:
@@ -123,7 +137,7 @@ async def test_a_user_has_no_other_rules(private: Store) -> None:
 async def test_rules_stay_with_a_new_passkey(private: Store) -> None:
     await private.users.edit(ALICE, {"download_multiplier": f"0.5 {START}"})
     found = await private.users.rotate(ALICE)
-    assert found.rules.download_multiplier == Multiplier(0.5, START)
+    assert found.rules.download_multiplier == (Multiplier(0.5, START),)
 
 
 @pytest.mark.parametrize(

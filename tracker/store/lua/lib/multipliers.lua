@@ -1,55 +1,80 @@
--- multipliers.lua: how much of a user's traffic is credited. After max_exact.lua and numbers.lua; needs `now`,
--- and `batch_keys` and `batch_values`, whose last two are the multipliers for everybody where there are accounts.
+-- multipliers.lua: how much of a user's traffic is credited. After whole.lua; needs `now`, and `batch_keys` and
+-- `batch_values`, whose last two are the multipliers for everybody where there are accounts.
 --
--- A torrent, a user and the whole tracker may each have a multiplier of upload and one of download. It is stored as a
--- number, or as a number, a space and the time when it ends (epoch s). The best one counts: of upload the highest, of
--- download the lowest.
+-- A torrent, a user and the whole tracker may each have rules for upload and for download, such as
+-- `2 1790000000 donor, 1.5 group`. Of all that have not ended the best counts: of upload the highest, of download the
+-- lowest. But a torrent with a rule of 0 for each is neutral: nothing counts there.
 
--- What has been read, by its text: numbers (false for 1 and for text that is none), and the multipliers of torrents and
--- of everybody; and how numbers are shown. Reading a number costs as much as a short command.
-local numbers, shared, shown = {}, {}, {}
-local byte = string.byte
+--@ include lib/rules.lua
 
-local function read_number(text)
-  local number = tonumber(text)
-  if not number or number == 1 then return false end
-  return number > 0 and min(number, MAX_EXACT) or 0
-end
+-- The best of the rules in a text, by the text: many announces of a batch read the same. `zeros`: texts for upload that
+-- hold a 0 beside something better. `numbers`: what was read, by its text, false for 1 and for text that is none, as
+-- reading a number costs as much as a short command. `shown`: numbers as text.
+local uploads, downloads, zeros, numbers, shown = {}, {}, {}, {}, {}
+local match, now_text = string.match, string.format('%.0f', now)
 
--- A multiplier that applies now; false or nil for none: 1, one that has ended, or text of another form. An end of ten
--- digits stands at a fixed place; any other text is matched.
-local function parse_multiplier(text)
-  if not text then return end
-  local value, ends = text, nil
-  if byte(text, -11) == 32 then
-    value, ends = sub(text, 1, -12), sub(text, -10)
-  elseif not tonumber(text) then
-    value, ends = string.match(text, '^(%S+) (%d+)$')
+-- The multiplier of a rule without a name that applies now; false for none, which 1 means as well; nil for text of
+-- another form. Nearly all texts are such a rule.
+local function read_plain(text)
+  if #text > MAX_RULES_BYTES then return false end
+  local value, ends = match(text, '^([%d.]+) ?(%d*)$')
+  if not value then return end
+  if #ends == #now_text then
+    if ends <= now_text then return false end
+  elseif ends ~= '' and (#ends > 12 or tonumber(ends) <= now) then
+    return false
   end
-  if ends and (tonumber(ends) or 0) <= now then return false end
-  local number = numbers[value or '']
+  local number = numbers[value]
   if number == nil then
-    number = read_number(value or '')
-    numbers[value or ''] = number
+    number = tonumber(value) or false
+    if number and (number == 1 or number > 1000) then number = false end
+    numbers[value] = number
   end
   return number
 end
 
--- The same for a text that several announces of a batch read.
-local function shared_multiplier(text)
-  local found = shared[text]
-  if text and found == nil then
-    found = parse_multiplier(text)
-    shared[text] = found
+local function read_rules(text, known)
+  local best, number = false, 0
+  for rule in string.gmatch(text, '[^,]+') do
+    local value, ends = parse_rule(rule)
+    number = number + 1
+    if number > MAX_RULES then break end
+    if value and value ~= 1 and not (ends and ends <= now) then
+      if value == 0 and known == uploads then zeros[text] = true end
+      if not best or known == uploads and value > best or known == downloads and value < best then best = value end
+    end
   end
-  return found
+  return best
+end
+
+-- The best of a text that several announces of a batch read. `known`: uploads or downloads.
+local function shared_best(text, known)
+  local best = text and known[text]
+  if best == nil then
+    best = read_plain(text)
+    if best == nil then best = read_rules(text, known) end
+    known[text] = best
+  end
+  return best
+end
+
+-- The same for a user's own: noting a rule that only this user has would cost more than reading it.
+local function own_best(text, known)
+  local best = text and known[text]
+  if best == nil then
+    best = read_plain(text)
+    if best == nil then return shared_best(text, known) end
+  end
+  return best
 end
 
 local UPLOAD_OF_ALL, DOWNLOAD_OF_ALL = #batch_keys - 1, #batch_keys
 
+-- On a neutral torrent no upload counts, and no download does on any torrent with a 0 for it.
 local function upload_multiplier(t, r)
-  local up, own = shared_multiplier(t.multi_up), parse_multiplier(r.user[4])
-  local of_all = shared_multiplier(batch_values[UPLOAD_OF_ALL])
+  local up, own = shared_best(t.multi_up, uploads), own_best(r.user[4], uploads)
+  if (up == 0 or zeros[t.multi_up]) and shared_best(t.multi_dn, downloads) == 0 then return 0 end
+  local of_all = shared_best(batch_values[UPLOAD_OF_ALL], uploads)
   if own and not (up and up > own) then up = own end
   if of_all and not (up and up > of_all) then up = of_all end
   return up or 1
@@ -59,8 +84,8 @@ end
 local function download_multiplier(t, r, a)
   local ends = a.user[3]
   if ends and whole(ends) > now then return 0 end
-  local down, own = shared_multiplier(t.multi_dn), parse_multiplier(r.user[5])
-  local of_all = shared_multiplier(batch_values[DOWNLOAD_OF_ALL])
+  local down, own = shared_best(t.multi_dn, downloads), own_best(r.user[5], downloads)
+  local of_all = shared_best(batch_values[DOWNLOAD_OF_ALL], downloads)
   if own and not (down and down < own) then down = own end
   if of_all and not (down and down < of_all) then down = of_all end
   return down or 1
