@@ -26,7 +26,11 @@ async def test_multipliers_for_everybody_are_replaced(full: ApiClient) -> None:
     [
         ("upload_multiplier", 1001),
         ("upload_multiplier", -1),
-        ("download_multiplier", "0"),
+        ("download_multiplier", "0.5.5"),
+        ("download_multiplier", "2 -inf"),
+        ("download_multiplier", "2 1 2"),
+        ("download_multiplier", True),
+        ("download_multiplier", "2, " * 90 + "2"),
         ("upload_multiplier_until", 0),
         ("download_multiplier_until", 10**13),
         ("download_multiplier_until", "tomorrow"),
@@ -82,3 +86,109 @@ async def test_pending_hit_and_runs_are_listed(full: ApiClient, admin: Admin, re
     assert page["items"][0] == expected
     assert (page["items"][1]["info_hash"], page["items"][1]["name"]) == (None, "")
     assert (await full.get("/hit-and-runs"))["total"] == 0
+
+
+RULES = f"2 {END} donor, 1.5 group"
+
+
+@pytest.mark.parametrize("path", ["/users/7", f"/torrents/{HASH}", "/multipliers"])
+async def test_all_rules_of_a_multiplier_are_set_as_text(full: ApiClient, path: str) -> None:
+    """A reply has a number where there is one rule without a name, and the text otherwise; it may be sent back."""
+    method = "PUT" if path == "/multipliers" else "PATCH"
+    await full.ask("POST", "/users", 201, json={"user_id": "7", "upload_multiplier": "3 old"})
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "upload_multiplier": "3 old"})
+    row = await full.ask(method, path, json={"upload_multiplier": RULES, "download_multiplier": f"0 {END}"})
+    names = (
+        "upload_multiplier",
+        "upload_multiplier_until",
+        "download_multiplier",
+        "download_multiplier_until",
+    )
+    assert [row[name] for name in names] == [RULES, None, 0, END]
+    again = await full.ask(method, path, json={name: row[name] for name in names})
+    shown = await full.get(path)
+    assert again == row == {name: shown[name] for name in row}
+    ended = {"upload_multiplier": f"2 {START - 1} donor, 3"}
+    for wrong, why in (
+        (ended, "in the future"),
+        ({"upload_multiplier": 2, "upload_multiplier_until": START - 1}, "in the future"),
+        ({"upload_multiplier": "2 a, 3 a"}, "same name"),
+        ({"upload_multiplier": "2 inf"}, "begins with a letter"),
+        ({"upload_multiplier": ", ".join(["2"] * 9)}, "at most 8"),
+        ({"upload_multiplier": RULES, "upload_multiplier_until": END}, "one number"),
+    ):
+        assert why in (await full.ask(method, path, 422, json=wrong))["detail"]
+    shown = await full.get(path)
+    assert row == {name: shown[name] for name in row}
+
+
+async def test_new_users_and_torrents_have_no_rule_that_has_ended(full: ApiClient) -> None:
+    ended = {"download_multiplier": 0, "download_multiplier_until": START - 1}
+    for path, row in (("/users", {"user_id": "7"}), ("/torrents", {"info_hash": HASH})):
+        problem = await full.ask("POST", path, 422, json={**row, **ended})
+        assert problem["detail"] == "the end of a multiplier must be in the future"
+
+
+@pytest.mark.parametrize("path", ["/users/7", f"/torrents/{HASH}", "/multipliers"])
+async def test_one_rule_is_set_and_removed_beside_others(full: ApiClient, path: str) -> None:
+    await full.ask("POST", "/users", 201, json={"user_id": "7", "upload_multiplier": 1.5})
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "upload_multiplier": 1.5})
+    await full.ask("PUT", "/multipliers", json={"upload_multiplier": 1.5})
+    rules = f"{path}/rules"
+    plain = {"name": "", "direction": "upload", "factor": 1.5, "until": None, "active": True}
+    assert await full.get(rules) == {"rules": [plain]}
+    new = {"name": "donor", "direction": "upload", "factor": 2, "until": END, "active": True}
+    free = {**new, "direction": "download", "factor": 0}
+    reply = await full.ask("PUT", f"{rules}/donor", json={"upload": 2, "download": 0, "until": END})
+    assert reply == {"rules": [plain, new, free]}
+    reply = await full.ask("PUT", f"{rules}/donor", json={"download": 0.5})
+    assert reply == {"rules": [plain, {**free, "factor": 0.5, "until": None}]}
+    await full.ask("DELETE", f"{rules}/donor", 204)
+    await full.ask("DELETE", f"{rules}/donor", 404)
+    assert await full.get(rules) == {"rules": [plain]}
+    incomplete: list[dict[str, Any]] = [{}, {"until": END}, {"upload": 2, "until": START - 1}]
+    for wrong in [*incomplete, {"upload": 1001}, {"upload": "2"}, {"upload": 2, "until": 10**12}]:
+        await full.ask("PUT", f"{rules}/donor", 422, json=wrong)
+    for name in ("2nd", "a b", "inf", "a" * 65):
+        await full.ask("PUT", f"{rules}/{name}", 422, json={"upload": 2})
+    for number in range(7):
+        await full.ask("PUT", f"{rules}/r{number}", json={"upload": 2})
+    assert "at most 8" in (await full.ask("PUT", f"{rules}/r7", 422, json={"upload": 2}))["detail"]
+
+
+async def test_rules_of_unknown_users_and_torrents_are_not_found(full: ApiClient) -> None:
+    for path in ("/users/9", f"/torrents/{'9' * 40}"):
+        await full.ask("GET", f"{path}/rules", 404)
+        await full.ask("PUT", f"{path}/rules/donor", 404, json={"upload": 2})
+        await full.ask("DELETE", f"{path}/rules/donor", 404)
+
+
+async def test_a_list_shows_which_rules_have_ended(full: ApiClient, admin: Admin) -> None:
+    """Also those that a site wrote, without its text that is no rule."""
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH})
+    await admin.store.torrents.edit(info_hash(1), {"multi_up": f"2 {START - 5} old, 3 {END} new"})
+    shown = (await full.get(f"/torrents/{HASH}/rules"))["rules"]
+    assert [(rule["name"], rule["active"]) for rule in shown] == [("old", False), ("new", True)]
+
+
+async def test_changes_of_rules_are_recorded(full: ApiClient, admin: Admin) -> None:
+    await full.ask("POST", "/users", 201, json={"user_id": "7", "upload_multiplier": 1.5})
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH})
+    await full.ask("PUT", "/users/7/rules/donor", json={"upload": 2, "until": END})
+    await full.ask("PUT", f"/torrents/{HASH}/rules/event", json={"download": 0})
+    await full.ask("PUT", "/multipliers/rules/event", json={"upload": 3})
+    await full.ask("DELETE", "/multipliers/rules/event", 204)
+    rows = [{"user_id": "7", "upload_multiplier": "4 group"}]
+    await full.ask("POST", "/users/batch", json={"users": rows})
+    entries = (await full.get("/audit"))["items"][:5]
+    changed = [
+        (entry["operation"], each["before"], each["after"]) for entry in entries for each in entry["objects"]
+    ]
+    both = f"1.5, 2 {END} donor"
+    assert changed == [
+        ("user.batch", {"upload_multiplier": both}, {"upload_multiplier": "4 group"}),
+        ("multipliers.set", {"upload": "3 event"}, {"upload": "1"}),
+        ("multipliers.set", {"upload": "1"}, {"upload": "3 event"}),
+        ("torrent.edit", {"download_multiplier": "1"}, {"download_multiplier": "0 event"}),
+        ("user.edit", {"upload_multiplier": "1.5"}, {"upload_multiplier": both}),
+    ]

@@ -192,6 +192,42 @@ async def test_a_kept_file_is_downloaded_with_an_announce_url(
     assert admin.context.torrent_files.read(ONE) is None
 
 
+async def test_rules_are_listed_set_and_removed(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    """The table says which have ended; a torrent with 0 for both is neutral."""
+    now = int(admin.clock())
+    rules = f"2 {now - 5} old, 3 {now + 1000} event, <b>x</b>"
+    await admin.store.torrents.add(ONE)
+    await admin.store.connection.command("HSET", admin.store.keys.torrent(ONE), "multi_up", rules)
+    page = await get(browser, HERE)
+    table = next(e.text for e in page.all("table") if "Credit" in e.text)
+    assert "old upload ×2 ended" in " ".join(table.split()) and "event upload ×3" in " ".join(table.split())
+    assert "upload ×3" in {e.text for e in page.all("span")} and "<b>x" not in page.source
+    fields = {
+        "rule": "quiet",
+        "upload_multiplier": "0",
+        "download_multiplier": "0",
+        "until": "2100-01-01T00:00",
+    }
+    assert (await send(browser, f"{HERE}/multipliers", fields)).location == f"{HERE}?notice=saved"
+    found = await known(admin)
+    end = 4102444800
+    assert found.fields["multi_up"] == f"3 {now + 1000} event, 0 {end} quiet"
+    assert found.fields["multi_dn"] == f"0 {end} quiet"
+    assert "neutral" in {e.text for e in (await get(browser, HERE)).all("span")}
+    assert "neutral" in (await get(browser, "/torrents")).text
+    await send(browser, f"{HERE}/multipliers/remove", {"rule": "quiet"})
+    assert (await known(admin)).fields["multi_up"] == f"3 {now + 1000} event"
+    wrong = (
+        {},
+        {**fields, "rule": "2nd"},
+        {**fields, "until": "2001-01-01T00:00"},
+        {**fields, "until": "inf"},
+    )
+    for each in wrong:
+        await send(browser, f"{HERE}/multipliers", each, status=422)
+    assert (await known(admin)).fields["multi_up"] == f"3 {now + 1000} event"
+
+
 async def test_an_invalid_multiplier_changes_nothing(admin: Admin, browser: aiohttp.ClientSession) -> None:
     await admin.store.torrents.add(ONE, {"name": "before"})
     page = await send(browser, f"{HERE}/multipliers", {"upload_multiplier": "1e9"}, status=422)

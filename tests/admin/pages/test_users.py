@@ -122,6 +122,9 @@ async def test_multipliers_for_everybody_are_set_and_shown(private: Private) -> 
         page = await get(browser, "/users")
         assert {"freeleech", "upload ×2"} <= {e.text for e in page.all("span")}
         assert "2030-01-01T00:00:00" in page.source
+        await send(browser, "/users/multipliers", {"rule": "event", "upload_multiplier": "3"})
+        assert "event" in {e.text for e in (await get(browser, "/users")).all("th")}
+        await send(browser, "/users/multipliers/remove", {"rule": "event"})
         wrong = await send(browser, "/users/multipliers", {"upload_multiplier": "-2"}, status=422)
         assert "a multiplier is a number" in wrong.text
         wrong = await send(

@@ -74,7 +74,7 @@ async def test_the_best_multiplier_counts(
     ],
 )
 async def test_nothing_counts_on_a_neutral_torrent(
-    private: Store, up: str, down: str, expected: tuple[float, float]
+    private: Store, up: str, down: str, expected: tuple[int, int]
 ) -> None:
     """T26: whatever the user, everybody and a token have. Of a user and of everybody 0 is a multiplier like others."""
     await private.torrents.add(info_hash(1), {"multi_up": up, "multi_dn": down})
@@ -83,8 +83,8 @@ async def test_nothing_counts_on_a_neutral_torrent(
     assert await credited(private) == expected
     joined = await private.announce(alice(3, "s"))
     assert isinstance(joined, JoinedWithMultipliers)
-    told = (float(joined.upload_multiplier) * 1000, float(joined.download_multiplier) * 1000)
-    assert told == expected
+    told = (joined.upload_multiplier, joined.download_multiplier)
+    assert told == tuple(f"{bytes_counted / 1000:g}" for bytes_counted in expected)
     found = await private.torrents.get(info_hash(1))
     assert found is not None
     assert found.is_neutral(private.clock.now) == (expected == (0, 0))

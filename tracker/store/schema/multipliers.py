@@ -54,11 +54,11 @@ NO_MULTIPLIER: Rules = ()
 
 def multipliers_of(text: str) -> Rules:
     """Parses stored rules. Leaves out text of another form, which a site may have written, and rules beyond MAX_RULES;
-    an announce does the same."""
+    an announce does the same. Also a 1 without a name, which says that there is none."""
     if len(text.encode()) > MAX_RULES_BYTES:
         return ()
     parts = [part for part in text.split(",") if part][:MAX_RULES]
-    return tuple(rule for part in parts if (rule := _stored_rule(part)) is not None)
+    return tuple(rule for part in parts if (rule := _stored_rule(part)) and (rule.name or rule.factor != 1))
 
 
 def _stored_rule(text: str) -> Multiplier | None:

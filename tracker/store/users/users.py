@@ -50,7 +50,7 @@ class User:
     """Display name; empty if none is set."""
     reason: str = ""
     """Shown to the clients of the user while the user is disabled; empty: a default text."""
-    rules: UserRules = field(default_factory=UserRules, compare=False)
+    rules: UserRules = field(default_factory=UserRules)
 
     def settable(self) -> dict[str, str | int | float | None]:
         """FIELDS with their values, and the ends of the multipliers as fields of their own."""

@@ -1,6 +1,6 @@
 #!lua
 -- set_rule.lua: sets or removes the rule of one name: of a user, of a torrent or for everybody. In the fields that it
--- changes, it also removes rules that have ended, and text of another form.
+-- changes, it also removes rules that have ended, text of another form, and a 1 without a name.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] the name, '' for rules without one
 -- ARGV[3]   the rule for upload as stored, '' for none   ARGV[4] the same for download
@@ -21,7 +21,7 @@ local function changed(text, rule)
     if value and name == wanted then
       if rule ~= '' and not found then kept[#kept + 1] = rule end
       found = true
-    elseif value and not (ends and ends <= now) then
+    elseif value and not (ends and ends <= now) and not (value == 1 and name == '') then
       kept[#kept + 1] = string.match(each, '^ *(.-) *$')
     end
   end
