@@ -217,7 +217,7 @@ async def test_rules_are_listed_set_and_removed(admin: Admin, browser: aiohttp.C
     assert "neutral" in (await get(browser, "/torrents")).text
     await send(browser, f"{HERE}/multipliers/remove", {"rule": "quiet"})
     assert (await known(admin)).fields["multi_up"] == f"3 {now + 1000} event"
-    wrong = (
+    wrong: tuple[dict[str, str], ...] = (
         {},
         {**fields, "rule": "2nd"},
         {**fields, "until": "2001-01-01T00:00"},

@@ -129,6 +129,7 @@ BEYOND: dict[str, str] = {
     "score": "i:processed i:score leases:torrents",
     "scrape": "user:*",
     "search": "i:name",
+    "set_rule": "changes copies copies:version download_multiplier edits upload_multiplier user:*",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all",
     "sum_users": "i:hnr i:user_downloaded i:user_ratio i:user_uploaded u:*",

@@ -296,7 +296,7 @@ async def everything(store: Store) -> None:
     await store.announce(update(9, "x", 4, passkey=ALICE, downloaded=10**6))
     assert await store.silence(update(4)) == 1
     await store.multipliers.set("2", f"0 {START}")
-    await store.freeleech.give("1", "1", 2**39)
+    await store.freeleech.give("1", "1", 2**40)
     store.rules.current = replace(store.rules.current, hnr_grace=3600)
     await store.announce(update(9, "s", 4, passkey=BOB))
     await store.announce(update(9, "x", 4, passkey=BOB, downloaded=10**6))

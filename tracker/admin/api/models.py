@@ -6,7 +6,14 @@ from pydantic import AliasChoices, BeforeValidator, Field
 
 from tracker.admin.api.contract import Query, Reply
 from tracker.operations.service import MAX_INTEGER
-from tracker.store.schema.multipliers import MAX_END, MAX_MULTIPLIER, MAX_RULES_BYTES, RULE, multiplier_text
+from tracker.store.schema.multipliers import (
+    MAX_END,
+    MAX_MULTIPLIER,
+    MAX_RULE_END,
+    MAX_RULES_BYTES,
+    RULE,
+    multiplier_text,
+)
 from tracker.store.torrents.records import LABEL, MAX_LABELS
 
 T = TypeVar("T")
@@ -150,13 +157,14 @@ End = Annotated[
     BeforeValidator(_integral),
 ]
 """When something ends, in JSON."""
+_RuleEnd = Annotated[End, Field(le=MAX_RULE_END)]
 MultiplierEnd = Annotated[
-    End | None, Field(description="When the multiplier ends (epoch s); without it, it never ends.")
+    _RuleEnd | None, Field(description="When the multiplier ends (epoch s); without it, it never ends.")
 ]
 MaxDownloads = Annotated[int, Field(ge=-1, le=999_999), BeforeValidator(_integral)]
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 """A boolean in a query string."""
-FormEnd = Annotated[End, BeforeValidator(_digits)]
+FormEnd = Annotated[_RuleEnd, BeforeValidator(_digits)]
 """When something ends, in a form."""
 FormRules = _RulesText
 """A multiplier or its rules, in a form."""

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from tracker.errors import ClientError
 
 _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?", re.ASCII)
-_END = re.compile(r"[1-9][0-9]{0,11}", re.ASCII)
+_END = re.compile(r"[1-9][0-9]{0,12}", re.ASCII)
 _STORED = re.compile(
     r" *([0-9.]+)(?= |\Z) ?([0-9]{0,12})(?<! )(?= |\Z) ?([A-Za-z][A-Za-z0-9_-]*|) *", re.ASCII
 )
@@ -18,7 +18,8 @@ _UNITS = {"d": 86_400, "h": 3600, "m": 60}
 MULTIPLIERS = ("upload_multiplier", "download_multiplier")
 """Names of the fields, in the API, on the command line and in files. That of an end is `<name>_until`."""
 MAX_MULTIPLIER = 1000
-MAX_END = 10**12 - 1
+MAX_END = 10**13 - 1
+MAX_RULE_END = 10**12 - 1
 RULE_NAME = "[A-Za-z][A-Za-z0-9_-]{0,63}"
 """A regular expression for the name of a rule."""
 RULE = rf"[0-9]{{1,4}}(\.[0-9]{{1,6}})?( [1-9][0-9]{{0,11}})?( {RULE_NAME})?"
@@ -195,7 +196,7 @@ def with_end(factor: float | str, until: int | None, name: str = "") -> str:
     """A multiplier with its end and its name. Raises ClientError if the text has some of its own."""
     text = factor if isinstance(factor, str) else multiplier_text(factor)
     if " " in text and (name or until is not None):
-        raise ClientError("a multiplier whose end or name is given apart is one number")
+        raise ClientError("the end of a multiplier, or its name, is given apart only for one number")
     return " ".join(part for part in (text, "" if until is None else str(until), name) if part)
 
 

@@ -10,7 +10,7 @@
 -- The best of the rules in a text, by the text: many announces of a batch read the same. `zeros`: texts for upload that
 -- hold a 0 beside something better. `numbers`: what was read, by its text, false for 1 and for text that is none, as
 -- reading a number costs as much as a short command. `shown`: numbers as text.
-local uploads, downloads, zeros, numbers, shown = {}, {}, {}, {}, {}
+local best_ups, best_downs, zeros, numbers, shown = {}, {}, {}, {}, {}
 local match, now_text = string.match, string.format('%.0f', now)
 
 -- The multiplier of a rule without a name that applies now; false for none, which 1 means as well; nil for text of
@@ -40,14 +40,14 @@ local function read_rules(text, known)
     number = number + 1
     if number > MAX_RULES then break end
     if value and value ~= 1 and not (ends and ends <= now) then
-      if value == 0 and known == uploads then zeros[text] = true end
-      if not best or known == uploads and value > best or known == downloads and value < best then best = value end
+      if value == 0 and known == best_ups then zeros[text] = true end
+      if not best or known == best_ups and value > best or known == best_downs and value < best then best = value end
     end
   end
   return best
 end
 
--- The best of a text that several announces of a batch read. `known`: uploads or downloads.
+-- The best of a text that several announces of a batch read. `known`: best_ups or best_downs.
 local function shared_best(text, known)
   local best = text and known[text]
   if best == nil then
@@ -72,9 +72,9 @@ local UPLOAD_OF_ALL, DOWNLOAD_OF_ALL = #batch_keys - 1, #batch_keys
 
 -- On a neutral torrent no upload counts, and no download does on any torrent with a 0 for it.
 local function upload_multiplier(t, r)
-  local up, own = shared_best(t.multi_up, uploads), own_best(r.user[4], uploads)
-  if (up == 0 or zeros[t.multi_up]) and shared_best(t.multi_dn, downloads) == 0 then return 0 end
-  local of_all = shared_best(batch_values[UPLOAD_OF_ALL], uploads)
+  local up, own = shared_best(t.multi_up, best_ups), own_best(r.user[4], best_ups)
+  if (up == 0 or zeros[t.multi_up]) and shared_best(t.multi_dn, best_downs) == 0 then return 0 end
+  local of_all = shared_best(batch_values[UPLOAD_OF_ALL], best_ups)
   if own and not (up and up > own) then up = own end
   if of_all and not (up and up > of_all) then up = of_all end
   return up or 1
@@ -84,8 +84,8 @@ end
 local function download_multiplier(t, r, a)
   local ends = a.user[3]
   if ends and whole(ends) > now then return 0 end
-  local down, own = shared_best(t.multi_dn, downloads), own_best(r.user[5], downloads)
-  local of_all = shared_best(batch_values[DOWNLOAD_OF_ALL], downloads)
+  local down, own = shared_best(t.multi_dn, best_downs), own_best(r.user[5], best_downs)
+  local of_all = shared_best(batch_values[DOWNLOAD_OF_ALL], best_downs)
   if own and not (down and down < own) then down = own end
   if of_all and not (down and down < of_all) then down = of_all end
   return down or 1

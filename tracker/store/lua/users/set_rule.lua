@@ -35,7 +35,7 @@ if uid == '' or info_hash ~= '' and call('EXISTS', P .. 'info_hash:' .. info_has
 local key = uid and P .. 'user:' .. passkey or info_hash ~= '' and P .. 't:' .. info_hash
 local up, down = 'upload_multiplier', 'download_multiplier'
 if not key then
-  up, down = P .. up, P .. down
+  up, down = P .. 'upload_multiplier', P .. 'download_multiplier'
 elseif not uid then
   up, down = 'multi_up', 'multi_dn'
 end
