@@ -250,7 +250,7 @@ async def test_rules_for_users_take_few_commands(redis_url: str, prefix: str, *,
                 await store.users.edit(passkey, {"upload_multiplier": "3", "max_downloads": "50"})
                 await store.freeleech.give(str(user), "2", 2**40)
         if with_rules:
-            await store.multipliers.set(f"2 {2**40}", f"0.5 {2**40}")
+            await store.multipliers.set(f"2 {2**39}", f"0.5 {2**39}")
 
         async def announce_all(event: str, torrent: int, **changes: Any) -> float:
             """Commands per announce."""

@@ -115,6 +115,7 @@ def texts() -> Iterator[str]:
     yield from (
         warning_messages.UNKNOWN_PASSKEY,
         warning_messages.FREELEECH,
+        warning_messages.NEUTRAL,
         *warning_messages.WARNINGS.values(),
     )
     for module in ("wire/http_request.py", "frontends/http/handler.py", "core/announce.py", "core/scrape.py"):

@@ -13,7 +13,7 @@ from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tra
 from tests.store.harness import ALICE, START, info_hash, peer_id, timeout_key
 from tracker.bittorrent import Announce, Digits, Event, Scrape, ScrapeFile, ScrapeReply
 from tracker.core.intervals import steps, throttled_steps
-from tracker.core.warning_messages import FREELEECH, PRIVATE_ADDRESS
+from tracker.core.warning_messages import FREELEECH, NEUTRAL, PRIVATE_ADDRESS
 from tracker.errors import Busy, ClientError
 from tracker.runtime.store import swarm_rules
 from tracker.settings.model import AnnounceSettings, Settings
@@ -645,4 +645,6 @@ async def test_a_start_is_told_which_multipliers_apply(make_tracker: MakeTracker
     await store.multipliers.set("2", "0.5")
     reply = await tracker.announce(3, "started", ALICE)
     assert reply.warning == "your download counts 0.5 times; your upload counts 2 times"
-    assert len(tracker.joined) == 3
+    await store.multipliers.set("0 neutral", "0")
+    assert (await tracker.announce(4, "started", ALICE)).warning == NEUTRAL
+    assert len(tracker.joined) == 4

@@ -9,6 +9,7 @@ WARNINGS = {
 }
 """By outcome: why the peer is not in the swarm, although its reply lists other peers."""
 PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
+NEUTRAL = "neutral: neither your upload nor your download counts"
 FREELEECH = "freeleech: your download does not count"
 UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
 
@@ -18,6 +19,8 @@ def warning_of(outcome: Admitted) -> str:
     if not isinstance(outcome, JoinedWithMultipliers):
         return UNKNOWN_PASSKEY
     up, down = outcome.upload_multiplier, outcome.download_multiplier
+    if up == down == "0":
+        return NEUTRAL
     parts = [FREELEECH] if down == "0" else []
     parts += [f"your download counts {down} times"] if down not in ("0", "1") else []
     parts += [f"your upload counts {up} times"] if up != "1" else []

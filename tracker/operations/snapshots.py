@@ -7,7 +7,7 @@ from typing import Any, Literal
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.operations.torrents import parse_hash
-from tracker.store.schema.multipliers import Multiplier, multiplier_text
+from tracker.store.schema.multipliers import Rules, rules_text
 from tracker.store.store import Store
 from tracker.store.torrents.records import StoredTorrent, Torrent
 from tracker.store.users.fields import is_user_id
@@ -170,8 +170,8 @@ _READERS: Mapping[Kind, Callable[[Store, str], Awaitable[Snapshot]]] = {
 }
 
 
-def _multiplier(found: Multiplier) -> str:
-    return multiplier_text(found.factor, found.until)
+def _multiplier(rules: Rules) -> str:
+    return rules_text(rules) or "1"
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

@@ -173,7 +173,7 @@ class Store:
             self.users = Users(*home, self._max_changes)
             self.freeleech = Freeleech(*home, clock)
             self.hit_and_runs = HitAndRuns(*home, self._hit_and_run_rules, clock)
-            self.multipliers = Multipliers(self.connection, self.keys)
+            self.multipliers = Multipliers(*home)
             self.user_import = UserImport(self.scripts)
             return
         parts = [(shard.connection, shard.scripts, shard.keys) for shard in shards]
@@ -182,7 +182,7 @@ class Store:
         self.hit_and_runs = ShardedHitAndRuns(
             shards, [HitAndRuns(*part, self._hit_and_run_rules, clock) for part in parts]
         )
-        self.multipliers = ShardedMultipliers(self.connection, self.keys, shards)
+        self.multipliers = ShardedMultipliers(*home, shards)
         self.user_import = ShardedUserImport(self.scripts, self.user_copies)
 
     def _counters(self, options: StoreOptions, clock: Callable[[], float], tap: Tap | None) -> Counters:

@@ -26,7 +26,11 @@ async def test_multipliers_for_everybody_are_replaced(full: ApiClient) -> None:
     [
         ("upload_multiplier", 1001),
         ("upload_multiplier", -1),
-        ("download_multiplier", "0"),
+        ("download_multiplier", "0.5.5"),
+        ("download_multiplier", "2 -inf"),
+        ("download_multiplier", "2 1 2"),
+        ("download_multiplier", True),
+        ("download_multiplier", "2, " * 90 + "2"),
         ("upload_multiplier_until", 0),
         ("download_multiplier_until", 10**13),
         ("download_multiplier_until", "tomorrow"),
@@ -82,3 +86,44 @@ async def test_pending_hit_and_runs_are_listed(full: ApiClient, admin: Admin, re
     assert page["items"][0] == expected
     assert (page["items"][1]["info_hash"], page["items"][1]["name"]) == (None, "")
     assert (await full.get("/hit-and-runs"))["total"] == 0
+
+
+RULES = f"2 {END} donor, 1.5 group"
+
+
+@pytest.mark.parametrize("path", ["/users/7", f"/torrents/{HASH}", "/multipliers"])
+async def test_all_rules_of_a_multiplier_are_set_as_text(full: ApiClient, path: str) -> None:
+    """A reply has a number where there is one rule without a name, and the text otherwise; it may be sent back."""
+    method = "PUT" if path == "/multipliers" else "PATCH"
+    await full.ask("POST", "/users", 201, json={"user_id": "7", "upload_multiplier": "3 old"})
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "upload_multiplier": "3 old"})
+    row = await full.ask(method, path, json={"upload_multiplier": RULES, "download_multiplier": f"0 {END}"})
+    names = (
+        "upload_multiplier",
+        "upload_multiplier_until",
+        "download_multiplier",
+        "download_multiplier_until",
+    )
+    assert [row[name] for name in names] == [RULES, None, 0, END]
+    again = await full.ask(method, path, json={name: row[name] for name in names})
+    shown = await full.get(path)
+    assert again == row == {name: shown[name] for name in row}
+    ended = {"upload_multiplier": f"2 {START - 1} donor, 3"}
+    for wrong, why in (
+        (ended, "in the future"),
+        ({"upload_multiplier": 2, "upload_multiplier_until": START - 1}, "in the future"),
+        ({"upload_multiplier": "2 a, 3 a"}, "same name"),
+        ({"upload_multiplier": "2 inf"}, "begins with a letter"),
+        ({"upload_multiplier": ", ".join(["2"] * 9)}, "at most 8"),
+        ({"upload_multiplier": RULES, "upload_multiplier_until": END}, "one number"),
+    ):
+        assert why in (await full.ask(method, path, 422, json=wrong))["detail"]
+    shown = await full.get(path)
+    assert row == {name: shown[name] for name in row}
+
+
+async def test_new_users_and_torrents_have_no_rule_that_has_ended(full: ApiClient) -> None:
+    ended = {"download_multiplier": 0, "download_multiplier_until": START - 1}
+    for path, row in (("/users", {"user_id": "7"}), ("/torrents", {"info_hash": HASH})):
+        problem = await full.ask("POST", path, 422, json={**row, **ended})
+        assert problem["detail"] == "the end of a multiplier must be in the future"

@@ -38,7 +38,8 @@ negative_data_rejection.enabled = true
 positive_data_acceptance.enabled = true
 unsupported_method.enabled = true
 
-# A sorted search, a file that is no torrent, an end in the past or without its multiplier, a min above the max, a name
+# A sorted search, a file that is no torrent, an end in the past or without its multiplier, a
+# rule without one, too many rules, a min above the max, a name
 # that is not printable: schemas cannot express that these are refused. Of work distribution: a setting or an item of
 # the other kind of project, who is neither a name nor an address, a cursor that no page had, a filter without a field.
 [[operations]]
@@ -48,7 +49,8 @@ include-operation-id = ["torrents_list_all", "users_list_all",
   "work_create", "work_edit", "work_items_list_all", "work_items_add", "work_items_add_list", "work_claims_list_all",
   "work_claims_release", "work_policy_preview", "work_blocked_block", "work_blocked_unblock",
   "work_blocked_block_everywhere", "work_blocked_unblock_everywhere", "freeleech_give",
-  "multipliers_replace", "users_create", "users_edit", "torrents_edit"]
+  "multipliers_replace", "rules_set_of_everybody", "rules_set_of_torrent", "rules_set_of_user",
+  "users_create", "users_edit", "torrents_edit"]
 checks.positive_data_acceptance.enabled = false
 
 # An invalid row of a batch is an outcome.

@@ -66,7 +66,7 @@ async def test_json_of_a_wrong_shape_is_refused(full: ApiClient, body: bytes) ->
         ("reason", ""),
         ("upload_multiplier", 10**400),
         ("upload_multiplier", -1),
-        ("upload_multiplier", "1"),
+        ("upload_multiplier", "1x"),
         ("private", 1),
         ("info_hash", "g" * 40),
         ("info_hash", "ab" * 20 + "\n"),

@@ -158,15 +158,12 @@ async def test_unique_users_are_shown_by_country(
     assert table.split() == ["Country", "Share", "Users", "United", "Kingdom", "2", "Kosovo", "1"]
 
 
-async def test_name_and_multipliers_are_edited(admin: Admin, browser: aiohttp.ClientSession) -> None:
+async def test_name_size_and_labels_are_edited(admin: Admin, browser: aiohttp.ClientSession) -> None:
     await admin.store.torrents.add(ONE, {"name": "before", "private": "1"})
     fields = {"name": "after", "size": "2048", "labels": "films 4k"}
-    fields |= {"upload_multiplier": "2", "download_multiplier": "0.5"}
-    fields |= {"download_multiplier_until": "2030-01-01T12:30:01"}
     assert (await send(browser, f"{HERE}/edit", fields)).location == f"{HERE}?notice=saved"
     found = await known(admin)
     assert (found.name, found.private) == ("after", False)  # an unticked checkbox is not sent
-    assert (found.fields["multi_up"], found.fields["multi_dn"]) == ("2", "0.5 1893501001")
     assert (found.size, found.labels) == (2048, ("films", "4k"))
     page = await get(browser, HERE)
     assert "2.0 KiB" in page.text and {"films", "4k"} <= {e.text for e in page.all("span")}
@@ -195,11 +192,47 @@ async def test_a_kept_file_is_downloaded_with_an_announce_url(
     assert admin.context.torrent_files.read(ONE) is None
 
 
+async def test_rules_are_listed_set_and_removed(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    """The table says which have ended; a torrent with 0 for both is neutral."""
+    now = int(admin.clock())
+    rules = f"2 {now - 5} old, 3 {now + 1000} event, <b>x</b>"
+    await admin.store.torrents.add(ONE)
+    await admin.store.connection.command("HSET", admin.store.keys.torrent(ONE), "multi_up", rules)
+    page = await get(browser, HERE)
+    table = next(e.text for e in page.all("table") if "Credit" in e.text)
+    assert "old upload ×2 ended" in " ".join(table.split()) and "event upload ×3" in " ".join(table.split())
+    assert "upload ×3" in {e.text for e in page.all("span")} and "<b>x" not in page.source
+    fields = {
+        "rule": "quiet",
+        "upload_multiplier": "0",
+        "download_multiplier": "0",
+        "until": "2100-01-01T00:00",
+    }
+    assert (await send(browser, f"{HERE}/multipliers", fields)).location == f"{HERE}?notice=saved"
+    found = await known(admin)
+    end = 4102444800
+    assert found.fields["multi_up"] == f"3 {now + 1000} event, 0 {end} quiet"
+    assert found.fields["multi_dn"] == f"0 {end} quiet"
+    assert "neutral" in {e.text for e in (await get(browser, HERE)).all("span")}
+    assert "neutral" in (await get(browser, "/torrents")).text
+    await send(browser, f"{HERE}/multipliers/remove", {"rule": "quiet"})
+    assert (await known(admin)).fields["multi_up"] == f"3 {now + 1000} event"
+    wrong: tuple[dict[str, str], ...] = (
+        {},
+        {**fields, "rule": "2nd"},
+        {**fields, "until": "2001-01-01T00:00"},
+        {**fields, "until": "inf"},
+    )
+    for each in wrong:
+        await send(browser, f"{HERE}/multipliers", each, status=422)
+    assert (await known(admin)).fields["multi_up"] == f"3 {now + 1000} event"
+
+
 async def test_an_invalid_multiplier_changes_nothing(admin: Admin, browser: aiohttp.ClientSession) -> None:
     await admin.store.torrents.add(ONE, {"name": "before"})
-    page = await send(browser, f"{HERE}/edit", {"name": "after", "upload_multiplier": "1e9"}, status=422)
+    page = await send(browser, f"{HERE}/multipliers", {"upload_multiplier": "1e9"}, status=422)
     assert "a multiplier is a number" in page.text
-    assert (await known(admin)).name == "before"
+    assert "multi_up" not in (await known(admin)).fields
 
 
 async def test_a_torrent_is_disabled_with_a_reason_and_enabled_again(

@@ -198,22 +198,20 @@ def test_a_ratio_needs_a_download() -> None:
 
 async def test_rules_of_a_user_are_edited(alice: Private) -> None:
     async with alice.admin.browser() as browser:
-        fields = {
-            "upload_multiplier": "1.5",
-            "download_multiplier": "0",
-            "max_downloads": "3",
-            "hnr_exempt": "1",
-        }
+        fields = {"upload_multiplier": "1.5", "download_multiplier": "0"}
+        assert (await send(browser, f"{HERE}/multipliers", fields)).location == f"{HERE}?notice=saved"
+        fields = {"max_downloads": "3", "hnr_exempt": "1"}
         assert (await send(browser, f"{HERE}/rules", fields)).location == f"{HERE}?notice=saved"
         rules = (await alice.store.users.find("7")).rules
-        assert rules == UserRules(Multiplier(1.5), Multiplier(0), 3, True)
+        assert rules == UserRules((Multiplier(1.5),), (Multiplier(0),), 3, True)
         page = await get(browser, HERE)
         assert {"freeleech", "upload ×1.5", "no hit-and-runs"} <= {e.text for e in page.all("span")}
         assert "freeleech" in (await get(browser, "/users")).text
-        for wrong in ({"upload_multiplier": "x"}, {"max_downloads": "-2"}):
-            await send(browser, f"{HERE}/rules", wrong, status=422)
+        await send(browser, f"{HERE}/multipliers", {"upload_multiplier": "x"}, status=422)
+        await send(browser, f"{HERE}/rules", {"max_downloads": "-2"}, status=422)
         assert (await alice.store.users.find("7")).rules == rules
         await send(browser, f"{HERE}/rules", {})
+        await send(browser, f"{HERE}/multipliers/remove", {"rule": ""})
     assert (await alice.store.users.find("7")).rules == UserRules()
 
 

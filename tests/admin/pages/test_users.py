@@ -115,16 +115,21 @@ async def test_role_read_cannot_create_users(private: Private) -> None:
 async def test_multipliers_for_everybody_are_set_and_shown(private: Private) -> None:
     async with private.admin.browser() as browser:
         fields = {"upload_multiplier": "2", "download_multiplier": "0"}
-        fields |= {"download_multiplier_until": "2030-01-01T00:00"}
+        fields |= {"until": "2030-01-01T00:00"}
         assert (await send(browser, "/users/multipliers", fields)).location == "/users?notice=saved"
         upload, download = await private.store.multipliers.get()
-        assert (upload, download) == (Multiplier(2), Multiplier(0, 1893456000))
+        assert (upload, download) == ((Multiplier(2, 1893456000),), (Multiplier(0, 1893456000),))
         page = await get(browser, "/users")
         assert {"freeleech", "upload ×2"} <= {e.text for e in page.all("span")}
         assert "2030-01-01T00:00:00" in page.source
+        await send(browser, "/users/multipliers", {"rule": "event", "upload_multiplier": "3"})
+        assert "event" in {e.text for e in (await get(browser, "/users")).all("th")}
+        await send(browser, "/users/multipliers/remove", {"rule": "event"})
         wrong = await send(browser, "/users/multipliers", {"upload_multiplier": "-2"}, status=422)
         assert "a multiplier is a number" in wrong.text
-        wrong = await send(browser, "/users/multipliers", {"upload_multiplier_until": "soon"}, status=422)
+        wrong = await send(
+            browser, "/users/multipliers", {"upload_multiplier": "2", "until": "soon"}, status=422
+        )
         assert "an end is a date" in wrong.text
     assert await private.store.multipliers.get() == (upload, download)
 

@@ -11,6 +11,7 @@ import pytest
 from tests.store.harness import ALICE, BOB, Store, endpoint, update
 from tests.store.sharding.harness import SHARDS, hash_in, one_and_several
 from tracker.errors import ClientError
+from tracker.store.schema.multipliers import RuleChange, rule_change
 from tracker.store.sharding import users
 from tracker.store.sharding.users import ShardedFreeleech, ShardedHitAndRuns, ShardedUsers
 from tracker.store.swarms.codec import Refused
@@ -50,6 +51,7 @@ def test_calls_that_use_the_prefix_of_home_are_known(sharded: type) -> None:
     rows_and_lists = {
         "add",
         "edit",
+        "change_rule",
         "rotate",
         "delete",
         "identify",
@@ -311,3 +313,22 @@ async def test_tokens_and_multipliers_reach_the_shards(store: Store) -> None:
     await store.multipliers.set("2", "0.5")
     for shard in store.shards:
         assert await store.redis.get(shard.keys.upload_multiplier()) == b"2"
+
+
+async def test_rules_reach_the_shards(store: Store) -> None:
+    passkey = await store.users.passkey_of("7") or ""
+    change = rule_change(store.clock.now, "donor", 2, 0)
+    await store.multipliers.change_rule(change)
+    await store.users.change_rule(passkey, change)
+    for info_hash in HASHES[:3]:
+        await store.torrents.change_rule(info_hash, change)
+        torrent = await store.torrents.get(info_hash)
+        assert torrent is not None and torrent.fields["multi_up"] == "2 donor"
+    for shard in store.shards:
+        assert await store.redis.get(shard.keys.upload_multiplier()) == b"2 donor"
+        assert await store.redis.hget(shard.keys.passkey(passkey), "download_multiplier") == b"0 donor"
+    assert await store.users.change_rule(passkey, RuleChange(0, "donor"))
+    assert await store.multipliers.change_rule(RuleChange(0, "donor"))
+    for shard in store.shards:
+        assert not await store.redis.hexists(shard.keys.passkey(passkey), "upload_multiplier")
+        assert not await store.redis.get(shard.keys.upload_multiplier())

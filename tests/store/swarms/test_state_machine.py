@@ -24,7 +24,7 @@ from tests.examples import examples
 from tests.store.harness import START, Store, endpoint, info_hash, running, update
 from tracker.bittorrent import Accounts, InfoHash, PeerId
 from tracker.store.schema.keys import Keys
-from tracker.store.schema.multipliers import multiplier_text
+from tracker.store.schema.multipliers import RuleChange, multiplier_text, rule_change
 from tracker.store.swarms.codec import (
     OWN_FAMILY,
     WITH_IDS,
@@ -91,15 +91,18 @@ class Model:
     lately: dict[int, list[tuple[PeerId, bytes, float]]] = field(default_factory=dict)
     now: float = START
     joins: int = 0
-    multipliers: dict[str, tuple[float, float, float]] = field(default_factory=dict)
-    """By level: of upload, of download, and the end of both."""
+    multipliers: dict[tuple[str, str], tuple[float, float, float]] = field(default_factory=dict)
+    """By level and name: of upload, of download, and the end of both."""
     tokens: dict[tuple[int, str], float] = field(default_factory=dict)
     """The ends of freeleech tokens."""
 
     def best(self, torrent: int, user: str) -> tuple[float, float]:
         """The multipliers of a user's upload and download."""
-        given = [self.multipliers.get(level, (1, 1, 0)) for level in ("all", user, str(torrent))]
-        valid = [(up, down) for up, down, end in given if end > self.now]
+        given = {key: (up, down) for key, (up, down, end) in self.multipliers.items() if end > self.now}
+        of_torrent = [both for (level, _), both in given.items() if level == str(torrent)]
+        if any(not up for up, _ in of_torrent) and any(not down for _, down in of_torrent):
+            return 0, 0
+        valid = [both for (level, _), both in given.items() if level in ("all", user, str(torrent))]
         valid += [(1, 0)] if self.tokens.get((torrent, user), 0) > self.now else []
         ups, downs = [up for up, _ in valid if up != 1], [down for _, down in valid if down != 1]
         return max(ups, default=1), min(downs, default=1)
@@ -407,13 +410,15 @@ class SwarmMachine(RuleBasedStateMachine):
 
     @rule(
         level=LEVELS,
-        up=st.sampled_from([0.5, 1, 2, 3]),
+        up=st.sampled_from([0, 0.5, 1, 2, 3]),
         down=st.sampled_from([0, 0.5, 1, 2]),
         seconds=st.sampled_from([1, 3000, FOR_EVER]),
     )
     def set_multipliers(self, level: str, up: float, down: float, seconds: int) -> None:
         end = self.model.now + seconds
-        self.model.multipliers[level] = (up, down, end)
+        for key in [key for key in self.model.multipliers if key[0] == level]:
+            del self.model.multipliers[key]
+        self.model.multipliers[level, ""] = (up, down, end)
         until = None if seconds == FOR_EVER else int(end)
         texts = multiplier_text(up, until), multiplier_text(down, until)
         if level == "all":
@@ -426,6 +431,31 @@ class SwarmMachine(RuleBasedStateMachine):
         else:
             fields = dict(zip(("multi_up", "multi_dn"), texts, strict=True))
             self.run(self.store.torrents.edit(self.hash_of(int(level)), fields))
+
+    @rule(
+        level=LEVELS,
+        name=st.sampled_from(["donor", "group"]),
+        up=st.sampled_from([None, 0, 2, 3]),
+        down=st.sampled_from([0, 0.5, 2]),
+        seconds=st.sampled_from([1, 3000, FOR_EVER]),
+    )
+    def set_rule(self, level: str, name: str, up: float | None, down: float, seconds: int) -> None:
+        end = self.model.now + seconds
+        if self.change_rule(level, rule_change(self.model.now, name, up, down, int(end))):
+            self.model.multipliers[level, name] = (1 if up is None else up, down, end)
+
+    @rule(level=LEVELS, name=st.sampled_from(["donor", "group"]))
+    def remove_rule(self, level: str, name: str) -> None:
+        if self.change_rule(level, RuleChange(int(self.model.now), name)):
+            del self.model.multipliers[level, name]
+
+    def change_rule(self, level: str, change: RuleChange) -> Any:
+        if level == "all":
+            return self.run(self.store.multipliers.change_rule(change))
+        if level not in USERS.values():
+            return self.run(self.store.torrents.change_rule(self.hash_of(int(level)), change))
+        passkey = next(passkey for passkey, user in USERS.items() if user == level)
+        return self.accounts != "off" and self.run(self.store.users.change_rule(passkey, change))
 
     @precondition(lambda self: self.accounts != "off")
     @rule(user=st.sampled_from(["7", "8"]), torrent=torrents, seconds=st.sampled_from([0, 1, 3000, FOR_EVER]))

@@ -6,7 +6,14 @@ from pydantic import AliasChoices, BeforeValidator, Field
 
 from tracker.admin.api.contract import Query, Reply
 from tracker.operations.service import MAX_INTEGER
-from tracker.store.schema.multipliers import MAX_END
+from tracker.store.schema.multipliers import (
+    MAX_END,
+    MAX_MULTIPLIER,
+    MAX_RULE_END,
+    MAX_RULES_BYTES,
+    RULE,
+    multiplier_text,
+)
 from tracker.store.torrents.records import LABEL, MAX_LABELS
 
 T = TypeVar("T")
@@ -57,16 +64,37 @@ Moment = Annotated[int, Field(description="A time in epoch seconds (UTC).", exam
 Factor = Annotated[
     float, Field(ge=0, le=1000, allow_inf_nan=False, description="Rounded to six decimals.", examples=[2.0])
 ]
+_RulesText = Annotated[
+    str,
+    Field(
+        max_length=MAX_RULES_BYTES, pattern=f"^{RULE}(, {RULE})*$", examples=["2 1800000000 donor, 1.5 group"]
+    ),
+]
+
+
+def _rules_text(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if not 0 <= value <= MAX_MULTIPLIER:
+        raise ValueError(f"must be a number from 0 to {MAX_MULTIPLIER}")
+    return multiplier_text(value)
+
+
+RulesValue = Annotated[_RulesText, BeforeValidator(_rules_text, json_schema_input_type=Factor | _RulesText)]
+"""A multiplier as a number, or its rules as text; the value is text."""
+StoredRules = Annotated[
+    float | str, Field(description="A number; with several rules, or a name, the text of all.")
+]
 # The document shows the first name; the second is that of earlier versions.
 UploadMultiplier = Annotated[
-    Factor | None,
+    RulesValue | None,
     Field(
         validation_alias=AliasChoices("upload_multiplier", "multi_up"),
         description="Factor of users' upload credit. Rounded to six decimals.",
     ),
 ]
 DownloadMultiplier = Annotated[
-    Factor | None,
+    RulesValue | None,
     Field(
         validation_alias=AliasChoices("download_multiplier", "multi_dn"),
         description="Factor of users' download credit; 0: freeleech. Rounded to six decimals.",
@@ -129,14 +157,17 @@ End = Annotated[
     BeforeValidator(_integral),
 ]
 """When something ends, in JSON."""
+_RuleEnd = Annotated[End, Field(le=MAX_RULE_END)]
 MultiplierEnd = Annotated[
-    End | None, Field(description="When the multiplier ends (epoch s); without it, it never ends.")
+    _RuleEnd | None, Field(description="When the multiplier ends (epoch s); without it, it never ends.")
 ]
 MaxDownloads = Annotated[int, Field(ge=-1, le=999_999), BeforeValidator(_integral)]
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 """A boolean in a query string."""
-FormEnd = Annotated[End, BeforeValidator(_digits)]
+FormEnd = Annotated[_RuleEnd, BeforeValidator(_digits)]
 """When something ends, in a form."""
+FormRules = _RulesText
+"""A multiplier or its rules, in a form."""
 FormFlag = Annotated[bool, BeforeValidator(_true_or_false), BeforeValidator(_lower)]
 """A boolean in a form; generated Python clients send ``False``."""
 

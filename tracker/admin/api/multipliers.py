@@ -3,8 +3,8 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import Factor, Moment, MultiplierEnd
-from tracker.store.schema.multipliers import multiplier_text, split_ends
+from tracker.admin.api.models import Moment, MultiplierEnd, RulesValue, StoredRules
+from tracker.store.schema.multipliers import join_ends, refuse_ended, split_ends
 
 endpoints = Endpoints("multipliers", "Freeleech and double upload for everybody.")
 
@@ -12,18 +12,20 @@ endpoints = Endpoints("multipliers", "Freeleech and double upload for everybody.
 class MultipliersNew(Body):
     """The multipliers for everybody. The best one counts of those of the torrent, the user and everybody."""
 
-    upload_multiplier: Factor = Field(1, description="2: upload counts twice. 1: none.")
+    upload_multiplier: RulesValue = Field(
+        "1", description="2: upload counts twice. 1: none. Text is all its rules."
+    )
     upload_multiplier_until: MultiplierEnd = None
-    download_multiplier: Factor = Field(1, description="0: freeleech. 1: none.")
+    download_multiplier: RulesValue = Field("1", description="0: freeleech. 1: none.")
     download_multiplier_until: MultiplierEnd = None
 
 
 class Multipliers(Reply):
     """The multipliers for everybody, as they were set; after its end one no longer applies."""
 
-    upload_multiplier: float
+    upload_multiplier: StoredRules
     upload_multiplier_until: Moment | None
-    download_multiplier: float
+    download_multiplier: StoredRules
     download_multiplier_until: Moment | None
 
 
@@ -35,8 +37,7 @@ async def show(call: Call) -> Multipliers:
 @endpoints.put("/multipliers", "Replace the multipliers for everybody")
 async def replace(call: Call, body: MultipliersNew) -> Multipliers:
     """Omitted ones are reset to 1."""
-    await call.store.multipliers.set(
-        multiplier_text(body.upload_multiplier, body.upload_multiplier_until),
-        multiplier_text(body.download_multiplier, body.download_multiplier_until),
-    )
+    upload, download = join_ends(body.model_dump()).values()
+    refuse_ended((upload, download), call.context.clock())
+    await call.store.multipliers.set(upload, download)
     return await show(call)

@@ -1,6 +1,6 @@
 """/torrents: lists and changes torrents. Endpoints that show one torrent are in swarms.py."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -10,15 +10,16 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
     Count,
     DownloadMultiplier,
-    Factor,
     FormEnd,
     FormFlag,
+    FormRules,
     InfoHashText,
     Labels,
     LineText,
     Moment,
     MultiplierEnd,
     ReasonText,
+    StoredRules,
     UploadMultiplier,
     page_of,
 )
@@ -37,7 +38,8 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
-from tracker.store.schema.multipliers import MULTIPLIERS, split_ends, with_end_names
+from tracker.store.schema.multipliers import MULTIPLIERS, refuse_ended, split_ends, with_end_names
+from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -83,9 +85,11 @@ class TorrentRow(Reply):
     empty_since: Moment | None = Field(
         description="When its last peer left; null while it has peers, and if it never had one."
     )
-    upload_multiplier: float = Field(description="Factor of users' upload credit.")
+    upload_multiplier: StoredRules = Field(
+        description="Factor of users' upload credit; text if it has several rules."
+    )
     upload_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
-    download_multiplier: float = Field(description="Factor of users' download credit; 0: freeleech.")
+    download_multiplier: StoredRules = Field(description="The same for download; 0: freeleech.")
     download_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
     dht_seeds: int | None = Field(
         description="Seeders that the last lookup in the DHT found; null if none has."
@@ -137,11 +141,11 @@ class TorrentUpload(Form):
     labels: LineText | None = Field(
         None, description="Replaces the labels. Separated by spaces or commas.", examples=["linux 2026"]
     )
-    upload_multiplier: Factor | None = Field(None, description="Factor of users' upload credit.")
+    upload_multiplier: FormRules | None = Field(None, description="Factor of users' upload credit.")
     upload_multiplier_until: FormEnd | None = Field(
         None, description="When it ends (epoch s); default: never."
     )
-    download_multiplier: Factor | None = Field(
+    download_multiplier: FormRules | None = Field(
         None, description="Factor of users' download credit; 0: freeleech."
     )
     download_multiplier_until: FormEnd | None = Field(
@@ -200,6 +204,7 @@ async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
 async def create(call: Call, body: TorrentNew) -> RegisteredAll:
     """By its info hash. `POST /torrent-files` takes .torrent files."""
     fields = torrent_fields(**body.model_dump(exclude={"info_hash", "reset_score"}))
+    _refuse_ended(call, fields)
     info_hash, torrents = parse_hash(body.info_hash), call.store.torrents
     try:
         return _registered([await add_torrent(torrents, info_hash, fields, reset_score=body.reset_score)])
@@ -216,6 +221,8 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
 )
 async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
     """A hybrid file is registered under both its v1 and v2 hash."""
+    multipliers = body.model_dump(include={*with_end_names(MULTIPLIERS)})
+    _refuse_ended(call, torrent_fields(**multipliers))
     added = await add_file(
         call.store.torrents,
         body.file,
@@ -223,7 +230,7 @@ async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
         private=body.private,
         labels=None if body.labels is None else [body.labels],
         reset_score=body.reset_score,
-        **body.model_dump(include={*with_end_names(MULTIPLIERS)}),
+        **multipliers,
         files=call.context.torrent_files,
         max_bytes=call.context.settings.admin.max_upload_bytes,
     )
@@ -245,7 +252,9 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
     found = await torrents.get(wanted)
     if found is None or not found.registered:
         raise not_found("torrent")
-    await torrents.edit(wanted, torrent_fields(**body.model_dump()))
+    fields = torrent_fields(**body.model_dump())
+    _refuse_ended(call, fields)
+    await torrents.edit(wanted, fields)
     return row(await known(call, info_hash))
 
 
@@ -256,6 +265,12 @@ async def remove(call: Call, info_hash: InfoHashText) -> None:
     torrents, files = call.store.torrents, call.context.torrent_files
     if not await remove_torrent(torrents, files, parse_info_hash(info_hash)):
         raise not_found("torrent")
+
+
+def _refuse_ended(call: Call, fields: Mapping[str, str]) -> None:
+    """Raises ClientError."""
+    names = STORED_NAMES.values()
+    refuse_ended((fields[name] for name in names if name in fields), call.context.clock())
 
 
 async def known(call: Call, info_hash: str) -> Torrent:

@@ -9,7 +9,6 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
     Count,
     CursorPage,
-    Factor,
     LineText,
     MaxDownloads,
     Moment,
@@ -17,7 +16,9 @@ from tracker.admin.api.models import (
     OffsetPage,
     Paged,
     PasskeyText,
+    RulesValue,
     Scanned,
+    StoredRules,
     UserIdText,
     UserIdValue,
     page_of,
@@ -28,7 +29,7 @@ from tracker.admin.api.user_query import UserQuery
 from tracker.errors import ClientError
 from tracker.operations import users as user_operations
 from tracker.operations.peers import to_integer
-from tracker.store.schema.multipliers import join_ends
+from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import MAX_NAME, checked_fields
 from tracker.store.users.users import User
@@ -53,9 +54,11 @@ class UserRow(Reply):
     downloaded: int = Field(description="Bytes, times the multipliers.")
     snatches: int
     announces: int
-    upload_multiplier: float = Field(description="The user's own; 1: none.")
+    upload_multiplier: StoredRules = Field(
+        description="The user's own; 1: none. Text if it has several rules."
+    )
     upload_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
-    download_multiplier: float = Field(description="The user's own; 0: freeleech, 1: none.")
+    download_multiplier: StoredRules = Field(description="The same for download; 0: freeleech.")
     download_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
     max_downloads: int | None = Field(
         description="Torrents that the user downloads at once; 0: any number, null: as many as the setting allows."
@@ -118,9 +121,9 @@ class UserFields(Body):
     downloaded: Count | None = Field(None, description="Bytes.")
     snatches: Count | None = None
     announces: Count | None = None
-    upload_multiplier: Factor | None = Field(None, description="1: none.")
+    upload_multiplier: RulesValue | None = Field(None, description="1: none. Text replaces all rules.")
     upload_multiplier_until: MultiplierEnd = None
-    download_multiplier: Factor | None = Field(None, description="0: freeleech, 1: none.")
+    download_multiplier: RulesValue | None = Field(None, description="0: freeleech, 1: none. As for upload.")
     download_multiplier_until: MultiplierEnd = None
     max_downloads: MaxDownloads | None = Field(
         None, description="0: any number, -1: as many as the setting allows."
@@ -218,9 +221,12 @@ def fields_of(user: User) -> dict[str, Any]:
     return {"user_id": user.user_id, **user.settable()}
 
 
-def _given(body: UserFields) -> dict[str, Any]:
-    """Those of FIELDS that are given. Raises ClientError for the end of a multiplier without the multiplier."""
-    return join_ends(body.model_dump(exclude_none=True, exclude={"user_id", "passkey"}))
+def _given(call: Call, body: UserFields) -> dict[str, Any]:
+    """Those of FIELDS that are given. Raises ClientError for the end of a multiplier without the multiplier, and for
+    one in the past."""
+    fields = join_ends(body.model_dump(exclude_none=True, exclude={"user_id", "passkey"}))
+    refuse_ended((fields[name] for name in MULTIPLIERS if name in fields), call.context.clock())
+    return fields
 
 
 def _passkey(user: User) -> Passkey:
@@ -252,7 +258,7 @@ async def list_all(call: Call, query: UserQuery) -> UserPage:
 )
 async def create(call: Call, body: UserNew) -> Passkey:
     """The response contains the passkey."""
-    return _passkey(await call.store.users.add(body.user_id, body.passkey, **_given(body)))
+    return _passkey(await call.store.users.add(body.user_id, body.passkey, **_given(call, body)))
 
 
 @endpoints.post("/users/lookup", "Find a user by passkey", errors=_UNKNOWN)
@@ -287,7 +293,7 @@ async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     user, users = await _known(call, user_id), call.store.users
     if body.user_id not in (None, user_id):
         raise ClientError("the id of a user cannot be changed")
-    fields = _given(body)
+    fields = _given(call, body)
     checked_fields(fields)  # before the passkey is replaced
     if body.passkey is not None and body.passkey != user.passkey:
         user = await users.rotate(user.passkey, body.passkey)

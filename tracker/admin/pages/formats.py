@@ -10,6 +10,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from tracker.store.schema.multipliers import factors
+
 NOTHING = "–"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SPANS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
@@ -138,4 +140,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "moment": moment,
     "ago": ago,
     "input_time": input_time,
+    "factors": lambda both, now: factors(both[0], both[1], now),
 }

@@ -5,7 +5,7 @@ from multidict import MultiDictProxy
 
 from tracker.admin.http.form_body import read_form_body
 from tracker.admin.http.multipart import Field, File
-from tracker.store.schema.multipliers import parse_end
+from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange, parse_end, rule_change
 
 _MAX_TEXT_LENGTH = 2000
 _LAST_PAGE = 1_000_000
@@ -45,10 +45,15 @@ def clean(text: str, max_length: int = _MAX_TEXT_LENGTH) -> str:
     return text[:max_length].encode("utf-8", "replace").decode().strip()
 
 
-def multiplier_of(form: Form, name: str, now: float) -> str:
-    """The multiplier ``name`` of a form of parts/multipliers.html, as stored. Raises ClientError for an invalid end."""
-    factor, end = form.text(name) or "1", parse_end(form.text(f"{name}_until"), now)
-    return factor if end is None else f"{factor} {end}"
+def rule_of(form: Form, now: float) -> RuleChange:
+    """The rule of a form of parts/multipliers.html. Raises ClientError for an invalid one."""
+    upload, download = (form.text(name) or None for name in MULTIPLIERS)
+    return rule_change(now, form.text("rule"), upload, download, parse_end(form.text("until"), now))
+
+
+def removed_rule(form: Form, now: float) -> RuleChange:
+    """The same, of a button that removes the rule."""
+    return RuleChange(int(now), form.text("rule"))
 
 
 def page_number(text: str) -> int:

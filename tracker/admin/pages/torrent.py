@@ -1,7 +1,8 @@
 """The page of one torrent: statistics, charts, peers and actions."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -9,7 +10,7 @@ from aiohttp import web
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import cursor_number, multiplier_of, read_form
+from tracker.admin.pages.forms import Form, cursor_number, read_form, removed_rule, rule_of
 from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.admin.pages.world import readable
 from tracker.admin.world import country_name
@@ -18,6 +19,7 @@ from tracker.errors import ClientError
 from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.operations.torrents import NOT_SERVED, remove_torrent, state_of, torrent_fields
 from tracker.store.jobs.records import DHT_LOOKUP
+from tracker.store.schema.multipliers import RuleChange
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
 
@@ -49,6 +51,8 @@ class TorrentPage:
             web.get(f"{here}/charts/{{chart}}", self.chart),
             web.get(f"{here}/file", self.file),
             web.post(f"{here}/edit", self.edit),
+            web.post(f"{here}/multipliers", partial(self.change_rule, rule_of)),
+            web.post(f"{here}/multipliers/remove", partial(self.change_rule, removed_rule)),
             web.post(f"{here}/enable", self.enable),
             web.post(f"{here}/disable", self.disable),
             web.post(f"{here}/dht-lookup", self.look_up),
@@ -139,19 +143,19 @@ class TorrentPage:
         }
 
     async def edit(self, request: web.Request) -> web.Response:
-        form, now = await read_form(request), self._context.clock()
+        form = await read_form(request)
+        fields = {name: form.text(name) for name in ("name", "size", "labels")}
+        return await self._change(request, {**fields, "private": str(int(form.ticked("private")))})
+
+    async def change_rule(
+        self, rule: Callable[[Form, float], RuleChange], request: web.Request
+    ) -> web.Response:
+        torrent, form = await self._torrent(request), await read_form(request)
         try:
-            fields = {
-                "name": form.text("name"),
-                "private": str(int(form.ticked("private"))),
-                "multi_up": multiplier_of(form, "upload_multiplier", now),
-                "multi_dn": multiplier_of(form, "download_multiplier", now),
-                "size": form.text("size"),
-                "labels": form.text("labels"),
-            }
+            await self._torrents.change_rule(torrent.info_hash, rule(form, self._context.clock()))
         except ClientError as error:
-            return await self._page(request, await self._torrent(request), str(error))
-        return await self._change(request, fields)
+            return await self._page(request, torrent, str(error))
+        return done(request, _address(torrent.info_hash), "saved")
 
     async def enable(self, request: web.Request) -> web.Response:
         return await self._change(request, torrent_fields(enabled=True))

@@ -1,7 +1,8 @@
 """The page of one user: totals, torrents, hit-and-runs and actions."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,7 +12,7 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import cursor_number, multiplier_of, read_form
+from tracker.admin.pages.forms import Form, cursor_number, read_form, removed_rule, rule_of
 from tracker.admin.pages.rendering import done, render
 from tracker.admin.world import country_name
 from tracker.bittorrent import parse_info_hash
@@ -19,7 +20,7 @@ from tracker.errors import ClientError
 from tracker.operations.peers import to_integer
 from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
 from tracker.operations.users import freeleech_tokens
-from tracker.store.schema.multipliers import parse_end
+from tracker.store.schema.multipliers import RuleChange, parse_end
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import FIELDS
 from tracker.store.users.users import SETS, User
@@ -73,6 +74,8 @@ class UserPage:
             web.get(here, self.show),
             web.post(f"{here}/edit", self.edit),
             web.post(f"{here}/rules", self.set_rules),
+            web.post(f"{here}/multipliers", partial(self.change_rule, rule_of)),
+            web.post(f"{here}/multipliers/remove", partial(self.change_rule, removed_rule)),
             web.post(f"{here}/freeleech", self.give_freeleech),
             web.post(f"{here}/freeleech/revoke", self.revoke_freeleech),
             web.post(f"{here}/passkey", self.passkey),
@@ -149,15 +152,23 @@ class UserPage:
         return _back(request, user, "saved")
 
     async def set_rules(self, request: web.Request) -> web.Response:
-        user, form, now = await self._user(request), await read_form(request), self._context.clock()
-        names = ("upload_multiplier", "download_multiplier")
+        user, form = await self._user(request), await read_form(request)
+        rules = {
+            "max_downloads": form.text("max_downloads"),
+            "hnr_exempt": str(int(form.ticked("hnr_exempt"))),
+        }
         try:
-            rules = {name: multiplier_of(form, name, now) for name in names}
-            rules |= {
-                "max_downloads": form.text("max_downloads"),
-                "hnr_exempt": str(int(form.ticked("hnr_exempt"))),
-            }
             await self._users.edit(user.passkey, rules)
+        except ClientError as error:
+            return await self._page(request, user, str(error))
+        return _back(request, user, "saved")
+
+    async def change_rule(
+        self, rule: Callable[[Form, float], RuleChange], request: web.Request
+    ) -> web.Response:
+        user, form = await self._user(request), await read_form(request)
+        try:
+            await self._users.change_rule(user.passkey, rule(form, self._context.clock()))
         except ClientError as error:
             return await self._page(request, user, str(error))
         return _back(request, user, "saved")

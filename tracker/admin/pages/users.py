@@ -1,7 +1,9 @@
 """The user pages: list with search, filters, sorting and actions on several; creation, lookup by passkey, and
 hit-and-runs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,13 +13,14 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import clean, multiplier_of, page_number, read_form
+from tracker.admin.pages.forms import Form, clean, page_number, read_form, removed_rule, rule_of
 from tracker.admin.pages.paging import DEFAULT_SIZE, SIZES, numbered, read_size
 from tracker.admin.pages.rendering import Heading, done, render
 from tracker.admin.pages.user import ratio
 from tracker.errors import ClientError
 from tracker.operations.bulk import USER_ACTIONS, UserAction, change_users
 from tracker.operations.users import pending_hit_and_runs
+from tracker.store.schema.multipliers import RuleChange
 from tracker.store.users.fields import TOTALS, is_user_id
 from tracker.store.users.listing import CURSOR, ORDERS, Order, UserFilter
 
@@ -140,7 +143,8 @@ class UserPages:
             web.post("/users", self.add),
             web.post("/users/bulk", self.change),
             web.post("/users/bulk/delete", self.delete),
-            web.post("/users/multipliers", self.set_multipliers),
+            web.post("/users/multipliers", partial(self.change_rule, rule_of)),
+            web.post("/users/multipliers/remove", partial(self.change_rule, removed_rule)),
             web.post("/users/lookup", self.lookup),
         ]
 
@@ -282,12 +286,13 @@ class UserPages:
             {"user": user, "announce_urls": urls, "message": f"User {user.user_id} created."},
         )
 
-    async def set_multipliers(self, request: web.Request) -> web.Response:
-        """Replaces the multipliers for everybody."""
-        form, now = await read_form(request), self._context.clock()
+    async def change_rule(
+        self, rule: Callable[[Form, float], RuleChange], request: web.Request
+    ) -> web.Response:
+        """Sets or removes a rule for everybody."""
+        form = await read_form(request)
         try:
-            upload = multiplier_of(form, "upload_multiplier", now)
-            await self._context.store.multipliers.set(upload, multiplier_of(form, "download_multiplier", now))
+            await self._context.store.multipliers.change_rule(rule(form, self._context.clock()))
         except ClientError as error:
             return await self._page(request, error=str(error))
         return done(request, "/users", "saved")

@@ -8,9 +8,20 @@ import typer
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, change_store, with_store
 from tracker.cli.terminal import Moment, Row
+from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.snapshots import EVERYBODY
-from tracker.store.schema.multipliers import MULTIPLIERS, Multiplier, multiplier_text, parse_end
+from tracker.store.schema.multipliers import (
+    MULTIPLIERS,
+    RuleChange,
+    Rules,
+    multipliers_of,
+    parse_end,
+    refuse_ended,
+    rule_change,
+    split_ends,
+    with_end,
+)
 from tracker.store.store import Store
 
 Until = Annotated[
@@ -22,23 +33,70 @@ Until = Annotated[
 ]
 
 
+Rule = Annotated[
+    str | None,
+    typer.Option("--rule", metavar="NAME", help="Set only the rule of this name; the others stay."),
+]
+RemoveRule = Annotated[
+    str | None, typer.Option("--remove-rule", metavar="NAME", help="Remove the rule of this name.")
+]
+
+
+class _Shown(str):
+    """Several rules: as stored in JSON, with readable ends in text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        rules = multipliers_of(self[:])
+        return ", ".join(
+            " ".join(
+                [f"{rule.factor:g}", *([f"until {Moment(rule.until)}"] if rule.until else []), rule.name]
+            ).rstrip()
+            for rule in rules
+        )
+
+
 def given_multipliers(upload: str | None, download: str | None, until: str | None) -> dict[str, str]:
-    """Those of MULTIPLIERS that are given, as stored, each with the end. Raises ClientError for an invalid end."""
+    """Those of MULTIPLIERS that are given, as stored, each with the end. Raises ClientError for an invalid end, and for
+    one in the past."""
     given = {
         name: text for name, text in zip(MULTIPLIERS, (upload, download), strict=True) if text is not None
     }
     if until and not given:
         raise typer.BadParameter("--until needs a multiplier")
     end = parse_end(until or "", time.time())
-    return given if end is None else {name: f"{text} {end}" for name, text in given.items()}
+    texts = {name: with_end(text, end) for name, text in given.items()}
+    refuse_ended(texts.values(), time.time())
+    return texts
 
 
-def multiplier_columns(upload: Multiplier, download: Multiplier) -> Row:
+def given_rules(
+    upload: str | None, download: str | None, until: str | None, rule: str | None, remove_rule: str | None
+) -> tuple[dict[str, str], list[RuleChange]]:
+    """(those of MULTIPLIERS to replace, as stored; rules to change). Raises ClientError as ``given_multipliers``
+    does."""
+    now = time.time()
+    changes = [] if remove_rule is None else [RuleChange(int(now), remove_rule)]
+    if rule is None:
+        return given_multipliers(upload, download, until), changes
+    return {}, [*changes, rule_change(now, rule, upload, download, parse_end(until or "", now))]
+
+
+def check_removed(changed: bool) -> None:
+    """Raises ClientError."""
+    if not changed:
+        raise ClientError("there is no rule of this name")
+
+
+def multiplier_columns(upload: Rules, download: Rules) -> Row:
     """Both multipliers with their ends, for the output of a command."""
     row: Row = {}
-    for name, multiplier in (("upload", upload), ("download", download)):
-        row[f"{name}_multiplier"] = f"{multiplier.factor:g}"
-        row[f"{name}_multiplier_until"] = None if multiplier.until is None else Moment(multiplier.until)
+    for name, value in split_ends(upload, download).items():
+        if name in MULTIPLIERS:
+            row[name] = _Shown(value) if isinstance(value, str) else f"{value:g}"
+        else:
+            row[name] = Moment(value) if isinstance(value, int) else None
     return row
 
 
@@ -50,23 +108,26 @@ def multipliers(
         str | None, typer.Option("--download", help="Factor for everybody's download; 0: freeleech, 1: none.")
     ] = None,
     until: Until = None,
+    rule: Rule = None,
+    remove_rule: RemoveRule = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Show or set the multipliers for everybody. The best one counts: everybody's, the user's or the torrent's."""
-    changed = given_multipliers(upload, download, until)
+    fields, changes = given_rules(upload, download, until, rule, remove_rule)
 
     async def set_given(store: Store, change: Change) -> None:
         await change.touch("multipliers", EVERYBODY)
-        texts = (multiplier_text(each.factor, each.until) for each in await store.multipliers.get())
-        both = dict(zip(MULTIPLIERS, texts, strict=True)) | changed
-        await store.multipliers.set(*both.values())
+        if fields:
+            await store.multipliers.set(*map(fields.get, MULTIPLIERS))
+        for each in changes:
+            check_removed(await store.multipliers.change_rule(each))
         await show(store)
 
     async def show(store: Store) -> None:
         terminal.describe(multiplier_columns(*await store.multipliers.get()), as_json=as_json)
 
-    if changed:
+    if fields or changes:
         change_store(config, "multipliers.set", set_given)
     else:
         with_store(config, show)

@@ -1,6 +1,7 @@
 """``tracker torrent …``."""
 
 import re
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
@@ -21,14 +22,22 @@ from tracker.cli.commands import (
     torrent_files,
     with_store,
 )
-from tracker.cli.commands.multipliers import Until, given_multipliers, multiplier_columns
+from tracker.cli.commands.multipliers import (
+    RemoveRule,
+    Rule,
+    Until,
+    check_removed,
+    given_multipliers,
+    given_rules,
+    multiplier_columns,
+)
 from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 from tracker.operations import torrents as torrent_operations
 from tracker.operations.peers import PeerView, format_prefix, peer_views
-from tracker.store.schema.multipliers import MultiplierFields
+from tracker.store.schema.multipliers import MultiplierFields, RuleChange
 from tracker.store.store import Store
 from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import Torrent
@@ -155,9 +164,17 @@ def disable_torrent(
     _edit_torrents(config, info_hashes, {"enabled": "0", "reason": reason}, "disabled")
 
 
-def _edit_torrents(config: Path | None, info_hashes: list[str], fields: dict[str, str], done: str) -> None:
+def _edit_torrents(
+    config: Path | None,
+    info_hashes: list[str],
+    fields: dict[str, str],
+    done: str,
+    rules: Sequence[RuleChange] = (),
+) -> None:
     async def action(store: Store, text: str) -> str:
         await store.torrents.edit(parse_info_hash(text), fields)
+        for rule in rules:
+            check_removed(await store.torrents.change_rule(parse_info_hash(text), rule))
         return f"{done} {text}"
 
     each(config, info_hashes, action, "torrent.edit", "torrent")
@@ -173,22 +190,25 @@ def edit_torrent(
     upload_multiplier: Upload = None,
     download_multiplier: Download = None,
     until: Until = None,
+    rule: Rule = None,
+    remove_rule: RemoveRule = None,
     size: Annotated[str | None, typer.Option(help="Bytes of all files.")] = None,
     labels: Labels = None,
     config: Config = None,
 ) -> None:
     """Edit registered torrents; other fields are unchanged."""
+    multipliers, changes = given_rules(upload_multiplier, download_multiplier, until, rule, remove_rule)
     given = {
         "name": name,
         "private": None if private is None else str(int(private)),
         "size": size,
         "labels": labels,
-        **given_multipliers(upload_multiplier, download_multiplier, until),
+        **multipliers,
     }
     fields = {STORED_NAMES.get(name, name): text for name, text in given.items() if text is not None}
-    if not fields:
+    if not fields and not changes:
         raise typer.BadParameter("nothing to change: give an option such as --name")
-    _edit_torrents(config, info_hashes, fields, "changed")
+    _edit_torrents(config, info_hashes, fields, "changed", changes)
 
 
 @torrents.command("search")

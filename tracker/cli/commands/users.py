@@ -11,7 +11,14 @@ import typer
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, Yes, change_store, each, with_store
-from tracker.cli.commands.multipliers import Until, given_multipliers
+from tracker.cli.commands.multipliers import (
+    RemoveRule,
+    Rule,
+    Until,
+    check_removed,
+    given_multipliers,
+    given_rules,
+)
 from tracker.cli.commands.paging import in_no_order
 from tracker.cli.commands.user_group import users
 from tracker.cli.commands.user_list import Passkeys, user_row
@@ -165,11 +172,14 @@ def edit_user(
     upload_multiplier: Upload = None,
     download_multiplier: Download = None,
     until: Until = None,
+    rule: Rule = None,
+    remove_rule: RemoveRule = None,
     max_downloads: MaxDownloads = None,
     hnr_exempt: Exempt = None,
     config: Config = None,
 ) -> None:
     """Change a user from the next announce on; other fields are unchanged. A total replaces the stored one."""
+    multipliers, changes = given_rules(upload_multiplier, download_multiplier, until, rule, remove_rule)
     fields = _given(
         name=name,
         can_leech=can_leech,
@@ -179,11 +189,11 @@ def edit_user(
         downloaded=downloaded,
         snatches=snatches,
         announces=announces,
-        **given_multipliers(upload_multiplier, download_multiplier, until),
+        **multipliers,
         max_downloads=max_downloads,
         hnr_exempt=hnr_exempt,
     )
-    if not fields:
+    if not fields and not changes:
         raise typer.BadParameter("nothing to change: give an option such as --no-leech")
 
     async def work(store: Store, change: Change) -> None:
@@ -191,6 +201,8 @@ def edit_user(
         change.given(fields)
         found = await store.users.find(who)
         await store.users.edit(found.passkey, fields)
+        for each_rule in changes:
+            check_removed(await store.users.change_rule(found.passkey, each_rule))
         say(f"changed user {found.user_id}")
 
     change_store(config, "user.edit", work)

@@ -197,6 +197,7 @@ class Scripts:
     rotate_user: Script
     save_users: Script
     edit_user: Script
+    set_rule: Script
     rank_users: Script
     list_users: Script
     read_users: Script

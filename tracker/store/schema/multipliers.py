@@ -1,7 +1,7 @@
-"""Multipliers of credited traffic, as stored: a number, or a number, a space and the time when it ends (epoch s)."""
+"""Multipliers of credited traffic: rules, each with an end and a name, as stored: `2 1790000000 donor, 1.5 group`."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
@@ -10,54 +10,161 @@ from tracker.errors import ClientError
 
 _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?", re.ASCII)
 _END = re.compile(r"[1-9][0-9]{0,12}", re.ASCII)
+_STORED = re.compile(
+    r" *([0-9.]+)(?= |\Z) ?([0-9]{0,12})(?<! )(?= |\Z) ?([A-Za-z][A-Za-z0-9_-]*|) *", re.ASCII
+)
 _SPAN = re.compile(r"([1-9][0-9]{0,5})([dhm])", re.ASCII)
 _UNITS = {"d": 86_400, "h": 3600, "m": 60}
 MULTIPLIERS = ("upload_multiplier", "download_multiplier")
 """Names of the fields, in the API, on the command line and in files. That of an end is `<name>_until`."""
 MAX_MULTIPLIER = 1000
 MAX_END = 10**13 - 1
+MAX_RULE_END = 10**12 - 1
+RULE_NAME = "[A-Za-z][A-Za-z0-9_-]{0,63}"
+"""A regular expression for the name of a rule."""
+RULE = rf"[0-9]{{1,4}}(\.[0-9]{{1,6}})?( [1-9][0-9]{{0,11}})?( {RULE_NAME})?"
+"""A regular expression for a rule."""
+MAX_RULES, MAX_RULES_BYTES = 8, 255
+"""Of one field. lua/lib/rules.lua has the same."""
+_TOO_MANY = f"at most {MAX_RULES} rules in {MAX_RULES_BYTES} characters; remove some first"
+_RULE = re.compile(RULE, re.ASCII)
+_NUMBERS_OF_LUA = ("inf", "infinity", "nan")
+"""No names of rules: somebody meant them as an end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Multiplier:
-    """Traffic counts ``factor`` times until ``until`` (epoch s; None: for ever). A factor of 1 means none."""
+    """A rule: traffic counts ``factor`` times until ``until`` (epoch s; None: for ever). A factor of 1 means none."""
 
     factor: float = 1.0
     until: int | None = None
+    name: str = ""
 
-    def at(self, now: float) -> float:
-        """The factor that applies at ``now`` (epoch s)."""
-        return 1.0 if self.until is not None and self.until <= now else self.factor
+    def is_active(self, now: float) -> bool:
+        return self.until is None or self.until > now
 
-
-NO_MULTIPLIER = Multiplier()
-
-
-def multiplier_of(text: str) -> Multiplier:
-    """Parses a stored multiplier; a factor of 1 for a text of another form, which a site may have written."""
-    number, _, end = text.partition(" ")
-    if not _NUMBER.fullmatch(number) or (end and not _END.fullmatch(end)):
-        return Multiplier()
-    return Multiplier(min(float(number), MAX_MULTIPLIER), int(end) if end else None)
+    def __str__(self) -> str:
+        """As stored."""
+        return multiplier_text(self.factor, self.until, self.name)
 
 
-def checked_multiplier(text: str) -> str:
-    """A multiplier as stored. Raises ClientError if it is invalid.
+Rules = tuple[Multiplier, ...]
+"""Those of one field."""
+NO_MULTIPLIER: Rules = ()
+
+
+def multipliers_of(text: str) -> Rules:
+    """Parses stored rules. Leaves out text of another form, which a site may have written, and rules beyond MAX_RULES;
+    an announce does the same. Also a 1 without a name, which says that there is none."""
+    if len(text.encode()) > MAX_RULES_BYTES:
+        return ()
+    parts = [part for part in text.split(",") if part][:MAX_RULES]
+    return tuple(rule for part in parts if (rule := _stored_rule(part)) and (rule.name or rule.factor != 1))
+
+
+def _stored_rule(text: str) -> Multiplier | None:
+    found = _STORED.fullmatch(text)
+    try:
+        factor = float(found[1]) if found else -1
+    except ValueError:
+        return None
+    if not found or factor > MAX_MULTIPLIER or found[3].lower() in _NUMBERS_OF_LUA:
+        return None
+    return Multiplier(factor, int(found[2]) if found[2] else None, found[3])
+
+
+def checked_multipliers(text: str) -> str:
+    """Rules as stored. Raises ClientError if one is invalid, and for too many.
 
     float() accepts more than Lua's tonumber(), so only plain decimals are valid.
     """
-    number, _, end = text.partition(" ")
-    if not _NUMBER.fullmatch(number) or float(number) > MAX_MULTIPLIER:
-        raise ClientError("a multiplier is a number from 0 to 1000")
-    if text != number and not _END.fullmatch(end):
-        raise ClientError("the end of a multiplier is a time in epoch seconds")
+    for rule in text.split(", "):
+        value, *rest = rule.split(" ")
+        if not _NUMBER.fullmatch(value) or float(value) > MAX_MULTIPLIER:
+            raise ClientError("a multiplier is a number from 0 to 1000")
+        if not _RULE.fullmatch(rule) or (rest[-1:] and rest[-1].lower() in _NUMBERS_OF_LUA):
+            raise ClientError(
+                "after a multiplier come its end (epoch seconds) and its name, which begins with a letter"
+            )
+    names = [rule.name for rule in multipliers_of(text) if rule.name]
+    if len(set(names)) < len(names):
+        raise ClientError("two rules have the same name")
+    if text.count(",") >= MAX_RULES or len(text) > MAX_RULES_BYTES:
+        raise ClientError(_TOO_MANY)
     return text
 
 
-def multiplier_text(factor: float, until: int | None = None) -> str:
-    """A multiplier as stored, with at most six decimals and no exponent."""
+def multiplier_text(factor: float, until: int | None = None, name: str = "") -> str:
+    """A rule as stored, with at most six decimals and no exponent."""
     number = f"{factor:.6f}".rstrip("0").rstrip(".")
-    return number if until is None else f"{number} {until}"
+    return " ".join(part for part in (number, "" if until is None else str(until), name) if part)
+
+
+def rules_text(rules: Iterable[Multiplier]) -> str:
+    """Rules as stored."""
+    return ", ".join(map(str, rules))
+
+
+def refuse_ended(texts: Iterable[str], now: float) -> None:
+    """Raises ClientError if one of the rules in these texts has ended."""
+    if not all(rule.is_active(now) for text in texts for rule in multipliers_of(text)):
+        raise ClientError("the end of a multiplier must be in the future")
+
+
+def factors(upload: Rules, download: Rules, now: float) -> tuple[float, float]:
+    """Those of upload and download that apply: of upload the highest, of download the lowest. 1 means none."""
+    ups, downs = (
+        [rule.factor for rule in rules if rule.is_active(now) and rule.factor != 1]
+        for rules in (upload, download)
+    )
+    return max(ups, default=1.0), min(downs, default=1.0)
+
+
+def is_neutral(upload: Rules, download: Rules, now: float) -> bool:
+    """Whether nothing counts on a torrent with these rules."""
+    return all(any(not rule.factor and rule.is_active(now) for rule in rules) for rules in (upload, download))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """The rule of one name, as stored: an empty text for none. An empty name is that of the rules without one."""
+
+    now: int
+    name: str
+    upload: str = ""
+    download: str = ""
+
+    def arguments(self, passkey: str = "", info_hash: str = "") -> list[str | int]:
+        """Those of set_rule.lua, for a user, a torrent or everybody."""
+        return [self.now, self.name, self.upload, self.download, passkey, info_hash]
+
+
+def rule_change(
+    now: float,
+    name: str,
+    upload: float | str | None = None,
+    download: float | str | None = None,
+    until: int | None = None,
+) -> RuleChange:
+    """Sets the rule ``name``, which may be empty. Raises ClientError for an invalid name, multiplier or end, and if
+    there is no multiplier."""
+    if upload is None and download is None:
+        raise ClientError("a rule needs a multiplier of upload or download")
+    if (name and not re.fullmatch(RULE_NAME, name)) or name.lower() in _NUMBERS_OF_LUA:
+        raise ClientError("the name of a rule is 1 to 64 letters, digits, _ or -, and begins with a letter")
+    texts = [
+        "" if factor is None else checked_multipliers(with_end(factor, until, name))
+        for factor in (upload, download)
+    ]
+    refuse_ended(texts, now)
+    return RuleChange(int(now), name, *texts)
+
+
+def has_changed(answer: Sequence[Any]) -> bool:
+    """By an answer of set_rule.lua: False if there was no rule to remove. Raises ClientError for too many."""
+    if answer[0] == -1:
+        raise ClientError(_TOO_MANY)
+    return bool(answer[0])
 
 
 class MultiplierFields(TypedDict, total=False):
@@ -81,17 +188,29 @@ def join_ends(fields: Mapping[str, Any]) -> dict[str, Any]:
         if factor is None and end is not None:
             raise ClientError(f"{name}_until needs {name}")
         if factor is not None:
-            number = factor if isinstance(factor, str) else multiplier_text(factor)
-            until = parse_time(end) if isinstance(end, str) else end
-            row[name] = number if until is None else f"{number} {until}"
+            row[name] = with_end(factor, parse_time(end) if isinstance(end, str) else end)
     return row
 
 
-def split_ends(upload: Multiplier, download: Multiplier) -> dict[str, float | int | None]:
-    """Both multipliers and their ends, each as a field: the reverse of ``join_ends``. An end of None: never."""
-    row: dict[str, float | int | None] = {}
-    for name, multiplier in zip(MULTIPLIERS, (upload, download), strict=True):
-        row |= {name: multiplier.factor, f"{name}_until": multiplier.until}
+def with_end(factor: float | str, until: int | None, name: str = "") -> str:
+    """A multiplier with its end and its name. Raises ClientError if the text has some of its own."""
+    text = factor if isinstance(factor, str) else multiplier_text(factor)
+    if " " in text and (name or until is not None):
+        raise ClientError("the end of a multiplier, or its name, is given apart only for one number")
+    return " ".join(part for part in (text, "" if until is None else str(until), name) if part)
+
+
+def split_ends(upload: Rules, download: Rules) -> dict[str, float | int | str | None]:
+    """Both multipliers and their ends, each as a field: the reverse of ``join_ends``. An end of None: never.
+
+    One rule without a name is a number. Others are the text that is stored.
+    """
+    row: dict[str, float | int | str | None] = {}
+    for name, rules in zip(MULTIPLIERS, (upload, download), strict=True):
+        first, *others = rules or (Multiplier(),)
+        is_plain = not others and not first.name
+        row |= {name: first.factor if is_plain else rules_text(rules)}
+        row |= {f"{name}_until": first.until if is_plain else None}
     return row
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.store.schema.multipliers import RuleChange
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards
 from tracker.store.torrents.records import StoredTorrent
@@ -47,6 +48,9 @@ class ShardedTorrents(Torrents):
 
     async def edit(self, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
         await self._of(info_hash).edit(info_hash, fields)
+
+    async def change_rule(self, info_hash: InfoHash, change: RuleChange) -> bool:
+        return await self._of(info_hash).change_rule(info_hash, change)
 
     async def remove(self, info_hash: InfoHash) -> bool:
         return await self._of(info_hash).remove(info_hash)

@@ -10,6 +10,7 @@ from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.schema.multipliers import RuleChange
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts
 from tracker.store.sharding.user_copies import UserCopies
@@ -260,13 +261,18 @@ class ShardedHitAndRuns(HitAndRuns):
 class ShardedMultipliers(Multipliers):
     """The originals are at home."""
 
-    def __init__(self, connection: Connection, keys: Keys, shards: Shards) -> None:
-        super().__init__(connection, keys)
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, shards: Shards) -> None:
+        super().__init__(connection, scripts, keys)
         self._shards = shards
 
-    async def set(self, upload: str, download: str) -> None:
+    async def set(self, upload: str | None = None, download: str | None = None) -> None:
         await super().set(upload, download)
         await self._shards.gather(self.copy_to)  # one that is away gets them when it is back
+
+    async def change_rule(self, change: RuleChange) -> bool:
+        changed = await super().change_rule(change)
+        await self._shards.gather(self.copy_to)
+        return changed
 
     async def outdated(self, shards: Sequence[Shard]) -> list[Shard]:
         """Those that have other ones than home. One round trip for each node."""

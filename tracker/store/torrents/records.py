@@ -15,8 +15,9 @@ from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.multipliers import (
     MULTIPLIERS,
     NO_MULTIPLIER,
-    Multiplier,
-    multiplier_of,
+    Rules,
+    is_neutral,
+    multipliers_of,
     split_ends,
     with_end_names,
 )
@@ -57,8 +58,8 @@ class Torrent:
     """When it was registered (epoch s); a torrent that a site wrote: when it was first announced. None if unknown."""
     empty_since: int | None = None
     """When its last peer left (epoch s). None while it has peers, and if it never had one."""
-    upload_multiplier: Multiplier = NO_MULTIPLIER
-    download_multiplier: Multiplier = NO_MULTIPLIER
+    upload_multiplier: Rules = NO_MULTIPLIER
+    download_multiplier: Rules = NO_MULTIPLIER
     denied: str | None = None
     dht_seeds: int | None = None
     """Seeders that the last lookup in the DHT found. None if there was none, or nobody answered."""
@@ -70,6 +71,10 @@ class Torrent:
     """None if the torrent is not in the ranking by score."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """All fields of the torrent's hash, as text."""
+
+    def is_neutral(self, now: float) -> bool:
+        """Whether nothing counts on the torrent at ``now`` (epoch s)."""
+        return is_neutral(self.upload_multiplier, self.download_multiplier, now)
 
     def settable(self) -> dict[str, str | int | float | None]:
         """TORRENT_FIELDS with their values, and the ends of the multipliers as fields of their own. Labels as stored:
@@ -171,8 +176,8 @@ def torrent_of(
         labels=labels_of(fields.get("labels", "")),
         added=number("added") or None,
         empty_since=number("empty_since") or None if is_empty else None,
-        upload_multiplier=multiplier_of(fields.get("multi_up", "")),
-        download_multiplier=multiplier_of(fields.get("multi_dn", "")),
+        upload_multiplier=multipliers_of(fields.get("multi_up", "")),
+        download_multiplier=multipliers_of(fields.get("multi_dn", "")),
         denied=denied.decode("utf-8", "replace") if denied is not None else None,
         dht_seeds=number("dht_seeds") if looked_up else None,
         dht_peers=number("dht_peers") if looked_up else None,

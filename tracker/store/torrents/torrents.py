@@ -16,7 +16,7 @@ from tracker.store.client.scripts import Scripts
 from tracker.store.schema.folding import fold_name
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, score
-from tracker.store.schema.multipliers import checked_multiplier
+from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
 from tracker.store.torrents.name_index import Unlisted, list_torrents
 from tracker.store.torrents.records import (
     MAX_SIZE,
@@ -120,6 +120,18 @@ class Torrents:
             raise ClientError("unknown torrent")
         if row:
             await self._changed(info_hash)
+
+    async def change_rule(self, info_hash: InfoHash, change: RuleChange) -> bool:
+        """Sets or removes one rule of a multiplier. False if there is none to remove.
+
+        Raises ClientError for too many rules, and for a torrent that is not registered.
+        """
+        answer = await self._scripts.set_rule(change.arguments(info_hash=info_hash.hex()))
+        if answer is None:
+            raise ClientError("unknown torrent")
+        if changed := has_changed(answer):
+            await self._changed(info_hash)
+        return changed
 
     async def remove(self, info_hash: InfoHash) -> bool:
         """Unregisters a torrent. False if it was not registered. Its peers leave the swarm when they time out."""
@@ -336,7 +348,7 @@ def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
         if name in ("enabled", "private") and value not in ("0", "1"):
             raise ClientError("enabled and private are 0 or 1")
         if name.startswith("multi_"):
-            checked_multiplier(value)
+            checked_multipliers(value)
         if name == "size" and value and size_of(value) is None:
             raise ClientError(f"a size is a number of bytes from 0 to {MAX_SIZE}")
     row = {name: value[:_MAX_TEXT] for name, value in fields.items()}

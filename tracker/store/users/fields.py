@@ -8,7 +8,7 @@ import orjson
 
 from tracker.errors import ClientError
 from tracker.store.schema.folding import fold_name
-from tracker.store.schema.multipliers import MULTIPLIERS, checked_multiplier
+from tracker.store.schema.multipliers import MULTIPLIERS, checked_multipliers
 from tracker.store.users.rules import LIMIT, RULE_FIELDS
 
 RIGHTS = ("enabled", "can_leech", "reason", *RULE_FIELDS)
@@ -81,7 +81,7 @@ def _checked_limit(text: str) -> str:
 
 _CHECKS: Mapping[str, Callable[[str], str]] = {
     **dict.fromkeys(FLAGS, _checked_flag),
-    **dict.fromkeys(MULTIPLIERS, checked_multiplier),
+    **dict.fromkeys(MULTIPLIERS, checked_multipliers),
     **dict.fromkeys(TOTALS, _checked_total),
     "hnr_exempt": lambda text: _checked_flag(text).replace("0", ""),
     "max_downloads": _checked_limit,

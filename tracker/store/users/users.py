@@ -9,7 +9,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, whole
-from tracker.store.schema.multipliers import split_ends, with_end_names
+from tracker.store.schema.multipliers import RuleChange, has_changed, split_ends, with_end_names
 from tracker.store.users.fields import (
     FIELDS,
     TOTALS,
@@ -50,7 +50,7 @@ class User:
     """Display name; empty if none is set."""
     reason: str = ""
     """Shown to the clients of the user while the user is disabled; empty: a default text."""
-    rules: UserRules = field(default_factory=UserRules, compare=False)
+    rules: UserRules = field(default_factory=UserRules)
 
     def settable(self) -> dict[str, str | int | float | None]:
         """FIELDS with their values, and the ends of the multipliers as fields of their own."""
@@ -139,6 +139,18 @@ class Users:
             raise ClientError("this user has an invalid id, or the id of another user")
         if row:
             await self._changed(user_id.decode("utf-8", "replace"))
+
+    async def change_rule(self, passkey: str, change: RuleChange) -> bool:
+        """Sets or removes one rule of a multiplier. False if there is none to remove.
+
+        Raises ClientError for too many rules and for an unknown passkey.
+        """
+        answer = await self._scripts.set_rule(change.arguments(passkey=passkey))
+        if answer is None:
+            raise ClientError("there is no such user")
+        if changed := has_changed(answer):
+            await self._changed(answer[1].decode("utf-8", "replace"))
+        return changed
 
     async def rotate(self, passkey: str, new: str | None = None) -> User:
         """Replaces a user's passkey. The old one is invalid at once.

@@ -120,6 +120,7 @@ end
 local with_multipliers, forget_multipliers, record_announce, load_regular, credit_regular, save_changed
 local settle_regular, load_credited_account, credit_user, credit_announce, is_completion, note_leecher, count_snatch
 do
+--@ include lib/rules.lua
 --@ include announce/credit.lua
 end
 local add_peers

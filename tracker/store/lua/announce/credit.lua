@@ -8,59 +8,87 @@
 -- the times up to which the rate is used up. At most rate * (now - that time) bytes can be credited, and crediting
 -- bytes moves the time by bytes / rate.
 
--- Multipliers: a torrent, a user and the whole tracker may each have one of upload and one of download. It is stored as
--- a number, or as a number, a space and the time when it ends (epoch s). The best one counts: of upload the highest, of
--- download the lowest. Numbers are kept by their text (false for 1 and for text that is none): reading one costs as
--- much as a short command.
-local numbers, parsed, shown = {}, {}, {}
+-- Multipliers: a torrent, a user and the whole tracker may each have rules for upload and for download, such as
+-- `2 1790000000 donor, 1.5 group`. Of all that have not ended the best counts: of upload the highest, of download the
+-- lowest. But a torrent with a rule of 0 for each is neutral: nothing counts there.
 
-local function read_number(text)
-  local number = tonumber(text)
-  if not number or number == 1 then return false end
-  return number > 0 and min(number, MAX_EXACT) or 0
+-- The best of the rules in a text, by the text: many announces of a batch read the same. `zeros`: texts for upload that
+-- hold a 0 beside something better. `numbers`: what was read, by its text, false for 1 and for text that is none, as
+-- reading a number costs as much as a short command. `shown`: numbers as text.
+local best_ups, best_downs, zeros, numbers, shown, now_text
+
+function forget_multipliers()
+  best_ups, best_downs, zeros, numbers, shown, now_text = {}, {}, {}, {}, {}, nil
 end
 
--- A multiplier that applies now; false or nil for none: 1, one that has ended, or text of another form. An end of ten
--- digits stands at a fixed place; any other text is matched.
-local function parse_multiplier(text)
-  if not text then return end
-  local value, ends = text, nil
-  if byte(text, -11) == 32 then
-    value, ends = sub(text, 1, -12), sub(text, -10)
-  elseif not tonumber(text) then
-    value, ends = match(text, '^(%S+) (%d+)$')
+-- The multiplier of a rule without a name that applies now; false for none, which 1 means as well; nil for text of
+-- another form. Nearly all texts are such a rule.
+local function read_plain(text)
+  if #text > MAX_RULES_BYTES then return false end
+  local value, ends = match(text, '^([%d.]+) ?(%d*)$')
+  if not value then return end
+  now_text = now_text or decimal(now)
+  if #ends == #now_text then
+    if ends <= now_text then return false end
+  elseif ends ~= '' and (#ends > 12 or tonumber(ends) <= now) then
+    return false
   end
-  if ends and (tonumber(ends) or 0) <= now then return false end
-  local number = numbers[value or '']
+  local number = numbers[value]
   if number == nil then
-    number = read_number(value or '')
-    numbers[value or ''] = number
+    number = tonumber(value) or false
+    if number and (number == 1 or number > 1000) then number = false end
+    numbers[value] = number
   end
   return number
 end
 
--- The same for a text that several announces of a batch read.
-local function shared_multiplier(text)
-  local found = parsed[text]
-  if text and found == nil then
-    found = parse_multiplier(text)
-    parsed[text] = found
+local function read_rules(text, known)
+  local best, number = false, 0
+  for rule in string.gmatch(text, '[^,]+') do
+    local value, ends = parse_rule(rule)
+    number = number + 1
+    if number > MAX_RULES then break end
+    if value and value ~= 1 and not (ends and ends <= now) then
+      if value == 0 and known == best_ups then zeros[text] = true end
+      if not best or known == best_ups and value > best or known == best_downs and value < best then best = value end
+    end
   end
-  return found
+  return best
 end
 
--- The multipliers of upload and download: of the torrent, of the user, and of everybody. A freeleech token that has not
+-- The best of a text that several announces of a batch read. `known`: best_ups or best_downs.
+local function shared_best(text, known)
+  local best = text and known[text]
+  if best == nil then
+    best = read_plain(text)
+    if best == nil then best = read_rules(text, known) end
+    known[text] = best
+  end
+  return best
+end
+
+-- The same for a user's own: noting a rule that only this user has would cost more than reading it.
+local function own_best(text, known)
+  local best = text and known[text]
+  if best == nil then
+    best = read_plain(text)
+    if best == nil then return shared_best(text, known) end
+  end
+  return best
+end
+
+-- The multipliers of upload and download, of the torrent, of the user and of everybody. A freeleech token that has not
 -- ended makes the download free.
 local function multipliers(multi_up, multi_dn, own_up, own_dn, token)
   if not (multi_up or multi_dn or own_up or own_dn or token or upload_of_all or download_of_all) then return 1, 1 end
-  local up, down = shared_multiplier(multi_up), shared_multiplier(multi_dn)
-  if up == 0 and down == 0 then return 0, 0 end -- neutral, whatever others say
-  local own, of_all = parse_multiplier(own_up), shared_multiplier(upload_of_all)
-  local own_down, of_all_down = parse_multiplier(own_dn), shared_multiplier(download_of_all)
+  local up, down = shared_best(multi_up, best_ups), shared_best(multi_dn, best_downs)
+  if down == 0 and (up == 0 or zeros[multi_up or '']) then return 0, 0 end
+  local own, of_all = own_best(own_up, best_ups), shared_best(upload_of_all, best_ups)
   if own and not (up and up > own) then up = own end
   if of_all and not (up and up > of_all) then up = of_all end
-  if own_down and not (down and down < own_down) then down = own_down end
-  if of_all_down and not (down and down < of_all_down) then down = of_all_down end
+  own, of_all = own_best(own_dn, best_downs), shared_best(download_of_all, best_downs)
+  if own and not (down and down < own) then down = own end
+  if of_all and not (down and down < of_all) then down = of_all end
   if token and whole(token) > now then down = 0 end
   return up or 1, down or 1
 end
@@ -75,10 +103,6 @@ function with_multipliers(t, r, a, answer)
   local up, down = multipliers(t.multi_up, t.multi_dn, r.user[4], r.user[5], a.token)
   if up == 1 and down == 1 then return answer end
   return { 3, answer, show(up), show(down) }
-end
-
-function forget_multipliers()
-  numbers, parsed, shown = {}, {}, {}
 end
 
 -- A number rounded up: math.ceil() would cost a call.

@@ -59,7 +59,9 @@ local function load_counts(torrent, seeding, moved)
       'multi_up', 'hybrid_of')
     local multi_up, hybrid_of, multi_dn = t[9], t[10], nil
     t[9], t[10] = false, false
-    if multi_up and byte(multi_up) == 48 then multi_dn = call('HGET', torrent, 'multi_dn') end -- it may be neutral
+    if multi_up and (byte(multi_up) == 48 or find(multi_up, ',', 1, true)) then -- it may be neutral
+      multi_dn = call('HGET', torrent, 'multi_dn')
+    end
     return t, nil, hybrid_of, multi_up, multi_dn
   end
   local t = call('HMGET', torrent, unpack(moved and field_lists.moved_torrent or field_lists.regular_torrent))

@@ -49,8 +49,10 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:upload_multiplier",
         "STRING",
-        "how many times everybody's upload counts: a number from 0 to 1000, or such a number, a space and its end "
-        "(`2 1800000000`, epoch s). Of the multipliers of the torrent, the user and everybody, the highest counts",
+        "how many times everybody's upload counts: up to 8 rules in 255 bytes, separated by a comma and a space. Each "
+        "is a number from 0 to 1000, its end (epoch s) if it has one, and its name if it has one (`2 1800000000 donor, "
+        "1.5 group`). Of the rules of the torrent, the user and everybody, the highest counts; nothing counts on a "
+        "torrent with a 0 for upload and for download",
         "until replaced",
         "site, command line",
     ),

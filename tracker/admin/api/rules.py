@@ -1,0 +1,148 @@
+"""/…/rules: the rules of the multipliers of a user, of a torrent and for everybody, each with a name and an end."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tracker.admin.api.contract import Body, Call, Endpoints, Reply
+from tracker.admin.api.models import Factor, InfoHashText, Moment, MultiplierEnd, UserIdText
+from tracker.admin.api.routing import not_found
+from tracker.bittorrent import parse_info_hash
+from tracker.store.schema.multipliers import RULE_NAME, RuleChange, Rules, rule_change
+
+endpoints = Endpoints("rules", "Rules of multipliers that stand side by side, each with a name and an end.")
+
+_UNKNOWN_USER, _UNKNOWN_TORRENT = {404: "Unknown user."}, {404: "Unknown torrent."}
+_NO_USER_RULE, _NO_TORRENT_RULE = {404: "Unknown user or rule."}, {404: "Unknown torrent or rule."}
+RuleName = Annotated[
+    str, Field(pattern=f"^{RULE_NAME}$", description="The name of the rule.", examples=["donor"])
+]
+
+
+class RuleNew(Body):
+    """A rule; it needs a multiplier of upload or of download."""
+
+    upload: Factor | None = Field(None, description="2: upload counts twice. Without it, the rule has none.")
+    download: Factor | None = Field(None, description="0: freeleech. Without it, the rule has none.")
+    until: MultiplierEnd = None
+
+
+class RuleRow(Reply):
+    """A multiplier of one rule."""
+
+    name: str = Field(description="Empty for a rule without a name.")
+    direction: Literal["upload", "download"]
+    factor: float
+    until: Moment | None
+    active: bool = Field(description="false: the rule has ended.")
+
+
+class RuleList(Reply):
+    """The rules of both multipliers."""
+
+    rules: list[RuleRow]
+
+
+@endpoints.get("/users/{user_id}/rules", "List a user's rules", errors=_UNKNOWN_USER)
+async def of_user(call: Call, user_id: UserIdText) -> RuleList:
+    passkey = await _passkey(call, user_id)
+    user = await call.store.users.get(passkey)
+    if user is None:
+        raise not_found("user")
+    return _listed(call, user.rules.upload_multiplier, user.rules.download_multiplier)
+
+
+@endpoints.put("/users/{user_id}/rules/{name}", "Set a rule of a user", errors=_UNKNOWN_USER)
+async def set_of_user(call: Call, user_id: UserIdText, name: RuleName, body: RuleNew) -> RuleList:
+    """Replaces the rule of this name, or adds one. The others stay, but for those that have ended."""
+    await call.store.users.change_rule(await _passkey(call, user_id), _change(call, name, body))
+    return await of_user(call, user_id)
+
+
+@endpoints.delete("/users/{user_id}/rules/{name}", "Remove a rule of a user", errors=_NO_USER_RULE)
+async def remove_of_user(call: Call, user_id: UserIdText, name: RuleName) -> None:
+    passkey = await _passkey(call, user_id)
+    await _remove(call, name, lambda change: call.store.users.change_rule(passkey, change))
+
+
+@endpoints.get("/torrents/{info_hash}/rules", "List a torrent's rules", errors=_UNKNOWN_TORRENT)
+async def of_torrent(call: Call, info_hash: InfoHashText) -> RuleList:
+    torrent = await call.store.torrents.get(parse_info_hash(info_hash))
+    if torrent is None:
+        raise not_found("torrent")
+    return _listed(call, torrent.upload_multiplier, torrent.download_multiplier)
+
+
+@endpoints.put("/torrents/{info_hash}/rules/{name}", "Set a rule of a torrent", errors=_UNKNOWN_TORRENT)
+async def set_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName, body: RuleNew) -> RuleList:
+    """As for a user. A torrent with 0 for upload and for download is neutral: nothing counts, whatever other rules
+    say."""
+    await _registered(call, info_hash)
+    await call.store.torrents.change_rule(parse_info_hash(info_hash), _change(call, name, body))
+    return await of_torrent(call, info_hash)
+
+
+@endpoints.delete("/torrents/{info_hash}/rules/{name}", "Remove a rule of a torrent", errors=_NO_TORRENT_RULE)
+async def remove_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName) -> None:
+    await _registered(call, info_hash)
+    wanted = parse_info_hash(info_hash)
+    await _remove(call, name, lambda change: call.store.torrents.change_rule(wanted, change))
+
+
+@endpoints.get("/multipliers/rules", "List the rules for everybody")
+async def of_everybody(call: Call) -> RuleList:
+    return _listed(call, *await call.store.multipliers.get())
+
+
+@endpoints.put("/multipliers/rules/{name}", "Set a rule for everybody")
+async def set_of_everybody(call: Call, name: RuleName, body: RuleNew) -> RuleList:
+    """As for a user."""
+    await call.store.multipliers.change_rule(_change(call, name, body))
+    return await of_everybody(call)
+
+
+@endpoints.delete("/multipliers/rules/{name}", "Remove a rule for everybody", errors={404: "Unknown rule."})
+async def remove_of_everybody(call: Call, name: RuleName) -> None:
+    await _remove(call, name, call.store.multipliers.change_rule)
+
+
+def _change(call: Call, name: str, body: RuleNew) -> RuleChange:
+    """Raises ClientError."""
+    return rule_change(call.context.clock(), name, body.upload, body.download, body.until)
+
+
+async def _remove(call: Call, name: str, change_rule: Callable[[RuleChange], Awaitable[bool]]) -> None:
+    """Raises Problem."""
+    if not await change_rule(RuleChange(int(call.context.clock()), name)):
+        raise not_found("rule")
+
+
+async def _passkey(call: Call, user_id: str) -> str:
+    """Raises Problem."""
+    passkey = await call.store.users.passkey_of(user_id)
+    if passkey is None:
+        raise not_found("user")
+    return passkey
+
+
+async def _registered(call: Call, info_hash: str) -> None:
+    """Raises Problem."""
+    if await call.store.torrents.unregistered([parse_info_hash(info_hash)]):
+        raise not_found("torrent")
+
+
+def _listed(call: Call, upload: Rules, download: Rules) -> RuleList:
+    now = call.context.clock()
+    rows = [
+        RuleRow(
+            name=rule.name,
+            direction=direction,
+            factor=rule.factor,
+            until=rule.until,
+            active=rule.is_active(now),
+        )
+        for direction, rules in (("upload", upload), ("download", download))
+        for rule in rules
+    ]
+    return RuleList(rules=rows)
