@@ -443,6 +443,28 @@ def test_rules_follow_the_settings() -> None:
     assert swarm_rules(Settings()).give_below == 0
 
 
+def test_the_rules_of_peer_lists_come_from_the_settings() -> None:
+    """Regular announces are credited whatever the shortest interval of credit is."""
+    settings = Settings.model_validate(
+        {
+            "announce": {"interval_seconds": 100, "untold_ports": "22, 6881"},
+            "users": {
+                "own_peers": True,
+                "min_credit_interval_seconds": 200,
+                "peer_lists_at_once": 7,
+                "peer_lists_per_minute": 8,
+                "peer_lists_per_day": 9,
+            },
+        }
+    )
+    rules = swarm_rules(settings)
+    assert (rules.own_peers, rules.min_credit_interval, rules.untold_ports) == (True, 100, (22, 6881))
+    assert (rules.lists_at_once, rules.lists_per_minute, rules.lists_per_day) == (7, 8, 9)
+    rules = swarm_rules(Settings())
+    assert (rules.own_peers, rules.min_credit_interval, rules.untold_ports) == (False, 0, ())
+    assert (rules.lists_at_once, rules.lists_per_minute, rules.lists_per_day) == (300, 60, 20_000)
+
+
 @pytest.mark.parametrize(
     ("interval", "jitter", "reap", "grace"),
     [(1800, 0.1, 2700, 2700), (3600, 0.5, 2700, 5460), (86400, 0.0, 2700, 86460), (10, 0.1, 1, 71)],

@@ -2,7 +2,7 @@
 -- announce.lua: applies a batch of announces, each wholly or not at all, and selects peers for them.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, 26 doubles, in this order). A regular announce needs six:
+-- ARGV[3]   the rules, packed (struct, little-endian, 31 doubles, in this order). A regular announce needs six:
 --   max gap between two announces that counts as time on a torrent (s)
 --   max credit (bytes per second)
 --   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
@@ -21,6 +21,10 @@
 --   1 when these limits hold for local networks too
 --   changes that the change feed keeps, about (0: none are recorded)
 --   max peers of a user in a torrent, and max torrents that a user downloads at once (0: no limit)
+--   1 when a user's own peers may be in replies to the user
+--   min seconds between two credited announces of a user's peer (0: every announce is credited)
+--   joins and early announces of a user that are answered with peers: at once, per minute, per day (0: no limit)
+--   After these doubles: ports of peers that are not in replies, two bytes each, big-endian, up to the end
 -- ARGV[4..] one announce each, packed (struct, little-endian). Fifteen separate strings would cost the server more than
 --   reading the swarm. In this order:
 --   info hash and peer id as 40 hex digits each (c40)
