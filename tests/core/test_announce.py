@@ -438,7 +438,7 @@ def test_rules_follow_the_settings() -> None:
     assert (rules.accounts, rules.open, rules.peer_memory, rules.max_gap) == ("optional", False, 80, 400)
     assert (rules.hnr_min_bytes, rules.hnr_threshold, rules.grace, rules.forget_after) == (9, 10, 211, 70)
     assert (rules.max_torrents, rules.new_per_address_hour, rules.new_per_network_hour) == (5, 6, 7)
-    assert rules.max_credit == 134_217_728
+    assert rules.max_credit == rules.max_user_credit == 1_250_000_000
     assert (rules.give_below, rules.give_all) == (12, True)
     assert swarm_rules(Settings()).give_below == 0
 

@@ -76,11 +76,11 @@ class UserSettings(Section):
         "listed as pending (`tracker user pending`).",
     )
     max_credit_bytes_per_second: int = Field(
-        134_217_728,
+        1_250_000_000,
         ge=1,
         le=MAX_BYTES,
-        description="Maximum upload and download rate credited to a user on one torrent. The excess is dropped and "
-        "counted.",
+        description="Maximum upload and download rate credited to a user on one torrent: 10 Gbit/s. The excess is not "
+        "credited; the user's `credit_cut` counts it.",
     )
     max_user_credit_bytes_per_second: int = Field(
         1_250_000_000,

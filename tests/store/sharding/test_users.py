@@ -118,6 +118,31 @@ async def test_totals_of_users_in_four_shards_equal_those_of_one(both: tuple[Sto
     assert [user.user_id for user in lists[0][1]] == [user.user_id for user in lists[1][1]]
 
 
+async def test_cut_credit_of_all_shards_is_summed(store: Store) -> None:
+    """An operator's own value counts from then on."""
+
+    async def announce_above_the_rate(uploaded: int) -> None:
+        store.clock.now += 10
+        for info_hash in HASHES[:SHARDS]:
+            await store.announce(update(1, info_hash=info_hash, passkey=ALICE, uploaded=uploaded))
+        await save_sums(store)
+
+    for info_hash in HASHES[:SHARDS]:
+        await store.announce(update(1, "s", info_hash=info_hash, passkey=ALICE))
+    await announce_above_the_rate(100_007)
+    user = await store.users.find("7")
+    assert (user.uploaded, user.credit_cut) == (SHARDS * 100_000, SHARDS * 7)
+    accounts = [
+        await store.users.torrent("7", torrent.torrent_id) or {}
+        for torrent in await store.torrents.get_all(HASHES[:SHARDS])
+    ]
+    assert [each["credit_cut"] for each in accounts] == ["7"] * SHARDS
+    await store.users.edit(ALICE, {"credit_cut": 0})
+    assert (await store.users.find("7")).credit_cut == 0
+    await announce_above_the_rate(200_008)
+    assert (await store.users.find("7")).credit_cut == SHARDS
+
+
 async def join(store: Store, passkey: str) -> list[str]:
     """What a first announce in each shard is answered."""
     answers = []

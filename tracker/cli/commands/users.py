@@ -17,6 +17,7 @@ from tracker.cli.commands.user_group import users
 from tracker.cli.commands.user_list import Passkeys, user_row
 from tracker.cli.commands.user_options import (
     Announces,
+    CreditCut,
     Download,
     Downloaded,
     Exempt,
@@ -42,6 +43,7 @@ _ON_A_TORRENT = {
     "downloaded": "downloaded",
     "total_seconds": "total_time",
     "seed_seconds": "seed_time",
+    "credit_cut": "credit_cut",
 }
 """Columns of a user's torrents, and the stored fields."""
 _HASH_DIGITS = 40
@@ -68,6 +70,7 @@ def add_user(
     downloaded: Downloaded = None,
     snatches: Snatches = None,
     announces: Announces = None,
+    credit_cut: CreditCut = None,
     upload_multiplier: Upload = None,
     download_multiplier: Download = None,
     until: Until = None,
@@ -86,6 +89,7 @@ def add_user(
         downloaded=downloaded,
         snatches=snatches,
         announces=announces,
+        credit_cut=credit_cut,
         **given_multipliers(upload_multiplier, download_multiplier, until),
         max_downloads=max_downloads,
         hnr_exempt=hnr_exempt,
@@ -162,6 +166,7 @@ def edit_user(
     downloaded: Downloaded = None,
     snatches: Snatches = None,
     announces: Announces = None,
+    credit_cut: CreditCut = None,
     upload_multiplier: Upload = None,
     download_multiplier: Download = None,
     until: Until = None,
@@ -179,6 +184,7 @@ def edit_user(
         downloaded=downloaded,
         snatches=snatches,
         announces=announces,
+        credit_cut=credit_cut,
         **given_multipliers(upload_multiplier, download_multiplier, until),
         max_downloads=max_downloads,
         hnr_exempt=hnr_exempt,
@@ -250,6 +256,7 @@ def list_torrents(
         Column("torrent_id", 10, right=True),
         *numbers,
         *times,
+        Column("credit_cut", 16, right=True),
         Column("info_hash", 40),
         Column("name"),
     ]

@@ -35,7 +35,7 @@ class SwarmRules:
     """The shortest timeout that an announce may set; every timeout is checked within this time."""
     max_timeout: float = inf
     """The longest timeout that an announce may set."""
-    max_credit: int = 134_217_728
+    max_credit: int = 1_250_000_000
     max_user_credit: int = 1_250_000_000
     credit_saved: float = 3600
     """How long unused credit of a user adds up."""

@@ -18,15 +18,17 @@ local function load_credited_account(r, tid, fields)
   return a
 end
 
--- Adds at most `max_bytes` to a total of the user and returns what was added. `stats:credit_cut` counts the rest.
-local function credit(user, total, bytes, multiplier, max_bytes)
-  local earned = bytes * multiplier
-  max_bytes = math.floor(max_bytes)
-  if earned > max_bytes then
-    add_bounded(P .. 'stats:credit_cut', nil, math.min(earned - max_bytes, MAX_EXACT))
-    earned = max_bytes
+-- Adds at most `max_bytes` to a total of the account's user and returns what was added. `credit_cut` of the user and of
+-- the account count the rest, and so does `stats:credit_cut`.
+local function credit(a, total, bytes, multiplier, max_bytes)
+  local user, earned = P .. 'u:' .. a.uid, math.floor(math.min(bytes * multiplier, MAX_EXACT))
+  local cut = earned - math.floor(max_bytes)
+  if cut > 0 then
+    earned = earned - cut
+    add_bounded(P .. 'stats:credit_cut', nil, cut)
+    add_bounded(user, 'credit_cut', cut)
+    add_bounded(account_key(a.uid, a.tid), 'credit_cut', cut)
   end
-  earned = math.floor(math.min(earned, MAX_EXACT))
   if earned > 0 then add_bounded(user, total, earned) end
   return earned
 end
@@ -52,8 +54,8 @@ local function credit_transfer(user, a, up, down, up_multiplier, down_multiplier
   local max_here = max_credit * math.max(0, math.min(own, moment - here))
   local max_up = math.min(max_here, max_user_credit * math.max(0, moment - ups))
   local max_down = math.min(max_here, max_user_credit * math.max(0, moment - downs))
-  local gained = credit(user, 'uploaded', up, up_multiplier, max_up)
-  local charged = credit(user, 'downloaded', down, down_multiplier, max_down)
+  local gained = credit(a, 'uploaded', up, up_multiplier, max_up)
+  local charged = credit(a, 'downloaded', down, down_multiplier, max_down)
   if gained + charged == 0 then return end
   a.credited = advance(here, math.max(gained, charged), max_credit)
   call('HSET', user, 'credited_up', advance(ups, gained, max_user_credit),
@@ -97,7 +99,7 @@ local function credit_user(t, r, p, a)
   if up + down + first > 0 then
     local up_multiplier = up > 0 and upload_multiplier(t, r) or 1
     local down_multiplier = down + first > 0 and download_multiplier(t, r, a) or 1
-    if first > 0 then credit(user, 'downloaded', first, down_multiplier, MAX_EXACT) end
+    if first > 0 then credit(a, 'downloaded', first, down_multiplier, MAX_EXACT) end
     if up + down > 0 then credit_transfer(user, a, up, down, up_multiplier, down_multiplier, p.elapsed) end
     if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', down + first) end
   end
