@@ -18,6 +18,7 @@ USER: Mapping[str, Any] = {
     "downloaded": 5,
     "snatches": 6,
     "announces": 7,
+    "credit_cut": 8,
 }
 TORRENT: Mapping[str, Any] = {
     "name": "@one",

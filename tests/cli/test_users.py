@@ -49,11 +49,29 @@ def test_a_user_is_shown_with_the_sizes_of_the_sets(user: Command) -> None:
     assert sizes == {"active": 1, "complete": 1, "incomplete": 3, "hnr": 3}
 
 
+def test_cut_credit_is_in_each_list_and_can_be_set(user: Command, redis_url: str, prefix: str) -> None:
+    async def announce_above_the_rate() -> None:
+        rules = SwarmRules(accounts="required", max_credit=100)
+        async with running(Store(redis_url, Keys(prefix), rules)) as store:
+            await store.users.add("7", ALICE)
+            await store.announce(update(1, "s", passkey=ALICE))
+            store.clock.now += 10
+            await store.announce(update(1, passkey=ALICE, uploaded=1234))
+
+    asyncio.run(announce_above_the_rate())
+    for words in (("show", "7"), ("list",), ("torrents", "7", "active")):
+        assert json.loads(user(*words, "--json").stdout)["credit_cut"] in (234, "234"), words
+        assert "234" in user(*words).stdout.split(), words
+    user("edit", "7", "--credit-cut", "0", "--uploaded", "1234")
+    shown = json.loads(user("show", "7", "--json").stdout)
+    assert (shown["uploaded"], shown["credit_cut"]) == (1234, 0)
+
+
 @pytest.mark.usefixtures("owing")
 def test_the_torrents_of_a_set_are_listed_with_the_users_totals(user: Command) -> None:
     """Names are escaped."""
     listed = sorted(rows(user("torrents", "7", "hnr")))
-    assert listed[0] == ["1", "0", "500", "10", "0", HASH, "one\\x1b[2J"]
+    assert listed[0] == ["1", "0", "500", "10", "0", "0", HASH, "one\\x1b[2J"]
     assert [row[0] for row in listed] == ["1", "2", "3"]
     found = [json.loads(line) for line in user("torrents", ALICE, "active", "--json").stdout.splitlines()]
     assert [(row["torrent_id"], row["info_hash"]) for row in found] == [("4", info_hash(4).hex())]

@@ -438,9 +438,31 @@ def test_rules_follow_the_settings() -> None:
     assert (rules.accounts, rules.open, rules.peer_memory, rules.max_gap) == ("optional", False, 80, 400)
     assert (rules.hnr_min_bytes, rules.hnr_threshold, rules.grace, rules.forget_after) == (9, 10, 211, 70)
     assert (rules.max_torrents, rules.new_per_address_hour, rules.new_per_network_hour) == (5, 6, 7)
-    assert rules.max_credit == 134_217_728
+    assert rules.max_credit == rules.max_user_credit == 1_250_000_000
     assert (rules.give_below, rules.give_all) == (12, True)
     assert swarm_rules(Settings()).give_below == 0
+
+
+def test_the_rules_of_peer_lists_come_from_the_settings() -> None:
+    """Regular announces are credited whatever the shortest interval of credit is."""
+    settings = Settings.model_validate(
+        {
+            "announce": {"interval_seconds": 100, "untold_ports": "22, 6881"},
+            "users": {
+                "own_peers": True,
+                "min_credit_interval_seconds": 200,
+                "peer_lists_at_once": 7,
+                "peer_lists_per_minute": 8,
+                "peer_lists_per_day": 9,
+            },
+        }
+    )
+    rules = swarm_rules(settings)
+    assert (rules.own_peers, rules.min_credit_interval, rules.untold_ports) == (True, 100, (22, 6881))
+    assert (rules.lists_at_once, rules.lists_per_minute, rules.lists_per_day) == (7, 8, 9)
+    rules = swarm_rules(Settings())
+    assert (rules.own_peers, rules.min_credit_interval, rules.untold_ports) == (False, 0, ())
+    assert (rules.lists_at_once, rules.lists_per_minute, rules.lists_per_day) == (300, 60, 20_000)
 
 
 @pytest.mark.parametrize(

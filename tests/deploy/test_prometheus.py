@@ -112,7 +112,6 @@ def test_every_metric_is_on_a_panel_or_in_an_alert() -> None:
         "tracker_software_dropped_total",
         "tracker_scores_oldest_seconds",
     }
-    exceptions |= {"tracker_store_credit_cut_bytes_total"}
     assert {metric.name for metric in METRICS} - used == exceptions
 
 

@@ -117,7 +117,7 @@ def user_totals(tracker: RunningTracker, passkey: str) -> dict[str, int]:
 def test_users_of_a_private_tracker_are_credited(start_tracker: StartTracker, tmp_path: Path) -> None:
     """T2, T5, T7, T13: passkeys in the URL, a registered torrent, totals by user.
 
-    The loopback interface transfers the file in 20 ms, above the default credit rate of 1 Gbit/s.
+    The loopback interface transfers the file in 20 ms, above the default credit rate of 10 Gbit/s.
     """
     tracker = start_tracker(TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND=str(LOOPBACK_RATE), **PRIVATE)
     share = Share.make(tmp_path / "source", private=True)

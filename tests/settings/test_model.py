@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from tracker.settings.model import (
     FIELDS,
+    AnnounceSettings,
     HttpSettings,
     LogSettings,
     RedisSettings,
@@ -75,6 +76,18 @@ def test_a_prefix_of_statistics_has_the_rules_of_names(prefix: str) -> None:
     for section in (StatHatSettings, StatsDSettings):
         with pytest.raises(ValidationError):
             section.model_validate({"prefix": prefix})
+
+
+@pytest.mark.parametrize("text", ["", "6881", "22, 6881", "[1,65535]"])
+def test_untold_ports_are_a_list_of_numbers(text: str) -> None:
+    numbers = [int(number) for number in text.strip("[]").split(",") if number]
+    assert AnnounceSettings.model_validate({"untold_ports": text}).untold_ports == tuple(numbers)
+
+
+@pytest.mark.parametrize("text", ["0", "65536", "x", "6881-6889", ",".join(map(str, range(1, 66)))])
+def test_other_untold_ports_are_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        AnnounceSettings.model_validate({"untold_ports": text})
 
 
 @pytest.mark.parametrize("text", ["auto", "off", "0.0.0.0:6969,[::]:6969"])

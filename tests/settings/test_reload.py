@@ -52,7 +52,7 @@ def test_only_settings_are_named() -> None:
 
 def test_values_go_through_json_and_leave_the_others_alone() -> None:
     wanted = Settings(
-        announce=AnnounceSettings(interval_seconds=77),
+        announce=AnnounceSettings(interval_seconds=77, untold_ports=(22, 6881)),
         geoip=GeoIPSettings(database=Path("/x.mmdb")),
         log=LogSettings(level="debug"),
         http=HttpSettings(workers=3),
@@ -60,6 +60,7 @@ def test_values_go_through_json_and_leave_the_others_alone() -> None:
     taken = with_values(Settings(), json.loads(json.dumps(values_of(wanted))))
     assert sorted(differences(Settings(), taken)) == [
         ("announce", "interval_seconds"),
+        ("announce", "untold_ports"),
         ("geoip", "database"),
         ("log", "level"),
     ]

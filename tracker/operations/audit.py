@@ -16,6 +16,7 @@ from tracker.operations.snapshots import Kind, RowKind, Rows, read_rows, snapsho
 from tracker.store.access.audit import MAX_OBJECTS, AuditEntry, ChangedObject, Way
 from tracker.store.access.tokens import Role
 from tracker.store.store import Store
+from tracker.store.users.fields import TOTALS
 
 MASK = "***"
 MAX_NAMED = 1000
@@ -154,12 +155,9 @@ class Change:
         names = [
             name
             for name in {**before, **after}
-            if before.get(name) != after.get(name) and (name not in _TOTALS or name in self._given)
+            if before.get(name) != after.get(name) and (name not in TOTALS or name in self._given)
         ]
         return ChangedObject(kind, object_id, _shown(before, names), _shown(after, names))
-
-
-_TOTALS = frozenset({"uploaded", "downloaded", "snatches", "announces"})
 
 
 def _shown(values: Mapping[str, str], names: list[str]) -> dict[str, str]:

@@ -108,6 +108,7 @@ def _user_values(found: User) -> dict[str, Any]:
         "downloaded": found.downloaded,
         "snatches": found.snatches,
         "announces": found.announces,
+        "credit_cut": found.credit_cut,
         "upload_multiplier": _multiplier(rules.upload_multiplier),
         "download_multiplier": _multiplier(rules.download_multiplier),
         "max_downloads": rules.max_downloads,

@@ -202,6 +202,12 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         max_changes=settings.changes.max_entries,
         max_peers=users.max_peers_per_torrent,
         max_downloads=users.max_downloads,
+        own_peers=users.own_peers,
+        min_credit_interval=min(users.min_credit_interval_seconds, announce.interval_seconds),
+        lists_at_once=users.peer_lists_at_once,
+        lists_per_minute=users.peer_lists_per_minute,
+        lists_per_day=users.peer_lists_per_day,
+        untold_ports=announce.untold_ports,
         give_below=settings.dht.give_below if settings.dht.give_peers else 0,
         give_all=settings.dht.torrents == "all",
     )

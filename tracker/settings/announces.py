@@ -1,6 +1,6 @@
 """Settings of announces, torrents and the removal of peers that time out."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,11 @@ class AnnounceSettings(Section):
         "serve",
         description="What to do with peers on private, loopback and other addresses that are unreachable from the "
         "internet. Use `refuse` for a public tracker, `serve` for a first try at home.",
+    )
+    untold_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
+        (),
+        max_length=64,
+        description="Peers on these ports are not returned to others, at most 64 ports.",
     )
 
     @property

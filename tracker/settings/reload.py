@@ -25,6 +25,7 @@ RELOADED: Mapping[str, frozenset[str]] = {
             "peers_default",
             "peers_max",
             "private_addresses",
+            "untold_ports",
         }
     ),
     "torrents": frozenset(
@@ -52,6 +53,11 @@ RELOADED: Mapping[str, frozenset[str]] = {
             "max_user_credit_bytes_per_second",
             "max_peers_per_torrent",
             "max_downloads",
+            "own_peers",
+            "min_credit_interval_seconds",
+            "peer_lists_at_once",
+            "peer_lists_per_minute",
+            "peer_lists_per_day",
         }
     ),
     "clients": frozenset({"allow_list", "deny_list"}),

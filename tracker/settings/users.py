@@ -76,11 +76,11 @@ class UserSettings(Section):
         "listed as pending (`tracker user pending`).",
     )
     max_credit_bytes_per_second: int = Field(
-        134_217_728,
+        1_250_000_000,
         ge=1,
         le=MAX_BYTES,
-        description="Maximum upload and download rate credited to a user on one torrent. The excess is dropped and "
-        "counted.",
+        description="Maximum upload and download rate credited to a user on one torrent: 10 Gbit/s. The excess is not "
+        "credited; the user's `credit_cut` counts it.",
     )
     max_user_credit_bytes_per_second: int = Field(
         1_250_000_000,
@@ -102,6 +102,36 @@ class UserSettings(Section):
         le=1_000_000,
         description="How many torrents a user may download at once. Further ones are refused until one is complete or "
         "stopped. A user may have a limit of their own (`tracker user edit --max-downloads`). 0: any number.",
+    )
+    own_peers: bool = Field(
+        False,
+        description="Whether replies to a user may contain the user's own other peers.",
+    )
+    min_credit_interval_seconds: int = Field(
+        0,
+        ge=0,
+        le=86400,
+        description="An announce of a user's peer sooner than this after its last one is neither credited nor answered "
+        "with peers. Its bytes count with the next announce that is due. Capped at the announce interval.",
+    )
+    peer_lists_at_once: int = Field(
+        300,
+        ge=0,
+        le=1_000_000,
+        description="How many joins and early announces of a user are answered with peers at once. Seeders have a "
+        "quarter of this and of the next two. 0: no limit.",
+    )
+    peer_lists_per_minute: int = Field(
+        60,
+        ge=0,
+        le=1_000_000,
+        description="How many more are answered with peers each minute, once those are used up. 0: no limit.",
+    )
+    peer_lists_per_day: int = Field(
+        20_000,
+        ge=0,
+        le=1_000_000_000,
+        description="How many joins and early announces of a user are answered with peers in a day. 0: no limit.",
     )
 
     @property

@@ -183,7 +183,7 @@ class Store:
             shards, [HitAndRuns(*part, self._hit_and_run_rules, clock) for part in parts]
         )
         self.multipliers = ShardedMultipliers(*home, shards)
-        self.user_import = ShardedUserImport(self.scripts, self.user_copies)
+        self.user_import = ShardedUserImport(self.scripts, self.user_copies, self.user_sums)
 
     def _counters(self, options: StoreOptions, clock: Callable[[], float], tap: Tap | None) -> Counters:
         common = (self.connection, self.scripts, self.keys, clock)

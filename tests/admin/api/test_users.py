@@ -102,6 +102,19 @@ async def test_unreported_downloads_are_shown(full: ApiClient, admin: Admin) -> 
     assert {row["torrent_id"]: row["unreported"] for row in rows} == {"1": 5000, "2": 0}
 
 
+async def test_cut_credit_is_shown_with_the_torrent(full: ApiClient, admin: Admin, redis_url: str) -> None:
+    await admin.store.users.add("7", ALICE)
+    async with swarms_of(admin, redis_url, accounts="required", max_credit=100) as store:
+        for torrent in (1, 2):
+            await store.announce(update(1, "s", torrent=torrent, passkey=ALICE))
+        await store.pass_time(10)
+        await store.announce(update(1, torrent=1, passkey=ALICE, uploaded=1234, downloaded=5))
+    assert (await full.get("/users/7"))["credit_cut"] == 234
+    assert [row["credit_cut"] for row in (await full.get("/users"))["items"]] == [234]
+    rows = (await full.get("/users/7/torrents/active"))["items"]
+    assert {row["torrent_id"]: row["credit_cut"] for row in rows} == {"1": 234, "2": 0}
+
+
 async def test_a_user_is_not_found_by_passkey(full: ApiClient, admin: Admin) -> None:
     """Proxies would log it."""
     await admin.store.users.add("7", "1" * 15 + "a")

@@ -60,7 +60,7 @@ async def test_live_updates_follow_the_store(admin: Admin) -> None:
         assert set(data["charts"]) == {"requests", "latency"}
         assert sum(data["sparks"]["failures"]) == 4
         assert data["problems"] == []
-        assert data["tones"] == {"repairs": "good"}
+        assert data["tones"] == {"repairs": "good", "credit_cut": ""}
         admin.problems.append("the sweep is behind")
         while not data["problems"]:
             data = await stream.until("figures")

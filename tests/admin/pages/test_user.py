@@ -67,6 +67,27 @@ async def test_unreported_downloads_are_shown(alice: Private) -> None:
     assert "Unreported downloads 3.0 MiB" in page.text and "0 B 3.0 MiB unreported" in page.text
 
 
+async def test_cut_credit_is_shown_with_the_torrent(alice: Private) -> None:
+    """With the settings that limit it; hidden if 0."""
+    store = alice.store
+    await store.announce(update(1, "s", passkey=ALICE))
+    async with alice.admin.browser() as browser:
+        pages = [await get(browser, path) for path in (HERE, "/users")]
+        assert not any("not credited" in page.text or "were not credited" in page.text for page in pages)
+        store.clock.now += 10
+        rate = store.rules.current.max_credit
+        await store.announce(update(1, passkey=ALICE, uploaded=10 * rate + 3 * 1024**2))
+        page, users = await get(browser, HERE), await get(browser, "/users")
+        overview = await get(browser, "/")
+    assert "3.0 MiB were not credited" in page.text and "Not credited 3.0 MiB" in page.text
+    assert "TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND (1.2 GiB/s)" in page.text
+    assert "11.6 GiB 3.0 MiB not credited" in page.text
+    assert "7 3.0 MiB not credited" in users.text
+    assert "Not credited 3.0 MiB" in overview.text
+    (tile,) = [e for e in overview.all("div") if e.attributes.get("data-tile") == "credit_cut"]
+    assert "warn" in (tile.attributes["class"] or "").split()
+
+
 async def test_a_set_is_paged_and_keeps_removed_torrents(alice: Private) -> None:
     ids = [str(number) for number in range(1, 4 * PAGE)]  # Redis returns small sets in one piece
     await alice.store.redis.sadd(alice.store.keys.user_set("7", "complete"), *ids, "<b>")

@@ -244,13 +244,19 @@ def test_limits_over_all_torrents_are_divided() -> None:
         max_credit=10,
         max_user_credit=20,
         max_downloads=8,
+        lists_at_once=300,
+        lists_per_minute=60,
+        lists_per_day=20_000,
     )
     few, many = rules.of_shard(4), rules.of_shard(256)
     assert (few.max_torrents, few.new_per_address_hour, few.max_downloads) == (1, 2500, 2)
     assert (few.max_per_network, few.max_user_credit) == (50, 10)
     assert (many.max_torrents, many.new_per_address_hour, many.max_downloads) == (1, 40, 1)
+    assert (few.lists_at_once, few.lists_per_minute, few.lists_per_day) == (75, 15, 5000)
+    assert (many.lists_at_once, many.lists_per_minute, many.lists_per_day) == (4, 1, 79)
     assert SwarmRules().of_shard(4).max_per_network == inf
     assert SwarmRules().of_shard(4).max_downloads == SwarmRules().of_shard(4).max_changes == 0
+    assert SwarmRules().of_shard(4).lists_at_once == SwarmRules().of_shard(4).lists_per_day == 0
 
 
 async def test_changed_rules_reach_the_shards(store: Store) -> None:

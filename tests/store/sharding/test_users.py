@@ -120,6 +120,31 @@ async def test_totals_of_users_in_four_shards_equal_those_of_one(both: tuple[Sto
     assert [user.user_id for user in lists[0][1]] == [user.user_id for user in lists[1][1]]
 
 
+async def test_cut_credit_of_all_shards_is_summed(store: Store) -> None:
+    """An operator's own value counts from then on."""
+
+    async def announce_above_the_rate(uploaded: int) -> None:
+        store.clock.now += 10
+        for info_hash in HASHES[:SHARDS]:
+            await store.announce(update(1, info_hash=info_hash, passkey=ALICE, uploaded=uploaded))
+        await save_sums(store)
+
+    for info_hash in HASHES[:SHARDS]:
+        await store.announce(update(1, "s", info_hash=info_hash, passkey=ALICE))
+    await announce_above_the_rate(100_007)
+    user = await store.users.find("7")
+    assert (user.uploaded, user.credit_cut) == (SHARDS * 100_000, SHARDS * 7)
+    accounts = [
+        await store.users.torrent("7", torrent.torrent_id) or {}
+        for torrent in await store.torrents.get_all(HASHES[:SHARDS])
+    ]
+    assert [each["credit_cut"] for each in accounts] == ["7"] * SHARDS
+    await store.users.edit(ALICE, {"credit_cut": 0})
+    assert (await store.users.find("7")).credit_cut == 0
+    await announce_above_the_rate(200_008)
+    assert (await store.users.find("7")).credit_cut == SHARDS
+
+
 async def join(store: Store, passkey: str) -> list[str]:
     """What a first announce in each shard is answered."""
     answers = []
@@ -203,7 +228,10 @@ async def test_a_home_that_lost_changes_copies_everything_again(store: Store) ->
     assert await store.redis.get(shard.keys.copied()) == await store.redis.get(store.keys.copies_version())
 
 
-async def test_totals_that_a_program_sets_are_the_start_of_what_follows(store: Store) -> None:
+@pytest.mark.parametrize("way", ["edit", "import"])
+async def test_totals_that_a_program_sets_are_the_start_of_what_follows(store: Store, way: str) -> None:
+    """Also before the next pass over all users."""
+
     async def upload(number: int) -> None:
         store.clock.now += 10
         for shard in store.shards:
@@ -216,10 +244,11 @@ async def test_totals_that_a_program_sets_are_the_start_of_what_follows(store: S
     await upload(100)
     await save_sums(store)
     assert (await store.users.find("7")).uploaded == 100
-    await store.users.edit(ALICE, {"uploaded": 7000})
+    if way == "edit":
+        await store.users.edit(ALICE, {"uploaded": 7000})
+    else:
+        await store.user_import.save([{"user_id": "7", "uploaded": 7000}], replace_totals=True)
     assert (await store.users.find("7")).uploaded == 7000
-    await save_sums(store)
-    await store.user_sums.save(["7"])
     await upload(150)
     assert (await store.users.find("7")).uploaded == 7050
     (listed, _) = await store.users.page(0)
@@ -227,6 +256,13 @@ async def test_totals_that_a_program_sets_are_the_start_of_what_follows(store: S
     await save_sums(store)
     (listed, _) = await store.users.page(0)
     assert listed.uploaded == 7050
+
+
+async def test_totals_of_an_imported_user_are_the_start_of_what_follows(store: Store) -> None:
+    await store.user_import.save([{"user_id": "9", "passkey": "i" * 20, "announces": 5}])
+    await store.announce(update(1, "s", info_hash=HASHES[0], passkey="i" * 20))
+    await save_sums(store)
+    assert (await store.users.find("9")).announces == 6
 
 
 async def test_sums_that_were_not_written_are_healed_by_a_walk(store: Store) -> None:

@@ -90,10 +90,26 @@ def test_rules_are_doubles() -> None:
         early=0.5,
         give_below=3,
     )
-    numbers = struct.unpack("<26d", pack_rules(rules))
+    numbers = struct.unpack("<31d", pack_rules(rules))
     assert (numbers[0], *numbers[3:9]) == (11, 0.5, 3, 0, 60, 5, 7)
-    modes = [struct.unpack("<26d", pack_rules(SwarmRules(accounts=mode)))[2] for mode in get_args(Accounts)]
+    modes = [struct.unpack("<31d", pack_rules(SwarmRules(accounts=mode)))[2] for mode in get_args(Accounts)]
     assert modes == [0, 1, 2]
+
+
+def test_rules_of_peer_lists_come_last_and_ports_after_them() -> None:
+    """The script reads the doubles from the front, and ports up to the end."""
+    rules = SwarmRules(
+        max_downloads=9,
+        own_peers=True,
+        min_credit_interval=60,
+        lists_at_once=300,
+        lists_per_minute=30,
+        lists_per_day=20_000,
+        untold_ports=(1, 6881, 65535),
+    )
+    packed = pack_rules(rules)
+    assert struct.unpack_from("<6d", packed, 25 * 8) == (9, 1, 60, 300, 30, 20_000)
+    assert packed[31 * 8 :] == b"\x00\x01\x1a\xe1\xff\xff"
 
 
 def test_regular_announces_are_counted_by_torrent() -> None:

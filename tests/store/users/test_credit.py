@@ -57,6 +57,57 @@ async def test_three_hundred_announces_within_a_tenth_of_a_second_earn_what_the_
     assert int(await limited.redis.get(limited.keys.stat("credit_cut"))) >= 299 * RATE
 
 
+async def test_a_seedbox_of_ten_gigabits_is_credited_in_full(make_store: MakeStore) -> None:
+    """With the default limits: 8.06 of 60 GB once, in one minute."""
+    store = await make_store(accounts="required", peer_memory=3600)
+    await store.users.add("7", ALICE)
+    await store.announce(alice(event="s"))
+    store.clock.now += 60
+    await store.announce(alice(uploaded=60 * 10**9))
+    user = await store.users.find("7")
+    assert (user.uploaded, user.credit_cut) == (60 * 10**9, 0)
+
+
+async def cuts(store: Store) -> tuple[int, ...]:
+    """What was cut of user 7 in total, on torrents 1 and 2, and of all users."""
+    held = [
+        await store.redis.hget(store.keys.user("7"), "credit_cut"),
+        *[await store.redis.hget(store.keys.user_torrent("7", tid), "credit_cut") for tid in ("1", "2")],
+        await store.redis.get(store.keys.stat("credit_cut")),
+    ]
+    return tuple(int(number or 0) for number in held)
+
+
+async def test_what_is_cut_is_counted_exactly_by_user_and_torrent(limited: Store) -> None:
+    """Credit and cut add up to the reported bytes times the multiplier, rounded down."""
+    for torrent in (1, 2):
+        await limited.announce(alice(event="s", torrent=torrent))
+    await limited.redis.hset(limited.keys.torrent(info_hash(2)), "multi_up", "1.5")
+    limited.clock.now += 10
+    await limited.announce(alice(uploaded=900, downloaded=1000))
+    assert await cuts(limited) == (0, 0, 0, 0)
+    await limited.announce(alice(torrent=2, uploaded=2001, downloaded=1700))
+    assert await cuts(limited) == (2001 + 700, 0, 2001 + 700, 2001 + 700)
+    limited.clock.now += 10
+    await limited.announce(alice(uploaded=900 + 5000, downloaded=1000))
+    user = await limited.users.find("7")
+    assert (user.uploaded, user.downloaded) == (900 + 1000 + 1000, 1000 + 1000)
+    assert await cuts(limited) == (6701, 4000, 2701, 6701) and user.credit_cut == 6701
+    assert (await account(limited))["uploaded"] == "5900"
+
+
+@pytest.mark.parametrize("held", ["many", "-5", str(EXACT), "9" * 30])
+async def test_an_invalid_or_full_count_of_cuts_fails_no_announce(limited: Store, held: str) -> None:
+    await limited.announce(alice(event="s"))
+    for key in (limited.keys.user("7"), limited.keys.user_torrent("7", "1")):
+        await limited.redis.hset(key, "credit_cut", held)
+    limited.clock.now += 10
+    assert (await limited.announce(alice(uploaded=1001))).outcome == "update"
+    assert await uploaded(limited) == 1000
+    assert all(abs(cut) <= EXACT for cut in await cuts(limited))
+    assert (await limited.users.find("7")).credit_cut >= 0
+
+
 async def test_many_peers_of_a_user_on_a_torrent_share_one_rate(limited: Store) -> None:
     for peer in range(1, 51):
         await limited.announce(alice(peer, "s"))

@@ -36,6 +36,10 @@ from tracker.store.users.users import User
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
 
+_CUT = (
+    "Bytes that were not credited, because the rate was above `TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND` or "
+    "`TRACKER_USERS__MAX_USER_CREDIT_BYTES_PER_SECOND`."
+)
 _UNKNOWN = {404: "Unknown user."}
 _TAKEN = {409: "The ID or the passkey is taken."}
 SetName = Literal["active", "complete", "incomplete", "hnr"]
@@ -54,6 +58,7 @@ class UserRow(Reply):
     downloaded: int = Field(description="Bytes, times the multipliers.")
     snatches: int
     announces: int
+    credit_cut: int = Field(description=_CUT)
     upload_multiplier: StoredRules = Field(
         description="The user's own; 1: none. Text if it has several rules."
     )
@@ -121,6 +126,7 @@ class UserFields(Body):
     downloaded: Count | None = Field(None, description="Bytes.")
     snatches: Count | None = None
     announces: Count | None = None
+    credit_cut: Count | None = Field(None, description="Bytes that were not credited.")
     upload_multiplier: RulesValue | None = Field(None, description="1: none. Text replaces all rules.")
     upload_multiplier_until: MultiplierEnd = None
     download_multiplier: RulesValue | None = Field(None, description="0: freeleech, 1: none. As for upload.")
@@ -164,6 +170,7 @@ class UserTorrent(Reply):
     seed_seconds: int
     completed_at: Moment | None
     peers: int = Field(description="The user's active clients on the torrent.")
+    credit_cut: int = Field(description=_CUT)
     unreported: int = Field(
         description="Bytes downloaded but not reported: `left` fell without `downloaded` rising. Not charged."
     )
@@ -340,6 +347,7 @@ def _user_torrent(torrent_id: str, torrent: Torrent | None, share: dict[str, str
         seed_seconds=whole(share.get("seed_time")),
         completed_at=whole(share.get("completed_at")) or None,
         peers=whole(share.get("peers")),
+        credit_cut=whole(share.get("credit_cut")),
         unreported=whole(share.get("unreported")),
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracker.admin.context import AdminContext
-from tracker.admin.pages.formats import milliseconds, number, rate
+from tracker.admin.pages.formats import milliseconds, number, rate, size
 from tracker.admin.pages.history_data import chart_data
 from tracker.operations import history
 from tracker.operations.history import CHARTS, JOINS, LATENCY, RANGES, REQUESTS, Slices
@@ -109,12 +109,18 @@ def texts(reading: OverviewReading) -> dict[str, str]:
         "reaped": number(totals["reaped"]),
         "repairs": number(totals["repairs"]),
         "repairs_note": "OK (0 expected)" if not totals["repairs"] else "0 expected; see Doctor",
+        "credit_cut": size(totals["credit_cut"]),
+        "credit_cut_note": "above the maximum rate",
     }
 
 
 def tones(reading: OverviewReading) -> dict[str, str]:
     """The colours of tiles that signal good or bad."""
-    return {"repairs": "bad" if reading.totals["repairs"] else "good"}
+    totals = reading.totals
+    return {
+        "repairs": "bad" if totals["repairs"] else "good",
+        "credit_cut": "warn" if totals["credit_cut"] > 0 else "",
+    }
 
 
 def charts(slices: Slices) -> dict[str, Any]:

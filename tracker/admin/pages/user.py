@@ -58,6 +58,7 @@ class Share:
     completed_at: int
     remaining_seconds: int
     unreported: int
+    credit_cut: int
 
 
 class UserPage:
@@ -138,6 +139,7 @@ class UserPage:
             completed_at=to_integer(row.get("completed_at")),
             remaining_seconds=remaining,
             unreported=to_integer(row.get("unreported")),
+            credit_cut=to_integer(row.get("credit_cut")),
         )
 
     async def edit(self, request: web.Request) -> web.Response:

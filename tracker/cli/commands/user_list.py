@@ -45,8 +45,16 @@ def list_users(
     wanted = UserFilter(by, descending, enabled, can_leech, search)
     numbers = (Column(name, 16, right=True) for name in ("uploaded", "downloaded"))
     counts = (Column(name, 11, right=True) for name in ("snatches", "announces"))
+    cut = Column("credit_cut", 16, right=True)
     rights = (Column("enabled", 8), Column("can_leech", 10))
-    columns = [Column("user_id", 15, right=True), *rights, *numbers, *counts, Column("name", optional=True)]
+    columns = [
+        Column("user_id", 15, right=True),
+        *rights,
+        *numbers,
+        *counts,
+        cut,
+        Column("name", optional=True),
+    ]
     listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
 
     async def work(store: Store) -> None:
@@ -72,6 +80,7 @@ def user_row(found: User, passkeys: bool) -> Row:
         "downloaded": found.downloaded,
         "snatches": found.snatches,
         "announces": found.announces,
+        "credit_cut": found.credit_cut,
         "reason": found.reason,
         **multiplier_columns(found.rules.upload_multiplier, found.rules.download_multiplier),
         "max_downloads": found.rules.max_downloads,

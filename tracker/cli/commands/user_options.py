@@ -45,6 +45,9 @@ Uploaded = Annotated[str | None, typer.Option("--uploaded", help="Total upload i
 Downloaded = Annotated[str | None, typer.Option("--downloaded", help="Total download in bytes.")]
 Snatches = Annotated[str | None, typer.Option("--snatches", help="Completed downloads.")]
 Announces = Annotated[str | None, typer.Option("--announces", help="Announces so far.")]
+CreditCut = Annotated[
+    str | None, typer.Option("--credit-cut", help="Bytes that were not credited because of the maximum rate.")
+]
 Upload = Annotated[
     str | None,
     typer.Option("--upload-multiplier", help="Factor for the user's upload, 0 to 1000; 1: none."),

@@ -24,6 +24,7 @@ from tracker.cli.commands.user_group import users
 from tracker.cli.commands.user_list import Passkeys, user_row
 from tracker.cli.commands.user_options import (
     Announces,
+    CreditCut,
     Download,
     Downloaded,
     Exempt,
@@ -49,6 +50,7 @@ _ON_A_TORRENT = {
     "downloaded": "downloaded",
     "total_seconds": "total_time",
     "seed_seconds": "seed_time",
+    "credit_cut": "credit_cut",
 }
 """Columns of a user's torrents, and the stored fields."""
 _HASH_DIGITS = 40
@@ -75,6 +77,7 @@ def add_user(
     downloaded: Downloaded = None,
     snatches: Snatches = None,
     announces: Announces = None,
+    credit_cut: CreditCut = None,
     upload_multiplier: Upload = None,
     download_multiplier: Download = None,
     until: Until = None,
@@ -93,6 +96,7 @@ def add_user(
         downloaded=downloaded,
         snatches=snatches,
         announces=announces,
+        credit_cut=credit_cut,
         **given_multipliers(upload_multiplier, download_multiplier, until),
         max_downloads=max_downloads,
         hnr_exempt=hnr_exempt,
@@ -169,6 +173,7 @@ def edit_user(
     downloaded: Downloaded = None,
     snatches: Snatches = None,
     announces: Announces = None,
+    credit_cut: CreditCut = None,
     upload_multiplier: Upload = None,
     download_multiplier: Download = None,
     until: Until = None,
@@ -189,6 +194,7 @@ def edit_user(
         downloaded=downloaded,
         snatches=snatches,
         announces=announces,
+        credit_cut=credit_cut,
         **multipliers,
         max_downloads=max_downloads,
         hnr_exempt=hnr_exempt,
@@ -262,6 +268,7 @@ def list_torrents(
         Column("torrent_id", 10, right=True),
         *numbers,
         *times,
+        Column("credit_cut", 16, right=True),
         Column("info_hash", 40),
         Column("name"),
     ]

@@ -70,6 +70,12 @@ class UserSums:
                 argv += (user_id, sums.hit_and_runs, *sums.totals)
             await self._scripts.sum_users(argv)
 
+    async def save_if_possible(self, user_ids: Sequence[str]) -> None:
+        """The same, but while a shard is away that is left to ``save_page``."""
+        if not self._shards.away:
+            with suppress(StoreUnavailable):
+                await self.save(user_ids)
+
     async def changed(self, shards: Sequence[Shard]) -> list[Shard]:
         """Those where sums of users have changed. One round trip for each node."""
         found = await self._shards.send([(shard, ("EXISTS", shard.keys.changed())) for shard in shards])

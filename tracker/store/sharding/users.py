@@ -63,6 +63,7 @@ class ShardedUsers(Users):
 
     async def _changed(self, user_id: str) -> None:
         await self._copies.copy_to_all()
+        await self._sums.save_if_possible([user_id])  # totals that were set begin now, not at the next walk
         await super()._changed(user_id)
 
     async def finish_deletions(self) -> int:
@@ -170,15 +171,19 @@ class ShardedUsers(Users):
 
 
 class ShardedUserImport(UserImport):
-    def __init__(self, scripts: Scripts, copies: UserCopies) -> None:
+    def __init__(self, scripts: Scripts, copies: UserCopies, sums: UserSums) -> None:
         super().__init__(scripts)
         self._copies = copies
+        self._sums = sums
 
     async def save(
         self, users: Sequence[Mapping[str, Value]], *, replace_totals: bool = False
     ) -> list[SavedUser | ClientError]:
         outcomes = await super().save(users, replace_totals=replace_totals)
         await self._copies.copy_to_all()
+        if replace_totals:
+            known = [each for each in outcomes if isinstance(each, SavedUser) and not each.new]
+            await self._sums.save_if_possible([each.user_id for each in known])
         return outcomes
 
 

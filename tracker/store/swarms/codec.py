@@ -135,7 +135,7 @@ _NOTHING = TrafficTotals(0, 0, 0, 0)
 
 
 def pack_rules(rules: SwarmRules) -> bytes:
-    """The rules of all announces, as announce.lua reads them: little-endian doubles."""
+    """The rules of all announces, as announce.lua reads them: little-endian doubles, and ports in network order."""
     numbers = (
         rules.max_gap,
         rules.max_credit,
@@ -158,8 +158,14 @@ def pack_rules(rules: SwarmRules) -> bytes:
         rules.max_changes,
         rules.max_peers,
         rules.max_downloads,
+        rules.own_peers,
+        rules.min_credit_interval,
+        rules.lists_at_once,
+        rules.lists_per_minute,
+        rules.lists_per_day,
     )
-    return struct.pack(f"<{len(numbers)}d", *numbers)
+    ports = rules.untold_ports
+    return struct.pack(f"<{len(numbers)}d", *numbers) + struct.pack(f">{len(ports)}H", *ports)
 
 
 class AnnounceCodec:

@@ -9,6 +9,8 @@ from tracker.bittorrent import Accounts
 
 TIMEOUT_INTERVALS = 1.5
 """A peer times out after so many of its intervals without an announce."""
+_LISTS_OF_A_SEEDER = 4
+"""Seeders have a quarter of a user's budget of replies with peers: this much leaves them one reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class SwarmRules:
     """The shortest timeout that an announce may set; every timeout is checked within this time."""
     max_timeout: float = inf
     """The longest timeout that an announce may set."""
-    max_credit: int = 134_217_728
+    max_credit: int = 1_250_000_000
     max_user_credit: int = 1_250_000_000
     credit_saved: float = 3600
     """How long unused credit of a user adds up."""
@@ -61,6 +63,16 @@ class SwarmRules:
     """Peers of a user in a torrent; 0: any number."""
     max_downloads: int = 0
     """Torrents that a user downloads at once, unless the user has a limit of their own; 0: any number."""
+    own_peers: bool = False
+    """Whether replies to a user may contain the user's own other peers."""
+    min_credit_interval: int = 0
+    """An announce of a user's peer sooner than this after its last one is not credited, and gets no peers."""
+    lists_at_once: int = 0
+    """Joins and early announces of a user that are answered with peers at once; 0: any number."""
+    lists_per_minute: int = 0
+    lists_per_day: int = 0
+    untold_ports: tuple[int, ...] = ()
+    """Peers on these ports are not in replies."""
 
     @property
     def memory(self) -> int:
@@ -101,6 +113,9 @@ class SwarmRules:
             max_user_credit=share(self.max_user_credit, self.max_credit),
             max_changes=share(self.max_changes),
             max_downloads=share(self.max_downloads),
+            lists_at_once=share(self.lists_at_once, _LISTS_OF_A_SEEDER),
+            lists_per_minute=share(self.lists_per_minute),
+            lists_per_day=share(self.lists_per_day, _LISTS_OF_A_SEEDER),
         )
 
 

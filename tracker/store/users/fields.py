@@ -14,7 +14,7 @@ from tracker.store.users.rules import LIMIT, RULE_FIELDS
 RIGHTS = ("enabled", "can_leech", "reason", *RULE_FIELDS)
 """Fields of ``t:user:<passkey>``, which each announce reads."""
 PROFILE = ("name",)
-TOTALS = ("uploaded", "downloaded", "snatches", "announces")
+TOTALS = ("uploaded", "downloaded", "snatches", "announces", "credit_cut")
 FIELDS = (*RIGHTS, *PROFILE, *TOTALS)
 """The API, the command line, the dashboard and files set each of them."""
 _PARTS = {"rights": RIGHTS, "profile": PROFILE, "totals": TOTALS}

@@ -43,6 +43,8 @@ class User:
     downloaded: int = 0
     snatches: int = 0
     announces: int = 0
+    credit_cut: int = 0
+    """Bytes that were not credited, because the rate was above the maximum."""
     unreported: int = field(default=0, compare=False)
     """Bytes by which ``left`` fell on all torrents, but that the user's clients did not report as downloaded. They
     are not counted as downloaded."""

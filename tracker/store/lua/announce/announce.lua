@@ -17,7 +17,7 @@
 -- that belongs to one call.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, 26 doubles, in this order). A regular announce needs six:
+-- ARGV[3]   the rules, packed (struct, little-endian, 31 doubles, in this order). A regular announce needs six:
 --   max gap between two announces that counts as time on a torrent (s)
 --   max credit (bytes per second)
 --   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
@@ -36,6 +36,10 @@
 --   1 when these limits hold for local networks too
 --   changes that the change feed keeps, about (0: none are recorded)
 --   max peers of a user in a torrent, and max torrents that a user downloads at once (0: no limit)
+--   1 when a user's own peers may be in replies to the user
+--   min seconds between two credited announces of a user's peer (0: every announce is credited)
+--   joins and early announces of a user that are answered with peers: at once, per minute, per day (0: no limit)
+--   After these doubles: ports of peers that are not in replies, two bytes each, big-endian, up to the end
 -- ARGV[4..] one announce each, packed (struct, little-endian). Fifteen separate strings would cost the server more than
 --   reading the swarm. In this order:
 --   info hash and peer id as 40 hex digits each (c40)
@@ -217,13 +221,15 @@ end
 
 -- Reads the rules, and which fields announces need under them.
 local function set_rules(packed)
-  local mode, all, open, local_too
+  local mode, all, open, local_too, own_peers, ports_at
   rules = {}
   max_gap, max_credit, mode, early, give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio,
     hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address, rules.max_per_network,
     rules.max_user_credit, rules.max_saved, rules.max_in_swarm, rules.max_in_all, local_too, max_changes,
-    rules.max_peers, rules.max_downloads = read('<dddddddddddddddddddddddddd', packed)
-  shortest, limits_lists = 0, false
+    rules.max_peers, rules.max_downloads, own_peers, shortest, rules.lists_at_once, rules.lists_per_minute,
+    rules.lists_per_day, ports_at = read('<ddddddddddddddddddddddddddddddd', packed)
+  rules.own_peers, rules.untold_ports = own_peers == 1, #packed >= ports_at and sub(packed, ports_at)
+  limits_lists = rules.lists_at_once > 0 and rules.lists_per_minute > 0 or rules.lists_per_day > 0
   accounts, required, give_all = mode > 0, mode == 2, all == 1
   rules.open, rules.bound_local = open == 1, local_too == 1
   limits_here = max_credit < rules.max_user_credit

@@ -37,12 +37,12 @@ local function write_rights(passkey, user, uid)
 end
 
 -- Writes the fields of `u:<uid>`, lists the name, and notes the totals for write_ranks(). `before` is what
--- stored_user() has read.
-local function write_account(uid, user, before, with_totals)
+-- stored_user() has read. Totals of a new user are the part that is in no shard; of another, sum_users.lua finds it.
+local function write_account(uid, user, before, with_totals, is_new)
   local fields, totals = user.profile, with_totals and user.totals or {}
   for name, value in pairs(totals) do
     fields[name] = value
-    if is_home then fields['base_' .. name] = '' end
+    if is_home then fields['base_' .. name] = is_new and value or '' end
   end
   fields.listed = user.folded
   set_fields(P .. 'u:' .. uid, fields)

@@ -46,7 +46,7 @@ local function save(user)
     user.rights.can_leech = user.rights.can_leech or held[3] or '1'
   end
   write_rights(passkey, user, uid)
-  write_account(uid, user, before, not own or ARGV[1] == '1')
+  write_account(uid, user, before, not own or ARGV[1] == '1', not own and not held[1])
   return { own and 0 or 1, uid, passkey == user.random and passkey or '' }
 end
 

@@ -2,12 +2,12 @@
 -- sum_users.lua: writes at home the sums over all shards of some users.
 -- KEYS[1]   the prefix
 -- ARGV      for each user: user id; over all shards the number of hit-and-runs, and the sums of uploaded, downloaded,
---   snatches, announces and unreported
+--   snatches, announces, credit_cut and unreported
 -- Answer    how many users there are no longer
 local P, call = KEYS[1], redis.call
 --@ include lib/max_exact.lua
 --@ include lib/user_ranks.lua
-local SUMMED = { 'uploaded', 'downloaded', 'snatches', 'announces', 'unreported' }
+local SUMMED = { 'uploaded', 'downloaded', 'snatches', 'announces', 'credit_cut', 'unreported' }
 
 -- A total is its base at home and the sum. A total without a base was set by a program: the base follows from it.
 local function save_sums(uid, first)

@@ -88,7 +88,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:u:<uid>",
         "HASH",
-        "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; passkey; unreported: sum of "
+        "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; credit_cut: bytes above the "
+        "maximum rate, which were not credited; passkey; unreported: sum of "
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
         "which `max_user_credit_bytes_per_second` is used up (epoch ms); freeleech:<tid>: when "
         "the freeleech token for the torrent ends (epoch s); name: display name; listed: the name in `t:i:user_name`; "
@@ -123,6 +124,7 @@ ROWS: tuple[KeySpec, ...] = (
         "period of time counted last (epoch s); forgiven: `downloaded` when a hit-and-run was forgiven; left: last "
         "reported by a client of the user (bytes); unreported: the decrease of `left` minus `downloaded` (bytes; "
         "may be negative); credited: the time up to which `max_credit_bytes_per_second` is used up (epoch ms); "
+        "credit_cut: as in `t:u:<uid>`; "
         "leeched: 1 if the user was ever a leecher; peer_ids: those of the last joins, 20 bytes each, where "
         "`max_peers_per_torrent` is set",
         "until the user is deleted",
