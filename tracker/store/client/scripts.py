@@ -100,6 +100,8 @@ class Scripts:
     totals: Script
     add: Script
     edit: Script
+    link: Script
+    unlink: Script
     deny: Script
     allow: Script
     index: Script

@@ -43,11 +43,18 @@ local function count_announce(t, is_saved)
   end
 end
 
+local function count_traffic(r, p)
+  if not r.moves_only then add_traffic(p.up, p.down, p.elapsed, #r.endpoint == 6, r.own_family) end
+end
+
 local function record_announce(change, t, r, uid, a)
   if max_changes == 0 then return end
   if a then
     record_change(change, t, r.pidx, uid, r.left, math.floor(a.uploaded), math.floor(a.downloaded),
       math.floor(a.seed_time))
+  elseif r.moves_only then
+    local v = redis.pcall('HMGET', account_key(uid, t.tid), 'uploaded', 'downloaded', 'seed_time')
+    record_change(change, t, r.pidx, uid, r.left, v[1] or '0', v[2] or '0', v[3] or '0')
   else
     record_change(change, t, r.pidx, uid, r.left, r.uploaded, r.downloaded, '0')
   end
@@ -57,13 +64,15 @@ local function apply(t, r, p, a)
   local joining, completed = not p.active, is_completion(r, p, a)
   drop_sole_address(t, r.endpoint)
   renew_timeout(t, r, joining)
-  if p.up + p.down > 0 then add_traffic(p.up, p.down, p.elapsed, #r.endpoint == 6, r.own_family) end
+  if p.up + p.down > 0 then count_traffic(r, p) end
   count_announce(t, joining)
   if joining then finish_join(t, r, p) else update_peer(t, r, p) end
   if a then
     credit_user(t, r, p, a)
     update_user_sets(t, r, a, joining)
     for _ = 1, r.evictions do end_activity(a, false) end
+  elseif r.uid ~= '' then -- these may have joined before the halves were linked
+    for _ = 1, r.evictions do end_activity_of(r.uid, t.tid, false) end
   end
   note_leecher(r, p, a)
   if joining then record_announce('joined', t, r, r.uid, a) end
@@ -76,7 +85,7 @@ local function stop(t, r, p, a)
   leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[10], p.stored[11], p.endpoints)
   count_announce(t, true)
   save_torrent(t)
-  if p.up + p.down > 0 then add_traffic(p.up, p.down, p.elapsed, #r.endpoint == 6, r.own_family) end
+  if p.up + p.down > 0 then count_traffic(r, p) end
   if is_remembered(r.uid) then
     write_update(r, p)
     deactivate_peer(p.at)
@@ -91,7 +100,7 @@ local function stop(t, r, p, a)
     save_account(a)
     return
   end
-  local uid = p.stored[12] -- it joined before accounts were switched off
+  local uid = p.stored[12] -- it joined before accounts were switched off, or the v1 half counts
   record_announce('stopped', t, r, uid or '', nil)
   if uid then end_activity_of(uid, t.tid, true) end
 end

@@ -24,18 +24,21 @@ end
 -- The fields of a torrent that an announce needs, without an account and with one.
 local DHT = give_below > 0 and 'dht' or nil
 local ANONYMOUS = { 'enabled', 'snatches', 'sole', 'derived', DHT }
-local OF_A_USER = { 'enabled', 'snatches', 'sole', 'derived', 'multi_up', 'multi_dn', 'user_downloaded', DHT }
+local OF_A_USER = {
+  'enabled', 'snatches', 'sole', 'derived', 'multi_up', 'multi_dn', 'user_downloaded', 'hybrid_of', DHT,
+}
 
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile.
 local function load_swarm(r, registered)
-  local t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded, dht
+  local t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded, v1, dht
   if r.uid == '' then
     t, enabled, snatches, sole, derived, dht = load_torrent(r.ih, unpack(ANONYMOUS))
   else
-    t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded, dht =
+    t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded, v1, dht =
       load_torrent(r.ih, unpack(OF_A_USER))
     t.multi_up, t.multi_dn, t.user_downloaded = multi_up, multi_dn, user_downloaded
   end
+  r.moves_only = v1 and counts_elsewhere(r.ih, v1) or false
   t.dht = dht
   t.snatches, t.sole = parse_count(snatches) or 0, sole
   return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled, derived

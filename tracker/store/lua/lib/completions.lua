@@ -53,6 +53,7 @@ end
 
 -- Returns true when the completion counts.
 local function count_snatch(t, r, p, a)
+  if not a and counts_elsewhere(t.ih, call('HGET', t.key, 'hybrid_of')) then return end
   if call('HGET', p.at, 'completed') == '1' then return end
   call('HSET', p.at, 'completed', '1')
   if a then

@@ -9,10 +9,11 @@
 -- the times up to which the rate is used up. At most rate * (now - that time) bytes can be credited, and crediting
 -- bytes moves the time by bytes / rate.
 
--- The user's account on the torrent, with the user's own limits; false for an anonymous announce. It is read before
--- the first write, so that a key of a wrong type fails here. `fields` are those of load_account().
+-- The user's account on the torrent, with the user's own limits; false for an anonymous announce, and for one of a
+-- torrent whose v1 half counts. It is read before the first write, so that a key of a wrong type fails here. `fields`
+-- are those of load_account().
 local function load_credited_account(r, tid, fields)
-  if r.uid == '' then return false end
+  if r.uid == '' or r.moves_only then return false end
   local a = load_account(r.uid, tid, fields)
   a.user = call('HMGET', P .. 'u:' .. r.uid, 'credited_up', 'credited_down', 'freeleech:' .. tid)
   return a

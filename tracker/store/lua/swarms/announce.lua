@@ -118,6 +118,7 @@ local function other_announces()
 --@ include lib/changes.lua
 --@ include lib/changes_removal.lua
 --@ include lib/hit_and_runs.lua
+--@ include lib/hybrid.lua
 --@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
 --@ include lib/endpoint_takeover.lua
