@@ -214,6 +214,25 @@ async def test_what_a_user_had_on_the_v2_half_ends_with_its_peer(private: Store)
     assert await sets(private, V2) == {"incomplete"}
 
 
+@pytest.mark.parametrize("grace", [0, 60])
+async def test_hit_and_runs_of_the_v2_half_from_before_the_link_are_dropped(
+    make_store: MakeStore, grace: int
+) -> None:
+    """Nobody could clear them: time on the v2 half does not count."""
+    store = await make_store(accounts="required", hnr_min_bytes=100, hnr_threshold=10**6, hnr_grace=grace)
+    await store.users.add("7", ALICE)
+    for half in (V1, V2):
+        await store.torrents.add(half)
+    await announce(store, "s")
+    await announce(store, "x", downloaded=500, bytes_left=500)
+    await store.hybrids.link(V2, V1)
+    await store.pass_time(100)
+    await store.hit_and_runs.decide()
+    for _ in store.shards:
+        await store.hit_and_runs.drop()
+    assert (await sets(store, V1), await sets(store, V2)) == ({"hnr", "incomplete"}, {"incomplete"})
+
+
 async def test_a_peer_that_is_evicted_from_the_v2_half_is_not_active_there(private: Store) -> None:
     for half in (V1, V2):
         await private.torrents.add(half)
