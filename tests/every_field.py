@@ -31,4 +31,5 @@ TORRENT: Mapping[str, Any] = {
     "download_multiplier_until": 1_900_000_001,
     "size": 2**53 - 1,
     "labels": "films hd",
+    "hybrid_of": "cd" * 20,
 }

@@ -37,3 +37,13 @@ def test_unknown_users_torrents_and_past_ends_are_refused(tracker: Command) -> N
     tracker("user", "add", "--id", "7")
     assert "in the future" in tracker("freeleech", "give", "7", HASH, "--until", "2020-01-01", code=1).stderr
     assert "an end is" in tracker("freeleech", "give", "7", HASH, "--until", "soon", code=1).stderr
+
+
+def test_a_token_for_the_v2_half_of_a_hybrid_torrent_is_one_for_its_v1_half(tracker: Command) -> None:
+    v1 = info_hash(2).hex()
+    tracker("torrent", "add", HASH, v1)
+    tracker("torrent", "edit", HASH, "--hybrid-of", v1)
+    tracker("user", "add", "--id", "7")
+    tracker("freeleech", "give", "7", HASH, "--until", "2100-01-01")
+    assert json.loads(tracker("freeleech", "list", "7", "--json").stdout)["info_hash"] == v1
+    tracker("freeleech", "revoke", "7", HASH)

@@ -203,6 +203,7 @@ def test_an_import_goes_on_where_it_stopped(
         "records": 2000,
         "outcomes": {"user added": 1999},
         "problems": 1,
+        "halves": {},
     }
     (tmp_path / "progress").write_text(json.dumps(progress))
     result = tracker("import", "--resume", "progress", "users.csv", code=1)

@@ -490,3 +490,62 @@ def test_a_closed_pipe_ends_an_export_without_an_error(tracker: Command, tmp_pat
         shown = process.stderr.read()
         process.wait(trackers.SECONDS)
     assert process.returncode == 1 and shown == ""
+
+
+def linked(tracker: Command) -> dict[str, tuple[str, str]]:
+    """(hybrid_of, hybrid) of each torrent that is a half."""
+    rows = [json.loads(line) for line in tracker("torrent", "list", "--json").stdout.splitlines()]
+    return {row["info_hash"]: (row["hybrid_of"], row["hybrid"]) for row in rows if row["half"]}
+
+
+def test_hybrid_files_are_linked(tracker: Command, tmp_path: Path) -> None:
+    tree = {b"a": {b"": {b"length": 3, b"pieces root": b"r" * 32}}}
+    info = {"name": "both", "piece length": 16384, "length": 3, "pieces": b"x" * 20, "file tree": tree}
+    (tmp_path / "a.torrent").write_bytes(bencode({"info": {**info, "meta version": 2}}))
+    for _ in range(2):
+        tracker("import", "a.torrent")
+        found = linked(tracker)
+        v1, v2 = sorted(found, key=lambda each: found[each][0])
+        assert found == {v1: ("", v2), v2: (v1, "")}
+
+
+@pytest.mark.parametrize("between", [0, 1500])
+def test_the_v1_half_may_come_later_than_its_v2_half(tracker: Command, tmp_path: Path, between: int) -> None:
+    rows = [{"info_hash": OTHER, "hybrid_of": HASH.upper()}]
+    rows += [{"info_hash": f"{number:040x}"} for number in range(between)]
+    rows.append({"info_hash": HASH})
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert f"{len(rows)} added" in tracker("import", "t.jsonl").stdout
+    assert linked(tracker) == {HASH: ("", OTHER), OTHER: (HASH, "")}
+
+
+def test_halves_that_wait_are_kept_with_the_progress(tracker: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"info_hash,hybrid_of\n{OTHER},{HASH}\n{HASH},\n")
+    status = (tmp_path / "t.csv").stat()
+    tracker("torrent", "add", OTHER)
+    progress = {
+        "inputs": [["t.csv", status.st_size, status.st_mtime_ns]],
+        "records": 1,
+        "outcomes": {"torrent added": 1},
+        "problems": 0,
+        "halves": {HASH: OTHER},
+    }
+    (tmp_path / "progress").write_text(json.dumps(progress))
+    tracker("import", "--resume", "progress", "t.csv")
+    assert linked(tracker) == {HASH: ("", OTHER), OTHER: (HASH, "")}
+
+
+def test_halves_that_cannot_be_linked_are_reported(tracker: Command, tmp_path: Path) -> None:
+    third = "ef" * 20
+    rows = [(OTHER, HASH), (HASH, ""), (third, HASH), ("12" * 20, "34" * 20), ("56" * 20, "x")]
+    text = "".join(f"{info_hash},{of}\n" for info_hash, of in rows)
+    (tmp_path / "t.csv").write_text(f"info_hash,hybrid_of\n{text}")
+    done = tracker("import", "t.csv", code=1)
+    assert "4 added" in done.stdout
+    problems = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(problems) == 4
+    assert f"error: {third}: the torrent that hybrid_of names is a half of another" in problems[0]
+    assert problems[1] == "error: t.csv line 6: an info hash is 40 hexadecimal digits"
+    assert problems[2] == f"error: {'12' * 20}: the torrent that hybrid_of names is not registered"
+    assert linked(tracker) == {HASH: ("", OTHER), OTHER: (HASH, "")}
+    assert "line 6" in tracker("import", "--dry-run", "t.csv", code=1).stderr

@@ -47,8 +47,8 @@ def test_torrents_are_added_shown_listed_and_removed(tracker: Command, keys: "Re
     )
     listed = rows(tracker("torrent", "list"))
     assert sorted(listed) == [
-        [HASH, "0", "0", "0", "registered", "one", ""],
-        [OTHER, "0", "0", "0", "registered", "", ""],
+        [HASH, "0", "0", "0", "registered", "one", "", ""],
+        [OTHER, "0", "0", "0", "registered", "", "", ""],
     ]
     assert tracker("torrent", "remove", HASH, OTHER).stdout == f"removed {HASH}\nremoved {OTHER}\n"
     assert tracker("torrent", "list").stdout == ""
@@ -72,7 +72,29 @@ def test_scores_are_shown_and_reset_only_on_request(tracker: Command, keys: "Red
 def test_a_hybrid_file_is_registered_under_both_hashes(tracker: Command, tmp_path: Path) -> None:
     hybrid_file(tmp_path / "a.torrent")
     assert len(tracker("torrent", "add", "a.torrent").stdout.splitlines()) == 2
-    assert [row[5] for row in rows(tracker("torrent", "list"))] == ["both", "both"]
+    listed = rows(tracker("torrent", "list"))
+    assert sorted((row[5], row[7]) for row in listed) == [("both", "v1"), ("both", "v2")]
+
+
+def test_halves_are_linked_and_the_link_is_ended(tracker: Command) -> None:
+    tracker("torrent", "add", HASH, OTHER)
+    assert tracker("torrent", "edit", OTHER, "--hybrid-of", HASH).stdout == f"changed {OTHER}\n"
+    shown = [json.loads(tracker("torrent", "show", each, "--json").stdout) for each in (HASH, OTHER)]
+    assert [(each["half"], each["hybrid_of"], each["hybrid"]) for each in shown] == [
+        ("v1", "", OTHER),
+        ("v2", HASH, ""),
+    ]
+    assert "half of" in tracker("torrent", "edit", HASH, "--hybrid-of", OTHER, code=1).stderr
+    assert "40 hexadecimal" in tracker("torrent", "edit", OTHER, "--hybrid-of", "x", code=1).stderr
+    tracker("deny", HASH, "--reason", "asked to")
+    assert len(tracker("denied").stdout.splitlines()) == 2
+    tracker("allow", OTHER)
+    assert tracker("denied").stdout == ""
+    tracker("torrent", "disable", OTHER)
+    tracker("torrent", "enable", HASH)
+    assert json.loads(tracker("torrent", "show", OTHER, "--json").stdout)["state"] == "registered"
+    tracker("torrent", "edit", HASH, "--hybrid-of", "")
+    assert json.loads(tracker("torrent", "show", OTHER, "--json").stdout)["half"] == ""
 
 
 def test_a_v2_hash_is_cut_to_what_clients_announce(tracker: Command) -> None:

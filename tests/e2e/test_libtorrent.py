@@ -208,3 +208,38 @@ def test_a_hybrid_torrent_is_served_by_its_truncated_v2_hash(
             leecher.announce_until(lambda: scrape(tracker.url, v2[:20]) == (2, 0, 1))
     assert scrape(tracker.url, v2[:20]) == (0, 0, 1)
     assert scrape(tracker.url, share.info_hash) == (0, 0, 0)
+
+
+def test_a_hybrid_torrent_counts_once_for_users(start_tracker: StartTracker, tmp_path: Path) -> None:
+    """libtorrent announces both info hashes, each with the totals of the whole torrent. Users may download one torrent
+    at once, and have to seed for an hour."""
+    tracker = start_tracker(
+        TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND=str(LOOPBACK_RATE),
+        TRACKER_USERS__MAX_DOWNLOADS="1",
+        TRACKER_USERS__HNR_MIN_BYTES="1000",
+        TRACKER_USERS__HNR_THRESHOLD_SECONDS="3600",
+        TRACKER_USERS__HNR_RATIO="0",
+        TRACKER_USERS__HNR_GRACE_SECONDS="3600",
+        **PRIVATE,
+    )
+    share = Share.make(tmp_path / "source", private=True, hybrid=True, size=6_000_000)
+    v1, v2 = share.info_hash, share.info_hash_v2[:20]
+    seeds, leeches = add_user(tracker), add_user(tracker)
+    torrents = [share.torrent(f"{tracker.url}/{passkey}/announce") for passkey in (seeds, leeches)]
+    assert len(command(tracker, "torrent", "add", str(torrents[0])).splitlines()) == 2
+    with Peer(torrents[0], share.folder):
+        until(lambda: [scrape(tracker.url, each, seeds)[0] for each in (v1, v2)] == [1, 1])
+        with Peer(torrents[1], tmp_path / "target") as leecher:
+            leecher.until("torrent_finished")
+            assert share.arrives_in(tmp_path / "target")
+            leecher.announce_until(lambda: scrape(tracker.url, v1, leeches) == (2, 0, 1))
+            leecher.announce_until(lambda: scrape(tracker.url, v2, leeches) == (2, 0, 0))
+            assert "too many" not in str(leecher.alerts) and "one first" not in str(leecher.alerts)
+            assert user_totals(tracker, leeches)["active"] == 1
+    assert (scrape(tracker.url, v1, leeches), scrape(tracker.url, v2, leeches)) == ((0, 0, 1), (0, 0, 0))
+    fetched, given = user_totals(tracker, leeches), user_totals(tracker, seeds)
+    assert (fetched["downloaded"], fetched["uploaded"]) == (6_000_000, 0)
+    assert (given["downloaded"], given["uploaded"]) == (0, 6_000_000)
+    assert [fetched[name] for name in ("snatches", "active", "complete", "incomplete")] == [1, 0, 1, 0]
+    (pending,) = command(tracker, "user", "pending", "--json").splitlines()
+    assert json.loads(pending)["info_hash"] == v1.hex()

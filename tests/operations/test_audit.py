@@ -9,6 +9,7 @@ from tests.store.harness import Store, info_hash, running
 from tests.waiting import in_background
 from tracker.operations import audit
 from tracker.operations.audit import MASK, Caller, Change
+from tracker.operations.torrents import edit_torrent
 from tracker.store.access.audit import AuditEntry, AuditFilter
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
@@ -186,3 +187,18 @@ async def test_a_lost_entry_is_logged_and_the_change_stays(store: Store, away: b
     (line,) = logs
     assert (line["event"], line["by"], line["what"]) == ("audit entry lost", "site", "torrent.add")
     assert line["objects"] == [f"torrent {HASH}"] and line["log_level"] == "error"
+
+
+async def test_the_other_half_of_a_hybrid_torrent_is_named_if_it_changes(store: Store) -> None:
+    for number in (1, 2):
+        await store.torrents.add(info_hash(number))
+    await store.hybrids.link(info_hash(2), info_hash(1))
+    for fields, changed in (({"enabled": "0", "reason": "no"}, 2), ({"name": "new"}, 1)):
+        change = Change(store, CALLER, "torrent.edit")
+        await change.touch("torrent", HASH)
+        await edit_torrent(store, info_hash(1), fields)
+        await change.record()
+        objects = (await newest(store)).objects
+        assert [each.id for each in objects] == [info_hash(number + 1).hex() for number in range(changed)]
+        wanted = {"enabled": "false", "reason": "no"} if "enabled" in fields else fields
+        assert all(each.after == wanted for each in objects)

@@ -1,9 +1,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from tests.store.harness import Store
+from tests.store.harness import Store, info_hash
 from tests.store.work.harness import add, check_work, claimed, project
-from tracker.operations.work import purge_items
+from tracker.operations.work import add_items, create_project, purge_items
 from tracker.store.client.connection import Connection, connect
 from tracker.store.store import Store as RealStore
 from tracker.store.work.records import NewItem, Place
@@ -47,3 +47,14 @@ async def test_an_item_that_moves_while_its_list_is_purged_stays_where_it_is(sto
             await connection.close()
     assert (await store.work.items.status("proj", "a")).status == "done"
     assert (await check_work(store)).wanted == 0
+
+
+async def test_for_the_v2_half_of_a_hybrid_torrent_its_v1_half_is_added(store: Store) -> None:
+    """Its claims are verified by what the user has on the v1 half."""
+    for number in (1, 2):
+        await store.torrents.add(info_hash(number))
+    await store.hybrids.link(info_hash(2), info_hash(1))
+    await create_project(store, "seeds", "seeding", {})
+    await add_items(store, "seeds", [NewItem(info_hash(2).hex())])
+    page = await store.work.items.page("seeds", "todo")
+    assert [name for name, _ in page.entries] == [info_hash(1).hex()]

@@ -48,6 +48,8 @@ class Change:
         self._caller = caller
         self.operation = operation
         self._before: dict[tuple[Kind, str], Mapping[str, str]] = {}
+        self._halves: set[str] = set()
+        """The other halves of hybrid torrents among them, which the change may leave as they are."""
         self._given: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._details: dict[str, str] = {}
@@ -67,6 +69,10 @@ class Change:
                 return
             if found_id:
                 self._before.setdefault((kind, found_id), values)
+            half = values.get("hybrid_of") or values.get("hybrid") if kind == "torrent" else None
+            if half and (kind, half) not in self._before:
+                self._halves.add(half)
+                await self.touch(kind, half)
 
     async def touch_all(self, kind: Kind, object_ids: Sequence[str]) -> None:
         for object_id in object_ids:
@@ -124,6 +130,7 @@ class Change:
 
     async def _entry(self, *, failed: bool) -> AuditEntry | None:
         objects = [await self._changed(kind, id, before) for (kind, id), before in self._before.items()]
+        objects = [each for each in objects if each.before or each.after or each.id not in self._halves]
         objects += self._rows
         if failed and not (self._counts or any(each.before or each.after for each in objects)):
             return None

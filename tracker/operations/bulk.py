@@ -5,7 +5,13 @@ from typing import Literal, get_args
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
-from tracker.operations.torrents import remove_torrent, torrent_fields
+from tracker.operations.torrents import (
+    allow_torrent,
+    deny_torrent,
+    edit_torrent,
+    remove_torrent,
+    torrent_fields,
+)
 from tracker.store.store import Store
 from tracker.store.users.fields import Value
 from tracker.system.torrent_files import TorrentFiles
@@ -26,18 +32,17 @@ async def change_torrents(
 async def _change_torrent(
     store: Store, files: TorrentFiles, action: TorrentAction, info_hash: InfoHash, reason: str
 ) -> bool:
-    torrents = store.torrents
     if action == "remove":
-        return await remove_torrent(torrents, files, info_hash)
+        return await remove_torrent(store, files, info_hash)
     if action == "allow":
-        return await torrents.allow(info_hash)
+        return await allow_torrent(store, info_hash)
     if action == "deny":
-        await torrents.deny(info_hash, reason)
+        await deny_torrent(store, info_hash, reason)
         return True
     disables = action == "disable"
     fields = torrent_fields(enabled=not disables, reason=(reason or None) if disables else None)
     try:
-        await torrents.edit(info_hash, fields)
+        await edit_torrent(store, info_hash, fields)
     except ClientError:
         return False
     return True

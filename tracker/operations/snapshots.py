@@ -80,6 +80,8 @@ def _torrent_values(found: Torrent) -> dict[str, Any]:
         "labels": " ".join(found.labels),
         "upload_multiplier": _multiplier(found.upload_multiplier),
         "download_multiplier": _multiplier(found.download_multiplier),
+        "hybrid_of": found.hybrid_of,
+        "hybrid": found.hybrid,
         "denied": found.denied,
     }
 

@@ -4,14 +4,17 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, Unpack
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
-from tracker.store.schema.multipliers import MultiplierFields, join_ends
+from tracker.store.schema.multipliers import MultiplierFields, RuleChange, join_ends
+from tracker.store.sharding.hybrids import V1_IS_UNREGISTERED
+from tracker.store.store import Store
 from tracker.store.torrents.records import STORED_NAMES
-from tracker.store.torrents.torrents import Torrent, Torrents
+from tracker.store.torrents.torrents import Torrent, Torrents, checked_fields
 from tracker.system.torrent_files import SHARDS, TorrentFiles
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
 
@@ -22,6 +25,8 @@ State = Literal["registered", "disabled", "denied", "unregistered"]
 _READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torrent-file")
 _V2_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _FILES_A_CALL = 500
+_OF_BOTH_HALVES = ("enabled", "reason", "multi_up", "multi_dn")
+"""Stored fields that the halves of a hybrid torrent share: whether it is served, and what counts for users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Added:
 
 
 async def add_file(
-    torrents: Torrents,
+    store: Store,
     data: bytes,
     *,
     name: str | None = None,
@@ -46,11 +51,11 @@ async def add_file(
     max_bytes: int = MAX_BYTES,
     **multipliers: Unpack[MultiplierFields],
 ) -> list[Added]:
-    """Registers the torrent of a .torrent file; a hybrid one under its v1 and its v2 hash.
+    """Registers the torrent of a .torrent file; a hybrid one under its v1 and its v2 hash, as halves of one torrent.
 
     ``name`` replaces the name in the file. ``private`` marks the torrent as private even if the file does not. The
     file is kept in ``files`` if they are enabled. ``multipliers``: as of ``torrent_fields``. Raises ClientError for an
-    invalid file or multiplier, and if the file cannot be kept.
+    invalid file or multiplier, if the file cannot be kept, and if one hash is a half of another hybrid torrent.
     """
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(_READER, lambda: parse_torrent_file(data, max_bytes=max_bytes))
@@ -61,20 +66,132 @@ async def add_file(
         labels=labels,
         **multipliers,
     )
-    for info_hash in found.announce_hashes:
+    hashes = found.announce_hashes
+    if len(hashes) == 2:
+        await store.hybrids.check(hashes[1], hashes[0])
+    for info_hash in hashes:
         await loop.run_in_executor(_READER, keep_file, files, info_hash, found.bare)
-    return [
-        await add_torrent(torrents, info_hash, fields, reset_score=reset_score)
-        for info_hash in found.announce_hashes
-    ]
+    added = [await add_torrent(store, info_hash, fields, reset_score=reset_score) for info_hash in hashes]
+    if len(hashes) == 2:
+        await link_halves(store, hashes[1], hashes[0])
+    return added
 
 
 async def add_torrent(
-    torrents: Torrents, info_hash: InfoHash, fields: Mapping[str, str], *, reset_score: bool = False
+    store: Store, info_hash: InfoHash, fields: Mapping[str, str], *, reset_score: bool = False
 ) -> Added:
-    """Registers an info hash, or changes the fields of a known one. Raises ClientError as Torrents.add does."""
-    torrent_id, new = await torrents.add(info_hash, fields, reset_score=reset_score)
+    """Registers an info hash, or changes the fields of a known one. Raises ClientError as Torrents.add does, and as
+    Hybrids.link does."""
+    row = await _without_half(store, info_hash, fields)
+    torrent_id, new = await store.torrents.add(info_hash, row, reset_score=reset_score)
+    await _link(store, info_hash, fields)
+    if not new or "hybrid_of" in fields:
+        await _share(store, [(info_hash, row)])
     return Added(info_hash, torrent_id, new, fields.get("name", ""))
+
+
+async def add_torrents(
+    store: Store, rows: Sequence[tuple[InfoHash, Mapping[str, str]]]
+) -> list[tuple[str, bool] | ClientError]:
+    """The outcomes of Torrents.add_many, in order. Rows with ``hybrid_of`` come after all others, one by one; theirs
+    may also be what Hybrids.link raises."""
+    plain = [row for row in rows if "hybrid_of" not in row[1]]
+    added = await store.torrents.add_many(plain)
+    await _share(
+        store,
+        [row for row, each in zip(plain, added, strict=True) if isinstance(each, tuple) and not each[1]],
+    )
+    left = iter(added)
+    outcomes: dict[int, tuple[str, bool] | ClientError] = {
+        number: next(left) for number, (_, fields) in enumerate(rows) if "hybrid_of" not in fields
+    }
+    for number, (info_hash, fields) in enumerate(rows):
+        if "hybrid_of" in fields:
+            try:
+                half = await add_torrent(store, info_hash, fields)
+                outcomes[number] = half.torrent_id, half.new
+            except ClientError as error:
+                outcomes[number] = error
+    return [outcomes[number] for number in range(len(rows))]
+
+
+async def edit_torrent(store: Store, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
+    """Sets fields of a registered torrent; whether it is served and multipliers also of the other half of a hybrid
+    torrent. Raises ClientError as Torrents.edit and Hybrids.link do; an empty ``hybrid_of`` ends the link."""
+    row = await _without_half(store, info_hash, fields)
+    checked_fields(row)
+    await _link(store, info_hash, fields)
+    await store.torrents.edit(info_hash, row)
+    await _share(store, [(info_hash, row)])
+
+
+async def change_torrent_rule(store: Store, info_hash: InfoHash, change: RuleChange) -> bool:
+    """Sets or removes a rule of a registered torrent, and of the other half of a hybrid one; whether there was one.
+    Raises ClientError."""
+    changed = await store.torrents.change_rule(info_hash, change)
+    for other in (await store.hybrids.others([info_hash])).values():
+        with suppress(ClientError):  # it was removed meanwhile
+            await store.torrents.change_rule(other, change)
+    return changed
+
+
+async def _without_half(store: Store, info_hash: InfoHash, fields: Mapping[str, str]) -> dict[str, str]:
+    """The fields without ``hybrid_of``. Raises ClientError if the torrent cannot be that half."""
+    if text := fields.get("hybrid_of"):
+        v1 = parse_info_hash(text)
+        await store.hybrids.check(info_hash, v1)
+        if await store.torrents.unregistered([v1]):
+            raise ClientError(V1_IS_UNREGISTERED)
+    return {name: value for name, value in fields.items() if name != "hybrid_of"}
+
+
+async def _link(store: Store, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
+    if text := fields.get("hybrid_of"):
+        await link_halves(store, info_hash, parse_info_hash(text))
+    elif text is not None:
+        await store.hybrids.unlink(info_hash)
+
+
+async def link_halves(store: Store, v2: InfoHash, v1: InfoHash) -> None:
+    """As Hybrids.link. If the v1 half is disabled or denied, so is the v2 half from now on."""
+    await store.hybrids.link(v2, v1)
+    for found in await store.torrents.get_all([v1]):
+        if not found.enabled:
+            await store.torrents.edit(v2, {"enabled": "0", "reason": found.reason})
+        if found.denied is not None:
+            await store.torrents.deny(v2, found.denied)
+
+
+async def _share(store: Store, rows: Sequence[tuple[InfoHash, Mapping[str, str]]]) -> None:
+    """Sets the fields that halves share of both: linking may have disabled one."""
+    shared = {
+        info_hash: row
+        for info_hash, fields in rows
+        if (row := {name: fields[name] for name in _OF_BOTH_HALVES if name in fields})
+    }
+    others = await store.hybrids.others(list(shared)) if shared else {}
+    for halves in others.items():
+        with suppress(ClientError):  # one was removed meanwhile
+            for each in halves:
+                await store.torrents.edit(each, shared[halves[0]])
+
+
+async def deny_torrent(store: Store, info_hash: InfoHash, reason: str) -> None:
+    """Denies a torrent, and the other half of a hybrid one."""
+    for each in (info_hash, *(await store.hybrids.others([info_hash])).values()):
+        await store.torrents.deny(each, reason)
+
+
+async def allow_torrent(store: Store, info_hash: InfoHash) -> bool:
+    """Removes a torrent, and the other half of a hybrid one, from the deny list. False if neither was on it."""
+    halves = (info_hash, *(await store.hybrids.others([info_hash])).values())
+    return any([await store.torrents.allow(each) for each in halves])
+
+
+async def counting_torrent(store: Store, info_hash: InfoHash) -> Torrent | None:
+    """The torrent that counts for users: the v1 half of a v2 half, else the torrent itself."""
+    (counting,) = await store.hybrids.counting([info_hash])
+    return await store.torrents.get(counting)
 
 
 def keep_file(files: TorrentFiles, info_hash: InfoHash, bare: bytes) -> None:
@@ -85,9 +202,11 @@ def keep_file(files: TorrentFiles, info_hash: InfoHash, bare: bytes) -> None:
         raise ClientError(f"cannot keep the .torrent file: {error.strerror or error}") from error
 
 
-async def remove_torrent(torrents: Torrents, files: TorrentFiles, info_hash: InfoHash) -> bool:
-    """Unregisters a torrent and deletes its kept file. False if it was not registered."""
-    removed = await torrents.remove(info_hash)
+async def remove_torrent(store: Store, files: TorrentFiles, info_hash: InfoHash) -> bool:
+    """Unregisters a torrent and deletes its kept file. False if it was not registered. The other half of a hybrid
+    torrent stays, and counts for itself from now on."""
+    await store.hybrids.unlink(info_hash)
+    removed = await store.torrents.remove(info_hash)
     await asyncio.to_thread(files.delete, info_hash)
     return removed
 
@@ -120,9 +239,10 @@ def torrent_fields(
     size: int | str | None = None,
     labels: Sequence[str] | None = None,
     snatches: int | str | None = None,
+    hybrid_of: str | None = None,
     **multipliers: Unpack[MultiplierFields],
 ) -> dict[str, str]:
-    """The stored fields for Torrents.add and .edit that are not None. Enabling a torrent clears its reason.
+    """The stored fields for add_torrent and edit_torrent that are not None. Enabling a torrent clears its reason.
 
     ``multipliers``: MULTIPLIERS and their ends. Raises ClientError for the end of a multiplier without the multiplier.
     """
@@ -130,8 +250,9 @@ def torrent_fields(
         reason = "" if enabled else NOT_SERVED
     switches = {"private": private, "enabled": enabled}
     counts = {"size": size, "snatches": snatches}
+    texts = (("name", name), ("reason", reason), ("hybrid_of", hybrid_of))
     return {
-        **{field: text for field, text in (("name", name), ("reason", reason)) if text is not None},
+        **{field: text for field, text in texts if text is not None},
         **{field: str(int(on)) for field, on in switches.items() if on is not None},
         **{STORED_NAMES[name]: text for name, text in join_ends(multipliers).items()},
         **{field: str(count) for field, count in counts.items() if count is not None},

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tracker.bittorrent import parse_info_hash
+from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.operations.torrents import parse_hash
 from tracker.store.store import Store
@@ -34,17 +34,21 @@ def items_of(text: str) -> list[str]:
 async def add_items(
     store: Store, project: str, items: Sequence[NewItem], *, again: bool = False
 ) -> ItemsAdded:
-    """Adds items to a project; in one of kind ``seeding`` they are info hashes of registered torrents.
+    """Adds items to a project; in one of kind ``seeding`` they are info hashes of registered torrents. For the v2 half
+    of a hybrid torrent its v1 half is added.
 
     Raises UnknownProject, and ClientError for an invalid item: then none is added.
     """
     if (await store.work.projects.get(project)).kind == "seeding":
         items = [replace(item, name=parse_hash(item.name).hex()) for item in items]
+        counting: list[InfoHash] = []
         for first in range(0, len(items), MAX_BATCH):
             hashes = [parse_info_hash(item.name) for item in items[first : first + MAX_BATCH]]
             unknown = await store.torrents.unregistered(hashes)
             if unknown:
                 raise ClientError(f"torrent {unknown[0].hex()} is not registered")
+            counting += await store.hybrids.counting(hashes)
+        items = [replace(item, name=each.hex()) for item, each in zip(items, counting, strict=True)]
     return await store.work.items.add(project, items, again=again)
 
 

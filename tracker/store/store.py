@@ -28,6 +28,7 @@ from tracker.store.sharding.away import named
 from tracker.store.sharding.changes import ShardedChanges
 from tracker.store.sharding.counters import ShardedCounters
 from tracker.store.sharding.dht_torrents import ShardedDhtTorrents
+from tracker.store.sharding.hybrids import Hybrids
 from tracker.store.sharding.leases import ShardLeases
 from tracker.store.sharding.maintenance import ShardedMaintenance
 from tracker.store.sharding.number import check_number
@@ -131,6 +132,7 @@ class Store:
         self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
         self._use_shards(prefix, options, clock, timer)
         self.torrent_listing = TorrentListing(self.shards, self.torrents)
+        self.hybrids = Hybrids(self.shards)
         self.shard_leases = ShardLeases(connection, keys)
         common = (connection, scripts, keys)
         self._use_users(clock)

@@ -137,3 +137,31 @@ async def test_the_document_describes_the_rows(full: ApiClient) -> None:
     assert "multi_up" not in row["properties"]
     responses = document["paths"]["/api/v1/users/batch"]["post"]["responses"]
     assert responses["413"]["description"] == "The body is larger than 1024 KiB."
+
+
+async def test_a_batch_links_halves(full: ApiClient, admin: Admin) -> None:
+    """The v1 half may stand in another row; a wrong half is an error of its row."""
+    one, two, three, four = (info_hash(number).hex() for number in (1, 2, 3, 4))
+    rows = [
+        {"info_hash": two, "hybrid_of": one, "name": "v2"},
+        {"info_hash": one, "enabled": False},
+        {"info_hash": three, "hybrid_of": one},
+        {"info_hash": four, "hybrid_of": "ab" * 20},
+    ]
+    reply = await full.ask("POST", "/torrents/batch", json={"torrents": rows})
+    assert outcomes(reply) == [
+        "added",
+        "added",
+        "the torrent that hybrid_of names is a half of another hybrid torrent: end that link first",
+        "the torrent that hybrid_of names is not registered",
+    ]
+    assert await admin.store.torrents.count() == 2
+    assert outcomes(await full.ask("POST", "/torrents/batch", json={"torrents": rows[:2]})) == ["known"] * 2
+    both = [await full.get(f"/torrents/{each}") for each in (one, two)]
+    assert [(row["hybrid_of"], row["hybrid"], row["state"]) for row in both] == [
+        (None, two, "disabled"),
+        (one, None, "disabled"),
+    ]
+    await full.ask("POST", "/torrents/batch", json={"torrents": [{"info_hash": one, "enabled": True}]})
+    assert (await full.get(f"/torrents/{two}"))["state"] == "registered"
+    assert [each["id"] for each in (await full.get("/audit"))["items"][0]["objects"]] == [one, two]

@@ -41,3 +41,16 @@ async def test_the_end_is_in_the_future(full: ApiClient, admin: Admin) -> None:
     assert await full.wrong_fields("PUT", PATH, json={"until": 0}) == ["body.until"]
     problem = await full.ask("PUT", PATH, 422, json={"until": 1})
     assert problem["detail"] == "a freeleech token must end in the future"
+
+
+async def test_a_token_for_the_v2_half_of_a_hybrid_torrent_is_one_for_its_v1_half(
+    full: ApiClient, admin: Admin
+) -> None:
+    await full.ask("POST", "/users", 201, json={"user_id": "7"})
+    for number in (1, 2):
+        await admin.store.torrents.add(info_hash(number))
+    await admin.store.hybrids.link(info_hash(1), info_hash(2))
+    token = await full.ask("PUT", PATH, json={"until": int(admin.clock()) + 1000})
+    assert (token["torrent_id"], token["info_hash"]) == ("2", info_hash(2).hex())
+    await full.ask("DELETE", PATH, 204)
+    assert (await full.get("/users/7/freeleech"))["items"] == []

@@ -23,6 +23,7 @@ def torrent_file(info: dict[bytes, object] | None = None) -> FormData:
 @pytest.mark.parametrize("way", ["new", "batch", "known", "patch"])
 async def test_every_field_of_a_torrent_can_be_set(full: ApiClient, way: str) -> None:
     fields = {**TORRENT, "labels": TORRENT["labels"].split()}
+    v1 = await full.ask("POST", "/torrents", 201, json={"info_hash": TORRENT["hybrid_of"]})
     if way in ("known", "patch"):
         await full.ask("POST", "/torrents", 201, json={"info_hash": HASH})
     if way == "new":
@@ -32,7 +33,9 @@ async def test_every_field_of_a_torrent_can_be_set(full: ApiClient, way: str) ->
     else:
         body = {"torrents": [{"info_hash": HASH, **fields, "snatches": 8}]}
         assert (await full.ask("POST", "/torrents/batch", json=body))["errors"] == 0
-    (row,) = (await full.get("/torrents"))["items"]
+    row = await full.get(f"/torrents/{HASH}")
+    other = await full.get(f"/torrents/{v1['torrents'][0]['info_hash']}")
+    assert (other["hybrid_of"], other["hybrid"]) == (None, HASH)
     assert row["state"] == "disabled" and row["snatches"] == (8 if way in ("new", "batch") else 0)
     assert {name: row[name] for name in fields if name != "enabled"} == {
         name: value for name, value in fields.items() if name != "enabled"
@@ -99,6 +102,64 @@ async def test_a_hybrid_file_registers_two_torrents(full: ApiClient) -> None:
     assert (await full.ask("POST", "/torrent-files", 200, data=form))["new"] is False
     shown = await full.get(f"/torrents/{body['torrents'][0]['info_hash']}")
     assert (shown["name"], shown["private"]) == ("another", True)
+
+
+async def test_the_torrents_of_a_hybrid_file_are_halves_of_one(full: ApiClient) -> None:
+    body = await full.ask("POST", "/torrent-files", 201, data=torrent_file())
+    v1, v2 = (each["info_hash"] for each in body["torrents"])
+    first, second = await full.get(f"/torrents/{v1}"), await full.get(f"/torrents/{v2}")
+    assert (first["hybrid_of"], first["hybrid"]) == (None, v2)
+    assert (second["hybrid_of"], second["hybrid"]) == (v1, None)
+    edited = await full.ask("PATCH", f"/torrents/{v2}", json={"enabled": False, "download_multiplier": 0})
+    assert edited["hybrid_of"] == v1
+    first = await full.get(f"/torrents/{v1}")
+    assert (first["state"], first["download_multiplier"]) == ("disabled", 0)
+    await full.ask("PUT", f"/denials/{v1}", json={})
+    assert (await full.get(f"/torrents/{v2}"))["state"] == "denied"
+    await full.ask("DELETE", f"/denials/{v2}", 204)
+    await full.ask("DELETE", f"/denials/{v1}", 404)
+    await full.ask("DELETE", f"/torrents/{v1}", 204)
+    second = await full.get(f"/torrents/{v2}")
+    assert (second["state"], second["hybrid_of"]) == ("disabled", None)
+
+
+async def test_wrong_halves_are_refused(full: ApiClient) -> None:
+    """Nothing is changed then."""
+    one, two, three, unknown = (f"{number:040x}" for number in (1, 2, 3, 4))
+    for each in (one, two, three):
+        await full.ask("POST", "/torrents", 201, json={"info_hash": each})
+    await full.ask("PATCH", f"/torrents/{two}", json={"hybrid_of": one.upper()})
+    for half, of in ((one, two), (one, one), (three, one), (three, two), (two, three), (one, three)):
+        refusal = await full.ask("PATCH", f"/torrents/{half}", 409, json={"hybrid_of": of, "name": "x"})
+        assert "half of" in refusal["detail"]
+    refusal = await full.ask("PATCH", f"/torrents/{three}", 422, json={"hybrid_of": unknown, "name": "x"})
+    assert "not registered" in refusal["detail"]
+    refusal = await full.ask("POST", "/torrents", 409, json={"info_hash": unknown, "hybrid_of": two})
+    assert "half of" in refusal["detail"]
+    await full.ask("POST", "/torrents", 409, json={"info_hash": unknown, "hybrid_of": "ab" * 20})
+    await full.ask("PATCH", f"/torrents/{unknown}", 404, json={"hybrid_of": one})
+    assert await full.wrong_fields("PATCH", f"/torrents/{three}", json={"hybrid_of": "x"}) == [
+        "body.hybrid_of"
+    ]
+    items = (await full.get("/torrents"))["items"]
+    assert {row["info_hash"]: (row["hybrid_of"], row["name"]) for row in items} == {
+        one: (None, ""),
+        two: (one, ""),
+        three: (None, ""),
+    }
+    await full.ask("PATCH", f"/torrents/{one}", json={"hybrid_of": ""})
+    assert (await full.get(f"/torrents/{two}"))["hybrid_of"] is None
+
+
+async def test_a_file_whose_hash_is_a_half_of_another_torrent_is_refused(full: ApiClient) -> None:
+    v1 = (await full.ask("POST", "/torrent-files", 201, data=torrent_file()))["torrents"][0]["info_hash"]
+    await full.ask("PATCH", f"/torrents/{v1}", json={"hybrid_of": ""})
+    for each in ({"info_hash": HASH}, {"info_hash": "ef" * 20, "hybrid_of": v1}):
+        await full.ask("POST", "/torrents", 201, json=each)
+    form = torrent_file()
+    form.add_field("name", "another")
+    assert "half of another" in (await full.ask("POST", "/torrent-files", 409, data=form))["detail"]
+    assert (await full.get(f"/torrents/{v1}"))["name"] == "a film"
 
 
 @pytest.mark.parametrize(("written", "private"), [("True", True), ("false", False), ("FALSE", False)])

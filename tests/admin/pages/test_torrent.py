@@ -294,3 +294,38 @@ async def test_users_are_linked_in_private_mode_only(private: Private) -> None:
         page = await get(browser, HERE)
     assert "/users/7" in page.hrefs
     assert ALICE not in page.source
+
+
+async def test_the_halves_of_a_hybrid_torrent_show_each_other(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    v2 = info_hash(2)
+    there = f"/torrents/{v2.hex()}"
+    for half in (ONE, v2):
+        await admin.store.torrents.add(half)
+    await send(browser, f"{there}/edit", {"name": "x", "hybrid_of": ONE.hex()})
+    assert (await known(admin)).hybrid == v2.hex()
+    page = await get(browser, there)
+    assert (
+        "v2 half" in page.source and f'href="{HERE}"' in page.source and "the v1 half</a> only" in page.source
+    )
+    page = await get(browser, HERE)
+    assert (
+        "v1 half" in page.source
+        and f'href="{there}"' in page.source
+        and 'name="hybrid_of"' not in page.source
+    )
+    listed = await get(browser, "/torrents")
+    assert "v1 half" in listed.source and "v2 half" in listed.source
+    await send(browser, f"{HERE}/edit", {"name": "y"})
+    assert (await known(admin)).hybrid == v2.hex()
+    page = await send(browser, f"{there}/edit", {"name": "x", "hybrid_of": v2.hex()}, status=422)
+    assert "half of itself" in page.source
+    await send(browser, f"{HERE}/disable", {"reason": "no"})
+    found = await admin.store.torrents.get(v2)
+    assert found is not None and (found.enabled, found.reason) == (False, "no")
+    await send(browser, f"{there}/deny", {"reason": "asked to"})
+    assert (await known(admin)).denied == "asked to"
+    await send(browser, f"{HERE}/allow")
+    await send(browser, f"{there}/edit", {"name": "x", "hybrid_of": ""})
+    assert (await known(admin)).hybrid == ""

@@ -17,6 +17,7 @@ INCLUDED = {
 }
 SCRIPTS = sorted(Path(name).stem for name in FILES.keys() - INCLUDED)
 SHRINKS_OR_REPAIRS = {
+    "unlink",
     "forget_markers",
     "reap",
     "due",

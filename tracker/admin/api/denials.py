@@ -6,7 +6,7 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, ReasonText, page_of
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
-from tracker.operations.torrents import NOT_SERVED
+from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent
 
 endpoints = Endpoints("denials", "The deny list: torrents that are refused even if registered.")
 
@@ -48,13 +48,14 @@ async def list_all(call: Call, query: Paged) -> DenialPage:
 
 @endpoints.put("/denials/{info_hash}", "Deny a torrent")
 async def deny(call: Call, info_hash: InfoHashText, body: DenialPut) -> DenialRow:
-    """Applies immediately. Its registration and statistics stay."""
+    """Applies immediately, and to both halves of a hybrid torrent. Its registration and statistics stay."""
     wanted = parse_info_hash(info_hash)
-    await call.store.torrents.deny(wanted, body.reason)
+    await deny_torrent(call.store, wanted, body.reason)
     return DenialRow(info_hash=wanted.hex(), reason=body.reason)
 
 
 @endpoints.delete("/denials/{info_hash}", "Allow a torrent again", errors={404: "The torrent is not denied."})
 async def allow(call: Call, info_hash: InfoHashText) -> None:
-    if not await call.store.torrents.allow(parse_info_hash(info_hash)):
+    """Both halves of a hybrid torrent."""
+    if not await allow_torrent(call.store, parse_info_hash(info_hash)):
         raise not_found("denial")

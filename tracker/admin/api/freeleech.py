@@ -6,7 +6,9 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import End, InfoHashText, Moment, OffsetPage, Paged, UserIdText, page_of
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
+from tracker.operations.torrents import counting_torrent
 from tracker.operations.users import freeleech_tokens
+from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints(
     "freeleech", "Freeleech tokens: downloads of one torrent that do not count for one user."
@@ -48,10 +50,13 @@ async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPa
 async def give(
     call: Call, user_id: UserIdText, info_hash: InfoHashText, body: FreeleechNew
 ) -> FreeleechToken:
-    """Changes the end of a token that the user has. A user has at most 1,000."""
-    torrent_id, name = await _known(call, user_id, info_hash)
-    await call.store.freeleech.give(user_id, torrent_id, body.until)
-    return FreeleechToken(torrent_id=torrent_id, info_hash=info_hash.lower(), name=name, until=body.until)
+    """Changes the end of a token that the user has. A user has at most 1,000. One for the v2 half of a hybrid torrent
+    is given for its v1 half."""
+    torrent = await _known(call, user_id, info_hash)
+    await call.store.freeleech.give(user_id, torrent.torrent_id, body.until)
+    return FreeleechToken(
+        torrent_id=torrent.torrent_id, info_hash=torrent.info_hash.hex(), name=torrent.name, until=body.until
+    )
 
 
 @endpoints.delete(
@@ -60,16 +65,16 @@ async def give(
     errors={404: "Unknown user, torrent or token."},
 )
 async def take_back(call: Call, user_id: UserIdText, info_hash: InfoHashText) -> None:
-    torrent_id, _ = await _known(call, user_id, info_hash)
-    if not await call.store.freeleech.take_back(user_id, torrent_id):
+    torrent = await _known(call, user_id, info_hash)
+    if not await call.store.freeleech.take_back(user_id, torrent.torrent_id):
         raise not_found("token")
 
 
-async def _known(call: Call, user_id: str, info_hash: str) -> tuple[str, str]:
-    """(torrent id, name). Raises Problem."""
+async def _known(call: Call, user_id: str, info_hash: str) -> Torrent:
+    """The torrent that counts for users. Raises Problem."""
     if await call.store.users.passkey_of(user_id) is None:
         raise not_found("user")
-    torrent = await call.store.torrents.get(parse_info_hash(info_hash))
+    torrent = await counting_torrent(call.store, parse_info_hash(info_hash))
     if torrent is None or not torrent.torrent_id:
         raise not_found("torrent")
-    return torrent.torrent_id, torrent.name
+    return torrent

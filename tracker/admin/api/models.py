@@ -26,6 +26,15 @@ InfoHashText = Annotated[
         examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
     ),
 ]
+V1HalfText = Annotated[
+    str,
+    Field(
+        pattern="^([0-9a-fA-F]{40})?$",
+        description="Of the v2 half of a hybrid torrent: info hash of the v1 half, which counts for users. It must be "
+        "registered. Empty: ends the link, of either half.",
+        examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
+    ),
+]
 UserIdText = Annotated[
     str,
     Field(pattern="^[1-9][0-9]{0,14}$", description="User ID, a decimal number.", examples=["7"]),

@@ -9,6 +9,7 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import Factor, InfoHashText, Moment, MultiplierEnd, UserIdText
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
+from tracker.operations.torrents import change_torrent_rule
 from tracker.store.schema.multipliers import RULE_NAME, RuleChange, Rules, rule_change
 
 endpoints = Endpoints("rules", "Rules of multipliers that stand side by side, each with a name and an end.")
@@ -79,7 +80,7 @@ async def set_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName, bo
     """As for a user. A torrent with 0 for upload and for download is neutral: nothing counts, whatever other rules
     say."""
     await _registered(call, info_hash)
-    await call.store.torrents.change_rule(parse_info_hash(info_hash), _change(call, name, body))
+    await change_torrent_rule(call.store, parse_info_hash(info_hash), _change(call, name, body))
     return await of_torrent(call, info_hash)
 
 
@@ -87,7 +88,7 @@ async def set_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName, bo
 async def remove_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName) -> None:
     await _registered(call, info_hash)
     wanted = parse_info_hash(info_hash)
-    await _remove(call, name, lambda change: call.store.torrents.change_rule(wanted, change))
+    await _remove(call, name, lambda change: change_torrent_rule(call.store, wanted, change))
 
 
 @endpoints.get("/multipliers/rules", "List the rules for everybody")

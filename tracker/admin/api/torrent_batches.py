@@ -10,7 +10,7 @@ from tracker.admin.api.torrents import HashOfAnyLength, SnatchCount, TorrentFiel
 from tracker.admin.api.torrents import endpoints as torrent_endpoints
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
-from tracker.operations.torrents import parse_hash, torrent_fields
+from tracker.operations.torrents import add_torrents, parse_hash, torrent_fields
 
 endpoints = Endpoints(torrent_endpoints.tag, torrent_endpoints.about)
 
@@ -49,7 +49,7 @@ class TorrentOutcomes(Reply):
 @endpoints.post("/torrents/batch", "Register or change many torrents")
 async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
     """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: torrents that
-    exist are `known`."""
+    exist are `known`. The torrent that `hybrid_of` names must exist, or stand in an earlier row."""
     outcomes: list[TorrentOutcome] = []
     async for part in in_parts(body.torrents, call.context.batches):
         outcomes += await _apply(call, part)
@@ -63,9 +63,10 @@ async def _apply(call: Call, rows: Sequence[object]) -> list[TorrentOutcome]:
     checked = [check_row(TorrentBatchRow, row) for row in rows]
     read = [row if isinstance(row, ClientError) else _read(row) for row in checked]
     valid = [each for each in read if not isinstance(each, ClientError)]
-    hashes = [info_hash.hex() for info_hash, _ in valid]
+    halves = await call.store.hybrids.others([info_hash for info_hash, _ in valid])
+    hashes = [info_hash.hex() for info_hash in (*(each for each, _ in valid), *halves.values())]
     before = await call.change.read_rows("torrent", hashes)
-    added = iter(await call.store.torrents.add_many(valid))
+    added = iter(await add_torrents(call.store, valid))
     await call.change.note_rows("torrent", before, hashes)
     return [
         _outcome(row, each if isinstance(each, ClientError) else next(added))

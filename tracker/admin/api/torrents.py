@@ -21,6 +21,7 @@ from tracker.admin.api.models import (
     ReasonText,
     StoredRules,
     UploadMultiplier,
+    V1HalfText,
     page_of,
 )
 from tracker.admin.api.routing import not_found
@@ -33,6 +34,7 @@ from tracker.operations.torrents import (
     State,
     add_file,
     add_torrent,
+    edit_torrent,
     parse_hash,
     remove_torrent,
     state_of,
@@ -46,7 +48,11 @@ endpoints = Endpoints("torrents", "Torrents and their statistics.")
 
 _UNKNOWN = {404: "Unknown torrent."}
 _KNOWN = "Already registered; name and flags were updated."
-_ID_TAKEN = {409: "Its torrent ID is not a number; only a site can have written it."}
+_NO_HALF = "it, or the torrent that `hybrid_of` names, is a half of another hybrid torrent."
+_REFUSED = {
+    409: f"Its torrent ID is not a number; only a site can have written it. Or {_NO_HALF[:-1]}, or that torrent is not "
+    "registered."
+}
 
 
 HashOfAnyLength = Annotated[
@@ -76,6 +82,12 @@ class TorrentRow(Reply):
     private: bool
     size: int | None = Field(description="Bytes of all files; null if unknown.")
     labels: list[str]
+    hybrid_of: str | None = Field(
+        description="Of the v2 half of a hybrid torrent: info hash of the v1 half, which counts for users; else null."
+    )
+    hybrid: str | None = Field(
+        description="Of the v1 half of a hybrid torrent: info hash of the v2 half; else null."
+    )
     seeders: int
     leechers: int
     snatches: int = Field(description="Completed downloads.")
@@ -122,6 +134,7 @@ class TorrentFields(Body):
     download_multiplier_until: MultiplierEnd = None
     size: Count | None = Field(None, description="Bytes of all files.")
     labels: Labels | None = Field(None, description="Replaces the labels.")
+    hybrid_of: V1HalfText | None = None
 
 
 class TorrentNew(TorrentFields):
@@ -198,16 +211,16 @@ async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
     "Register a torrent",
     status=201,
     known=_KNOWN,
-    errors=_ID_TAKEN,
+    errors=_REFUSED,
     location="/torrents/{reply.torrents[0].info_hash}",
 )
 async def create(call: Call, body: TorrentNew) -> RegisteredAll:
     """By its info hash. `POST /torrent-files` takes .torrent files."""
     fields = torrent_fields(**body.model_dump(exclude={"info_hash", "reset_score"}))
     _refuse_ended(call, fields)
-    info_hash, torrents = parse_hash(body.info_hash), call.store.torrents
+    info_hash = parse_hash(body.info_hash)
     try:
-        return _registered([await add_torrent(torrents, info_hash, fields, reset_score=body.reset_score)])
+        return _registered([await add_torrent(call.store, info_hash, fields, reset_score=body.reset_score)])
     except ClientError as error:
         raise Conflict(error.text) from error
 
@@ -217,14 +230,15 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
     "Register a torrent by file",
     status=201,
     known=_KNOWN,
+    errors={409: "One of its hashes is a half of another hybrid torrent."},
     location="/torrents/{reply.torrents[0].info_hash}",
 )
 async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
-    """A hybrid file is registered under both its v1 and v2 hash."""
+    """A hybrid file is registered under both its v1 and v2 hash, as one torrent: the v1 half counts for users."""
     multipliers = body.model_dump(include={*with_end_names(MULTIPLIERS)})
     _refuse_ended(call, torrent_fields(**multipliers))
     added = await add_file(
-        call.store.torrents,
+        call.store,
         body.file,
         name=body.name,
         private=body.private,
@@ -245,25 +259,26 @@ def _registered(added: Sequence[Added]) -> RegisteredAll:
     return RegisteredAll(torrents=registered, new=any(each.new for each in registered))
 
 
-@endpoints.patch("/torrents/{info_hash}", "Change a torrent", errors=_UNKNOWN)
+@endpoints.patch("/torrents/{info_hash}", "Change a torrent", errors={**_UNKNOWN, 409: _NO_HALF.capitalize()})
 async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> TorrentRow:
-    """Disabling applies immediately; without a reason peers see a default one."""
+    """Disabling applies immediately; without a reason peers see a default one. `enabled`, `reason` and multipliers
+    also change the other half of a hybrid torrent."""
     torrents, wanted = call.store.torrents, parse_info_hash(info_hash)
     found = await torrents.get(wanted)
     if found is None or not found.registered:
         raise not_found("torrent")
     fields = torrent_fields(**body.model_dump())
     _refuse_ended(call, fields)
-    await torrents.edit(wanted, fields)
+    await edit_torrent(call.store, wanted, fields)
     return row(await known(call, info_hash))
 
 
 @endpoints.delete("/torrents/{info_hash}", "Remove a torrent", errors=_UNKNOWN)
 async def remove(call: Call, info_hash: InfoHashText) -> None:
     """Unregisters it; its peers disappear as they time out. In open mode the next announce registers it again: deny it
-    instead."""
-    torrents, files = call.store.torrents, call.context.torrent_files
-    if not await remove_torrent(torrents, files, parse_info_hash(info_hash)):
+    instead. The other half of a hybrid torrent stays, and counts for itself from then on."""
+    files = call.context.torrent_files
+    if not await remove_torrent(call.store, files, parse_info_hash(info_hash)):
         raise not_found("torrent")
 
 
@@ -292,6 +307,8 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
         "private": torrent.private,
         "size": torrent.size,
         "labels": torrent.labels,
+        "hybrid_of": torrent.hybrid_of or None,
+        "hybrid": torrent.hybrid or None,
         "seeders": torrent.seeders,
         "leechers": torrent.leechers,
         "snatches": torrent.completions,

@@ -6,7 +6,7 @@ from tracker.admin.context import AdminContext
 from tracker.admin.pages.forms import page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
-from tracker.operations.torrents import NOT_SERVED, parse_hash
+from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent, parse_hash
 
 PAGE = 50
 
@@ -40,13 +40,13 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
             info_hash = parse_hash(text)
         except ClientError as error:
             return await page(request, str(error), text)
-        await torrents.deny(info_hash, form.text("reason") or NOT_SERVED)
+        await deny_torrent(context.store, info_hash, form.text("reason") or NOT_SERVED)
         return done(request, "/torrents/denied", "added")
 
     async def allow(request: web.Request) -> web.Response:
         text = (await read_form(request)).text("info_hash")
         try:
-            await torrents.allow(parse_hash(text))
+            await allow_torrent(context.store, parse_hash(text))
         except ClientError as error:
             return await page(request, str(error))
         return done(request, "/torrents/denied", "removed")

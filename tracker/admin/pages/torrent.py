@@ -17,7 +17,16 @@ from tracker.admin.world import country_name
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.operations.peers import PeerView, format_prefix, peer_views
-from tracker.operations.torrents import NOT_SERVED, remove_torrent, state_of, torrent_fields
+from tracker.operations.torrents import (
+    NOT_SERVED,
+    allow_torrent,
+    change_torrent_rule,
+    deny_torrent,
+    edit_torrent,
+    remove_torrent,
+    state_of,
+    torrent_fields,
+)
 from tracker.store.jobs.records import DHT_LOOKUP
 from tracker.store.schema.multipliers import RuleChange
 from tracker.store.torrents.torrents import Torrent
@@ -152,7 +161,8 @@ class TorrentPage:
     ) -> web.Response:
         torrent, form = await self._torrent(request), await read_form(request)
         try:
-            await self._torrents.change_rule(torrent.info_hash, rule(form, self._context.clock()))
+            change = rule(form, self._context.clock())
+            await change_torrent_rule(self._context.store, torrent.info_hash, change)
         except ClientError as error:
             return await self._page(request, torrent, str(error))
         return done(request, _address(torrent.info_hash), "saved")
@@ -167,7 +177,7 @@ class TorrentPage:
     async def _change(self, request: web.Request, fields: Mapping[str, str]) -> web.Response:
         torrent = await self._torrent(request)
         try:
-            await self._torrents.edit(torrent.info_hash, fields)
+            await edit_torrent(self._context.store, torrent.info_hash, fields)
         except ClientError as error:
             return await self._page(request, torrent, str(error))
         return done(request, _address(torrent.info_hash), "saved")
@@ -187,18 +197,18 @@ class TorrentPage:
         """Accepts unknown info hashes too."""
         info_hash = _info_hash(request)
         reason = (await read_form(request)).text("reason")
-        await self._torrents.deny(info_hash, reason or NOT_SERVED)
+        await deny_torrent(self._context.store, info_hash, reason or NOT_SERVED)
         return done(request, _address(info_hash), "saved")
 
     async def allow(self, request: web.Request) -> web.Response:
         info_hash = _info_hash(request)
-        await self._torrents.allow(info_hash)
+        await allow_torrent(self._context.store, info_hash)
         known = await self._torrents.get(info_hash) is not None
         return done(request, _address(info_hash) if known else "/torrents", "saved")
 
     async def remove(self, request: web.Request) -> web.Response:
         torrent = await self._torrent(request)
-        await remove_torrent(self._torrents, self._context.torrent_files, torrent.info_hash)
+        await remove_torrent(self._context.store, self._context.torrent_files, torrent.info_hash)
         return done(request, "/torrents", "removed")
 
     async def _torrent(self, request: web.Request) -> Torrent:

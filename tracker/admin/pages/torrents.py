@@ -286,7 +286,7 @@ class TorrentPages:
     async def _add_file(self, file: File, form: Form) -> list[Added]:
         limit = self._context.settings.admin.max_upload_bytes
         return await add_file(
-            self._torrents,
+            self._context.store,
             file.content,
             private=form.ticked("private"),
             labels=_labels(form),
@@ -298,7 +298,7 @@ class TorrentPages:
         fields = torrent_fields(
             name=form.text("name") or None, private=form.ticked("private") or None, labels=_labels(form)
         )
-        return await add_torrent(self._torrents, parse_hash(text), fields)
+        return await add_torrent(self._context.store, parse_hash(text), fields)
 
     def _answer(
         self, request: web.Request, added: list[Added], refused: list[Refused], status: int

@@ -18,6 +18,7 @@ from tracker.admin.world import country_name
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
 from tracker.operations.peers import to_integer
+from tracker.operations.torrents import counting_torrent
 from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import RuleChange, parse_end
@@ -179,7 +180,7 @@ class UserPage:
         """Gives the user a freeleech token for the torrent ``info_hash``."""
         user, form = await self._user(request), await read_form(request)
         try:
-            torrent = await self._torrents.get(parse_info_hash(form.text("info_hash")))
+            torrent = await counting_torrent(self._context.store, parse_info_hash(form.text("info_hash")))
             if torrent is None or not torrent.torrent_id:
                 raise ClientError("unknown torrent")
             end = parse_end(form.text("until"), self._context.clock()) or 0

@@ -9,7 +9,7 @@ from tracker.cli.commands import AsJson, Config, InfoHashes, each, with_store
 from tracker.cli.commands.paging import EVERYTHING, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
-from tracker.operations.torrents import NOT_SERVED
+from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Denial
 
@@ -19,20 +19,20 @@ def deny(
     reason: Annotated[str, typer.Option(help="Reason shown to clients.")] = NOT_SERVED,
     config: Config = None,
 ) -> None:
-    """Put torrents on the deny list, registered or not, from the next announce on."""
+    """Put torrents on the deny list, registered or not, from the next announce on; both halves of hybrid ones."""
 
     async def action(store: Store, text: str) -> str:
-        await store.torrents.deny(parse_info_hash(text), reason)
+        await deny_torrent(store, parse_info_hash(text), reason)
         return f"denied {text}"
 
     each(config, info_hashes, action, "denial.add", "torrent")
 
 
 def allow(info_hashes: InfoHashes, config: Config = None) -> None:
-    """Remove torrents from the deny list."""
+    """Remove torrents from the deny list, both halves of hybrid ones."""
 
     async def action(store: Store, text: str) -> str:
-        if not await store.torrents.allow(parse_info_hash(text)):
+        if not await allow_torrent(store, parse_info_hash(text)):
             raise ClientError("is not on the deny list")
         return f"allowed {text}"
 

@@ -12,6 +12,7 @@ from tracker.cli.commands.paging import EVERYTHING, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
+from tracker.operations.torrents import counting_torrent
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.store import Store
@@ -70,7 +71,7 @@ def list_tokens(user_id: UserId, as_json: AsJson = False, config: Config = None)
 
 
 async def _torrent_id(store: Store, info_hash: str) -> str:
-    torrent = await store.torrents.get(parse_info_hash(info_hash))
+    torrent = await counting_torrent(store, parse_info_hash(info_hash))
     if torrent is None or not torrent.torrent_id:
         raise ClientError("unknown torrent")
     return torrent.torrent_id

@@ -22,9 +22,16 @@ from tracker.cli.terminal import complain, note, say, say_json
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.peers import parse_prefix
-from tracker.operations.torrents import NOT_SERVED, keep_file
+from tracker.operations.torrents import (
+    NOT_SERVED,
+    counting_torrent,
+    deny_torrent,
+    keep_file,
+    link_halves,
+)
 from tracker.store.access.allow_list import check_prefix
 from tracker.store.schema.multipliers import parse_time
+from tracker.store.sharding.hybrids import V1_IS_UNREGISTERED
 from tracker.store.store import Store
 from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import checked_torrent
@@ -152,6 +159,8 @@ class _Import:
                     f"interrupted after {shown.done} records; they are imported. Run the command again for the rest"
                 )
                 raise
+        for v2 in self._done.halves.values():
+            self._complain(v2, V1_IS_UNREGISTERED)
         if self._checkpoint is not None:
             self._checkpoint.remove()
 
@@ -172,8 +181,7 @@ class _Import:
         for number, each in enumerate(batch):
             outcome = each.reason if isinstance(each, Problem) else outcomes[number]
             if isinstance(outcome, str):
-                self._done.problems += 1
-                complain(f"{each.origin}: {outcome}")
+                self._complain(each.origin, outcome)
             elif isinstance(each, Item):
                 counts[f"{each.kind} {'added' if outcome else 'known'}"] += 1
         self._done.outcomes = dict(counts)
@@ -185,11 +193,36 @@ class _Import:
     async def _write(self, store: Store, kind: Kind, rows: Sequence[Row]) -> list[bool | str]:
         """For each record whether it is new, or why it is not imported."""
         if kind == "torrent":
-            return await _write_torrents(store, rows)
+            outcomes = await _write_torrents(store, rows)
+            await self._link(
+                store, [row for row, each in zip(rows, outcomes, strict=True) if isinstance(each, bool)]
+            )
+            return outcomes
         if kind == "user":
             saved = await store.user_import.save(rows, replace_totals=self._replace_totals)
             return [each.text if isinstance(each, ClientError) else each.new for each in saved]
         return [await _write_one(store, kind, row) for row in rows]
+
+    async def _link(self, store: Store, rows: Sequence[Row]) -> None:
+        """Links the halves of hybrid torrents, once both are registered: the v1 half may come in a later batch."""
+        waiting, halves = self._done.halves, list[tuple[InfoHash, InfoHash]]()
+        for row in rows:
+            if "hybrid_of" in row:
+                halves.append((parse_info_hash(row["info_hash"]), parse_info_hash(row["hybrid_of"])))
+            if waits := waiting.pop(row["info_hash"].lower(), None):
+                halves.append((parse_info_hash(waits), parse_info_hash(row["info_hash"])))
+        unknown = set(await store.torrents.unregistered([v1 for _, v1 in halves]))
+        for v2, v1 in halves:
+            if v1 in unknown and waiting.setdefault(v1.hex(), v2.hex()) == v2.hex():
+                continue
+            try:
+                await link_halves(store, v2, v1)
+            except ClientError as error:
+                self._complain(v2.hex(), error.text)
+
+    def _complain(self, origin: str, problem: str) -> None:
+        self._done.problems += 1
+        complain(f"{origin}: {problem}")
 
     def _check(self, kind: Kind, row: Row) -> bool | str:
         """Checks the record without the store. Two users of the files may not have the same passkey."""
@@ -228,6 +261,7 @@ async def _write_torrents(store: Store, rows: Sequence[Row]) -> list[bool | str]
     valid = []
     for row in rows:
         try:
+            parse_info_hash(row.get("hybrid_of", row["info_hash"]))
             valid.append((parse_info_hash(row["info_hash"]), _torrent_fields(row)))
             outcomes.append(False)
         except ClientError as error:
@@ -243,7 +277,7 @@ async def _write_torrents(store: Store, rows: Sequence[Row]) -> list[bool | str]
 async def _write_one(store: Store, kind: Kind, row: Row) -> bool | str:
     try:
         if kind == "denial":
-            await store.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
+            await deny_torrent(store, parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
         elif kind == "freeleech_token":
             await _give_token(store, row)
         elif kind == "denied_client":
@@ -258,7 +292,7 @@ async def _write_one(store: Store, kind: Kind, row: Row) -> bool | str:
 async def _give_token(store: Store, row: Row) -> None:
     """Raises ClientError for an unknown user or torrent, and for a token that has ended."""
     info_hash, until = _token(row)
-    torrent = await store.torrents.get(info_hash)
+    torrent = await counting_torrent(store, info_hash)
     if torrent is None or not torrent.torrent_id:
         raise ClientError("unknown torrent")
     await store.freeleech.give(row["user_id"], torrent.torrent_id, until)
@@ -272,14 +306,17 @@ def _token(row: Row) -> tuple[InfoHash, int]:
 
 
 def _torrent_fields(row: Row) -> dict[str, str]:
-    return {STORED_NAMES.get(name, name): value for name, value in row.items() if name != "info_hash"}
+    """Without ``hybrid_of``: halves are linked afterwards."""
+    others = {"info_hash", "hybrid_of"}
+    return {STORED_NAMES.get(name, name): value for name, value in row.items() if name not in others}
 
 
 def _check(kind: Kind, row: Row) -> bool | str:
     """Checks the record without the store."""
     try:
-        if "info_hash" in row:
-            parse_info_hash(row["info_hash"])
+        for name in ("info_hash", "hybrid_of"):
+            if name in row:
+                parse_info_hash(row[name])
         if kind == "freeleech_token":
             _token(row)
         elif kind == "torrent":

@@ -84,7 +84,7 @@ def add_torrent(
     ] = False,
     config: Config = None,
 ) -> None:
-    """Register torrents, hybrid files under both info hashes. Known torrents keep their statistics."""
+    """Register torrents, hybrid files under both info hashes as one torrent. Known ones keep their statistics."""
     if name is not None and len(what) > 1:
         raise typer.BadParameter("--name needs exactly one torrent")
     words = None if labels is None else [labels]
@@ -96,7 +96,7 @@ def add_torrent(
         data = _file(text)
         if data is not None:
             added = await torrent_operations.add_file(
-                store.torrents,
+                store,
                 data,
                 files=files,
                 name=name,
@@ -110,9 +110,7 @@ def add_torrent(
                 name=name, private=private or None, labels=words, **multipliers
             )
             info_hash = torrent_operations.parse_hash(text)
-            one = await torrent_operations.add_torrent(
-                store.torrents, info_hash, fields, reset_score=reset_score
-            )
+            one = await torrent_operations.add_torrent(store, info_hash, fields, reset_score=reset_score)
             added = [one]
         new.extend(one.info_hash.hex() for one in added if one.new)
         return "\n".join(map(_added_line, added))
@@ -136,12 +134,15 @@ def _added_line(added: torrent_operations.Added) -> str:
 
 @torrents.command("remove")
 def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
-    """Unregister torrents. In open mode the next announce registers them again (see `tracker deny`)."""
+    """Unregister torrents. In open mode the next announce registers them again (see `tracker deny`).
+
+    The other half of a hybrid torrent stays, and counts for itself from then on.
+    """
 
     files = torrent_files(load_settings(config))
 
     async def action(store: Store, text: str) -> str:
-        if not await torrent_operations.remove_torrent(store.torrents, files, parse_info_hash(text)):
+        if not await torrent_operations.remove_torrent(store, files, parse_info_hash(text)):
             raise ClientError("is not registered")
         return f"removed {text}"
 
@@ -150,7 +151,7 @@ def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
 
 @torrents.command("enable")
 def enable_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
-    """Enable torrents."""
+    """Enable torrents, both halves of hybrid ones."""
     _edit_torrents(config, info_hashes, {"enabled": "1", "reason": ""}, "enabled")
 
 
@@ -160,7 +161,7 @@ def disable_torrent(
     reason: Annotated[str, typer.Option(help="Reason shown to clients.")] = torrent_operations.NOT_SERVED,
     config: Config = None,
 ) -> None:
-    """Disable torrents: announces are refused, statistics stay."""
+    """Disable torrents, both halves of hybrid ones: announces are refused, statistics stay."""
     _edit_torrents(config, info_hashes, {"enabled": "0", "reason": reason}, "disabled")
 
 
@@ -172,9 +173,10 @@ def _edit_torrents(
     rules: Sequence[RuleChange] = (),
 ) -> None:
     async def action(store: Store, text: str) -> str:
-        await store.torrents.edit(parse_info_hash(text), fields)
+        info_hash = parse_info_hash(text)
+        await torrent_operations.edit_torrent(store, info_hash, fields)
         for rule in rules:
-            check_removed(await store.torrents.change_rule(parse_info_hash(text), rule))
+            check_removed(await torrent_operations.change_torrent_rule(store, info_hash, rule))
         return f"{done} {text}"
 
     each(config, info_hashes, action, "torrent.edit", "torrent")
@@ -194,9 +196,15 @@ def edit_torrent(
     remove_rule: RemoveRule = None,
     size: Annotated[str | None, typer.Option(help="Bytes of all files.")] = None,
     labels: Labels = None,
+    hybrid_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INFO_HASH", help='The v1 half, which counts for users, of a v2 half. "" ends the link.'
+        ),
+    ] = None,
     config: Config = None,
 ) -> None:
-    """Edit registered torrents; other fields are unchanged."""
+    """Edit registered torrents; other fields are unchanged. Multipliers also change the other half of a hybrid one."""
     multipliers, changes = given_rules(upload_multiplier, download_multiplier, until, rule, remove_rule)
     given = {
         "name": name,
@@ -204,6 +212,7 @@ def edit_torrent(
         "size": size,
         "labels": labels,
         **multipliers,
+        "hybrid_of": hybrid_of,
     }
     fields = {STORED_NAMES.get(name, name): text for name, text in given.items() if text is not None}
     if not fields and not changes:
@@ -299,6 +308,7 @@ def _columns(*, score: bool) -> list[Column]:
         Column("state", 12),
         Column("name"),
         Column("size", 14, right=True, optional=True),
+        Column("half", 4, optional=True),
     ]
 
 
@@ -312,6 +322,9 @@ def _torrent_row(found: Torrent) -> Row:
         "state": torrent_operations.state_of(found),
         "size": found.size,
         "labels": " ".join(found.labels),
+        "half": "v2" if found.hybrid_of else "v1" if found.hybrid else "",
+        "hybrid_of": found.hybrid_of,
+        "hybrid": found.hybrid,
         **multiplier_columns(found.upload_multiplier, found.download_multiplier),
         "dht_seeds": found.dht_seeds,
         "dht_peers": found.dht_peers,

@@ -15,10 +15,12 @@ class Imported:
     records: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
     problems: int = 0
+    halves: dict[str, str] = field(default_factory=dict)
+    """v2 halves of hybrid torrents whose v1 half has not come yet, by the info hash of that."""
 
 
 class Checkpoint:
-    """The progress of an import of ``inputs``. It holds no content of theirs."""
+    """The progress of an import of ``inputs``. It holds no content of theirs but info hashes."""
 
     def __init__(self, path: Path, inputs: Sequence[Path]) -> None:
         self._path = path
@@ -34,7 +36,7 @@ class Checkpoint:
             raise ClientError(f"{self._path}: not a file of --resume") from None
         if not isinstance(found, Mapping) or found.get("inputs") != self._inputs:
             raise ClientError(f"{self._path}: belongs to an import of other files; delete it to start again")
-        return Imported(found["records"], found["outcomes"], found["problems"])
+        return Imported(found["records"], found["outcomes"], found["problems"], found["halves"])
 
     def save(self, done: Imported) -> None:
         new = self._path.with_name(f"{self._path.name}.new")
@@ -45,6 +47,7 @@ class Checkpoint:
                     "records": done.records,
                     "outcomes": done.outcomes,
                     "problems": done.problems,
+                    "halves": done.halves,
                 }
             )
         )

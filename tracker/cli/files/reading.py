@@ -95,6 +95,8 @@ def _read_torrent(path: Path, keep: Keep | None) -> Items:
     for info_hash in found.announce_hashes:
         row = {"info_hash": info_hash.hex(), "name": found.name, "private": str(int(found.private))}
         row["size"] = str(found.size_bytes)
+        if info_hash != found.announce_hashes[0]:
+            row["hybrid_of"] = found.announce_hashes[0].hex()
         yield Item("torrent", {name: value for name, value in row.items() if value}, str(path))
 
 

@@ -50,7 +50,7 @@ _NUMBERS = (
     frozenset(COLUMNS["user"] + COLUMNS["torrent"] + ("until",))
     - _FLAGS
     - TEXTS
-    - {"info_hash", "user_id", "passkey"}
+    - {"info_hash", "user_id", "passkey", "hybrid_of"}
 )
 _BOOLEANS = {"true": "1", "false": "0"}
 MAX_TEXT = 10_000

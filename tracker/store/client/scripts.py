@@ -180,6 +180,8 @@ class Scripts:
     totals: Script
     add: Script
     edit: Script
+    link: Script
+    unlink: Script
     deny: Script
     allow: Script
     index: Script

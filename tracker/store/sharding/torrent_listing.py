@@ -17,6 +17,7 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.folding import fold, fold_name
+from tracker.store.sharding.hybrids import Hybrids
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.sharding.torrent_filter import (
@@ -84,6 +85,7 @@ class TorrentListing:
     def __init__(self, shards: Shards, torrents: Torrents) -> None:
         self._shards = shards
         self._torrents = torrents
+        self._hybrids = Hybrids(shards)
         self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
         self._rank_cursors = dict.fromkeys(shards, b"0")
         self._ranking_all: set[Shard] = set()
@@ -312,7 +314,11 @@ class TorrentListing:
         visited, timer = 0, asyncio.get_running_loop().time
         while torrents is None or visited < torrents:
             began = timer()
-            after, ranked = await shard.scripts.rank_torrents([self._rank_cursors[shard], RANKED_A_CALL])
+            after, ranked, halves = await shard.scripts.rank_torrents(
+                [self._rank_cursors[shard], RANKED_A_CALL]
+            )
+            if halves and len(self._shards) > 1:  # an announce cannot look at a half in another shard
+                await self._hybrids.end_broken([InfoHash(bytes.fromhex(each.decode())) for each in halves])
             self._rank_cursors[shard] = after
             visited += int(ranked)
             if after == b"0":

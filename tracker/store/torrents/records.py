@@ -25,7 +25,7 @@ from tracker.store.schema.multipliers import (
 _HEX = re.compile(rb"[0-9a-f]{40}")
 MAX_SIZE = 2**53 - 1
 """Bytes: the largest number that is exact in JSON and in the store's scripts."""
-TORRENT_FIELDS = ("name", "enabled", "reason", "private", *MULTIPLIERS, "size", "labels")
+TORRENT_FIELDS = ("name", "enabled", "reason", "private", *MULTIPLIERS, "size", "labels", "hybrid_of")
 """Fields of a torrent that programs set. The API, the command line and files have each of them."""
 STORED_NAMES = {"upload_multiplier": "multi_up", "download_multiplier": "multi_dn"}
 """Names of stored fields that differ from those of the API, the command line and files."""
@@ -60,6 +60,10 @@ class Torrent:
     """When its last peer left (epoch s). None while it has peers, and if it never had one."""
     upload_multiplier: Rules = NO_MULTIPLIER
     download_multiplier: Rules = NO_MULTIPLIER
+    hybrid_of: str = ""
+    """Of the v2 half of a hybrid torrent: the info hash of the v1 half, which counts for users; else empty."""
+    hybrid: str = ""
+    """Of the v1 half of a hybrid torrent: the info hash of the v2 half; else empty."""
     denied: str | None = None
     dht_seeds: int | None = None
     """Seeders that the last lookup in the DHT found. None if there was none, or nobody answered."""
@@ -158,6 +162,10 @@ def torrent_of(
     def number(name: str) -> int:
         return whole(fields.get(name, "").encode())
 
+    def half(name: str) -> str:
+        found = info_hash_of(fields.get(name, "").encode())
+        return "" if found is None else found.hex()
+
     looked_up = number("dht_at") or None
     is_empty = number("seeders") + number("leechers") == 0
     return Torrent(
@@ -178,6 +186,8 @@ def torrent_of(
         empty_since=number("empty_since") or None if is_empty else None,
         upload_multiplier=multipliers_of(fields.get("multi_up", "")),
         download_multiplier=multipliers_of(fields.get("multi_dn", "")),
+        hybrid_of=half("hybrid_of"),
+        hybrid=half("hybrid"),
         denied=denied.decode("utf-8", "replace") if denied is not None else None,
         dht_seeds=number("dht_seeds") if looked_up else None,
         dht_peers=number("dht_peers") if looked_up else None,

@@ -10,7 +10,7 @@ from tracker.store.work.records import Project
 ASKED_AT_ONCE, REQUEST_SECONDS, MAX_REQUESTS, MAX_ASKED = 3, 604_800, 12, 20
 KNOWN_SINCE_SECONDS, MIN_POINTS = 86_400, 6
 _MAX_LEECHERS, _MAX_SIZE_DIGITS = 999, 19
-EXCLUDING = ("enabled", "private", "size", "labels")
+EXCLUDING = ("enabled", "private", "hybrid_of", "size", "labels")
 SECONDARY = 10**9
 """Added to the need of torrents in ``todo:secondary``: that queue is given out after ``todo``."""
 
@@ -109,13 +109,20 @@ def is_settled(entry: Entry, wanted: Demand) -> bool:
 
 
 def exclusion(
-    project: Project, enabled: bytes | None, private: bytes | None, size: bytes | None, labels: bytes | None
+    project: Project,
+    enabled: bytes | None,
+    private: bytes | None,
+    hybrid_of: bytes | None,
+    size: bytes | None,
+    labels: bytes | None,
 ) -> str:
     """Why nobody is asked to seed a torrent with these fields; empty if somebody may be."""
     if enabled == b"0":
         return "disabled"
     if private == b"1" and project.verify == "address":
         return "private"
+    if hybrid_of:
+        return "hybrid"
     words = (labels or b"")[:1000].lower().replace(b",", b" ")
     if b" nowork " in b" " + words + b" ":
         return "nowork"

@@ -106,6 +106,7 @@ end
 --@ include lib/changes.lua
 --@ include lib/changes_removal.lua
 --@ include lib/hit_and_runs.lua
+--@ include lib/hybrid.lua
 --@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
 --@ include lib/due_lists.lua
@@ -122,7 +123,8 @@ do
 --@ include announce/endpoints.lua
 end
 local with_multipliers, forget_multipliers, record_announce, load_regular, credit_regular, save_changed
-local settle_regular, load_credited_account, credit_user, credit_announce, is_completion, note_leecher, count_snatch
+local settle_regular, load_credited_account, credit_announce, leave_others
+local is_completion, note_leecher, count_snatch, credit_user
 do
 --@ include lib/rules.lua
 --@ include announce/credit.lua
@@ -131,7 +133,7 @@ local add_peers
 do
 --@ include announce/reply.lua
 end
-local add_traffic, speed, write_peer, update_regular, update
+local count_traffic, speed, write_peer, update_regular, update
 do
 --@ include announce/update.lua
 end
@@ -185,24 +187,24 @@ local function announce_of(r, registered, denied)
   if not (r.may_join or active and mine) then return refuse('may not join') end
   if event == 'x' then
     if not (active and mine) then return answer_to(t, r, 'a') end
-    leave(t, r, p, load_credited_account(t, r, tid))
+    leave(t, r, p, load_credited_account(r, tid))
     return answer_to(t, r, 'l')
   end
   if active and not mine then return answer_to(t, r, 's', true) end
 
   if full and is_beyond(t, r, old) then return answer_to(t, r, 'o', true) end
   if active and registered then
-    local a = load_credited_account(t, r, tid)
+    local a = load_credited_account(r, tid)
     local outcome = update(t, r, p, a, old) or p.elapsed < early and p.elapsed >= 0 and 'e' or 'u'
     return answer_to(t, r, outcome, true)
   end
-  if not active and r.uid ~= '' and has_max_downloads(r, tid) then return refuse('too many downloads') end
+  if not active and has_max_downloads(r, tid) then return refuse('too many downloads') end
   local refusal
   tid, refusal = admit(t, r, registered and tid)
   if refusal then return refuse(refusal) end
   r.suffix = tid .. ':' .. r.pidx
   p.at = P .. 'p:' .. r.suffix
-  local a = load_credited_account(t, r, tid, not active and rules.max_peers > 0 and ACCOUNT_WITH_PEERS or nil)
+  local a = load_credited_account(r, tid, not active and rules.max_peers > 0 and ACCOUNT_WITH_PEERS or nil)
   if active then return answer_to(t, r, update(t, r, p, a, old) or 'u', true) end
   local outcome = join(t, r, p, a)
   if outcome then return answer_to(t, r, outcome, true) end
@@ -303,23 +305,23 @@ end
 
 local function announce(keys, arguments)
   begin(keys[1], arguments)
-  local answers, others = {}, false
+  local replies, others = {}, false
   for i = 4, #argv do
     local packed, registered, denied = argv[i], batch_values[2 * i - 3], batch_values[2 * i - 2]
-    local ok, answer = false, nil
+    local ok, reply = false, nil
     if registered and not denied and byte(packed, 81) == UPDATE then
-      ok, answer = pcall(update_regular, packed, sub(packed, 1, 40), registered)
+      ok, reply = pcall(update_regular, packed, sub(packed, 1, 40), registered)
     end
-    if not (ok and answer) then
+    if not (ok and reply) then
       others = true
-      ok, answer = pcall(announce_other, packed, registered, denied)
-      if not ok then answer = { 1, 'error', type(answer) == 'table' and answer.err or tostring(answer) } end
+      ok, reply = pcall(announce_other, packed, registered, denied)
+      if not ok then reply = { 1, 'error', type(reply) == 'table' and reply.err or tostring(reply) } end
     end
-    answers[i - 3] = answer
+    replies[i - 3] = reply
   end
   if others then finish() end
-  answers[#answers + 1] = totals()
-  return answers
+  replies[#replies + 1] = totals()
+  return replies
 end
 
 return announce(KEYS, ARGV)

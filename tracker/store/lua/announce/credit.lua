@@ -177,15 +177,13 @@ local function settle(a)
   record_hit_and_run('hit_and_run_cleared', a)
 end
 
--- True for the half of a hybrid torrent that moves peers only: credit goes to the other half.
-local function counts_elsewhere(t)
-  return t.hybrid_of and true or false
-end
-
 function record_announce(change, t, r, uid, a)
   if max_changes == 0 then return end
   if a then
     record_change(change, t, r.pidx, uid, r.left, floor(a.uploaded), floor(a.downloaded), floor(a.seed_time))
+  elseif r.moves_only then
+    local v = redis.pcall('HMGET', account_key(uid, t.tid), 'uploaded', 'downloaded', 'seed_time')
+    record_change(change, t, r.pidx, uid, r.left, v[1] or '0', v[2] or '0', v[3] or '0')
   else
     record_change(change, t, r.pidx, uid, r.left, r.uploaded, r.downloaded, '0')
   end
@@ -312,8 +310,8 @@ end
 
 -- The user's account on the torrent, with what the announce needs of the user's totals; false where nothing is
 -- credited. Read before the first write, so that a key of a wrong type fails here. `fields`: those of load_account().
-function load_credited_account(t, r, tid, fields)
-  if r.uid == '' or counts_elsewhere(t) then return false end
+function load_credited_account(r, tid, fields)
+  if r.uid == '' or r.moves_only then return false end
   local a = load_account(r.uid, tid, fields)
   local u =
     call('HMGET', P .. 'u:' .. r.uid, 'credited_up', 'credited_down', 'freeleech:' .. tid, 'uploaded', 'downloaded')
@@ -391,6 +389,12 @@ function credit_announce(t, r, p, a)
   if r.left ~= '0' then a.leeched = '1' end
 end
 
+-- Without an account: peers of the user that lost their endpoint may have joined before the halves were linked.
+function leave_others(t, r)
+  if r.uid == '' then return end
+  for _ = 1, r.evictions do end_activity_of(r.uid, t.tid, false) end
+end
+
 -- Which announces of `completed` count as a snatch. Some clients send `completed` at each start for a torrent that
 -- they have. It counts for a peer that was a leecher here; for a user who was a leecher on the torrent, once. An
 -- anonymous peer is deleted when it leaves, so a torrent keeps the last anonymous completions for a day: 28 hex digits
@@ -437,7 +441,8 @@ end
 
 -- Returns true when the completion counts.
 function count_snatch(t, r, p, a)
-  if counts_elsewhere(t) or call('HGET', p.at, 'completed') == '1' then return end
+  if not a and counts_elsewhere(t.ih, call('HGET', t.key, 'hybrid_of')) then return end
+  if call('HGET', p.at, 'completed') == '1' then return end
   call('HSET', p.at, 'completed', '1')
   if a then
     if a.completed_at then return end

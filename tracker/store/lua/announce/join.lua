@@ -193,7 +193,7 @@ function join(t, r, p, a)
   -- From here on nothing fails.
   if t.sole then drop_sole_address(t, endpoint) end
   call('SET', P .. 'ptimeout:' .. r.suffix, may_grow and add_due(tid, r.pid, r.timeout) or '', 'PX', r.timeout)
-  if p.up + p.down > 0 then add_traffic(p.up, p.down, p.elapsed, r.on_v4, r.own_family) end
+  if p.up + p.down > 0 then count_traffic(r, p) end
   if t.announces then t.announces = t.announces + 1 else add_bounded(t.key, 'announces', 1) end
   joined[#joined + 1] = tid
   if empty then redis.pcall('ZREM', P .. 'i:empty', tid) end
@@ -203,7 +203,7 @@ function join(t, r, p, a)
   count_peer(t, r.kind, r.paused == '1', 1)
   save_torrent(t)
   if t.first then call('HSET', t.key, 'sole', t.first) end
-  if a then credit_announce(t, r, p, a) end
+  if a then credit_announce(t, r, p, a) else leave_others(t, r) end
   if max_changes > 0 then record_announce('joined', t, r, r.uid, a) end
   if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
   if a then save_account(a) end

@@ -6,7 +6,7 @@ local function leave(t, r, p, a)
   leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[12], p.stored[13], p.endpoints)
   if t.announces then t.announces = t.announces + 1 else add_bounded(t.key, 'announces', 1) end
   save_torrent(t)
-  if p.up + p.down > 0 then add_traffic(p.up, p.down, p.elapsed, r.on_v4, r.own_family) end
+  if p.up + p.down > 0 then count_traffic(r, p) end
   if is_remembered(r.uid) then
     write_peer(r, p)
     deactivate_peer(p.at)
@@ -22,5 +22,6 @@ local function leave(t, r, p, a)
     return
   end
   record_announce('stopped', t, r, uid, nil)
-  if uid ~= '' then end_activity_of(uid, t.tid, true) end -- it joined before accounts were switched off
+  -- It joined before accounts were switched off, or before the halves of a hybrid torrent were linked.
+  if uid ~= '' then end_activity_of(uid, t.tid, true) end
 end

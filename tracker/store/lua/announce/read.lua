@@ -149,8 +149,9 @@ function load_swarm(r, registered)
   else
     t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded, hybrid_of, dht =
       load_torrent(r.ih, unpack(field_lists.torrent_of_user))
-    t.multi_up, t.multi_dn, t.user_downloaded, t.hybrid_of = multi_up, multi_dn, user_downloaded, hybrid_of
+    t.multi_up, t.multi_dn, t.user_downloaded = multi_up, multi_dn, user_downloaded
   end
+  r.moves_only = hybrid_of and counts_elsewhere(r.ih, hybrid_of) or false
   t.dht = dht
   t.snatches, t.sole = parse_count(snatches) or 0, sole
   return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled, derived

@@ -24,7 +24,7 @@ end
 -- many. Downloads are the incomplete torrents on which the user is active; a second peer of the user on one of these is
 -- no further download.
 local function has_max_downloads(r, tid)
-  if r.left == '0' then return false end
+  if r.uid == '' or r.left == '0' or r.moves_only then return false end
   local own = r.user[6]
   local limit = tonumber(own or '') and whole_field(own) or rules.max_downloads
   if limit == 0 then return false end

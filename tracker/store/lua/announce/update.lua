@@ -6,7 +6,7 @@
 
 -- Adds to the traffic of the batch; `up` or `down` is above 0. Comparisons instead of calls of min(), which are several
 -- times slower.
-function add_traffic(up, down, elapsed, on_v4, over_udp)
+local function add_traffic(up, down, elapsed, on_v4, over_udp)
   local sums, at, max_bytes = traffic, on_v4 and 1 or 3, elapsed > 1 and max_credit * elapsed or max_credit
   if over_udp then
     sums = udp_traffic or { 0, 0, 0, 0 }
@@ -18,6 +18,11 @@ function add_traffic(up, down, elapsed, on_v4, over_udp)
   up = sums[at] + (up < max_bytes and up or max_bytes)
   down = sums[at + 1] + (down < max_bytes and down or max_bytes)
   sums[at], sums[at + 1] = up < MAX_EXACT and up or MAX_EXACT, down < MAX_EXACT and down or MAX_EXACT
+end
+
+-- The same for one announce. The v2 half of a hybrid torrent reports what the v1 half does.
+function count_traffic(r, p)
+  if not r.moves_only then add_traffic(p.up, p.down, p.elapsed, r.on_v4, r.own_family) end
 end
 
 function speed(bytes, elapsed)
@@ -176,10 +181,15 @@ function update(t, r, p, a, old)
   if call('PEXPIRE', timeout, r.timeout) == 0 then
     call('SET', timeout, may_grow and add_due(t.tid, r.pid, r.timeout) or '', 'PX', r.timeout)
   end
-  if p.up + p.down > 0 then add_traffic(p.up, p.down, p.elapsed, r.on_v4, r.own_family) end
+  if p.up + p.down > 0 then count_traffic(r, p) end
   add_bounded(t.key, 'announces', 1)
   update_peer(t, r, p, endpoints)
-  if a then credit_announce(t, r, p, a) else note_leecher(r, p) end
+  if a then
+    credit_announce(t, r, p, a)
+  else
+    leave_others(t, r)
+    note_leecher(r, p)
+  end
   if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
   if a then save_account(a) end
 end

@@ -9,7 +9,7 @@ end
 local function load_totals(uid, tid)
   local v = redis.pcall('HMGET', P .. 'u:' .. uid .. ':t:' .. tid,
     'uploaded', 'downloaded', 'total_time', 'seed_time', 'peers')
-  if v.err or not v[5] then return end
+  if v.err or not (v[2] or v[5]) then return end
   return {
     uid = uid, tid = tid, uploaded = total(v[1]), downloaded = total(v[2]), total_time = total(v[3]),
     seed_time = total(v[4]), peers = total(v[5]),

@@ -1,4 +1,4 @@
--- hit_and_run_check.lua: whether a user's account on a torrent is a hit-and-run. Needs the rules of
+-- hit_and_run_check.lua: whether a user's account on a torrent is a hit-and-run. After hybrid.lua; needs the rules of
 -- hit_and_run_rules.lua.
 --
 -- `i:hnr_pending` holds, as `<uid>:<tid>`, torrents that users have left and that become hit-and-runs when the grace
@@ -10,13 +10,14 @@ local function is_settled(a)
   return time >= hnr_threshold or hnr_ratio > 0 and a.uploaded >= hnr_ratio * a.downloaded
 end
 
--- True when `bytes` are so small a part of the torrent that they make no hit-and-run. A torrent of unknown size has no
--- such part.
-local function is_small_share(tid, bytes)
-  local ih = hnr_share > 0 and redis.pcall('GET', P .. 'torrent_id:' .. tid)
-  local text = type(ih) == 'string' and redis.pcall('HGET', P .. 't:' .. ih, 'size')
-  local size = type(text) == 'string' and tonumber(text)
-  return size and bytes <= hnr_share * size
+-- True when the torrent makes no hit-and-run: its v1 half counts, or `bytes` are too small a part of it. A torrent of
+-- unknown size has no such part.
+local function makes_none(tid, bytes)
+  local ih = redis.pcall('GET', P .. 'torrent_id:' .. tid)
+  local v = type(ih) == 'string' and redis.pcall('HMGET', P .. 't:' .. ih, 'size', 'hybrid_of')
+  if not v or v.err then return false end
+  local size = hnr_share > 0 and tonumber(v[1] or '')
+  return size and bytes <= hnr_share * size or counts_elsewhere(ih, v[2])
 end
 
 local function is_exempt(uid)
@@ -28,5 +29,5 @@ end
 local function is_hit_and_run(a)
   if a.downloaded <= hnr_min or is_settled(a) then return false end
   local bytes = a.downloaded - (tonumber(call('HGET', P .. 'u:' .. a.uid .. ':t:' .. a.tid, 'forgiven') or '') or 0)
-  return bytes > hnr_min and not is_small_share(a.tid, bytes) and not is_exempt(a.uid)
+  return bytes > hnr_min and not makes_none(a.tid, bytes) and not is_exempt(a.uid)
 end

@@ -4,7 +4,7 @@
 -- Announces do not write these indexes, as that would make them dearer. Scripts that change a torrent do, and a job
 -- ranks all torrents again and again.
 
-local LISTED = { 'seeders', 'leechers', 'added', 'size', 'empty_since', 'enabled', 'private' }
+local LISTED = { 'seeders', 'leechers', 'added', 'size', 'empty_since', 'enabled', 'private', 'hybrid_of' }
 local entries = { added = {}, active = {}, size = {}, disabled = {}, private = {} }
 local missing = { size = {}, disabled = {}, private = {} }
 
@@ -25,7 +25,7 @@ local function note(index, tid, score)
   list[#list + 1] = tid
 end
 
--- Notes a torrent by its stored fields. At most some hundreds in one call of a script.
+-- Notes a torrent by its stored fields. At most some hundreds in one call of a script. Returns its field hybrid_of.
 local function note_torrent(tid, key)
   local v = call('HMGET', key, unpack(LISTED))
   local added = whole_of(v[3]) or 0
@@ -34,6 +34,7 @@ local function note_torrent(tid, key)
   note('size', tid, whole_of(v[4]))
   note('disabled', tid, v[6] == '0' and added)
   note('private', tid, v[7] == '1' and added)
+  return v[8]
 end
 
 -- Writes what was noted. An index of a wrong type is left out.

@@ -25,6 +25,7 @@ local max_changes = tonumber(ARGV[6])
 --@ include lib/changes.lua
 --@ include lib/changes_removal.lua
 --@ include lib/hit_and_runs.lua
+--@ include lib/hybrid.lua
 --@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
 local _, outage_until = current_outage(ARGV[5])

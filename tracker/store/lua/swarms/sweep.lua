@@ -32,6 +32,7 @@ local forget_after, budget, max_changes = tonumber(ARGV[5]), tonumber(ARGV[6]), 
 --@ include lib/changes.lua
 --@ include lib/changes_removal.lua
 --@ include lib/hit_and_runs.lua
+--@ include lib/hybrid.lua
 --@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
 local _, outage_until = current_outage(ARGV[8])

@@ -23,8 +23,8 @@ ROWS: tuple[KeySpec, ...] = (
         "lists with `updated_since`: user_id or info_hash, the other is empty. The first part of an id is the time "
         "(epoch ms)",
         "about the newest 100,000; recorded while there is a change feed, and deleted with it",
-        "add_user.lua, edit_user.lua, rotate_user.lua, save_users.lua, add.lua, edit.lua, remove.lua, deny.lua, "
-        "allow.lua",
+        "add_user.lua, edit_user.lua, rotate_user.lua, save_users.lua, add.lua, edit.lua, link.lua, "
+        "unlink.lua, remove.lua, deny.lua, allow.lua",
     ),
     KeySpec(
         "t:webhook:<url>",

@@ -88,10 +88,12 @@ ROWS: tuple[KeySpec, ...] = (
         "gave the torrent to a claimant; dht_seeds, dht_peers, dht_at: what the last lookup in the DHT found, and when "
         "(epoch s); dht: until when `t:dht:peers:<ih>` exists in one of the families (epoch s). If set: name, "
         "private, enabled, reason, multi_up, multi_dn (as `t:upload_multiplier`), size (bytes; empty: unknown), labels "
-        "(up to 20 of 1 to 32 characters of a-z, 0-9, `-`, `_` and `.`, separated by spaces)",
+        "(up to 20 of 1 to 32 characters of a-z, 0-9, `-`, `_` and `.`, separated by spaces). Of a hybrid torrent: "
+        "hybrid_of of the v2 half: `<ih>` of the v1 half, which counts for users; hybrid of the v1 half: `<ih>` of the "
+        "v2 half",
         "until the torrent is deleted",
         f"{_SWARM_SCRIPTS}, count_announces.lua, count_unique.lua, estimate_unique.lua, work_claim.lua, "
-        "dht_found.lua, dht_give.lua, command line",
+        "dht_found.lua, dht_give.lua, link.lua, unlink.lua, command line",
     ),
     KeySpec(
         "t:p:<tid>:<pid>",
