@@ -11,10 +11,19 @@ others. Any other query goes to the general parser, which reads parameter by par
 
 import re
 from codecs import escape_decode
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, Digits, Event, InfoHash, PeerId, Scrape
 from tracker.errors import ClientError
+from tracker.wire.announce_numbers import (
+    MAX_BYTES,
+    MAX_PEERS_WANTED,
+    MAX_PORT,
+    byte_count,
+    bytes_left,
+    check_unusual_port,
+)
 from tracker.wire.endpoint import pack_address
 
 MAX_PARAMETERS = 100
@@ -28,10 +37,10 @@ _PERCENT = ord("%")
 _MAX_ESCAPED_LENGTH = len("%00") * MAX_KEY_LENGTH
 _MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _EVENTS = {event.value.encode(): event for event in Event}
-_UPDATE, _STOPPED = Event.UPDATE, Event.STOPPED  # access to a member through its class is slow
+_UPDATE = Event.UPDATE  # access to a member through its class is slow
 _EXACT_DIGITS = len(str(MAX_COUNT)) - 1
-_MAX_NUMBER, _MAX_LEFT = 2**63, 2**64
-_NUMBER_DIGITS = len(str(_MAX_LEFT))
+_NUMBER_DIGITS = len(str(MAX_BYTES))
+_Count = TypeVar("_Count", Digits, Digits | None)
 
 # Most clients send the changing parameters in this order, with up to three others before and after the port. The
 # pattern takes visible ASCII only, without characters that have a second meaning.
@@ -72,7 +81,7 @@ def parse_announce(query: bytes) -> Announce:
 
     The first of a repeated parameter counts. Unknown parameters, those without ``=`` and empty values are no error.
     Raises ClientError for no or two info_hash, a hash or peer id that is not 20 bytes, a missing or invalid port, and a
-    byte count above 2^63. ``left`` may be up to 2^64: Transmission 2 sends 2^64 - 1 while it has only a magnet link.
+    byte count above 2^64.
     """
     return parse_usual(query) or _parse_any(query)
 
@@ -138,9 +147,10 @@ def _fields(query: bytes) -> dict[bytes, bytes]:
 
 def _options(fields: dict[bytes, bytes]) -> _Options:
     get = fields.get
+    wanted = _number(get(b"numwant", b""))
     return _Options(
         _EVENTS.get(get(b"event", b""), _UPDATE),
-        _number(get(b"numwant", b"")),  # None for invalid and negative numbers too
+        None if wanted is None or wanted > MAX_PEERS_WANTED else wanted,
         get(b"compact") != b"0",
         get(b"no_peer_id") == b"1",
     )
@@ -161,9 +171,9 @@ def _parse_any(query: bytes) -> Announce:
         InfoHash(info_hash),
         PeerId(peer_id),
         _port(get(b"port", b""), event),
-        _count(get(b"uploaded", b""), "uploaded must be a number from 0 to 2^63"),
-        _count(get(b"downloaded", b""), "downloaded must be a number from 0 to 2^63"),
-        _count(left, "left must be a number from 0 to 2^64", _MAX_LEFT) if left else None,
+        _count(get(b"uploaded", b""), "uploaded must be a number from 0 to 2^64", byte_count),
+        _count(get(b"downloaded", b""), "downloaded must be a number from 0 to 2^64", byte_count),
+        _count(left, "left must be a number from 0 to 2^64", bytes_left) if left else None,
         key if len(key) <= MAX_KEY_LENGTH else b"",
         event,
         peers_wanted,
@@ -232,18 +242,18 @@ def _number(value: bytes) -> int | None:
     return int(value)
 
 
-def _count(value: bytes, refusal: str, max_number: int = _MAX_NUMBER) -> Digits:
-    """A byte count. Missing is 0. A number above the largest exact double is clamped to it."""
+def _count(value: bytes, refusal: str, clamp: Callable[[int], _Count]) -> _Count:
+    """A byte count. Missing is 0."""
     if value.isdigit() and len(value) <= _EXACT_DIGITS:
         return Digits(value.lstrip(b"0") or b"0")
     number = _number(value) if value else 0
-    if number is None or number > max_number:
+    if number is None or number > MAX_BYTES:
         raise ClientError(refusal, retry_in="never")
-    return Digits(b"%d" % min(number, MAX_COUNT))
+    return clamp(number)
 
 
 def _port(value: bytes, event: Event) -> int:
     number = _number(value) if value else 0
-    if number is None or number > 65535 or (number == 0 and event is not _STOPPED):
-        raise ClientError("port must be from 1 to 65535", retry_in="never")
-    return number
+    if number is None or not 0 < number <= MAX_PORT:
+        check_unusual_port(number, event)
+    return number or 0
