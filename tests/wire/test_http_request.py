@@ -231,6 +231,14 @@ class TestIdentity:
         assert refusal(b"") == "info_hash is missing"
         assert "peer_id" in refusal(b"port=1&info_hash=" + ESCAPED_HASH)
 
+    @pytest.mark.parametrize("first", ["info_hash", "peer_id"])
+    def test_a_question_mark_in_a_hash_or_id_stays(self, first: str) -> None:
+        ids = {"info_hash": "?" * 20, "peer_id": "-XX?info_hash=??????"}
+        second = "peer_id" if first == "info_hash" else "info_hash"
+        query = f"passkey=a?{first}={ids[first]}&{second}={ids[second]}&port=1"
+        parsed = parse_announce(query.encode())
+        assert (parsed.info_hash, parsed.peer_id) == (b"?" * 20, ids["peer_id"].encode())
+
     def test_two_equal_hashes_are_refused(self) -> None:
         assert "two" in refusal(BASE + b"&port=1&info_hash=" + ESCAPED_HASH)
 
@@ -423,6 +431,23 @@ class TestTwoParsers:
             query = "&".join([*_COMMON[:place], f"{name}={value}", *_COMMON[place:]]).encode()
             assert _read(parse_announce, query) == _read(_parse_any, query)
         assert parse_announce(query).event is Event.STARTED
+
+    @given(
+        st.lists(st.sampled_from(["passkey=0a1b", "x=1", "port=1", "", "a=?"]), min_size=1, max_size=3),
+        st.lists(st.sampled_from("&?"), min_size=3, max_size=3),
+        st.sampled_from(["", "&key=a?b", "&x=?info_hash=1", "&y?left=5"]),
+    )
+    def test_a_query_appended_with_a_second_question_mark_is_read_as_one(
+        self, own: list[str], separators: list[str], after: str
+    ) -> None:
+        """The parameters of the announce URL come first. What follows the hash keeps each ``?``."""
+        asked = "&".join(_COMMON) + after
+        joined = "".join(text + mark for text, mark in zip(own, separators, strict=False)) + asked
+        meant = "&".join([*"&".join(own).replace("?", "&").split("&"), asked])
+        assert _read(parse_announce, joined.encode()) == _read(_parse_any, meant.encode())
+        hashes = f"info_hash={ESCAPED_HASH.decode()}&info_hash={'?' * 20}"
+        scrape = parse_scrape("".join([own[0], separators[0], hashes]).encode(), 5)
+        assert scrape.info_hashes == (INFO_HASH, b"?" * 20)
 
     @given(st.binary(max_size=300))
     def test_both_parsers_agree_on_trailing_bytes(self, noise: bytes) -> None:

@@ -33,7 +33,7 @@ VISIBLE = bytes(range(0x21, 0x7F)).replace(b"#", b"")
 """The bytes that a well-formed query may contain (RFC 3986: it ends at ``#``)."""
 
 # `int in bytes` takes a fifth of the time of `bytes in bytes`.
-_PERCENT = ord("%")
+_PERCENT, _QUESTION_MARK = ord("%"), ord("?")
 _MAX_ESCAPED_LENGTH = len("%00") * MAX_KEY_LENGTH
 _MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _EVENTS = {event.value.encode(): event for event in Event}
@@ -50,6 +50,7 @@ _COMMON = re.compile(
     rb"&uploaded=(0|[1-9][0-9]{0,14})&downloaded=(0|[1-9][0-9]{0,14})&left=(0|[1-9][0-9]{0,14})((?:&.*)?)",
     re.DOTALL,
 ).fullmatch
+_FIRST_ID = re.compile(rb"(?:^|[&?])(?:info_hash|peer_id)=").search
 _UNCACHEABLE = frozenset(
     (b"info_hash", b"peer_id", b"port", b"uploaded", b"downloaded", b"left", b"key", b"ip")
 )
@@ -134,6 +135,17 @@ def _cache_options(others: bytes) -> _Options | None:
     return options
 
 
+def _joined(query: bytes) -> bytes:
+    """The query with ``&`` for each ``?`` before the first hash or id.
+
+    Clients append their parameters to the query of the announce URL, some with a second ``?``. A hash or id may contain
+    that character, so it stays there.
+    """
+    first = _FIRST_ID(query)
+    end = first.start() + 1 if first else len(query)
+    return query[:end].replace(b"?", b"&") + query[end:]
+
+
 def _fields(query: bytes) -> dict[bytes, bytes]:
     fields: dict[bytes, bytes] = {}
     for parameter in query.replace(b"+", b" ").split(b"&", MAX_PARAMETERS)[:MAX_PARAMETERS]:
@@ -158,7 +170,7 @@ def _options(fields: dict[bytes, bytes]) -> _Options:
 
 def _parse_any(query: bytes) -> Announce:
     """The general parser: takes parameters in any order."""
-    fields = _fields(query)
+    fields = _fields(_joined(query) if _QUESTION_MARK in query else query)
     get = fields.get
     info_hash, peer_id = get(b"info_hash", b""), get(b"peer_id", b"")
     if len(info_hash) != HASH_LENGTH:
@@ -191,6 +203,8 @@ def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
     """
     info_hashes: dict[InfoHash, None] = {}
     present = False
+    if _QUESTION_MARK in query:
+        query = _joined(query)
     for parameter in query.replace(b"+", b" ").split(b"&"):
         name, _, value = parameter.partition(b"=")
         if name != b"info_hash":
