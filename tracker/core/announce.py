@@ -37,6 +37,7 @@ from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, warning_of
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.refusals import refusal
 from tracker.settings.reload import LiveSettings
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import (
@@ -178,7 +179,7 @@ class Tracker:
             None,
         )
         if self._refuses_private and not is_routable(address):
-            self._settle([(pending, ClientError(_PRIVATE_REFUSED, retry_in=60))], None)
+            self._settle([(pending, refusal(_PRIVATE_REFUSED))], None)
         elif not allowed:
             self._settle([(pending, self._clients.refusal(announce.peer_id))], None)
         else:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from tracker.bittorrent import Accounts
-from tracker.errors import ClientError
+from tracker.refusals import refusal
 
 PASSKEY_PARAMETER = "passkey="
 """The parameter of a query that may hold a passkey, with its ``=``."""
@@ -50,7 +50,7 @@ def find_route(path: str, query: str = "", forms: PasskeyForms = _NO_OTHER_FORMS
         return Route("other" if segments else "index")
     kind, passkeys = _split(segments, forms)
     if kind not in _KINDS:
-        raise ClientError("no such path: announce to /announce or /<passkey>/announce", retry_in="never")
+        raise refusal("no such path: announce to /announce or /<passkey>/announce")
     return Route(kind, _passkey([*passkeys, *_parameters(query, forms)], forms.accounts))
 
 
@@ -100,9 +100,9 @@ def _parameters(query: str, forms: PasskeyForms) -> list[str]:
 
 def _passkey(passkeys: list[str], accounts: Accounts) -> str | None:
     if len(passkeys) > 1:
-        raise ClientError("the announce URL has two passkeys", retry_in="never")
+        raise refusal("the announce URL has two passkeys")
     if not passkeys or _PASSKEY.fullmatch(passkeys[0]):
         return passkeys[0] if passkeys else None
     if accounts == "optional":
         return _MALFORMED_PASSKEY
-    raise ClientError("the passkey in the announce URL is malformed", retry_in="never")
+    raise refusal("the passkey in the announce URL is malformed")

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, Digits, Event, InfoHash, PeerId, Scrape
 from tracker.errors import ClientError
+from tracker.refusals import refusal
 from tracker.wire.announce_numbers import (
     MAX_BYTES,
     MAX_PEERS_WANTED,
@@ -153,7 +154,7 @@ def _fields(query: bytes) -> dict[bytes, bytes]:
         if name not in fields:
             fields[name] = _unescape(value) if _PERCENT in value else value
         elif name == b"info_hash":
-            raise ClientError("an announce is for one info_hash, this one has two", retry_in="never")
+            raise refusal("an announce is for one info_hash, this one has two")
     return fields
 
 
@@ -176,7 +177,7 @@ def _parse_any(query: bytes) -> Announce:
     if len(info_hash) != HASH_LENGTH:
         raise _bad_info_hash(info_hash)
     if len(peer_id) != HASH_LENGTH:
-        raise ClientError("peer_id must be exactly 20 bytes", retry_in="never")
+        raise refusal("peer_id must be exactly 20 bytes")
     event, peers_wanted, compact, no_peer_id, *_ = _options(fields)
     left, key, stated = get(b"left"), get(b"key", b""), get(b"ip")
     return Announce(
@@ -216,7 +217,7 @@ def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
             if len(info_hashes) >= max_hashes:
                 break
     if present and not info_hashes:
-        raise ClientError("info_hash must be the raw 20 bytes, percent-encoded", retry_in="never")
+        raise refusal("info_hash must be the raw 20 bytes, percent-encoded")
     return Scrape(tuple(info_hashes))
 
 
@@ -238,10 +239,10 @@ def _unescape(value: bytes) -> bytes:
 
 def _bad_info_hash(value: bytes) -> ClientError:
     if not value:
-        return ClientError("info_hash is missing", retry_in="never")
+        return refusal("info_hash is missing")
     if len(value) == 2 * HASH_LENGTH:
-        return ClientError("info_hash must be the raw 20 bytes, not 40 hexadecimal digits", retry_in="never")
-    return ClientError("info_hash must be exactly 20 bytes", retry_in="never")
+        return refusal("info_hash must be the raw 20 bytes, not 40 hexadecimal digits")
+    return refusal("info_hash must be exactly 20 bytes")
 
 
 def _number(value: bytes) -> int | None:
@@ -256,13 +257,13 @@ def _number(value: bytes) -> int | None:
     return int(value)
 
 
-def _count(value: bytes, refusal: str, clamp: Callable[[int], _Count]) -> _Count:
+def _count(value: bytes, name: str, clamp: Callable[[int], _Count]) -> _Count:
     """A byte count. Missing is 0."""
     if value.isdigit() and len(value) <= _EXACT_DIGITS:
         return Digits(value.lstrip(b"0") or b"0")
     number = _number(value) if value else 0
     if number is None or number > MAX_BYTES:
-        raise ClientError(refusal, retry_in="never")
+        raise refusal(name)
     return clamp(number)
 
 

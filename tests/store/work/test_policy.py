@@ -131,6 +131,7 @@ async def test_a_bad_hour_of_an_unranked_torrent_enqueues_nothing(store: Store) 
     [
         ({"labels": "x nowork"}, "nowork"),
         ({"enabled": "0"}, "disabled"),
+        ({"enabled": "pending"}, "pending"),
         ({"size": "99"}, "size"),
         ({"size": "1001"}, "size"),
         ({"size": "-"}, "unknown size"),

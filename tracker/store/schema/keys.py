@@ -152,7 +152,7 @@ class Keys:
         return f"{self.prefix}i:{ranking}"
 
     def torrent_list(self, value: str) -> str:
-        """Torrents by added, active or size, and those that are disabled or private."""
+        """Torrents by added, active or size, and those that are disabled, pending or private."""
         return f"{self.prefix}i:torrent_{value}"
 
     def indexed(self) -> str:

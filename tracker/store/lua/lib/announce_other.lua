@@ -73,7 +73,9 @@ local function announce_of(r, registered, denied)
   if not registered or forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
   if not registered and not open then return refuse('unknown torrent') end
   local t, tid, enabled, derived = load_swarm(r, registered)
-  if enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
+  if enabled == '0' or enabled == 'pending' then
+    return refuse(enabled == '0' and 'disabled' or 'pending', call('HGET', t.key, 'reason') or '')
+  end
 
   local p = find_peer(r, tid, derived)
   if p.active then t.tid = tid end -- also when another program deleted the field

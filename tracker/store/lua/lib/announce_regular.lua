@@ -23,7 +23,7 @@ local function announce_regular(packed, ih, tid)
   else
     t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6')
   end
-  if t[1] ~= tid or t[2] == '0' then return end
+  if t[1] ~= tid or t[2] == '0' or t[2] == 'pending' then return end
   if seeding then
     stored = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time',
       'speed_up')
