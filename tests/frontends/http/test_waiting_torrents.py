@@ -17,6 +17,8 @@ from tracker.settings.reload import LiveSettings
 
 TORRENT = InfoHash(INFO_HASH)
 PENDING = b"this torrent waits for approval"
+NOT_REGISTERED = b"this torrent is not registered with this tracker"
+USUAL = (30, 1800, 1800)
 QUICK = (1, 30, 30)
 """``retry in``, ``interval`` and ``min interval``."""
 
@@ -81,3 +83,36 @@ async def test_peers_of_a_torrent_that_becomes_pending_are_refused(redis_url: st
         assert await told(client) == (PENDING, QUICK)
         scraped = await tracker.decisions.scrape(Scrape((TORRENT,)), None, at("11.0.0.1"))
         assert scraped.files[TORRENT].leechers == 0
+
+
+@on_loops("uvloop")
+@pytest.mark.parametrize("accounts", ["optional", "required"])
+async def test_a_user_is_told_to_retry_a_new_torrent_soon_for_ten_minutes(
+    redis_url: str, prefix: str, accounts: Accounts
+) -> None:
+    async with tracking(redis_url, prefix, accounts) as (store, tracker, client):
+        clock = store.clock
+        for event in ("started", "", "completed"):
+            assert await told(client, ALICE, event) == (NOT_REGISTERED, QUICK)
+            clock.now += 199
+        clock.now += 3
+        assert await told(client, ALICE) == (NOT_REGISTERED, USUAL)
+        assert [(each.info_hash, each.at) for each in await store.unregistered.of("7")] == [
+            (TORRENT, int(clock.now) - 600)
+        ]
+        assert {label for _, label in tracker.clients_seen} == {"unknown torrent"}
+        await store.torrents.add(TORRENT)
+        assert (await told(client, ALICE, "started"))[0] == b""
+        assert await store.unregistered.of("7") == []
+
+
+@on_loops("uvloop")
+@pytest.mark.parametrize("accounts", ["off", "optional"])
+@pytest.mark.parametrize("passkey", ["", "x" * 20])
+async def test_an_anonymous_announce_is_not_kept(
+    redis_url: str, prefix: str, accounts: Accounts, passkey: str
+) -> None:
+    async with tracking(redis_url, prefix, accounts) as (store, _, client):
+        for event in ("started", ""):
+            assert await told(client, passkey, event) == (NOT_REGISTERED, USUAL)
+        assert [key async for key in store.redis.scan_iter(f"{prefix}*unregistered*")] == []

@@ -134,6 +134,7 @@ local function other_announces()
 --@ include lib/new_torrents.lua
 --@ include lib/due_lists.lua
 --@ include lib/announce_request.lua
+--@ include lib/unregistered.lua
 --@ include lib/announce_peer.lua
 --@ include lib/announce_join.lua
 --@ include lib/announce_apply.lua
