@@ -8,6 +8,8 @@ import pytest
 from tests.core.harness import TrackerHarness, at, open_tracker
 from tests.frontends.http import harness
 from tests.frontends.http.harness import INFO_HASH, QUERY, on_loops
+from tests.frontends.udp.harness import HASH, announce_packet
+from tests.frontends.udp.harness import serving as serving_udp
 from tests.raw_http import Client, connect
 from tests.store.harness import ALICE, Store
 from tracker.bittorrent import Accounts, InfoHash, Scrape
@@ -70,6 +72,18 @@ async def test_a_pending_torrent_is_retried_soon_and_works_when_it_is_approved(
         assert (
             (await tracker.decisions.scrape(Scrape((TORRENT,)), None, at("11.0.0.1"))).files[TORRENT].leechers
         )
+
+
+async def test_over_udp_there_is_the_text(redis_url: str, prefix: str) -> None:
+    settings = Settings.model_validate({"udp": {"listen": ["127.0.0.1:0"]}})
+    async with open_tracker(redis_url, prefix, settings) as tracker:
+        await tracker.store.torrents.add(InfoHash(HASH), {"enabled": "pending"})
+        async with serving_udp(tracker=tracker.decisions.over_udp()) as served:  # type: ignore[arg-type]
+            client = served.client()
+            for enabled, error in (("pending", True), ("1", False)):
+                await tracker.store.torrents.edit(InfoHash(HASH), {"enabled": enabled})
+                reply = await client.ask(announce_packet(await client.connect()))
+                assert (reply[:4] == b"\0\0\0\3", reply[8:] == PENDING) == (error, error)
 
 
 @on_loops("uvloop")
