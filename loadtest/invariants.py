@@ -68,7 +68,7 @@ async def _check_empty(redis: Any, keys: Keys, torrent_ids: Iterable[bytes]) -> 
         hexed = await redis.get(keys.torrent_id(torrent_id.decode()))
         row = await redis.hgetall(keys.torrent(InfoHash(bytes.fromhex(hexed.decode()))))
         peers = int(row.get(b"seeders", 0)) + int(row.get(b"leechers", 0))
-        if row.get(b"auto") == b"1" and row.get(b"enabled") != b"0" and not peers:
+        if row.get(b"auto") == b"1" and row.get(b"enabled") not in (b"0", b"pending") and not peers:
             empty[torrent_id] = float(row[b"empty_since"])
     assert dict(await redis.zrange(f"{keys.prefix}i:empty", 0, -1, withscores=True)) == empty
 

@@ -234,7 +234,8 @@ async def _fill_torrents(store: Store, now: float, chance: random.Random) -> Non
         ]
         await store.unique_users.count(events, now)
     denied = [
-        RefusedAnnounce(int(now) - 60 * age, InfoHash(bytes([age]) * 20), "aria2") for age in range(9, 1, -1)
+        RefusedAnnounce(int(now) - 60 * age, InfoHash(bytes([age]) * 20), "aria2", str(age % 4 or ""))
+        for age in range(9, 1, -1)
     ]
     await store.refusal_samples.add({"unknown torrent": denied, "client denied": denied[:3]})
 

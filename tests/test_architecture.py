@@ -23,8 +23,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Basic types. All modules may import them.
     "errors": (),
     "bittorrent": ("errors",),
+    # What announces and scrapes are refused with.
+    "refusals": ("errors",),
     # Parsing and encoding, without side effects.
-    "wire": NOUNS,
+    "wire": (*NOUNS, "refusals"),
     "geoip": (),
     "token_bucket": (),
     # The operating system, and the settings.
@@ -60,10 +62,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Decisions of a DHT node: no sockets, no store, no clock.
     "dht": (*NOUNS, "token_bucket", "wire"),
     # Decisions on announces and scrapes.
-    "core": (*NOUNS, "settings", "store", "wire"),
+    "core": (*NOUNS, "refusals", "settings", "store", "wire"),
     # Sockets of peers. Front ends import core, never the store.
-    "frontends.http": (*NOUNS, "core", "settings", "system", "wire"),
-    "frontends.udp": (*NOUNS, "settings", "system", "token_bucket", "wire"),
+    "frontends.http": (*NOUNS, "core", "refusals", "settings", "system", "wire"),
+    "frontends.udp": (*NOUNS, "refusals", "settings", "system", "token_bucket", "wire"),
     "frontends.dht": (*NOUNS, "dht", "system", "wire"),
     "frontends.work": (*NOUNS, "core", "settings", "system", "wire"),
     # Coroutines that run until cancelled.

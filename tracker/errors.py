@@ -8,16 +8,24 @@ RetryIn = int | Literal["never"]
 
 
 class ClientError(Exception):
-    """A refusal whose text the peer may read.
+    """A refusal whose text the peer may read. Those of announces and scrapes are in ``tracker/refusals.py``.
 
     ``text`` is shown to the client's user; it is short and says what to do. It is a fixed string without input, because
     it is the default of ``label``, which names counters. For a text by an operator (a deny reason), pass a ``label``.
     """
 
-    def __init__(self, text: str, *, retry_in: RetryIn = 30, label: str | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        retry_in: RetryIn = 30,
+        interval_seconds: int | None = None,
+        label: str | None = None,
+    ) -> None:
         super().__init__(text)
         self.text = text
         self.retry_in: RetryIn = retry_in
+        self.interval_seconds = interval_seconds
         self.label = label or text
 
 

@@ -155,7 +155,8 @@ def seeds() -> Iterable[bytes]:
     heads = vectors.heads()
     plain = heads[0].partition(b"\r\n")[0]
     lines, query = b"\r\nHost: t\r\n\r\n", plain.partition(b"?")[2]
-    for form in (b"/announce/k?", b"/announce?passkey=k&", b"/k/announce?passkey=k&", b"/scrape/k?"):
+    forms = b"/announce/k? /announce?passkey=k& /k/announce?passkey=k& /scrape/k? /announce?passkey=k?"
+    for form in (forms + b" /announce.php?passkey=k? /k/announce.php? /announce/announce.php?").split():
         yield bytes((_ACCOUNTS,)) + b"GET " + form + query + lines + plain + lines
     for mode in range(8):
         first = bytes((mode,))

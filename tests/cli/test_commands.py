@@ -36,6 +36,23 @@ def test_editing_a_torrent_keeps_its_other_fields(tracker: Command) -> None:
     tracker("torrent", "edit", HASH, code=2)
 
 
+def test_a_torrent_waits_for_approval(tracker: Command) -> None:
+    tracker("torrent", "add", HASH, "--pending")
+    tracker("torrent", "add", OTHER)
+
+    def states() -> list[str]:
+        return [
+            json.loads(tracker("torrent", "show", each, "--json").stdout)["state"] for each in (HASH, OTHER)
+        ]
+
+    assert states() == ["pending", "registered"]
+    (line, *_) = tracker("export", "--what", "torrents").stdout.splitlines()
+    assert json.loads(line)["enabled"] == "pending"
+    tracker("torrent", "enable", HASH)
+    tracker("torrent", "edit", OTHER, "--pending", "--name", "x")
+    assert states() == ["registered", "pending"]
+
+
 def test_torrents_are_found_by_name_and_info_hash(tracker: Command) -> None:
     tracker("torrent", "add", HASH, "--name", "Some Linux")
     tracker("torrent", "add", OTHER, "--name", "another")

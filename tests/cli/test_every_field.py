@@ -57,14 +57,15 @@ def test_the_command_line_has_every_field() -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("enabled", [False, "pending"])
 def test_an_export_brings_back_every_field(
-    tracker: Command, keys: "Redis", prefix: str, tmp_path: Any, form: str
+    tracker: Command, keys: "Redis", prefix: str, tmp_path: Any, form: str, enabled: bool | str
 ) -> None:
     """A file with all fields is imported, exported, and imported into an empty store."""
     passkey = "a" * 32
     records = [
         {"kind": "user", "user_id": "7", "passkey": passkey, **USER},
-        {"kind": "torrent", "info_hash": HASH, **TORRENT, "snatches": 8},
+        {"kind": "torrent", "info_hash": HASH, **TORRENT, "enabled": enabled, "snatches": 8},
         {"kind": "torrent", "info_hash": TORRENT["hybrid_of"], "snatches": 9},
     ]
     (tmp_path / "all.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -65,6 +66,24 @@ def test_cut_credit_is_in_each_list_and_can_be_set(user: Command, redis_url: str
     user("edit", "7", "--credit-cut", "0", "--uploaded", "1234")
     shown = json.loads(user("show", "7", "--json").stdout)
     assert (shown["uploaded"], shown["credit_cut"]) == (1234, 0)
+
+
+def test_unregistered_torrents_of_a_user_are_listed(user: Command, redis_url: str, prefix: str) -> None:
+    user("add", "--id", "7")
+
+    async def announce() -> None:
+        rules = SwarmRules(accounts="required", open=False)
+        async with running(Store(redis_url, Keys(prefix), rules)) as store:
+            passkey = await store.users.passkey_of("7")
+            store.clock.now = time.time()
+            assert (
+                passkey and await store.refused(update(1, "s", passkey=passkey)) == "unknown torrent at first"
+            )
+
+    asyncio.run(announce())
+    (line,) = user("unregistered", "7", "--json").stdout.splitlines()
+    assert json.loads(line)["info_hash"] == HASH
+    user("unregistered", "8", code=1)
 
 
 @pytest.mark.usefixtures("owing")

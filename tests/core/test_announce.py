@@ -285,7 +285,7 @@ async def test_every_refusal_has_its_text_and_label(make_tracker: MakeTracker) -
         ({"passkey": "d" * 20}, "your account is disabled", "user disabled", 60),
         ({"passkey": "e" * 20}, "pay your bill: see the site", "user disabled", 60),
         ({"passkey": "l" * 20}, "your account may not download", "may not leech", 60),
-        ({"info_hash": info_hash(99)}, "this torrent is not registered", "unknown torrent", 30),
+        ({"info_hash": info_hash(99)}, "this torrent is not registered", "unknown torrent", 1),
         ({"info_hash": info_hash(2)}, "this torrent is disabled", "disabled", 60),
         ({"info_hash": info_hash(3)}, "broken file: use v2", "disabled", 60),
         ({"info_hash": info_hash(4)}, "this torrent is not allowed", "denied", "never"),
@@ -296,6 +296,7 @@ async def test_every_refusal_has_its_text_and_label(make_tracker: MakeTracker) -
     for changes, text, label, retry_in in cases:
         error = await tracker.refused(1, "started", **{"passkey": ALICE, **changes})
         assert error.text.startswith(text) and (error.label, error.retry_in) == (label, retry_in)
+    assert await store.redis.unlink(store.keys.user_unregistered(7)) == 1
     assert await store.dump() == before
     assert (await tracker.announce(1, "started", passkey=ALICE)).leechers == 1
     figures, failures = await tracker.counted()

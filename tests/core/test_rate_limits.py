@@ -26,6 +26,7 @@ from tracker.core.rate_limits import (
 )
 from tracker.core.request_counts import network
 from tracker.errors import ClientError, SilentlyDropped
+from tracker.refusals import REFUSALS
 from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings
 from tracker.store.access.rate_limits import MAX_SOURCES, MAX_STATES, Hit, RateLimitState
@@ -92,7 +93,7 @@ async def test_a_peer_that_announces_every_second_is_throttled_then_rejected(pro
         await ours.share_limits()
         found = await outcome(ours, 1, address=ATTACKER)
         if isinstance(found, ClientError):
-            assert (found.text, found.retry_in) == (module.LIMITED["peer"][1], 5)
+            assert (found.text, found.retry_in) == (REFUSALS[module.LIMITED["peer"]].text, 5)
             seen.append("rejected")
         else:
             many, usual = found.interval_seconds > 2000, len(found.peers) == 6 * 20

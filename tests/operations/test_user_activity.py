@@ -33,7 +33,7 @@ async def of_alice(store: Store) -> Activity:
 
 
 async def test_a_user_who_was_never_seen(private: Store) -> None:
-    assert await of_alice(private) == Activity([], True, [], True, [], True, 0)
+    assert await of_alice(private) == Activity([], True, [], True, [], True, 0, [])
 
 
 async def test_without_a_change_feed_completions_are_known(private: Store) -> None:

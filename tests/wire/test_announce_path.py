@@ -68,6 +68,18 @@ def test_near_misses_of_the_announce_path_are_refused(path: str) -> None:
         ("/announce", "peer_id=passkey=0a1b", "announce", None),
         ("/announce", "xpasskey=0a1b&Passkey=0a1b&passkey", "announce", None),
         ("/health", "passkey=0a1b&passkey=", "other", None),
+        ("/announce", "passkey=0a1b?info_hash=x", "announce", "0a1b"),
+        ("/announce", "a=1&passkey=0a%31b?info_hash=x?&b", "announce", "0a1b"),
+        ("/scrape", "passkey=0a1b?", "scrape", "0a1b"),
+        ("/announce.php", "passkey=0a1b&info_hash=x", "announce", "0a1b"),
+        ("/announce.php", "passkey=0a1b?info_hash=x", "announce", "0a1b"),
+        ("/announce.php", "info_hash=x", "announce", None),
+        ("/scrape.php", "passkey=0a1b", "scrape", "0a1b"),
+        ("/0a1b/announce.php", "", "announce", "0a1b"),
+        ("/announce.php/0a1b", "", "announce", "0a1b"),
+        ("/scrape.php/0a1b/", "", "scrape", "0a1b"),
+        ("/announce.php/announce", "", "announce", "announce.php"),
+        ("/announce/announce.php", "", "announce", "announce"),
     ],
 )
 def test_the_passkey_may_follow_the_path_or_be_in_the_query(
@@ -90,6 +102,10 @@ def test_the_passkey_may_follow_the_path_or_be_in_the_query(
         ("/a/b/announce/c", "", NO_PATH),
         ("/a/b/announce", "passkey=c", NO_PATH),
         ("/announce/a/b", "", NO_PATH),
+        ("/a/announce.php/b", "", TWO),
+        ("/announce.php/a", "passkey=b?x", TWO),
+        ("/announce.phpx", "passkey=a", NO_PATH),
+        ("/Announce.php", "passkey=a", NO_PATH),
     ],
 )
 def test_a_url_with_two_passkeys_is_refused(path: str, query: str, text: str, accounts: Accounts) -> None:
@@ -110,6 +126,8 @@ def test_a_url_with_two_passkeys_is_refused(path: str, query: str, text: str, ac
         (f"/announce/{'k' * 129}", ""),
         ("/announce/%00", ""),
         ("/announce", "passkey="),
+        ("/announce", "passkey=?info_hash=x"),
+        ("/announce.php", "passkey=a:b?info_hash=x"),
         ("/announce", "passkey=a%20b&x=1"),
         ("/announce", f"passkey={'k' * 129}"),
         ("/announce", "passkey=\udcff"),
@@ -129,9 +147,10 @@ def test_forms_that_are_off_are_no_passkeys(accounts: Accounts) -> None:
     forms = PasskeyForms(accounts)
     assert find_route("/announce", "passkey=0a1b&passkey=a:b", forms) == Route("announce")
     assert find_route("/0a1b/announce", "passkey=0a1b", forms) == Route("announce", "0a1b")
-    with pytest.raises(ClientError) as refusal:
-        find_route("/announce/0a1b", "", forms)
-    assert refusal.value.text == NO_PATH
+    for path in ("/announce/0a1b", "/announce.php", "/scrape.php", "/0a1b/announce.php"):
+        with pytest.raises(ClientError) as refusal:
+            find_route(path, "passkey=0a1b", forms)
+        assert refusal.value.text == NO_PATH
     assert passkey_in(b"/announce/0a1b", forms) is None
     assert passkey_in(b"/announce?passkey=0a1b", forms) is None
 
@@ -155,6 +174,11 @@ def test_forms_that_are_off_are_no_passkeys(accounts: Accounts) -> None:
         (b"/announce?passkey=0a1b", "required", "0a1b"),
         (b"/announce/?x=1&passkey=0a1b", "optional", "0a1b"),
         (b"/scrape/0a1b", "required", None),
+        (b"/announce?passkey=0a1b?", "required", "0a1b"),
+        (b"/announce.php?passkey=0a1b?info_hash=x", "optional", "0a1b"),
+        (b"/announce.php?passkey=0a1b", "required", "0a1b"),
+        (b"/0a1b/announce.php", "required", "0a1b"),
+        (b"/scrape.php?passkey=0a1b", "required", None),
         (b"0a1b/announce", "required", None),
         (b"http://tracker.test/0a1b/announce", "required", None),
     ],

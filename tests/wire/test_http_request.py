@@ -231,6 +231,14 @@ class TestIdentity:
         assert refusal(b"") == "info_hash is missing"
         assert "peer_id" in refusal(b"port=1&info_hash=" + ESCAPED_HASH)
 
+    @pytest.mark.parametrize("first", ["info_hash", "peer_id"])
+    def test_a_question_mark_in_a_hash_or_id_stays(self, first: str) -> None:
+        ids = {"info_hash": "?" * 20, "peer_id": "-XX?info_hash=??????"}
+        second = "peer_id" if first == "info_hash" else "info_hash"
+        query = f"passkey=a?{first}={ids[first]}&{second}={ids[second]}&port=1"
+        parsed = parse_announce(query.encode())
+        assert (parsed.info_hash, parsed.peer_id) == (b"?" * 20, ids["peer_id"].encode())
+
     def test_two_equal_hashes_are_refused(self) -> None:
         assert "two" in refusal(BASE + b"&port=1&info_hash=" + ESCAPED_HASH)
 
@@ -262,22 +270,11 @@ class TestIdentity:
 class TestNumbers:
     @pytest.mark.parametrize("name", [b"left", b"uploaded", b"downloaded"])
     @pytest.mark.parametrize(
-        ("text", "value"),
-        [
-            (b"0", 0),
-            (b"007", 7),
-            (b"%38", 8),
-            (b"9007199254740991", MAX_COUNT),
-            (b"9007199254740992", MAX_COUNT),
-            (b"9223372036854775808", MAX_COUNT),
-            (b"0" * 5000 + b"5", 5),
-            (b"0" * 30, 0),
-        ],
+        ("text", "value"), [(b"007", b"7"), (b"%38", b"8"), (b"0" * 5000 + b"5", b"5"), (b"0" * 30, b"0")]
     )
-    def test_large_counts_are_clamped_to_the_exact_range(self, name: bytes, text: bytes, value: int) -> None:
+    def test_a_count_may_be_written_in_other_ways(self, name: bytes, text: bytes, value: bytes) -> None:
         parsed = announce(b"&%b=%b" % (name, text))
-        found = {b"left": parsed.bytes_left, b"uploaded": parsed.uploaded, b"downloaded": parsed.downloaded}
-        assert found[name] == b"%d" % value
+        assert getattr(parsed, "bytes_left" if name == b"left" else name.decode()) == value
 
     @pytest.mark.parametrize("name", [b"left", b"uploaded", b"downloaded"])
     @pytest.mark.parametrize(
@@ -287,18 +284,13 @@ class TestNumbers:
     def test_invalid_counts_are_refused(self, name: bytes, text: bytes) -> None:
         assert refusal(BASE + b"&port=1&%b=%b" % (name, text)).startswith(name.decode())
 
-    def test_counts_above_2_to_the_63_are_refused(self) -> None:
-        for name in (b"uploaded", b"downloaded"):
-            assert refusal(BASE + b"&port=1&%b=9223372036854775809" % name).startswith(name.decode())
-
-    def test_left_of_a_magnet_link_is_clamped(self) -> None:
+    def test_left_of_a_magnet_link_is_unknown(self) -> None:
         """Transmission 2 sends 2^64 - 1 while it does not know the size."""
         target = (
             b"info_hash=M%ce%bd%f2%0fg%ce%0aG%8f%d5%05%9aLa%3a%c9a%e18&peer_id=-TR2840-0123456789ab&port=51413"
             b"&uploaded=0&downloaded=0&left=18446744073709551615&numwant=80&key=77de6423&compact=1&event=started"
         )
-        assert parse_announce(target).bytes_left == b"%d" % MAX_COUNT
-        assert refusal(BASE + b"&port=1&left=18446744073709551617") == "left must be a number from 0 to 2^64"
+        assert parse_announce(target).bytes_left is None
 
     def test_a_missing_left_is_none(self) -> None:
         assert announce().bytes_left is None
@@ -311,11 +303,6 @@ class TestNumbers:
     def test_numwant_is_a_number_or_the_default(self, text: bytes, wanted: int | None) -> None:
         """T25: 0 is honoured; negative and invalid numbers select the default."""
         assert announce(b"&numwant=" + text).peers_wanted == wanted
-
-    def test_a_huge_numwant_is_a_number(self) -> None:
-        """T25"""
-        wanted = announce(b"&numwant=" + b"9" * 6000).peers_wanted
-        assert wanted is not None and wanted > 2**63
 
     @pytest.mark.parametrize("text", [b"0", b"", b"65536", b"-1", b"x", b"6881.0", b"9" * 5000])
     def test_a_port_is_1_to_65535(self, text: bytes) -> None:
@@ -444,6 +431,23 @@ class TestTwoParsers:
             query = "&".join([*_COMMON[:place], f"{name}={value}", *_COMMON[place:]]).encode()
             assert _read(parse_announce, query) == _read(_parse_any, query)
         assert parse_announce(query).event is Event.STARTED
+
+    @given(
+        st.lists(st.sampled_from(["passkey=0a1b", "x=1", "port=1", "", "a=?"]), min_size=1, max_size=3),
+        st.lists(st.sampled_from("&?"), min_size=3, max_size=3),
+        st.sampled_from(["", "&key=a?b", "&x=?info_hash=1", "&y?left=5"]),
+    )
+    def test_a_query_appended_with_a_second_question_mark_is_read_as_one(
+        self, own: list[str], separators: list[str], after: str
+    ) -> None:
+        """The parameters of the announce URL come first. What follows the hash keeps each ``?``."""
+        asked = "&".join(_COMMON) + after
+        joined = "".join(text + mark for text, mark in zip(own, separators, strict=False)) + asked
+        meant = "&".join([*"&".join(own).replace("?", "&").split("&"), asked])
+        assert _read(parse_announce, joined.encode()) == _read(_parse_any, meant.encode())
+        hashes = f"info_hash={ESCAPED_HASH.decode()}&info_hash={'?' * 20}"
+        scrape = parse_scrape("".join([own[0], separators[0], hashes]).encode(), 5)
+        assert scrape.info_hashes == (INFO_HASH, b"?" * 20)
 
     @given(st.binary(max_size=300))
     def test_both_parsers_agree_on_trailing_bytes(self, noise: bytes) -> None:

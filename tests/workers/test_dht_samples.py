@@ -78,7 +78,7 @@ async def test_only_public_torrents_are_shown_and_the_same_for_an_interval(store
     assert set(second) != set(first) and others == [total, interval]
 
 
-@pytest.mark.parametrize("change", ["private", "unknown", "disabled", "denied", "removed"])
+@pytest.mark.parametrize("change", ["private", "unknown", "disabled", "pending", "denied", "removed"])
 async def test_a_torrent_that_takes_part_no_longer_is_not_shown_after_ten_seconds(
     store: Store, change: str
 ) -> None:
@@ -91,8 +91,8 @@ async def test_a_torrent_that_takes_part_no_longer_is_not_shown_after_ten_second
             await store.torrents.edit(info_hash(1), {"private": "1"})
         elif change == "unknown":
             await store.redis.hdel(store.keys.torrent(info_hash(1)), "private")
-        elif change == "disabled":
-            await store.torrents.edit(info_hash(1), {"enabled": "0"})
+        elif change in ("disabled", "pending"):
+            await store.torrents.edit(info_hash(1), {"enabled": {"disabled": "0"}.get(change, change)})
         elif change == "denied":
             await store.torrents.deny(info_hash(1), "no")
         else:

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from loadtest.servers import Server
-from tests.store.harness import START, Store, info_hash, peer_id, running
+from tests.store.harness import ALICE, START, Store, info_hash, peer_id, running
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import PeerId
 from tracker.errors import StoreUnavailable
@@ -38,6 +38,19 @@ async def test_refused_announces_are_kept_by_reason_newest_first(store: Store) -
     assert len(await store.refusal_samples.last("unknown torrent")) == 1
     assert await store.refusal_samples.last("other") == []
     assert 0 < await store.redis.ttl(store.keys.refused("denied")) <= LIFETIME_SECONDS
+
+
+async def test_a_sample_names_the_user_of_the_passkey(store: Store) -> None:
+    """Read when the samples are sent, so no announce waits for it. No passkey is kept."""
+    await store.users.add("7", ALICE)
+    await store.redis.hset(store.keys.passkey("b" * 20), "user_id", "<b>")
+    worker = sampler(store)
+    for passkey in (ALICE, "b" * 20, "nobody" * 4, "?", ""):
+        worker.add("denied", info_hash(1), QB, passkey)
+    await worker.send()
+    assert [each.user_id for each in await store.refusal_samples.last("denied")] == ["", "", "", "", "7"]
+    kept = await store.redis.lrange(store.keys.refused("denied"), 0, -1)
+    assert not [entry for entry in kept if ALICE.encode() in entry or b"nobody" in entry]
 
 
 async def test_a_flood_takes_a_bounded_number(store: Store) -> None:
@@ -87,7 +100,7 @@ async def test_samples_wait_while_the_store_is_away(start_server: Callable[..., 
 
 async def test_foreign_values_are_left_out_and_a_wrong_type_is_logged(store: Store) -> None:
     key = store.keys.refused("denied")
-    await store.redis.rpush(key, b"\xff", "x y z", f"1 {'0' * 39} a", f"7 {info_hash(1).hex()} a b")
+    await store.redis.rpush(key, b"\xff", "x y z", f"1 {'0' * 39} a", f"7 {info_hash(1).hex()} x a b")
     assert await store.refusal_samples.last("denied") == [RefusedAnnounce(7, info_hash(1), "a b")]
     await store.redis.set(store.keys.refused("busy"), "text")
     worker = sampler(store)

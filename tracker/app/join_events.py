@@ -46,9 +46,9 @@ class JoinEvents:
         self.count("joins", "joins.v4" if len(address) == 4 else "joins.v6")
         self.on_join(info_hash, peer_id, address)
 
-    def on_refused(self, info_hash: InfoHash, peer_id: PeerId, label: str) -> None:
-        """An announce was refused with the failure ``label``."""
-        self.refusals.add(label, info_hash, peer_id)
+    def on_refused(self, info_hash: InfoHash, peer_id: PeerId, label: str, passkey: str) -> None:
+        """An announce was refused with the failure ``label``; ``passkey``: empty without one."""
+        self.refusals.add(label, info_hash, peer_id, passkey)
         if self.counts_software:
             self.client_software.add(peer_id, label)
 

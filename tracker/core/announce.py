@@ -37,6 +37,7 @@ from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, warning_of
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.refusals import refusal
 from tracker.settings.reload import LiveSettings
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import (
@@ -72,7 +73,8 @@ class Tracker:
     """Answers announces and scrapes. ``secret`` keys the hash of the clients' ``key``.
 
     ``on_join`` is called for each peer that joins a swarm; ``on_refused`` for each refused announce but those over a
-    limit, with the label of the failure. ``clock`` gives epoch seconds, ``timer`` seconds from any start.
+    limit, with the label of the failure and the passkey (empty without one). ``clock`` gives epoch seconds, ``timer``
+    seconds from any start.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Tracker:
         clock: Callable[[], float],
         limits: Limits,
         on_join: Callable[[InfoHash, PeerId, Address], None],
-        on_refused: Callable[[InfoHash, PeerId, str], None],
+        on_refused: Callable[[InfoHash, PeerId, str, str], None],
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._swarms = swarms
@@ -131,7 +133,7 @@ class Tracker:
             try:
                 await self._clients.ask(announce.peer_id)
             except StoreUnavailable as error:
-                answer(self._deny(announce, error))
+                answer(self._deny(announce, error, passkey or "" if self._reads_passkeys else ""))
                 break
         return result_of(await future)
 
@@ -178,7 +180,7 @@ class Tracker:
             None,
         )
         if self._refuses_private and not is_routable(address):
-            self._settle([(pending, ClientError(_PRIVATE_REFUSED, retry_in=60))], None)
+            self._settle([(pending, refusal(_PRIVATE_REFUSED))], None)
         elif not allowed:
             self._settle([(pending, self._clients.refusal(announce.peer_id))], None)
         else:
@@ -232,7 +234,7 @@ class Tracker:
             if type(outcome) is not Admitted:
                 if not isinstance(outcome, Admitted):
                     self._note_refusal(outcome, announce, passkey, address)
-                    answer(self._deny(announce, outcome))
+                    answer(self._deny(announce, outcome, passkey))
                     continue
                 answer = partial(_answer_with_warning, warning_of(outcome), answer)
                 if isinstance(outcome, AdmittedAnonymously):
@@ -335,10 +337,10 @@ class Tracker:
         if isinstance(outcome, Refused) and outcome.unknown_passkey:
             self._limits.on_unknown_passkey(passkey, address)
 
-    def _deny(self, announce: Announce, error: _Refusal) -> ClientError:
-        refusal = self._failures.to_error(error, "announces")
-        self._on_refused(announce.info_hash, announce.peer_id, refusal.label)
-        return refusal
+    def _deny(self, announce: Announce, error: _Refusal, passkey: str) -> ClientError:
+        failure = self._failures.to_error(error, "announces")
+        self._on_refused(announce.info_hash, announce.peer_id, failure.label, passkey)
+        return failure
 
     def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
         """Counts requests that were refused before a decision."""

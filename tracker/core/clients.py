@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from tracker.bittorrent import PeerId
-from tracker.core.refusals import refusal
 from tracker.errors import ClientError
+from tracker.refusals import refusal
 from tracker.settings.users import ClientSettings
 from tracker.store.access.allow_list import AllowListCache
 from tracker.store.access.deny_list import DenyListCache
@@ -42,4 +42,4 @@ class ClientRules:
         """The failure for a client that may not announce."""
         if self._uses_deny_list and self._deny_list.denies(peer_id):
             return refusal("client denied", self._deny_list.reason(peer_id))
-        return ClientError("your client is not allowed on this tracker", retry_in=60)
+        return refusal("your client is not allowed on this tracker")

@@ -23,6 +23,7 @@ from tracker.bittorrent import Accounts, Address, Announce, Event, is_routable
 from tracker.core.local_limits import LocalCounts
 from tracker.core.request_counts import RegularAnnounces, Sketch, network
 from tracker.errors import ClientError, SilentlyDropped
+from tracker.refusals import refusal
 from tracker.settings.limits import LimitSettings
 from tracker.store.access.rate_limits import MAX_STATES, Hit, RateLimitState
 from tracker.store.stats.counters import Counters
@@ -44,19 +45,18 @@ ABSENT_STOPS_MINUTE = 100
 endpoints if that is larger. A stop that removes a peer adds one. Beyond the budget stops are rejected."""
 _REGULAR_SHARE = 32
 """A process reports a network's regular announces beyond this part of the limit: they spread over all processes."""
-_RETRY_MINUTES = 5
 _CELLS = 1 << 16
 _KNOWN_CELLS = 1 << 20
 """Cells for passkeys that were valid recently."""
 
-LIMITED: dict[str, tuple[str, str]] = {
-    PEER: ("too many announces", "your client announces too often; it will retry"),
-    TORRENT: ("too many announces", "your client announces too often; it will retry"),
-    JOINS: ("too many new peers", "too many new peers from your address; your client will retry"),
-    ADDRESS: ("too many requests", "too many requests from your address; your client will retry"),
-    PASSKEYS: ("too many unknown passkeys", "too many unknown passkeys from your address; try again later"),
+LIMITED = {
+    PEER: "too many announces",
+    TORRENT: "too many announces",
+    JOINS: "too many new peers",
+    ADDRESS: "too many requests",
+    PASSKEYS: "too many unknown passkeys",
 }
-"""By limit: the label that counts a refusal, and its text."""
+"""The refusal of each limit."""
 
 
 def _signed_cells() -> "array[int]":
@@ -373,7 +373,7 @@ class Limits:
 
 def to_error(decision: Decision) -> ClientError:
     """The failure of a request that a limit rejects or drops."""
-    label, text = LIMITED[decision.limit]
+    error = refusal(LIMITED[decision.limit])
     if decision.stage == DROP:
-        return SilentlyDropped(text, retry_in=_RETRY_MINUTES, label="dropped")
-    return ClientError(text, retry_in=_RETRY_MINUTES, label=label)
+        return SilentlyDropped(error.text, retry_in=error.retry_in, label="dropped")
+    return error

@@ -8,6 +8,7 @@ from tracker.bittorrent import Address, Scrape, ScrapeReply
 from tracker.core.rate_limits import THROTTLE, Limits, to_error
 from tracker.core.refusals import Failures
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.refusals import refusal
 from tracker.settings.reload import LiveSettings
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import Refused
@@ -111,7 +112,7 @@ class Scrapes:
         if isinstance(nothing, Refused):
             return nothing
         if not self._settings.current.torrents.full_scrape:
-            raise ClientError("a scrape needs an info_hash: full scrapes are disabled", retry_in="never")
+            raise refusal("a scrape needs an info_hash: full scrapes are disabled")
         async with self._all_lock:
             now = self._clock()
             if self._all is not None:

@@ -13,13 +13,17 @@ from tracker.operations.torrents import (
     torrent_fields,
 )
 from tracker.store.store import Store
+from tracker.store.torrents.records import Enabled
 from tracker.store.users.fields import Value
 from tracker.system.torrent_files import TorrentFiles
 
-TorrentAction = Literal["enable", "disable", "deny", "allow", "remove"]
+TorrentAction = Literal["enable", "pend", "disable", "deny", "allow", "remove"]
 TORRENT_ACTIONS: tuple[TorrentAction, ...] = get_args(TorrentAction)
 UserAction = Literal["enable", "disable", "allow_leech", "block_leech", "forgive", "delete"]
 USER_ACTIONS: tuple[UserAction, ...] = get_args(UserAction)
+
+
+_SWITCHES: dict[TorrentAction, Enabled] = {"enable": True, "pend": "pending", "disable": False}
 
 
 async def change_torrents(
@@ -39,8 +43,9 @@ async def _change_torrent(
     if action == "deny":
         await deny_torrent(store, info_hash, reason)
         return True
-    disables = action == "disable"
-    fields = torrent_fields(enabled=not disables, reason=(reason or None) if disables else None)
+    fields = torrent_fields(
+        enabled=_SWITCHES[action], reason=(reason or None) if action == "disable" else None
+    )
     try:
         await edit_torrent(store, info_hash, fields)
     except ClientError:

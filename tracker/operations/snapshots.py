@@ -73,7 +73,7 @@ def _torrent_values(found: Torrent) -> dict[str, Any]:
     return {
         "registered": found.registered,
         "name": found.name,
-        "enabled": found.enabled,
+        "enabled": found.switch,
         "reason": found.reason,
         "private": found.private,
         "size": found.size,

@@ -13,14 +13,14 @@ from tracker.errors import ClientError
 from tracker.store.schema.multipliers import MultiplierFields, RuleChange, join_ends
 from tracker.store.sharding.hybrids import V1_IS_UNREGISTERED
 from tracker.store.store import Store
-from tracker.store.torrents.records import STORED_NAMES
+from tracker.store.torrents.records import STORED_NAMES, Enabled
 from tracker.store.torrents.torrents import Torrent, Torrents, checked_fields
 from tracker.system.torrent_files import SHARDS, TorrentFiles
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
 
 NOT_SERVED = "this torrent is not served here"
 """The failure reason of a torrent that was disabled or denied without one."""
-State = Literal["registered", "disabled", "denied", "unregistered"]
+State = Literal["registered", "pending", "disabled", "denied", "unregistered"]
 # One file at a time: parsing a large one takes much memory, and blocks the interpreter for seconds.
 _READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torrent-file")
 _V2_HEX = re.compile(r"[0-9a-fA-F]{64}")
@@ -45,6 +45,7 @@ async def add_file(
     *,
     name: str | None = None,
     private: bool = False,
+    pending: bool = False,
     labels: Sequence[str] | None = None,
     reset_score: bool = False,
     files: TorrentFiles,
@@ -53,15 +54,17 @@ async def add_file(
 ) -> list[Added]:
     """Registers the torrent of a .torrent file; a hybrid one under its v1 and its v2 hash, as halves of one torrent.
 
-    ``name`` replaces the name in the file. ``private`` marks the torrent as private even if the file does not. The
-    file is kept in ``files`` if they are enabled. ``multipliers``: as of ``torrent_fields``. Raises ClientError for an
-    invalid file or multiplier, if the file cannot be kept, and if one hash is a half of another hybrid torrent.
+    ``name`` replaces the name in the file. ``private`` marks the torrent as private even if the file does not.
+    ``pending``: it waits for approval. The file is kept in ``files`` if they are enabled. ``multipliers``: as of
+    ``torrent_fields``. Raises ClientError for an invalid file or multiplier, if the file cannot be kept, and if one
+    hash is a half of another hybrid torrent.
     """
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(_READER, lambda: parse_torrent_file(data, max_bytes=max_bytes))
     fields = torrent_fields(
         name=found.name if name is None else name,
         private=private or found.private,
+        enabled="pending" if pending else None,
         size=found.size_bytes,
         labels=labels,
         **multipliers,
@@ -234,7 +237,7 @@ def torrent_fields(
     *,
     name: str | None = None,
     private: bool | None = None,
-    enabled: bool | None = None,
+    enabled: Enabled | None = None,
     reason: str | None = None,
     size: int | str | None = None,
     labels: Sequence[str] | None = None,
@@ -242,18 +245,20 @@ def torrent_fields(
     hybrid_of: str | None = None,
     **multipliers: Unpack[MultiplierFields],
 ) -> dict[str, str]:
-    """The stored fields for add_torrent and edit_torrent that are not None. Enabling a torrent clears its reason.
+    """The stored fields for add_torrent and edit_torrent that are not None. A torrent that is not disabled has no
+    reason, but a pending one may be given one.
 
     ``multipliers``: MULTIPLIERS and their ends. Raises ClientError for the end of a multiplier without the multiplier.
     """
     if enabled is not None and reason is None:
         reason = "" if enabled else NOT_SERVED
-    switches = {"private": private, "enabled": enabled}
+    switches = {"private": private, "enabled": None if enabled == "pending" else enabled}
     counts = {"size": size, "snatches": snatches}
     texts = (("name", name), ("reason", reason), ("hybrid_of", hybrid_of))
     return {
         **{field: text for field, text in texts if text is not None},
         **{field: str(int(on)) for field, on in switches.items() if on is not None},
+        **({"enabled": enabled} if enabled == "pending" else {}),
         **{STORED_NAMES[name]: text for name, text in join_ends(multipliers).items()},
         **{field: str(count) for field, count in counts.items() if count is not None},
         **({} if labels is None else {"labels": " ".join(labels)}),
@@ -264,5 +269,5 @@ def state_of(torrent: Torrent) -> State:
     if torrent.denied is not None:
         return "denied"
     if not torrent.enabled:
-        return "disabled"
+        return "pending" if torrent.pending else "disabled"
     return "registered" if torrent.registered else "unregistered"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tracker.bittorrent import InfoHash
 from tracker.geoip import GeoIP
 from tracker.operations.peers import PeerView, peer_views, to_integer
+from tracker.store.sharding.unregistered import Tried
 from tracker.store.store import Store
 
 MAX_EVENTS = 50
@@ -60,6 +61,7 @@ class Activity:
     events: list[Event]
     all_completed: bool
     last_seen: int
+    unregistered: list[Tried]
 
 
 async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
@@ -99,6 +101,7 @@ async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
         [Event(at, what, names[torrent_id]) for at, what, torrent_id in events],
         all(is_all and len(some) <= MAX_COMPLETED for some, is_all in sets),
         max(seen, default=0),
+        await store.unregistered.of(user_id),
     )
 
 

@@ -40,6 +40,7 @@ from tracker.store.sharding.swarms import ShardedAnnounceCounts, ShardedSwarms
 from tracker.store.sharding.torrent_listing import TorrentListing
 from tracker.store.sharding.torrents import ShardedTorrents
 from tracker.store.sharding.unique_users import ShardedMarkers, ShardedUniqueUsers
+from tracker.store.sharding.unregistered import Unregistered
 from tracker.store.sharding.user_copies import UserCopies
 from tracker.store.sharding.user_peers import UserPeers
 from tracker.store.sharding.user_sums import UserSums
@@ -138,6 +139,7 @@ class Store:
         self._use_users(clock)
         self.user_listing = UserListing(*common, self.users)
         self.user_peers = UserPeers(self.shards, self.users)
+        self.unregistered = Unregistered(self.shards, clock)
         self.adoption = Adoption(scripts, keys)
         self.webhooks = Webhooks(*common, self.changes if len(self.shards) > 1 else None)
         self.allow_list = AllowList(connection, keys)

@@ -5,12 +5,14 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from tracker.bittorrent import Accounts
-from tracker.errors import ClientError
+from tracker.refusals import refusal
 
 PASSKEY_PARAMETER = "passkey="
 """The parameter of a query that may hold a passkey, with its ``=``."""
 _PASSKEY = re.compile(r"[A-Za-z0-9._~=+-]{1,128}")
 _KINDS = ("announce", "scrape")
+_PHP = {f"{kind}.php": kind for kind in _KINDS}
+"""The names that other trackers give their paths, where the query may carry a passkey."""
 _MALFORMED_PASSKEY = "?"
 """Stands for every malformed passkey of an anonymous announce; no user has it."""
 
@@ -22,7 +24,8 @@ class PasskeyForms(NamedTuple):
     after: bool = False
     """In ``/announce/<passkey>`` and ``/scrape/<passkey>``."""
     parameter: bool = False
-    """In ``/announce?passkey=<passkey>`` and ``/scrape?passkey=<passkey>``."""
+    """In ``/announce?passkey=<passkey>`` and ``/scrape?passkey=<passkey>``. The paths may also be ``/announce.php`` and
+    ``/scrape.php``, also with the passkey in another place."""
 
 
 class Route(NamedTuple):
@@ -47,7 +50,7 @@ def find_route(path: str, query: str = "", forms: PasskeyForms = _NO_OTHER_FORMS
         return Route("other" if segments else "index")
     kind, passkeys = _split(segments, forms)
     if kind not in _KINDS:
-        raise ClientError("no such path: announce to /announce or /<passkey>/announce", retry_in="never")
+        raise refusal("no such path: announce to /announce or /<passkey>/announce")
     return Route(kind, _passkey([*passkeys, *_parameters(query, forms)], forms.accounts))
 
 
@@ -76,27 +79,30 @@ def _decode(text: str) -> str:
 def _split(segments: list[str], forms: PasskeyForms) -> tuple[str, list[str]]:
     """(announce or scrape, the passkeys in the path); for any other path ("", [])."""
     *before, last = segments or [""]
-    if last not in _KINDS and forms.after and before and before[-1] in _KINDS:
-        *before, kind = before
-        passkeys = [*before, last]
-    else:
-        kind, passkeys = last, before
-    return (kind, passkeys) if kind in _KINDS and len(before) <= 1 else ("", [])
+    kind, after = _kind(last, forms), list[str]()
+    if not kind and forms.after and before:
+        *before, name = before
+        kind, after = _kind(name, forms), [last]
+    return (kind, [*before, *after]) if kind and len(before) <= 1 else ("", [])
+
+
+def _kind(segment: str, forms: PasskeyForms) -> str:
+    return segment if segment in _KINDS else _PHP.get(segment, "") if forms.parameter else ""
 
 
 def _parameters(query: str, forms: PasskeyForms) -> list[str]:
-    """The passkeys in a query, also empty ones."""
+    """The passkeys in a query, also empty ones. A client may have put a ``?`` before its own part of the query."""
     if not forms.parameter or PASSKEY_PARAMETER not in query:
         return []
     found = [text for text in query.split("&") if text.startswith(PASSKEY_PARAMETER)]
-    return [_decode(text.removeprefix(PASSKEY_PARAMETER)) for text in found]
+    return [_decode(text.removeprefix(PASSKEY_PARAMETER).partition("?")[0]) for text in found]
 
 
 def _passkey(passkeys: list[str], accounts: Accounts) -> str | None:
     if len(passkeys) > 1:
-        raise ClientError("the announce URL has two passkeys", retry_in="never")
+        raise refusal("the announce URL has two passkeys")
     if not passkeys or _PASSKEY.fullmatch(passkeys[0]):
         return passkeys[0] if passkeys else None
     if accounts == "optional":
         return _MALFORMED_PASSKEY
-    raise ClientError("the passkey in the announce URL is malformed", retry_in="never")
+    raise refusal("the passkey in the announce URL is malformed")

@@ -11,10 +11,20 @@ others. Any other query goes to the general parser, which reads parameter by par
 
 import re
 from codecs import escape_decode
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, Digits, Event, InfoHash, PeerId, Scrape
 from tracker.errors import ClientError
+from tracker.refusals import refusal
+from tracker.wire.announce_numbers import (
+    MAX_BYTES,
+    MAX_PEERS_WANTED,
+    MAX_PORT,
+    byte_count,
+    bytes_left,
+    check_unusual_port,
+)
 from tracker.wire.endpoint import pack_address
 
 MAX_PARAMETERS = 100
@@ -24,14 +34,14 @@ VISIBLE = bytes(range(0x21, 0x7F)).replace(b"#", b"")
 """The bytes that a well-formed query may contain (RFC 3986: it ends at ``#``)."""
 
 # `int in bytes` takes a fifth of the time of `bytes in bytes`.
-_PERCENT = ord("%")
+_PERCENT, _QUESTION_MARK = ord("%"), ord("?")
 _MAX_ESCAPED_LENGTH = len("%00") * MAX_KEY_LENGTH
 _MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _EVENTS = {event.value.encode(): event for event in Event}
-_UPDATE, _STOPPED = Event.UPDATE, Event.STOPPED  # access to a member through its class is slow
+_UPDATE = Event.UPDATE  # access to a member through its class is slow
 _EXACT_DIGITS = len(str(MAX_COUNT)) - 1
-_MAX_NUMBER, _MAX_LEFT = 2**63, 2**64
-_NUMBER_DIGITS = len(str(_MAX_LEFT))
+_NUMBER_DIGITS = len(str(MAX_BYTES))
+_Count = TypeVar("_Count", Digits, Digits | None)
 
 # Most clients send the changing parameters in this order, with up to three others before and after the port. The
 # pattern takes visible ASCII only, without characters that have a second meaning.
@@ -41,6 +51,7 @@ _COMMON = re.compile(
     rb"&uploaded=(0|[1-9][0-9]{0,14})&downloaded=(0|[1-9][0-9]{0,14})&left=(0|[1-9][0-9]{0,14})((?:&.*)?)",
     re.DOTALL,
 ).fullmatch
+_FIRST_ID = re.compile(rb"(?:^|[&?])(?:info_hash|peer_id)=").search
 _UNCACHEABLE = frozenset(
     (b"info_hash", b"peer_id", b"port", b"uploaded", b"downloaded", b"left", b"key", b"ip")
 )
@@ -72,7 +83,7 @@ def parse_announce(query: bytes) -> Announce:
 
     The first of a repeated parameter counts. Unknown parameters, those without ``=`` and empty values are no error.
     Raises ClientError for no or two info_hash, a hash or peer id that is not 20 bytes, a missing or invalid port, and a
-    byte count above 2^63. ``left`` may be up to 2^64: Transmission 2 sends 2^64 - 1 while it has only a magnet link.
+    byte count above 2^64.
     """
     return parse_usual(query) or _parse_any(query)
 
@@ -125,6 +136,17 @@ def _cache_options(others: bytes) -> _Options | None:
     return options
 
 
+def _joined(query: bytes) -> bytes:
+    """The query with ``&`` for each ``?`` before the first hash or id.
+
+    Clients append their parameters to the query of the announce URL, some with a second ``?``. A hash or id may contain
+    that character, so it stays there.
+    """
+    first = _FIRST_ID(query)
+    end = first.start() + 1 if first else len(query)
+    return query[:end].replace(b"?", b"&") + query[end:]
+
+
 def _fields(query: bytes) -> dict[bytes, bytes]:
     fields: dict[bytes, bytes] = {}
     for parameter in query.replace(b"+", b" ").split(b"&", MAX_PARAMETERS)[:MAX_PARAMETERS]:
@@ -132,15 +154,16 @@ def _fields(query: bytes) -> dict[bytes, bytes]:
         if name not in fields:
             fields[name] = _unescape(value) if _PERCENT in value else value
         elif name == b"info_hash":
-            raise ClientError("an announce is for one info_hash, this one has two", retry_in="never")
+            raise refusal("an announce is for one info_hash, this one has two")
     return fields
 
 
 def _options(fields: dict[bytes, bytes]) -> _Options:
     get = fields.get
+    wanted = _number(get(b"numwant", b""))
     return _Options(
         _EVENTS.get(get(b"event", b""), _UPDATE),
-        _number(get(b"numwant", b"")),  # None for invalid and negative numbers too
+        None if wanted is None or wanted > MAX_PEERS_WANTED else wanted,
         get(b"compact") != b"0",
         get(b"no_peer_id") == b"1",
     )
@@ -148,22 +171,22 @@ def _options(fields: dict[bytes, bytes]) -> _Options:
 
 def _parse_any(query: bytes) -> Announce:
     """The general parser: takes parameters in any order."""
-    fields = _fields(query)
+    fields = _fields(_joined(query) if _QUESTION_MARK in query else query)
     get = fields.get
     info_hash, peer_id = get(b"info_hash", b""), get(b"peer_id", b"")
     if len(info_hash) != HASH_LENGTH:
         raise _bad_info_hash(info_hash)
     if len(peer_id) != HASH_LENGTH:
-        raise ClientError("peer_id must be exactly 20 bytes", retry_in="never")
+        raise refusal("peer_id must be exactly 20 bytes")
     event, peers_wanted, compact, no_peer_id, *_ = _options(fields)
     left, key, stated = get(b"left"), get(b"key", b""), get(b"ip")
     return Announce(
         InfoHash(info_hash),
         PeerId(peer_id),
         _port(get(b"port", b""), event),
-        _count(get(b"uploaded", b""), "uploaded must be a number from 0 to 2^63"),
-        _count(get(b"downloaded", b""), "downloaded must be a number from 0 to 2^63"),
-        _count(left, "left must be a number from 0 to 2^64", _MAX_LEFT) if left else None,
+        _count(get(b"uploaded", b""), "uploaded must be a number from 0 to 2^64", byte_count),
+        _count(get(b"downloaded", b""), "downloaded must be a number from 0 to 2^64", byte_count),
+        _count(left, "left must be a number from 0 to 2^64", bytes_left) if left else None,
         key if len(key) <= MAX_KEY_LENGTH else b"",
         event,
         peers_wanted,
@@ -181,6 +204,8 @@ def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
     """
     info_hashes: dict[InfoHash, None] = {}
     present = False
+    if _QUESTION_MARK in query:
+        query = _joined(query)
     for parameter in query.replace(b"+", b" ").split(b"&"):
         name, _, value = parameter.partition(b"=")
         if name != b"info_hash":
@@ -192,7 +217,7 @@ def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
             if len(info_hashes) >= max_hashes:
                 break
     if present and not info_hashes:
-        raise ClientError("info_hash must be the raw 20 bytes, percent-encoded", retry_in="never")
+        raise refusal("info_hash must be the raw 20 bytes, percent-encoded")
     return Scrape(tuple(info_hashes))
 
 
@@ -214,10 +239,10 @@ def _unescape(value: bytes) -> bytes:
 
 def _bad_info_hash(value: bytes) -> ClientError:
     if not value:
-        return ClientError("info_hash is missing", retry_in="never")
+        return refusal("info_hash is missing")
     if len(value) == 2 * HASH_LENGTH:
-        return ClientError("info_hash must be the raw 20 bytes, not 40 hexadecimal digits", retry_in="never")
-    return ClientError("info_hash must be exactly 20 bytes", retry_in="never")
+        return refusal("info_hash must be the raw 20 bytes, not 40 hexadecimal digits")
+    return refusal("info_hash must be exactly 20 bytes")
 
 
 def _number(value: bytes) -> int | None:
@@ -232,18 +257,18 @@ def _number(value: bytes) -> int | None:
     return int(value)
 
 
-def _count(value: bytes, refusal: str, max_number: int = _MAX_NUMBER) -> Digits:
-    """A byte count. Missing is 0. A number above the largest exact double is clamped to it."""
+def _count(value: bytes, name: str, clamp: Callable[[int], _Count]) -> _Count:
+    """A byte count. Missing is 0."""
     if value.isdigit() and len(value) <= _EXACT_DIGITS:
         return Digits(value.lstrip(b"0") or b"0")
     number = _number(value) if value else 0
-    if number is None or number > max_number:
-        raise ClientError(refusal, retry_in="never")
-    return Digits(b"%d" % min(number, MAX_COUNT))
+    if number is None or number > MAX_BYTES:
+        raise refusal(name)
+    return clamp(number)
 
 
 def _port(value: bytes, event: Event) -> int:
     number = _number(value) if value else 0
-    if number is None or number > 65535 or (number == 0 and event is not _STOPPED):
-        raise ClientError("port must be from 1 to 65535", retry_in="never")
-    return number
+    if number is None or not 0 < number <= MAX_PORT:
+        check_unusual_port(number, event)
+    return number or 0

@@ -71,13 +71,13 @@ def secret_of(key: bytes, peer_id: PeerId) -> bytes:
     """The ``key`` of an announce, in one form over HTTP and UDP; empty if it can be derived from the peer id.
 
     A derived key is no secret from other peers: aria2 sends the last 8 bytes of its peer id, anacrolix/torrent bytes 16
-    to 20 as a signed integer. UDP carries a number, which clients write in hex over HTTP, in either case.
+    to 20 as a signed integer. UDP carries a number, which clients write in hex over HTTP, in either case; 0 is none.
     """
     if peer_id.find(key) >= 0 or key.lower() in hexlify(peer_id):
         return b""
     if _INTEGER(key):
         four = (int(key) & 0xFFFFFFFF).to_bytes(4, "big")
-        if peer_id.find(four) >= 0 or peer_id.find(four[::-1]) >= 0:
+        if four == b"\0\0\0\0" or peer_id.find(four) >= 0 or peer_id.find(four[::-1]) >= 0:
             return b""
     return key.upper().rjust(8, b"0") if _HEX(key) else key
 

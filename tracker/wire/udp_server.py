@@ -21,7 +21,7 @@ from tracker.bittorrent import (
     InfoHash,
     ScrapeFile,
 )
-from tracker.errors import ClientError
+from tracker.wire.announce_numbers import byte_count, bytes_left, check_unusual_port
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH
 from tracker.wire.udp import ANNOUNCE, CONNECT, ERROR, MAX_ERROR_LENGTH, PROTOCOL_ID, SCRAPE
 
@@ -45,9 +45,7 @@ _SWARM = struct.Struct(">4s4sIII")  # action, transaction id, interval, leechers
 _FILE = struct.Struct(">III")  # seeders, completions, leechers
 _EVENTS = dict(enumerate((Event.UPDATE, Event.COMPLETED, Event.STARTED, Event.STOPPED, Event.PAUSED)))
 """By number. ``paused`` is not in BEP 15, but libtorrent sends it for partial seeds."""
-_STOPPED, _UPDATE = Event.STOPPED, Event.UPDATE
-_MAX_LEFT = 2**63
-"""More is unknown: some clients send 2^64 - 1 while they have only a magnet link."""
+_UPDATE = Event.UPDATE
 _MAX_SIGNED = 2**31 - 1
 _END, _PADDING, _URL_DATA = 0, 1, 2
 _ordered = tuple.__new__
@@ -81,13 +79,8 @@ def parse_announce(packet: bytes, *, ipv6: bool) -> Announce:
         packet, MIN_REQUEST_LENGTH
     )
     happened = _EVENTS.get(event, _UPDATE)
-    if not port and happened is not _STOPPED:
-        raise ClientError("port must be from 1 to 65535", retry_in="never")
-    if (
-        uploaded | downloaded | left > MAX_COUNT
-    ):  # MAX_COUNT is all ones, so one comparison checks each of them
-        uploaded, downloaded = min(uploaded, MAX_COUNT), min(downloaded, MAX_COUNT)
-        left = min(left, MAX_COUNT) if left <= _MAX_LEFT else None
+    if not port:
+        check_unusual_port(port, happened)
     if wanted < 0:
         wanted = None
     elif wanted > (most := MAX_PEERS6 if ipv6 else MAX_PEERS):
@@ -98,7 +91,7 @@ def parse_announce(packet: bytes, *, ipv6: bool) -> Announce:
         port,
         b"%d" % uploaded,
         b"%d" % downloaded,
-        None if left is None else b"%d" % left,
+        b"%d" % left,
         b"%08X" % key if key else b"",
         happened,
         wanted,
@@ -107,6 +100,9 @@ def parse_announce(packet: bytes, *, ipv6: bool) -> Announce:
         None,
         True,  # peers of the sender's family only
     )
+    if uploaded | downloaded | left > MAX_COUNT:  # all ones, so one comparison checks each of them
+        counts = byte_count(uploaded), byte_count(downloaded), bytes_left(left)
+        return _ordered(Announce, (*fields[:3], *counts, *fields[6:]))
     return _ordered(Announce, fields)
 
 

@@ -4,7 +4,7 @@ Of each reason the first MAX_KEPT of each interval are taken, so a flood costs n
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 from redis.exceptions import RedisError
@@ -17,6 +17,9 @@ from tracker.store.stats.refusal_samples import MAX_KEPT, RefusalSamples, Refuse
 SEND_SECONDS = 5.0
 MAX_REASONS = 100
 """Above the number of fixed refusal texts."""
+
+_Taken = tuple[float, InfoHash, PeerId, str]
+"""(time, info hash, peer id, passkey; empty without one)"""
 
 log = structlog.get_logger("tracker.samples")
 
@@ -36,9 +39,9 @@ class RefusalSampler:
         self._name = name
         self._clock = clock
         self._sleep = sleep
-        self._taken: dict[str, list[tuple[float, InfoHash, PeerId]]] = {}
+        self._taken: dict[str, list[_Taken]] = {}
 
-    def add(self, reason: str, info_hash: InfoHash, peer_id: PeerId) -> None:
+    def add(self, reason: str, info_hash: InfoHash, peer_id: PeerId, passkey: str = "") -> None:
         """Takes a refused announce, unless enough of this reason wait."""
         taken = self._taken.get(reason)
         if taken is None:
@@ -46,7 +49,7 @@ class RefusalSampler:
                 return
             taken = self._taken[reason] = []
         if len(taken) < MAX_KEPT:
-            taken.append((self._clock(), info_hash, peer_id))
+            taken.append((self._clock(), info_hash, peer_id, passkey))
 
     async def run(self) -> None:
         """Sends regularly until cancelled; survives errors of the store."""
@@ -66,11 +69,15 @@ class RefusalSampler:
             return
         sent, self._taken = self._taken, {}
         try:
-            await self._store.add({reason: list(map(self._named, taken)) for reason, taken in sent.items()})
+            passkeys = {each[-1]: None for taken in sent.values() for each in taken if each[-1]}
+            users = await self._store.user_ids(list(passkeys)) if passkeys else {}
+            await self._store.add(
+                {reason: [self._named(each, users) for each in taken] for reason, taken in sent.items()}
+            )
         except StoreUnavailable:
             self._taken = sent | self._taken
             raise
 
-    def _named(self, taken: tuple[float, InfoHash, PeerId]) -> RefusedAnnounce:
-        at, info_hash, peer_id = taken
-        return RefusedAnnounce(int(at), info_hash, shown(self._name(peer_id))[0])
+    def _named(self, taken: _Taken, users: Mapping[str, str]) -> RefusedAnnounce:
+        at, info_hash, peer_id, passkey = taken
+        return RefusedAnnounce(int(at), info_hash, shown(self._name(peer_id))[0], users.get(passkey, ""))

@@ -43,7 +43,7 @@ OPERATION_IDS = """
     torrents_file torrents_history torrents_list_all torrents_peers torrents_remove torrents_show
     torrents_uniques torrents_upload uniques_figure uniques_top users_batch users_create
     users_delete users_edit users_forgive users_forgive_one users_hit_and_runs users_list_all
-    users_lookup users_pending_hit_and_runs users_rotate users_show users_torrents
+    users_lookup users_pending_hit_and_runs users_rotate users_show users_torrents users_unregistered
     work_blocked_block work_blocked_block_everywhere work_blocked_list_all
     work_blocked_list_everywhere work_blocked_log work_blocked_unblock
     work_blocked_unblock_everywhere work_claims_list_all work_claims_release work_create work_delete

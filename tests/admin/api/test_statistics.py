@@ -64,12 +64,12 @@ async def test_a_distribution_is_shown_over_time(full: ApiClient, admin: Admin) 
 async def test_refused_announces_of_a_reason_are_shown(full: ApiClient, admin: Admin) -> None:
     now = int(admin.clock())
     samples = [
-        RefusedAnnounce(now - 5, info_hash(1), "aria2"),
+        RefusedAnnounce(now - 5, info_hash(1), "aria2", "7"),
         RefusedAnnounce(now, info_hash(2), "Deluge 2.1"),
     ]
     await admin.store.refusal_samples.add({"unknown torrent": samples})
     assert (await full.get("/refusals/unknown torrent"))["items"] == [
-        {"at": now, "info_hash": info_hash(2).hex(), "client": "Deluge 2.1"},
-        {"at": now - 5, "info_hash": info_hash(1).hex(), "client": "aria2"},
+        {"at": now, "info_hash": info_hash(2).hex(), "client": "Deluge 2.1", "user_id": None},
+        {"at": now - 5, "info_hash": info_hash(1).hex(), "client": "aria2", "user_id": "7"},
     ]
     assert (await full.get("/refusals/nothing"))["items"] == []

@@ -20,6 +20,32 @@ def torrent_file(info: dict[bytes, object] | None = None) -> FormData:
     return form
 
 
+@pytest.mark.parametrize("way", ["new", "batch", "patch", "file"])
+async def test_a_torrent_waits_for_approval(full: ApiClient, way: str) -> None:
+    if way == "new":
+        await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "enabled": "pending"})
+    elif way == "batch":
+        body = {
+            "torrents": [{"info_hash": HASH, "enabled": "pending"}, {"info_hash": "cd" * 20, "enabled": "no"}]
+        }
+        assert (await full.ask("POST", "/torrents/batch", json=body))["errors"] == 1
+    elif way == "patch":
+        await full.ask("POST", "/torrents", 201, json={"info_hash": HASH})
+        await full.ask("PATCH", f"/torrents/{HASH}", json={"enabled": "pending"})
+    else:
+        form = torrent_file({b"name": b"x", b"piece length": 16384, b"pieces": bytes(20), b"length": 5})
+        form.add_field("pending", "true")
+        await full.ask("POST", "/torrent-files", 201, data=form)
+    (row,) = (await full.get("/torrents", enabled="pending"))["items"]
+    assert (row["state"], row["reason"]) == ("pending", "")
+    for flag in ("true", "false"):
+        assert (await full.get("/torrents", enabled=flag))["items"] == []
+    await full.ask("PATCH", f"/torrents/{row['info_hash']}", json={"enabled": True})
+    (row,) = (await full.get("/torrents", enabled="true"))["items"]
+    assert row["state"] == "registered"
+    await full.ask("PATCH", f"/torrents/{row['info_hash']}", 422, json={"enabled": "maybe"})
+
+
 @pytest.mark.parametrize("way", ["new", "batch", "known", "patch"])
 async def test_every_field_of_a_torrent_can_be_set(full: ApiClient, way: str) -> None:
     fields = {**TORRENT, "labels": TORRENT["labels"].split()}

@@ -19,6 +19,18 @@ async def test_passkeys_are_shown_to_operators_only(full: ApiClient, reader: Api
         assert told["passkey"] not in str(await full.get(path))
 
 
+async def test_unregistered_torrents_of_a_user_are_listed(full: ApiClient, admin: Admin) -> None:
+    await full.ask("POST", "/users", 201, json={"user_id": "7"})
+    store, now = admin.store, int(admin.clock())
+    tried = {info_hash(number).hex(): now - number for number in (1, 2, 3)}
+    await redis_of(store.connection).zadd(store.keys.user_unregistered(7), tried)
+    await store.torrents.add(info_hash(2))
+    assert (await full.get("/users/7/unregistered"))["items"] == [
+        {"info_hash": info_hash(number).hex(), "at": now - number} for number in (1, 3)
+    ]
+    await full.ask("GET", "/users/8/unregistered", 404)
+
+
 async def test_a_taken_user_id_is_a_conflict(full: ApiClient) -> None:
     await full.ask("POST", "/users", 201, json={"user_id": "7", "can_leech": False})
     await full.ask("POST", "/users", 409, json={"user_id": "7"})

@@ -18,7 +18,9 @@ async def fill(admin: Admin) -> None:
     await store.client_software.add(1, {("aria2", REASON): 9, ("Deluge 2.1", "other"): 5}, now)
     await store.torrents.add(info_hash(1), {"name": "a name"})
     hashes = (info_hash(1), info_hash(2), info_hash(2))
-    samples = [RefusedAnnounce(now - 10 + n, each, "aria2") for n, each in enumerate(hashes)]
+    samples = [
+        RefusedAnnounce(now - 10 + n, each, "aria2", "7" if n else "") for n, each in enumerate(hashes)
+    ]
     await store.refusal_samples.add({REASON: samples})
 
 
@@ -33,7 +35,8 @@ async def test_a_reason_leads_to_clients_and_torrents(admin: Admin) -> None:
     clients, torrents, samples = [[row.text for row in page.all("tr")][at] for at in (1, 3, 6)]
     assert clients == "aria2 9"
     assert torrents == f"{info_hash(2).hex()} not registered 2"
-    assert samples.startswith(f"{info_hash(2).hex()} not registered aria2 2027-01-15 07:59:52 UTC")
+    assert samples.startswith(f"{info_hash(2).hex()} not registered aria2 7 2027-01-15 07:59:52 UTC")
+    assert page.hrefs.count("/users/7") == 2
     assert page.torrents == [info_hash(1).hex()] * 2
     assert "Deluge" not in page.text
 

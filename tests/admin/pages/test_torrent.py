@@ -38,7 +38,7 @@ async def test_an_unknown_torrent_has_no_page(browser: aiohttp.ClientSession, pa
 
 
 async def test_an_unknown_torrent_cannot_be_changed(admin: Admin, browser: aiohttp.ClientSession) -> None:
-    for verb in ("edit", "enable", "disable", "remove"):
+    for verb in ("edit", "enable", "pend", "disable", "remove"):
         await send(browser, f"{HERE}/{verb}", status=404)
     assert await admin.store.torrents.get(ONE) is None
 
@@ -235,6 +235,22 @@ async def test_an_invalid_multiplier_changes_nothing(admin: Admin, browser: aioh
     assert "multi_up" not in (await known(admin)).fields
 
 
+async def test_a_torrent_is_set_pending_and_approved(
+    admin: Admin, store: Store, browser: aiohttp.ClientSession
+) -> None:
+    await admin.store.torrents.add(ONE)
+    await send(browser, f"{HERE}/pend")
+    page = await get(browser, HERE)
+    assert "Clients show “this torrent waits for approval”" in page.text
+    assert {f"{HERE}/enable", f"{HERE}/disable"} <= set(page.changes) and f"{HERE}/pend" not in page.changes
+    assert await store.refused(update(1)) == "pending"
+    assert (await get(browser, "/torrents?state=pending")).torrents
+    assert not (await get(browser, "/torrents?state=disabled")).torrents
+    await send(browser, f"{HERE}/enable")
+    assert (await known(admin)).switch is True
+    await store.announce(update(1))
+
+
 async def test_a_torrent_is_disabled_with_a_reason_and_enabled_again(
     admin: Admin, store: Store, browser: aiohttp.ClientSession
 ) -> None:
@@ -281,7 +297,7 @@ async def test_role_read_sees_no_actions_and_cannot_change_anything(
     await admin.store.torrents.add(ONE, {"name": "before"})
     before = await known(admin)
     assert not (await get(reader, HERE)).changes
-    for verb in ("edit", "enable", "disable", "deny", "allow", "remove"):
+    for verb in ("edit", "enable", "pend", "disable", "deny", "allow", "remove"):
         await send(reader, f"{HERE}/{verb}", {"name": "after"}, status=403)
     assert await known(admin) == before
 

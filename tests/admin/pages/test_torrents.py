@@ -379,6 +379,9 @@ async def test_selected_torrents_are_changed_together(admin: Admin, browser: aio
     assert (entry.operation, entry.counts) == ("torrent.bulk", {"selected": 3, "changed": 2})
     assert entry.details == {"action": "disable"}
     assert entry.objects[0].before["enabled"] == "true" and entry.objects[0].after["enabled"] == "false"
+    await change("pend", hashes[0], hashes[2])
+    found = await torrents.get_all(hashes)
+    assert [(one.switch, one.reason) for one in found] == [("pending", ""), (True, ""), ("pending", "")]
     await change("enable", hashes[0])
     await change("deny", hashes[0], deny_reason="gone")
     denied = await torrents.get(hashes[0])

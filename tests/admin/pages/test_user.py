@@ -47,6 +47,20 @@ async def test_totals_and_torrents_are_shown(alice: Private) -> None:
     assert ALICE not in page.source
 
 
+async def test_unregistered_torrents_are_listed(alice: Private) -> None:
+    store = alice.store
+    async with alice.admin.browser() as browser:
+        assert "Not registered" not in (await get(browser, HERE)).text
+        key = store.keys.user_unregistered(7)
+        await store.redis.zadd(
+            key, {info_hash(8).hex(): store.clock.now, info_hash(9).hex(): store.clock.now}
+        )
+        await alice.admin.store.torrents.add(info_hash(9))
+        page = await get(browser, HERE)
+    assert "Not registered" in page.text
+    assert info_hash(8).hex() in page.text and info_hash(9).hex() not in page.text
+
+
 async def test_a_checked_user_has_a_badge(alice: Private) -> None:
     async with alice.admin.browser() as browser:
         assert "connectable" not in (await get(browser, HERE)).text

@@ -93,7 +93,10 @@ async def test_a_passkey_decides_whose_peer_it_is(
         assert (await tracker.store.users.find("7")).announces == (user == "7")
 
 
-FORMS = ("/{passkey}/{kind}?{query}", "/{kind}/{passkey}?{query}", "/{kind}?passkey={passkey}&{query}")
+FORMS = (
+    *("/{passkey}/{kind}?{query}", "/{kind}/{passkey}?{query}", "/{kind}?passkey={passkey}&{query}"),
+    *("/{kind}?passkey={passkey}?{query}", "/{kind}.php?passkey={passkey}&{query}"),
+)
 
 
 @pytest.mark.parametrize("accounts", ["optional", "required"])

@@ -10,8 +10,8 @@ import pytest
 from tests.frontends.http.harness import ANNOUNCE, INFO_HASH, RecordingTracker, on_loops, serving, talking
 from tests.raw_http import connect, request
 from tracker.core.rate_limits import LIMITED
-from tracker.core.refusals import REFUSALS
 from tracker.errors import ClientError, SilentlyDropped
+from tracker.refusals import REFUSALS
 from tracker.wire.http_reply import encode_failure
 
 LOOPBACK = ("127.0.0.0/8",)
@@ -53,7 +53,7 @@ async def test_nothing_is_sent_before_a_complete_request_arrives() -> None:
 @on_loops("uvloop")
 async def test_a_refusal_is_at_most_2_5_times_the_shortest_request() -> None:
     """With its head. Every request of a real client is longer than the shortest one."""
-    texts = [text for text, _ in (*REFUSALS.values(),)] + [text for _, text in LIMITED.values()]
+    texts = [refusal.text for refusal in REFUSALS.values()]
     tracker = RecordingTracker()
     async with talking(tracker) as client:
         for text in texts:
@@ -75,5 +75,6 @@ async def test_requests_of_browsers_and_scanners_get_short_answers(method: str) 
 
 
 def test_every_rate_limit_failure_is_short() -> None:
-    for _, text in LIMITED.values():
+    for name in LIMITED.values():
+        text = REFUSALS[name].text
         assert len(encode_failure(text, retry_in=5, interval_seconds=300, min_interval_seconds=300)) < 160

@@ -62,7 +62,10 @@ async def test_plain_announces_stay_on_the_fast_path(hand_overs: HandOvers) -> N
 
 
 PRIVATE = UserSettings(private="required")
-FORMS = ("/0123abcd/{}?{}", "/{}/0123abcd?{}", "/{}?passkey=0123abcd&{}")
+FORMS = (
+    *("/0123abcd/{}?{}", "/{}/0123abcd?{}", "/{}?passkey=0123abcd&{}"),
+    *("/{}?passkey=0123abcd?{}", "/{}.php?passkey=0123abcd&{}", "/{}.php?passkey=0123abcd?{}"),
+)
 """Announce and scrape URLs with a passkey."""
 
 
@@ -70,11 +73,11 @@ FORMS = ("/0123abcd/{}?{}", "/{}/0123abcd?{}", "/{}?passkey=0123abcd&{}")
 async def test_each_form_of_a_passkey_stays_on_the_fast_path(hand_overs: HandOvers) -> None:
     tracker = RecordingTracker()
     async with talking(tracker, users=PRIVATE) as client:
-        for form in ("/{}?{}", *FORMS):
+        for form in ("/{}?{}", "/{}.php?{}", *FORMS):
             assert b"peers" in (await client.get(form.format("announce", QUERY))).reply
             assert b"files" in (await client.get(form.format("scrape", QUERY))).reply
-    assert [passkey for _, passkey, _ in tracker.announces] == [None] + ["0123abcd"] * 3
-    assert [passkey for _, passkey, _ in tracker.scrapes] == [None] + ["0123abcd"] * 3
+    assert [passkey for _, passkey, _ in tracker.announces] == [None] * 2 + ["0123abcd"] * len(FORMS)
+    assert [passkey for _, passkey, _ in tracker.scrapes] == [None] * 2 + ["0123abcd"] * len(FORMS)
     assert {announce for announce, _, _ in tracker.announces} == {tracker.announces[0][0]}
     assert hand_overs.count == 0
 
@@ -86,6 +89,10 @@ async def test_each_form_of_a_passkey_stays_on_the_fast_path(hand_overs: HandOve
         (f"/announce?{QUERY}&passkey=0123abcd", "0123abcd"),
         (f"/announce?passkey=0123%61bcd&{QUERY}", "0123abcd"),
         (f"//announce//0123abcd/?{QUERY}", "0123abcd"),
+        (f"/announce?x=1&passkey=0123abcd?{QUERY}", "0123abcd"),
+        (f"/0123abcd/announce.php?{QUERY}", "0123abcd"),
+        (f"/announce.php/0123abcd?{QUERY}", "0123abcd"),
+        (f"/announce/announce.php?{QUERY}", "announce"),
         (f"/announce?info_hash={'a' * 20}&peer_id=passkey=abcdefghijkl&port=1", None),
     ],
 )

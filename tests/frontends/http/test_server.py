@@ -136,9 +136,11 @@ async def test_forms_of_passkeys_can_be_switched_off() -> None:
     for users in (UserSettings(), off):
         async with talking(tracker, users=users) as client:
             assert "no such path" in (await client.get(f"/announce/0123abcd?{QUERY}")).failure
+            assert "no such path" in (await client.get(f"/announce.php?passkey=0123abcd&{QUERY}")).failure
             await client.get(f"/announce?passkey=a:b&{QUERY}&passkey=x")
+            await client.get(f"/announce?passkey=a?{QUERY}")
             await client.get(f"/0123abcd/announce?passkey=x&{QUERY}")
-    assert [passkey for _, passkey, _ in tracker.announces] == [None, "0123abcd"] * 2
+    assert [passkey for _, passkey, _ in tracker.announces] == [None, None, "0123abcd"] * 2
 
 
 @on_loops("uvloop")

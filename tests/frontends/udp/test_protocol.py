@@ -240,6 +240,7 @@ URL = b"\x02\x12/0a1b/announce?x=1\0"
         ("optional", b"\x02\x0d/a:b/announce", "?"),
         ("required", b"\x02\x0e/announce/0a1b", "0a1b"),
         ("optional", b"\x02\x16/announce?passkey=0a1b", "0a1b"),
+        ("required", b"\x02\x1b/announce.php?passkey=0a1b?", "0a1b"),
         ("required", b"\x02\x0b/announce?p\x01\x02\x0basskey=0a1b", "0a1b"),
         ("off", b"\x02\x16/announce?passkey=0a1b", None),
     ],

@@ -119,11 +119,12 @@ def test_sizes_and_days_are_readable() -> None:
 
 @pytest.fixture
 async def torrents(seeding: Site) -> Site:
-    """Needed torrents 1 (open) and 2 (private), and 3, which is disabled."""
+    """Needed torrents 1 (open) and 2 (private), and 3 and 5, which are disabled and pending."""
     for number, fields in (
         (1, {"name": HOSTILE + "\x01\ufffe", "size": "5000"}),
         (2, {"name": "private", "size": "9000", "private": "1"}),
         (3, {"enabled": "0"}),
+        (5, {"enabled": "pending"}),
     ):
         await seeding.store.torrents.add(info_hash(number), fields)
         await seeding.add(info_hash(number).hex(), project="seeds", place=number)

@@ -28,6 +28,7 @@ async def thin(store: Store, *, all_torrents: bool = False) -> list[tuple[int, i
         ({}, False, True),
         ({"private": "1"}, False, False),
         ({"private": "0", "enabled": "0"}, False, False),
+        ({"private": "0", "enabled": "pending"}, False, False),
     ],
 )
 async def test_a_torrent_takes_part_by_its_fields(

@@ -260,7 +260,8 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts:
         assert type_name.decode().upper() == TYPES[rows[0]], key
         seen.add(rows[0])
     of_users, for_a_moment = (
-        {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:i:hnr_pending", "t:completed:<tid>"},
+        {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:i:hnr_pending", "t:completed:<tid>"}
+        | {"t:u:<uid>:unregistered"},
         {"t:deleting", "t:addresses:full", "t:shards", *OF_SHARDS},
     )
     assert set(PATTERNS) - seen - for_a_moment == (of_users if accounts == "off" else set())
@@ -297,6 +298,9 @@ async def everything(store: Store) -> None:
     assert await store.silence(update(4)) == 1
     await store.multipliers.set("2", f"0 {START}")
     await store.freeleech.give("1", "1", 2**40)
+    store.rules.current = replace(store.rules.current, open=False)
+    assert (await store.refused(update(9, "s", 99, passkey=ALICE))).startswith("unknown torrent")
+    store.rules.current = replace(store.rules.current, open=True)
     store.rules.current = replace(store.rules.current, hnr_grace=3600)
     await store.announce(update(9, "s", 4, passkey=BOB))
     await store.announce(update(9, "x", 4, passkey=BOB, downloaded=10**6))

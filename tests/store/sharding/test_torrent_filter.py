@@ -7,7 +7,7 @@ import pytest
 
 from tests.store.harness import info_hash
 from tracker.store.sharding.torrent_filter import TorrentFilter, indexes_of
-from tracker.store.torrents.records import torrent_of
+from tracker.store.torrents.records import Enabled, torrent_of
 from tracker.store.torrents.torrents import Torrent
 
 
@@ -20,6 +20,9 @@ def torrent(**fields: str) -> Torrent:
     [
         (TorrentFilter(enabled=False), torrent(enabled="0"), torrent()),
         (TorrentFilter(enabled=True), torrent(), torrent(enabled="0")),
+        (TorrentFilter(enabled=True), torrent(), torrent(enabled="pending")),
+        (TorrentFilter(enabled=False), torrent(enabled="0"), torrent(enabled="pending")),
+        (TorrentFilter(enabled="pending"), torrent(enabled="pending"), torrent(enabled="0")),
         (TorrentFilter(private=True), torrent(private="1"), torrent()),
         (TorrentFilter(seeded=False), torrent(seeders="0"), torrent(seeders="1")),
         (TorrentFilter(name="ÉT"), torrent(name="Été 7"), torrent(name="et")),
@@ -41,10 +44,12 @@ def test_a_search_is_ordered_by_name_upwards() -> None:
 
 def test_no_index_has_enabled_or_public_torrents() -> None:
     """Each other property has one."""
-    for enabled, private, seeded in product((None, False, True), repeat=3):
+    both: tuple[bool | None, ...] = (None, False, True)
+    states: tuple[Enabled | None, ...] = (*both, "pending")
+    for enabled, private, seeded in product(states, both, both):
         wanted = TorrentFilter(enabled=enabled, private=private, seeded=seeded)
         orders = [index.order for index in indexes_of(wanted)]
-        assert orders == ["added"] * ((enabled is False) + (private is True)) + ["seeders"] * (
+        assert orders == ["added"] * ((enabled in (False, "pending")) + (private is True)) + ["seeders"] * (
             seeded is not None
         )
         assert wanted.flags == sum(flag is not None for flag in (enabled, private, seeded))

@@ -21,7 +21,8 @@ FIELDS: list[dict[str, str]] = [
     {"name": "adam", "size": "30", "enabled": "0", "reason": "no"},
     {"name": "Eve 2", "private": "1", "enabled": "0"},
     {},
-    *({"name": f"name {number}", "size": str(number)} for number in range(4, 12)),
+    *({"name": f"name {number}", "size": str(number)} for number in range(4, 11)),
+    {"name": "name 11", "size": "11", "enabled": "pending"},
 ]
 
 
@@ -91,7 +92,11 @@ async def test_last_activity_orders_torrents_without_peers_before_those_with_pee
 
 FILTERS: list[tuple[dict[str, Any], set[int]]] = [
     ({"enabled": False}, {1, 2}),
-    ({"enabled": True}, {0, *range(3, 12)}),
+    ({"enabled": "pending"}, {11}),
+    ({"enabled": True}, {0, *range(3, 11)}),
+    ({"enabled": True, "seeded": False}, {0, 3, *range(6, 11)}),
+    ({"enabled": "pending", "private": True}, set()),
+    ({"name": "name", "enabled": "pending"}, {11}),
     ({"private": True}, {0, 2}),
     ({"private": True, "enabled": False}, {2}),
     ({"private": False}, {1, *range(3, 12)}),
@@ -145,7 +150,8 @@ async def test_the_number_and_the_place_are_known_where_an_index_tells(
         (TorrentFilter("leechers", private=True, enabled=False), 1, 1),
         (TorrentFilter("seeders", seeded=False), 10, 1),
         (TorrentFilter("seeders", seeded=True), 2, 1),
-        (TorrentFilter("snatches", enabled=True), 10, None),
+        (TorrentFilter("snatches", enabled=True), 9, None),
+        (TorrentFilter("size", enabled="pending"), 1, 1),
         (TorrentFilter("snatches", private=False), 10, None),
         (TorrentFilter("size", private=False), None, None),
         (TorrentFilter("added", private=False, enabled=True), None, None),

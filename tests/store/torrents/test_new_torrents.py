@@ -70,14 +70,17 @@ async def test_a_flood_whose_peers_stay_makes_room_when_they_time_out(make_store
     assert await check_invariants(store.redis, store.keys) == 1
 
 
-async def test_the_torrent_with_the_maximum_empty_time_is_forgotten_first(make_store: MakeStore) -> None:
+@pytest.mark.parametrize("enabled", ["0", "pending"])
+async def test_the_torrent_with_the_maximum_empty_time_is_forgotten_first(
+    make_store: MakeStore, enabled: str
+) -> None:
     """With all its keys. Torrents with peers stay, and those that an operator registered or disabled."""
     store = await make_store(max_torrents=5)
     for torrent in range(1, 6):
         await come_and_go(store, torrent, torrent)
         store.clock.now += 10
     await store.torrents.add(info_hash(1))
-    await store.torrents.edit(info_hash(2), {"enabled": "0"})
+    await store.torrents.edit(info_hash(2), {"enabled": enabled})
     await store.announce(update(3, "s", torrent=3))
     await store.announce(update(9, "s", torrent=6))
     assert await registered(store, *range(1, 7)) == [1, 2, 3, 5, 6]
@@ -228,10 +231,11 @@ async def test_the_sweep_removes_torrents_with_peers_from_the_list(store: Store)
     await check_invariants(store.redis, store.keys)
 
 
-async def test_a_disabled_torrent_is_not_forgotten(store: Store) -> None:
+@pytest.mark.parametrize("enabled", ["0", "pending"])
+async def test_a_disabled_or_pending_torrent_is_not_forgotten(store: Store, enabled: str) -> None:
     """Otherwise it would register itself again, enabled."""
     await come_and_go(store, 1, 1)
-    await store.torrents.edit(info_hash(1), {"enabled": "0"})
+    await store.torrents.edit(info_hash(1), {"enabled": enabled})
     await store.pass_time(WEEK)
     assert (await sweep(store)).forgotten == 0
     await store.torrents.edit(info_hash(1), {"enabled": "1"})

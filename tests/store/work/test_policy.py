@@ -132,6 +132,7 @@ async def test_a_bad_hour_of_an_unranked_torrent_enqueues_nothing(store: Store) 
         ({"labels": "x nowork"}, "nowork"),
         ({"enabled": "0"}, "disabled"),
         ({"hybrid_of": "ab" * 20}, "hybrid"),
+        ({"enabled": "pending"}, "pending"),
         ({"size": "99"}, "size"),
         ({"size": "1001"}, "size"),
         ({"size": "-"}, "unknown size"),

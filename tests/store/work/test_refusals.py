@@ -210,12 +210,13 @@ async def test_large_items_are_passed_over(store: Store) -> None:
 async def test_a_torrent_that_the_tracker_does_not_serve_is_not_given_out(store: Store) -> None:
     """Whoever got it could only let the claim lapse. Many of them do not hide the rest of the queue."""
     await project(store, kind="seeding", keep_done_days=1, order="weakest")
-    served, denied, disabled, *gone = names = [f"{number:040x}" for number in range(60)]
-    await register(store, served, denied, disabled)
+    served, denied, disabled, pending, *gone = names = [f"{number:040x}" for number in range(60)]
+    await register(store, served, denied, disabled, pending)
     for place, name in enumerate(reversed(names)):
         await add(store, name, place=place)
     await store.torrents.deny(InfoHash(bytes.fromhex(denied)), "")
     await store.torrents.edit(InfoHash(bytes.fromhex(disabled)), {"enabled": "0"})
+    await store.torrents.edit(InfoHash(bytes.fromhex(pending)), {"enabled": "pending"})
     assert (await claimed(store, "7")).item == served
     assert await refusal(store, "7") == Refusal("empty")
     await register(store, gone[0])

@@ -114,6 +114,7 @@ class Refusal(Reply):
     at: Moment
     info_hash: str
     client: str = Field(description="The program that the peer id names.")
+    user_id: str | None = Field(description="null if no user is known.")
 
 
 class Refusals(Reply):
@@ -168,7 +169,12 @@ async def refusals(call: Call, reason: ReasonText) -> Refusals:
     found = await call.store.refusal_samples.last(reason)
     return Refusals(
         reason=reason,
-        items=[Refusal(at=each.at, info_hash=each.info_hash.hex(), client=each.client) for each in found],
+        items=[
+            Refusal(
+                at=each.at, info_hash=each.info_hash.hex(), client=each.client, user_id=each.user_id or None
+            )
+            for each in found
+        ],
     )
 
 

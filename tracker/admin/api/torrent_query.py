@@ -20,7 +20,9 @@ class TorrentSelection(Query):
         description="Part of a name (case-insensitive) or start of an info hash; with a filter, part of a name only. "
         "A search takes no `sort` and `order`.",
     )
-    enabled: Flag | None = Field(None, description="Only enabled torrents, or only disabled ones.")
+    enabled: Flag | Literal["pending"] | None = Field(
+        None, description="Only enabled torrents, only disabled ones, or only those that wait for approval."
+    )
     private: Flag | None = Field(None, description="Only private torrents, or only others.")
     seeded: Flag | None = Field(None, description="Only torrents with seeders, or only those without.")
     sort: Order = Field(

@@ -41,7 +41,7 @@ from tracker.operations.torrents import (
     torrent_fields,
 )
 from tracker.store.schema.multipliers import MULTIPLIERS, refuse_ended, split_ends, with_end_names
-from tracker.store.torrents.records import STORED_NAMES
+from tracker.store.torrents.records import STORED_NAMES, Enabled
 from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -76,9 +76,10 @@ class TorrentRow(Reply):
     torrent_id: str = Field(description="Torrent ID: its number in Redis.")
     name: str
     state: State = Field(
-        description="`denied` takes precedence over `disabled`; `unregistered`: removed, but peers remain."
+        description="`denied` takes precedence over `disabled` and `pending` (it waits for approval); "
+        "`unregistered`: removed, but peers remain."
     )
-    reason: str = Field(description="Reason shown to peers if disabled or denied.")
+    reason: str = Field(description="Reason shown to peers if disabled, pending or denied.")
     private: bool
     size: int | None = Field(description="Bytes of all files; null if unknown.")
     labels: list[str]
@@ -125,7 +126,11 @@ class TorrentFields(Body):
     """Fields of a torrent; omitted and null ones are unchanged."""
 
     name: LineText | None = None
-    enabled: bool | None = Field(None, description="false: announces are refused; statistics stay.")
+    enabled: Enabled | None = Field(
+        None,
+        description="false: announces are refused; statistics stay. `pending`: the same, but clients ask again after "
+        "30 seconds, so they work soon after the approval (true).",
+    )
     reason: ReasonText | None = None
     private: bool | None = None
     upload_multiplier: UploadMultiplier = None
@@ -151,6 +156,7 @@ class TorrentUpload(Form):
     file: bytes = Field(description="The .torrent file.")
     name: LineText | None = Field(None, description="Overrides the name in the file.")
     private: FormFlag = Field(False, description="Mark as private even if the file is not.")
+    pending: FormFlag = Field(False, description="Refuse announces until `enabled` is set to true.")
     labels: LineText | None = Field(
         None, description="Replaces the labels. Separated by spaces or commas.", examples=["linux 2026"]
     )
@@ -242,6 +248,7 @@ async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
         body.file,
         name=body.name,
         private=body.private,
+        pending=body.pending,
         labels=None if body.labels is None else [body.labels],
         reset_score=body.reset_score,
         **multipliers,

@@ -180,6 +180,19 @@ class UserTorrentPage(CursorPage[UserTorrent]):
     """A page of a user's torrents, unordered."""
 
 
+class Unregistered(Reply):
+    """A torrent that a user announced and that is not registered."""
+
+    info_hash: str
+    at: Moment = Field(description="When the user first announced it.")
+
+
+class UnregisteredTorrents(Reply):
+    """The newest of a user, at most 100, newest first."""
+
+    items: list[Unregistered]
+
+
 class HitAndRuns(Reply):
     """A user with hit-and-runs."""
 
@@ -333,6 +346,16 @@ async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Sc
     shares = await users.on_torrents(user_id, ids)
     items = [_user_torrent(each, known.get(each), share) for each, share in zip(ids, shares, strict=True)]
     return UserTorrentPage(**scan_of(after, items, (await users.set_sizes(user_id))[set_name]))
+
+
+@endpoints.get("/users/{user_id}/unregistered", "List a user's unregistered torrents", errors=_UNKNOWN)
+async def unregistered(call: Call, user_id: UserIdText) -> UnregisteredTorrents:
+    """Torrents that the user announced in the last 90 days, and that are not registered."""
+    await _known(call, user_id)
+    found = await call.store.unregistered.of(user_id)
+    return UnregisteredTorrents(
+        items=[Unregistered(info_hash=each.info_hash.hex(), at=each.at) for each in found]
+    )
 
 
 def _user_torrent(torrent_id: str, torrent: Torrent | None, share: dict[str, str]) -> UserTorrent:

@@ -93,6 +93,7 @@ _PAGES: dict[str, Rule] = {
     "POST /torrents/{info_hash}/multipliers/remove": Rule("operate", "torrent.edit"),
     "POST /torrents/{info_hash}/enable": Rule("operate", "torrent.edit"),
     "POST /torrents/{info_hash}/disable": Rule("operate", "torrent.edit"),
+    "POST /torrents/{info_hash}/pend": Rule("operate", "torrent.edit"),
     "POST /torrents/{info_hash}/dht-lookup": Rule("operate", "torrent.dht_lookup"),
     "POST /torrents/{info_hash}/deny": Rule("operate", "denial.add"),
     "POST /torrents/{info_hash}/allow": Rule("operate", "denial.remove"),

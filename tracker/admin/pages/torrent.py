@@ -63,6 +63,7 @@ class TorrentPage:
             web.post(f"{here}/multipliers", partial(self.change_rule, rule_of)),
             web.post(f"{here}/multipliers/remove", partial(self.change_rule, removed_rule)),
             web.post(f"{here}/enable", self.enable),
+            web.post(f"{here}/pend", self.pend),
             web.post(f"{here}/disable", self.disable),
             web.post(f"{here}/dht-lookup", self.look_up),
             web.post(f"{here}/deny", self.deny),
@@ -169,6 +170,9 @@ class TorrentPage:
 
     async def enable(self, request: web.Request) -> web.Response:
         return await self._change(request, torrent_fields(enabled=True))
+
+    async def pend(self, request: web.Request) -> web.Response:
+        return await self._change(request, torrent_fields(enabled="pending"))
 
     async def disable(self, request: web.Request) -> web.Response:
         reason = (await read_form(request)).text("reason")

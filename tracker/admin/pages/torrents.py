@@ -27,6 +27,7 @@ from tracker.operations.torrents import (
     torrent_fields,
 )
 from tracker.store.sharding.torrent_filter import ORDERS, Order, TorrentFilter
+from tracker.store.torrents.records import Enabled
 
 MAX_FILES = 100
 """Max files per upload; `tracker import` takes any number."""
@@ -44,12 +45,16 @@ SORTS: dict[Order, str] = {
 }
 """Sort orders of the list, with their column headings."""
 FILTERS: dict[str, tuple[str, dict[str, str]]] = {
-    "state": ("State", {"": "All states", "enabled": "Enabled", "disabled": "Disabled"}),
+    "state": (
+        "State",
+        {"": "All states", "enabled": "Enabled", "pending": "Pending", "disabled": "Disabled"},
+    ),
     "seeders": ("Seeders", {"": "Any seeders", "none": "No seeders", "some": "With seeders"}),
     "private": ("Private", {"": "Public and private", "yes": "Private", "no": "Public"}),
 }
 """Filters of the list: label, and values with their labels."""
-_FLAGS = {"enabled": True, "disabled": False, "some": True, "none": False, "yes": True, "no": False}
+_FLAGS = {"some": True, "none": False, "yes": True, "no": False}
+_STATES: dict[str, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
 
 
 class Refused(NamedTuple):
@@ -91,8 +96,8 @@ class Query:
     @property
     def filter(self) -> TorrentFilter:
         """Without the search text."""
-        enabled, private, seeded = (_FLAGS.get(value) for value in (self.state, self.private, self.seeders))
-        return TorrentFilter(self.sort, not self.ascending, enabled, private, seeded)
+        private, seeded = _FLAGS.get(self.private), _FLAGS.get(self.seeders)
+        return TorrentFilter(self.sort, not self.ascending, _STATES.get(self.state), private, seeded)
 
     @property
     def is_selective(self) -> bool:
@@ -289,6 +294,7 @@ class TorrentPages:
             self._context.store,
             file.content,
             private=form.ticked("private"),
+            pending=form.ticked("pending"),
             labels=_labels(form),
             files=self._context.torrent_files,
             max_bytes=limit,
@@ -296,7 +302,10 @@ class TorrentPages:
 
     async def _add_hash(self, text: str, form: Form) -> Added:
         fields = torrent_fields(
-            name=form.text("name") or None, private=form.ticked("private") or None, labels=_labels(form)
+            name=form.text("name") or None,
+            private=form.ticked("private") or None,
+            enabled="pending" if form.ticked("pending") else None,
+            labels=_labels(form),
         )
         return await add_torrent(self._context.store, parse_hash(text), fields)
 

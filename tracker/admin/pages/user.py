@@ -22,6 +22,7 @@ from tracker.operations.torrents import counting_torrent
 from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import RuleChange, parse_end
+from tracker.store.sharding.unregistered import MAX_KEPT
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import FIELDS
 from tracker.store.users.users import SETS, User
@@ -40,7 +41,12 @@ EVENTS = {
     "hit_and_run_forgiven": "Hit-and-run forgiven",
 }
 """Labels of events; others are shown as stored."""
-LIMITS = {"torrents": MAX_TORRENTS, "completed": MAX_COMPLETED, "changes": MAX_CHANGES}
+LIMITS = {
+    "torrents": MAX_TORRENTS,
+    "completed": MAX_COMPLETED,
+    "changes": MAX_CHANGES,
+    "unregistered": MAX_KEPT,
+}
 """How much is searched for what the user does and did."""
 ROTATED = "New passkey created. The old one no longer works."
 _MAX_ID_LENGTH = 16

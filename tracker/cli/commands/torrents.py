@@ -39,7 +39,7 @@ from tracker.operations import torrents as torrent_operations
 from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.store.schema.multipliers import MultiplierFields, RuleChange
 from tracker.store.store import Store
-from tracker.store.torrents.records import STORED_NAMES
+from tracker.store.torrents.records import PENDING, STORED_NAMES
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
 
@@ -47,6 +47,10 @@ _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
 Labels = Annotated[
     str | None, typer.Option(help="Labels, separated by spaces or commas; they replace earlier ones.")
+]
+
+Pending = Annotated[
+    bool, typer.Option("--pending", help="Refuse announces until `tracker torrent enable` approves it.")
 ]
 
 Upload = Annotated[
@@ -75,6 +79,7 @@ def add_torrent(
     private: Annotated[
         bool, typer.Option("--private", help="Mark as private even if the file does not.")
     ] = False,
+    pending: Pending = False,
     labels: Labels = None,
     upload_multiplier: Upload = None,
     download_multiplier: Download = None,
@@ -87,7 +92,7 @@ def add_torrent(
     """Register torrents, hybrid files under both info hashes as one torrent. Known ones keep their statistics."""
     if name is not None and len(what) > 1:
         raise typer.BadParameter("--name needs exactly one torrent")
-    words = None if labels is None else [labels]
+    words, enabled = None if labels is None else [labels], PENDING if pending else None
     files = torrent_files(load_settings(config))
     multipliers = cast(MultiplierFields, given_multipliers(upload_multiplier, download_multiplier, until))
     new: list[str] = []
@@ -101,13 +106,14 @@ def add_torrent(
                 files=files,
                 name=name,
                 private=private,
+                pending=pending,
                 labels=words,
                 reset_score=reset_score,
                 **multipliers,
             )
         else:
             fields = torrent_operations.torrent_fields(
-                name=name, private=private or None, labels=words, **multipliers
+                name=name, private=private or None, enabled=enabled, labels=words, **multipliers
             )
             info_hash = torrent_operations.parse_hash(text)
             one = await torrent_operations.add_torrent(store, info_hash, fields, reset_score=reset_score)
@@ -151,7 +157,7 @@ def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
 
 @torrents.command("enable")
 def enable_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
-    """Enable torrents, both halves of hybrid ones."""
+    """Enable torrents, both halves of hybrid ones, and approve pending ones."""
     _edit_torrents(config, info_hashes, {"enabled": "1", "reason": ""}, "enabled")
 
 
@@ -189,6 +195,7 @@ def edit_torrent(
     private: Annotated[
         bool | None, typer.Option("--private/--public", help="Mark as private or public.")
     ] = None,
+    pending: Pending = False,
     upload_multiplier: Upload = None,
     download_multiplier: Download = None,
     until: Until = None,
@@ -215,6 +222,7 @@ def edit_torrent(
         "hybrid_of": hybrid_of,
     }
     fields = {STORED_NAMES.get(name, name): text for name, text in given.items() if text is not None}
+    fields |= torrent_operations.torrent_fields(enabled="pending") if pending else {}
     if not fields and not changes:
         raise typer.BadParameter("nothing to change: give an option such as --name")
     _edit_torrents(config, info_hashes, fields, "changed", changes)

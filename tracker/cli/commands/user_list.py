@@ -9,6 +9,7 @@ from tracker.cli.commands import AsJson, Config, with_store
 from tracker.cli.commands.multipliers import multiplier_columns
 from tracker.cli.commands.paging import EVERYTHING, PAGE, in_order
 from tracker.cli.commands.user_group import users
+from tracker.cli.commands.user_options import Who
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
 from tracker.operations.users import pending_hit_and_runs
 from tracker.store.store import Store
@@ -103,6 +104,19 @@ def list_owing(
             listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
             if not page and not as_json:
                 note("no user has a hit-and-run")
+
+    with_store(config, work)
+
+
+@users.command("unregistered")
+def list_unregistered(who: Who, as_json: AsJson = False, config: Config = None) -> None:
+    """List torrents that a user announced in the last 90 days, and that are not registered: the newest 100."""
+    listing = Listing([Column("at", MOMENT), Column("info_hash", 40)], as_json=as_json)
+
+    async def work(store: Store) -> None:
+        found = await store.users.find(who)
+        tried = await store.unregistered.of(found.user_id)
+        listing.page({"at": Moment(each.at), "info_hash": each.info_hash.hex()} for each in tried)
 
     with_store(config, work)
 

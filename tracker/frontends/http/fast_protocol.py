@@ -29,11 +29,15 @@ from tracker.wire.http_request import VISIBLE, parse_announce, parse_scrape, par
 
 _OPEN = {b"GET /announce": True, b"GET /scrape": False}
 """Paths without a passkey: True for announces."""
+_OPEN_PHP = {b"GET /announce.php": True, b"GET /scrape.php": False}
+"""The same, where the query may carry a passkey."""
 _BEFORE = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
-_AFTER = re.compile(rb"GET /(announce|scrape)/([A-Za-z0-9._~=+-]{1,128})").fullmatch
+_AFTER = re.compile(
+    rb"GET /(announce|scrape)/(?!(?:announce|scrape)\.php$)([A-Za-z0-9._~=+-]{1,128})"
+).fullmatch
 _PARAMETER = PASSKEY_PARAMETER.encode()
-_FIRST_PARAMETER = re.compile(rb"passkey=([A-Za-z0-9._~-]{1,128})&(.+)", re.DOTALL).fullmatch
-"""Clients append their parameters to the query of the announce URL."""
+_FIRST_PARAMETER = re.compile(rb"passkey=([A-Za-z0-9._~-]{1,128})[&?](.+)", re.DOTALL).fullmatch
+"""Clients append their parameters to the query of the announce URL, some after a second ``?``."""
 _INCOMPLETE = re.compile(rb"(?:G|GE|GET|GET |GET /[^\r\n]*(?:\r\n[^\r\n]+)*(?:\r|\r\n\r?)?)").fullmatch
 """The start of a head with correct line ends, without its empty line."""
 _LAST = ParsedHead(answer_head(200, version11=True, keep_alive=False), keep_alive=False)
@@ -71,6 +75,7 @@ class FastHttpServer:
         _, self._reads_after, self._reads_parameter = handler.passkey_forms
         # Where a query may carry a passkey, a path alone does not tell whether the request has one.
         self.open_path: Callable[[bytes], bool | None] = ({} if self._reads_parameter else _OPEN).get
+        self._open = _OPEN | _OPEN_PHP if self._reads_parameter else _OPEN
         # aiohttp refuses longer requests.
         self.max_request_bytes = min(_MAX_REQUEST_BYTES, self.settings.max_request_line_bytes)
         self.heads = RequestHeadCache(self.settings)
@@ -90,7 +95,7 @@ class FastHttpServer:
 
         For all but ``/<passkey>/announce`` and ``/<passkey>/scrape`` without ``passkey=`` in the query.
         """
-        announcing = _OPEN.get(path)
+        announcing = self._open.get(path)
         if _PARAMETER in query:
             if self._reads_parameter:
                 found = _FIRST_PARAMETER(query)

@@ -19,11 +19,12 @@ from aiohttp.http_exceptions import (
 )
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
-from tracker.errors import Busy, ClientError, RetryIn, SilentlyDropped
+from tracker.errors import Busy, ClientError, SilentlyDropped
 from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser
 from tracker.frontends.http.aiohttp_protocol import Connection, Rules
 from tracker.frontends.http.connection_table import NO_ADDRESS
 from tracker.frontends.http.full_scrapes import FullScrapes
+from tracker.refusals import refusal
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
@@ -140,9 +141,7 @@ class HttpHandler:
 
     async def _announce(self, request: Request, query: str, passkey: str | None) -> Answer:
         if not query:
-            raise ClientError(
-                "this is a BitTorrent tracker: open this URL in a torrent client", retry_in="never"
-            )
+            raise refusal("this is a BitTorrent tracker: open this URL in a torrent client")
         self._check_client(request)
         announce = parse_announce(query.encode("utf-8", "surrogateescape"))
         address = self._address(request, announce.stated_address)
@@ -166,7 +165,7 @@ class HttpHandler:
     def _check_client(request: Request) -> None:
         """The fast protocol hands browsers' requests over (request_heads.py)."""
         if is_browser(request.headers):
-            raise ClientError("this address is for BitTorrent clients", retry_in="never")
+            raise refusal("this address is for BitTorrent clients")
 
     def _fail(self, request: Request, error: ClientError) -> Answer:
         """The answer to a refusal. Rate-limited drops close the connection; "busy" answers close it after the answer.
@@ -209,7 +208,7 @@ class HttpHandler:
         if stated is not None and self._may_state(trusted, address):
             address = stated
         if address == NO_ADDRESS:
-            raise ClientError("the tracker cannot see your address: its proxy must send X-Forwarded-For")
+            raise refusal("the tracker cannot see your address: its proxy must send X-Forwarded-For")
         return address
 
     def _may_state(self, trusted: bool, address: Address) -> bool:
@@ -223,7 +222,7 @@ class HttpHandler:
             not_ready = request.raw_path.partition("?")[0] == _READY and bool(self._problems())
             return Answer(b"", status=503 if not_ready else 200)
         cast(Connection, request.protocol).close()  # discards a body
-        answer = self._refuse(ClientError("announce and scrape are GET requests", retry_in="never"))
+        answer = self._refuse(refusal("announce and scrape are GET requests"))
         answer.force_close()
         return answer
 
@@ -240,7 +239,7 @@ class HttpHandler:
     def crash(self, error: BaseException | None) -> bytes:
         """Logs and counts an internal error; returns the failure to send."""
         log.error("a request failed", **describe(error))
-        return self.refusal(ClientError("internal error", retry_in=5))
+        return self.refusal(refusal("internal error"))
 
     def _refuse(self, error: ClientError, kind: str = "other") -> Answer:
         return Answer(self.refusal(error, kind))
@@ -251,23 +250,26 @@ class HttpHandler:
         return self.failure(error)
 
     def failure(self, error: ClientError) -> bytes:
-        interval, min_interval = self._intervals(error.retry_in)
+        interval, min_interval = self._intervals(error)
         return encode_failure(
             error.text, retry_in=error.retry_in, interval_seconds=interval, min_interval_seconds=min_interval
         )
 
-    def _intervals(self, retry_in: RetryIn) -> tuple[int, int]:
+    def _intervals(self, error: ClientError) -> tuple[int, int]:
         """(interval, min interval) of a failure, in seconds.
 
         libtorrent obeys these two and ignores ``retry in``. With the usual interval after a short outage of the store,
         its peers would return after they have timed out.
         """
-        announce = self._settings.current.announce
+        announce, retry_in = self._settings.current.announce, error.retry_in
         interval = announce.interval_seconds
-        if retry_in == "never":
+        if error.interval_seconds is not None:
+            interval = min(interval, error.interval_seconds)
+        elif retry_in == "never":
             return interval, min(interval, announce.min_interval_seconds)
-        soon = min(interval, 60 * retry_in)
-        return soon, soon
+        else:
+            interval = min(interval, 60 * retry_in)
+        return interval, interval
 
 
 def explain(error: BaseException | None, http: HttpSettings) -> ClientError:
@@ -287,4 +289,4 @@ def explain(error: BaseException | None, http: HttpSettings) -> ClientError:
         text = "an HTTP/1.1 request needs a Host header"
     elif isinstance(error, HttpProcessingError) and error.message.startswith("Too many headers"):
         text = "the request has too many header lines"
-    return ClientError(text, retry_in="never")
+    return refusal(text)

@@ -20,6 +20,7 @@ import structlog
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, Scrape, ScrapeReply
 from tracker.errors import ClientError, SilentlyDropped
+from tracker.refusals import refusal
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
 from tracker.token_bucket import TokenBucket
@@ -209,7 +210,7 @@ class UdpProtocol:
             if not late and server.errors.take(moment):
                 self._send(origin, encode_error(origin[0], _EXPIRED))
         elif server.proxies and address in server.proxies:
-            self._refuse(origin, ClientError(_BEHIND_PROXY, retry_in="never"), "other")
+            self._refuse(origin, refusal(_BEHIND_PROXY), "other")
         elif kind == "announce":
             self._announce(packet, address, origin)
         else:
@@ -271,7 +272,7 @@ class UdpProtocol:
     def _scrape(self, packet: bytes, address: Address, origin: Origin) -> None:
         server = self._server
         if server.accounts == "required":
-            self._refuse(origin, ClientError(_NO_PRIVATE_SCRAPES, retry_in="never"), "scrapes")
+            self._refuse(origin, refusal(_NO_PRIVATE_SCRAPES), "scrapes")
             return
         hashes = parse_scrape(packet)[: server.max_scrape()]
         scrape = Scrape(tuple(dict.fromkeys(hashes)), complete=True)

@@ -18,6 +18,7 @@ from tracker.frontends.udp.protocol import (
     UdpProtocol,
     UdpServer,
 )
+from tracker.refusals import refusal
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import DatagramSocket
@@ -152,6 +153,6 @@ class _Later:
         except Exception as error:  # noqa: BLE001  # an error of one request must not stop the others
             log.error("a request failed", **describe(error))
             self._tracker.refused(CRASHED, "announces")
-            reply = ClientError(CRASHED)
+            reply = refusal(CRASHED)
         self._waiting -= 1
         answer(reply)

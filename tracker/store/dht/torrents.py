@@ -1,7 +1,7 @@
 """Torrents that take part in the DHT: their swarms, which of them to look up, and what lookups found.
 
 A torrent takes part while it is registered, allowed, and its field ``private`` is 0. With ``all_torrents`` every
-torrent takes part that is not known to be private, denied or disabled, registered or not.
+torrent takes part that is not known to be private, denied, disabled or pending, registered or not.
 """
 
 import random

@@ -119,6 +119,9 @@ class Keys:
     def user_freeleech(self, user_id: int | str) -> str:
         return f"{self.prefix}u:{user_id}:freeleech"
 
+    def user_unregistered(self, user_id: int | str) -> str:
+        return f"{self.prefix}u:{user_id}:unregistered"
+
     def user_index(self, order: str) -> str:
         """Users by name, uploaded, downloaded or ratio, and those that are disabled or blocked from downloading."""
         return f"{self.prefix}i:user_{order}"
@@ -152,7 +155,7 @@ class Keys:
         return f"{self.prefix}i:{ranking}"
 
     def torrent_list(self, value: str) -> str:
-        """Torrents by added, active or size, and those that are disabled or private."""
+        """Torrents by added, active or size, and those that are disabled, pending or private."""
         return f"{self.prefix}i:torrent_{value}"
 
     def indexed(self) -> str:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 from tracker.store.schema.folding import fold, fold_name
 from tracker.store.sharding.shards import Shard
+from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent
 
 Order = Literal["name", "size", "seeders", "leechers", "snatches", "score", "added", "last_activity"]
@@ -15,6 +16,7 @@ VALUES = {"size": "size", "added": "added", "last_activity": "active"}
 WHOLE_ORDERS = ("seeders", "leechers", "snatches", "added", "last_activity")
 """Orders that list all torrents."""
 KeyOf = Callable[[Shard], str]
+Check = Callable[[float | None], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class TorrentFilter:
 
     order: Order = "seeders"
     descending: bool = True
-    enabled: bool | None = None
+    enabled: Enabled | None = None
     private: bool | None = None
     seeded: bool | None = None
     """Whether it has seeders."""
@@ -45,7 +47,7 @@ class TorrentFilter:
 
     def fits(self, torrent: Torrent) -> bool:
         return (
-            self.enabled in (None, torrent.enabled)
+            self.enabled in (None, torrent.switch)
             and self.private in (None, torrent.private)
             and self.seeded in (None, torrent.seeders > 0)
             and (not self.name or fold(self.name) in fold_name(torrent.name))
@@ -69,8 +71,8 @@ class Index(NamedTuple):
 def indexes_of(wanted: TorrentFilter) -> list[Index]:
     """The indexes of the torrents that one property of the filter lets through. No index has enabled or public ones."""
     found: list[Index] = []
-    if wanted.enabled is False:
-        found.append(Index(disabled_key, "-inf", "+inf", "added"))
+    if wanted.enabled in STATE_KEYS:
+        found.append(Index(STATE_KEYS[wanted.enabled], "-inf", "+inf", "added"))
     if wanted.private:
         found.append(Index(private_key, "-inf", "+inf", "added"))
     if wanted.seeded is not None:
@@ -83,9 +85,39 @@ def disabled_key(shard: Shard) -> str:
     return shard.keys.torrent_list("disabled")
 
 
+def pending_key(shard: Shard) -> str:
+    return shard.keys.torrent_list("pending")
+
+
+STATE_KEYS: dict[Enabled | None, KeyOf] = {False: disabled_key, "pending": pending_key}
+"""The indexes of torrents that are not enabled."""
+
+
 def private_key(shard: Shard) -> str:
     return shard.keys.torrent_list("private")
 
 
 def seeders_key(shard: Shard) -> str:
     return shard.keys.index("seeders")
+
+
+def checks_of(wanted: TorrentFilter) -> list[tuple[KeyOf, Check]]:
+    """Indexes, with what the score of a torrent that fits is in each; None: it is not in the index."""
+    checks: list[tuple[KeyOf, Check]] = []
+    if wanted.enabled is True:
+        checks += [(key, _is_absent) for key in STATE_KEYS.values()]
+    elif wanted.enabled is not None:
+        checks.append((STATE_KEYS[wanted.enabled], _is_listed))
+    if wanted.private is not None:
+        checks.append((private_key, _is_listed if wanted.private else _is_absent))
+    if wanted.seeded is not None:
+        checks.append((seeders_key, lambda seeders: ((seeders or 0) > 0) == wanted.seeded))
+    return checks
+
+
+def _is_listed(score: float | None) -> bool:
+    return score is not None
+
+
+def _is_absent(score: float | None) -> bool:
+    return score is None

@@ -24,14 +24,14 @@ from tracker.store.sharding.torrent_filter import (
     VALUES,
     WHOLE_ORDERS,
     Index,
+    KeyOf,
     Order,
     TorrentFilter,
-    disabled_key,
+    checks_of,
     index_key,
     indexes_of,
-    private_key,
-    seeders_key,
 )
+from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent, Torrents
 
 TORRENTS_A_CALL, RANKED_A_CALL = 500, 100
@@ -197,9 +197,8 @@ class TorrentListing:
         self, ids: Mapping[Shard, list[bytes]], index: Index, wanted: TorrentFilter
     ) -> list[tuple[str, float | None]]:
         """Those of ``ids`` that fit by the other indexes."""
-        flags = ((disabled_key, wanted.enabled), (private_key, wanted.private), (seeders_key, wanted.seeded))
-        keys = [key for key, flag in flags if flag is not None and key is not index.key]
-        keys.append(lambda shard: index_key(shard, wanted.order))
+        checks = [(key, check) for key, check in checks_of(wanted) if key is not index.key]
+        keys: list[KeyOf] = [*(key for key, _ in checks), lambda shard: index_key(shard, wanted.order)]
         replies = iter(
             await self._shards.ask(
                 [(shard, ("ZMSCORE", key(shard), *some)) for shard, some in ids.items() for key in keys]
@@ -209,12 +208,7 @@ class TorrentListing:
         for some in ids.values():
             *scores, order = [_numbers(next(replies) or [None] * len(some)) for _ in keys]
             for place, torrent_id in enumerate(some):
-                own = {key: column[place] for key, column in zip(keys, scores, strict=False)}
-                if (
-                    (disabled_key not in own or (own[disabled_key] is None) == wanted.enabled)
-                    and (private_key not in own or (own[private_key] is not None) == wanted.private)
-                    and (seeders_key not in own or ((own[seeders_key] or 0) > 0) == wanted.seeded)
-                ):
+                if all(check(column[place]) for (_, check), column in zip(checks, scores, strict=True)):
                     found.append((torrent_id.decode(), order[place]))
         return found
 
@@ -225,9 +219,10 @@ class TorrentListing:
         indexes = indexes_of(wanted)
         if indexes:
             return await self._size(indexes[0])
-        enabled, private = (False if wanted.enabled else None), (True if wanted.private is False else None)
-        (others,) = indexes_of(replace(wanted, enabled=enabled, private=private))
-        return max(0, await self.count(wanted.order) - await self._size(others))
+        states: tuple[Enabled | None, ...] = (False, "pending") if wanted.enabled else (None,)
+        private = True if wanted.private is False else None
+        others = [indexes_of(replace(wanted, enabled=state, private=private))[0] for state in states]
+        return max(0, await self.count(wanted.order) - sum([await self._size(other) for other in others]))
 
     async def _walk(self, wanted: TorrentFilter, cursor: str, count: int) -> ListPage:
         positions = cursor.split(".") if cursor else ["0"] * len(self._shards)
@@ -347,7 +342,8 @@ class _Walk:
         """Those of list_torrents.lua."""
         order = "name" if wanted.name else wanted.order
         index = f"torrent_{VALUES[order]}" if order in VALUES else order
-        flags = ("" if f is None else int(f) for f in (wanted.enabled, wanted.private, wanted.seeded))
+        switches = (wanted.enabled, wanted.private, wanted.seeded)
+        flags = ("" if f is None else f if f == "pending" else int(f) for f in switches)
         return [
             *(index, int(wanted.is_descending), self.position, looked_at, count),
             *flags,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
@@ -29,6 +29,9 @@ TORRENT_FIELDS = ("name", "enabled", "reason", "private", *MULTIPLIERS, "size", 
 """Fields of a torrent that programs set. The API, the command line and files have each of them."""
 STORED_NAMES = {"upload_multiplier": "multi_up", "download_multiplier": "multi_dn"}
 """Names of stored fields that differ from those of the API, the command line and files."""
+PENDING: Literal["pending"] = "pending"
+Enabled = bool | Literal["pending"]
+"""Whether announces are accepted; ``"pending"``: not yet, the torrent waits for approval."""
 MAX_LABELS = 20
 LABEL = "[-_.a-z0-9]{1,32}"
 """A regular expression for one label."""
@@ -49,6 +52,8 @@ class Torrent:
     completions: int = 0
     announces: int = 0
     enabled: bool = True
+    """False also while it is pending."""
+    pending: bool = False
     reason: str = ""
     private: bool = False
     size: int | None = None
@@ -80,12 +85,18 @@ class Torrent:
         """Whether nothing counts on the torrent at ``now`` (epoch s)."""
         return is_neutral(self.upload_multiplier, self.download_multiplier, now)
 
+    @property
+    def switch(self) -> Enabled:
+        """``enabled`` as programs set it."""
+        return "pending" if self.pending else self.enabled
+
     def settable(self) -> dict[str, str | int | float | None]:
         """TORRENT_FIELDS with their values, and the ends of the multipliers as fields of their own. Labels as stored:
         separated by spaces."""
         row = {
             **{name: getattr(self, name) for name in TORRENT_FIELDS if name not in MULTIPLIERS},
             **split_ends(self.upload_multiplier, self.download_multiplier),
+            "enabled": self.switch,
             "labels": " ".join(self.labels),
         }
         return {name: row[name] for name in with_end_names(TORRENT_FIELDS)}
@@ -177,7 +188,8 @@ def torrent_of(
         leechers=number("leechers"),
         completions=number("snatches"),
         announces=number("announces"),
-        enabled=fields.get("enabled") != "0",
+        enabled=fields.get("enabled") not in ("0", "pending"),
+        pending=fields.get("enabled") == "pending",
         reason=fields.get("reason", ""),
         private=fields.get("private") == "1",
         size=size_of(fields.get("size", "")),

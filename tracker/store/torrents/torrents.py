@@ -345,8 +345,10 @@ def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
     for name, value in fields.items():
         if name not in _SETTABLE:
             raise ClientError("a torrent has no such field")
-        if name in ("enabled", "private") and value not in ("0", "1"):
-            raise ClientError("enabled and private are 0 or 1")
+        if name == "enabled" and value not in ("0", "1", "pending"):
+            raise ClientError("enabled is 0, 1 or pending")
+        if name == "private" and value not in ("0", "1"):
+            raise ClientError("private is 0 or 1")
         if name.startswith("multi_"):
             checked_multipliers(value)
         if name == "size" and value and size_of(value) is None:

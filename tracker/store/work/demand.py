@@ -117,8 +117,8 @@ def exclusion(
     labels: bytes | None,
 ) -> str:
     """Why nobody is asked to seed a torrent with these fields; empty if somebody may be."""
-    if enabled == b"0":
-        return "disabled"
+    if enabled in (b"0", b"pending"):
+        return "disabled" if enabled == b"0" else "pending"
     if private == b"1" and project.verify == "address":
         return "private"
     if hybrid_of:

@@ -33,8 +33,8 @@ class Change:
     reason: str
     """``weak`` (average below half of the target, or leechers wait), ``below target``, ``reseed request`` (no seeder;
     users who completed it are asked), ``no seeder`` (but leechers); nobody is asked because of: ``enough``, ``nobody to
-    ask``, ``unregistered``, ``denied``, ``disabled``, ``private`` (claimants without accounts), ``hybrid`` (its v1
-    half counts), ``nowork`` (its label), ``size``, ``unknown size``, ``no room`` (others are needier)."""
+    ask``, ``unregistered``, ``denied``, ``disabled``, ``pending``, ``private`` (claimants without accounts), ``hybrid``
+    (its v1 half counts), ``nowork`` (its label), ``size``, ``unknown size``, ``no room`` (others are needier)."""
     copies_before: int
     copies: int
     """Copies to give out from now on; 0: taken out of its queue."""

@@ -167,9 +167,11 @@ end
 local function announce_of(r, registered, denied)
   if denied then return refuse('denied', denied) end
   if not registered or forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
-  if not registered and not rules.open then return refuse('unknown torrent') end
+  if not registered and not rules.open then return refuse_unregistered(r) end
   local t, tid, enabled, derived = load_swarm(r, registered)
-  if enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
+  if enabled == '0' or enabled == 'pending' then
+    return refuse(enabled == '0' and 'disabled' or 'pending', call('HGET', t.key, 'reason') or '')
+  end
 
   local p = find_peer(r, tid, derived)
   local event, active, mine, old = r.event, p.active, p.mine, ''

@@ -31,7 +31,8 @@ local function make_room(own)
     if ih == own then return false, true end
     local old, auto, enabled
     if ih then old, auto, enabled = load_torrent(ih, 'auto', 'enabled') end
-    if not old or old.tid ~= tid or auto ~= '1' or enabled == '0' or old.seeders + old.leechers > 0
+    if not old or old.tid ~= tid or auto ~= '1' or enabled == '0' or enabled == 'pending'
+        or old.seeders + old.leechers > 0
         or call('SCARD', P .. 'tpeers:' .. ih) > 0 then
       error('in use')
     end

@@ -4,5 +4,5 @@
 local function empty_since(t)
   if t.seeders + t.leechers > 0 then return nil end
   local v = call('HMGET', t.key, 'auto', 'enabled', 'empty_since')
-  return v[1] == '1' and v[2] ~= '0' and tonumber(v[3] or '') or nil
+  return v[1] == '1' and v[2] ~= '0' and v[2] ~= 'pending' and tonumber(v[3] or '') or nil
 end

@@ -6,7 +6,7 @@ local function remove_from_rankings(tid)
   for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do
     removed = removed + call('ZREM', P .. 'i:' .. index, tid)
   end
-  for _, index in ipairs({ 'added', 'active', 'size', 'disabled', 'private' }) do
+  for _, index in ipairs({ 'added', 'active', 'size', 'disabled', 'pending', 'private' }) do
     redis.pcall('ZREM', P .. 'i:torrent_' .. index, tid)
   end
   redis.pcall('ZREM', P .. 'i:info_hash', tid)

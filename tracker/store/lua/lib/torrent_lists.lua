@@ -1,12 +1,12 @@
 -- torrent_lists.lua: the indexes of torrents by size, by when they were added, and by their last activity, and those of
--- disabled and of private torrents. After `P` and `call`.
+-- disabled, of pending and of private torrents. After `P` and `call`.
 --
 -- Announces do not write these indexes, as that would make them dearer. Scripts that change a torrent do, and a job
 -- ranks all torrents again and again.
 
 local LISTED = { 'seeders', 'leechers', 'added', 'size', 'empty_since', 'enabled', 'private', 'hybrid_of' }
-local entries = { added = {}, active = {}, size = {}, disabled = {}, private = {} }
-local missing = { size = {}, disabled = {}, private = {} }
+local entries = { added = {}, active = {}, size = {}, disabled = {}, pending = {}, private = {} }
+local missing = { size = {}, disabled = {}, pending = {}, private = {} }
 
 local function whole_of(digits)
   return digits and #digits <= 16 and string.find(digits, '^%d+$') and tonumber(digits) or nil
@@ -33,6 +33,7 @@ local function note_torrent(tid, key)
   note('active', tid, activity_of(v))
   note('size', tid, whole_of(v[4]))
   note('disabled', tid, v[6] == '0' and added)
+  note('pending', tid, v[6] == 'pending' and added)
   note('private', tid, v[7] == '1' and added)
   return v[8]
 end

@@ -5,10 +5,11 @@ local RANKED = { 'seeders', 'leechers' }
 local rankings = { { change = 0, scores = {} }, { change = 0, scores = {} } }
 
 -- `i:empty` lists empty torrents that registered themselves, by when they became empty: the first one is deleted when
--- there are too many torrents. A disabled torrent is not listed: it would come back enabled.
+-- there are too many torrents. A disabled or pending torrent is not listed: it would come back
+-- enabled.
 local function list_empty(t)
   local v = call('HMGET', t.key, 'auto', 'enabled')
-  if v[1] == '1' and v[2] ~= '0' then redis.pcall('ZADD', P .. 'i:empty', now, t.tid) end
+  if v[1] == '1' and v[2] ~= '0' and v[2] ~= 'pending' then redis.pcall('ZADD', P .. 'i:empty', now, t.tid) end
 end
 
 -- Writes the counts of `t` that have changed. It must not fail, as one torrent would fail a batch that is applied

@@ -22,7 +22,7 @@ end
 function rules.torrent(ih)
   local v = call('HMGET', P .. 't:' .. ih, 'tid', 'enabled', 'name', 'private', 'reason', 'multi_up', 'multi_dn',
     'size', 'labels')
-  return exists('info_hash:' .. ih) or exists('tpeers:' .. ih) or v[2] == '0'
+  return exists('info_hash:' .. ih) or exists('tpeers:' .. ih) or v[2] == '0' or v[2] == 'pending'
     or not v[1] and (v[3] or v[4] or v[5] or v[6] or v[7] or v[8] or v[9])
     or v[1] and call('GET', P .. 'torrent_id:' .. v[1]) == ih and call('ZSCORE', P .. 'i:seeders', v[1])
 end

@@ -4,8 +4,8 @@
 -- ARGV[1]   '1': a passkey is required
 -- ARGV[2..] for each scrape its passkey (or ''), its number of torrents, and their info hashes (40 hex digits each)
 -- Answer    for each scrape a list of four numbers for each of its torrents: seeders, leechers, completions, leechers
---   that download. Zeros for a torrent that is unknown, denied or disabled, or whose keys are of a wrong type. Instead
---   of the list the number 0 for an unknown passkey, or a text for a disabled user: the operator's reason or ''
+--   that download. Zeros for a torrent that is unknown, denied, disabled or pending, or whose keys are of a wrong type.
+--   Instead of the list the number 0 for an unknown passkey, or a text for a disabled user: the operator's reason or ''
 local P, required = KEYS[1], ARGV[1] == '1'
 
 local function refusal_of(passkey)
@@ -23,7 +23,7 @@ local function add_counts(to, ih)
   local registered = redis.pcall('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
   local v = redis.pcall('HMGET', P .. 't:' .. ih, 'seeders', 'leechers', 'snatches', 'paused', 'enabled')
   local n = #to
-  if v.err or not registered[1] or registered[2] or v[5] == '0' then
+  if v.err or not registered[1] or registered[2] or v[5] == '0' or v[5] == 'pending' then
     to[n + 1], to[n + 2], to[n + 3], to[n + 4] = 0, 0, 0, 0
     return
   end

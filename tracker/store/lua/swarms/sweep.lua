@@ -65,15 +65,16 @@ local function repair(t)
 end
 
 -- Deletes a torrent some time after its last peer if it registered itself or the site deleted it; sooner if only one
--- address ever joined it. A disabled torrent stays, as it would come back enabled. A torrent that was seen in many
--- places takes several calls; returns where to go on then.
+-- address ever joined it. A disabled or pending torrent stays, as it would come back enabled. A torrent that was seen
+-- in many places takes several calls; returns where to go on then.
 local function visit_empty(t)
   if not check_counts(t) or call('EXISTS', P .. 'addresses:' .. t.ih) == 1 then
     repair(t)
     return ''
   end
   local v = call('HMGET', t.key, 'auto', 'enabled', 'empty_since', 'sole')
-  if (v[1] ~= '1' or v[2] == '0') and call('EXISTS', P .. 'info_hash:' .. t.ih) == 1 then return '' end
+  local stays = v[1] ~= '1' or v[2] == '0' or v[2] == 'pending'
+  if stays and call('EXISTS', P .. 'info_hash:' .. t.ih) == 1 then return '' end
   local since = tonumber(v[3] or '')
   if not since then
     call('HSET', t.key, 'empty_since', now)

@@ -3,7 +3,7 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   the index, such as seeders, name or torrent_size   ARGV[2] '1': descending
 -- ARGV[3]   position to begin at (0: the first)   ARGV[4] torrents to look at   ARGV[5] max results
--- ARGV[6]   enabled, ARGV[7] private, ARGV[8] has seeders: '0', '1', or '' for both
+-- ARGV[6]   enabled: '0', '1', 'pending', or '' for all   ARGV[7] private, ARGV[8] has seeders: '0', '1', or ''
 -- ARGV[9]   part of the name, folded ('' any name); only with the index name
 -- Answer    { position to go on at (-1: that was the last), for each result: info hash, position after it, and its
 --   score (of the index name: the entry) }
@@ -28,7 +28,9 @@ local function matching(entry)
   end
   if enabled == '' and private == '' and seeded == '' then return ih end
   local v = call('HMGET', P .. 't:' .. ih, 'enabled', 'private', 'seeders')
-  return fits(enabled, v[1] ~= '0') and fits(private, v[2] == '1') and fits(seeded, (tonumber(v[3]) or 0) > 0) and ih
+  local state = (v[1] == '0' or v[1] == 'pending') and v[1] or '1'
+  return (enabled == '' or enabled == state) and fits(private, v[2] == '1')
+    and fits(seeded, (tonumber(v[3]) or 0) > 0) and ih
 end
 
 local position, found = tonumber(ARGV[3]), {}

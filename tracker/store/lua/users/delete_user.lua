@@ -51,7 +51,7 @@ for _, index in ipairs({ 'uploaded', 'downloaded', 'ratio', 'disabled', 'blocked
 end
 if more == 0 then
   call('UNLINK', user, user .. ':active', user .. ':complete', user .. ':incomplete', user .. ':hnr',
-    user .. ':freeleech')
+    user .. ':freeleech', user .. ':unregistered')
   call('SREM', deleting, uid)
 end
 return more

@@ -105,7 +105,7 @@ local function size_of(item)
   if fact and fact.away then return nil end
   local registered = fact and fact.registered or call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
   torrent = fact and fact.torrent or call('HMGET', P .. 't:' .. item, unpack(TORRENT_FIELDS))
-  if not registered[1] or registered[2] or torrent[4] == '0' then return nil end
+  if not registered[1] or registered[2] or torrent[4] == '0' or torrent[4] == 'pending' then return nil end
   if fields.verify == 'address' and torrent[5] == '1' then return nil end -- for users of this tracker only
   return whole(torrent[3])
 end

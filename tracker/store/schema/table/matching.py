@@ -49,7 +49,7 @@ _PLACEHOLDERS = {
     "outbox_dropped|tally_dropped|software_dropped|unique_skipped",
     "ranking": "leechers|seeders|snatches|score",
     "total": "uploaded|downloaded|ratio|disabled|blocked",
-    "value": "added|active|size|disabled|private",
+    "value": "added|active|size|disabled|pending|private",
 }
 _ANY_WORD = "[^:]+"
 

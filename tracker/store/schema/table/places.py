@@ -74,7 +74,7 @@ NAMED_BY: dict[str, Named] = {
         "tid",
     ),
     **dict.fromkeys(("t:p:<pid>:torrents", "t:u:<uid>:<set>", "t:u:<uid>:freeleech"), "tid"),
-    **dict.fromkeys(("t:i:name", "t:denied", "t:i:unique:<scope>:<period>"), "ih"),
+    **dict.fromkeys(("t:i:name", "t:denied", "t:i:unique:<scope>:<period>", "t:u:<uid>:unregistered"), "ih"),
     "t:i:hnr_pending": "uid:tid",
     "t:due:<deadline>": "due",
 }

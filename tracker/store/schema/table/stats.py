@@ -24,8 +24,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:refused:<reason>",
         "LIST",
-        "`time info_hash client` of refused announces, newest first (epoch s, hex, the program that the peer id "
-        "names): a sample, the last 50 of each reason",
+        "`time info_hash uid client` of refused announces, newest first (epoch s, hex, `-` where no user is known, "
+        "the program that the peer id names): a sample, the last 50 of each reason",
         "7 days after the last one",
         "store/stats/refusal_samples.py",
     ),

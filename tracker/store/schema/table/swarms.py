@@ -57,8 +57,8 @@ ROWS: tuple[KeySpec, ...] = (
         "ZSET",
         "`<tid>` of every torrent; score by `<value>`: added (epoch s, 0: unknown), active (when its last peer left, "
         "epoch s; inf while it has peers, 0: it never had one), size (bytes; without torrents of unknown size). "
-        "disabled and private list only those that are so; score: as of added. Written when a program changes the "
-        "torrent, and by a job some minutes after announces and a site's own writes",
+        "disabled, pending and private list only those that are so; score: as of added. Written when a program "
+        "changes the torrent, and by a job some minutes after announces and a site's own writes",
         "until the torrent is deleted",
         "rank_torrents.lua, add.lua, edit.lua, and scripts that delete torrents",
     ),
@@ -87,10 +87,10 @@ ROWS: tuple[KeySpec, ...] = (
         "listed: its name in `t:i:name`; user_downloaded: bytes that users downloaded since work distribution first "
         "gave the torrent to a claimant; dht_seeds, dht_peers, dht_at: what the last lookup in the DHT found, and when "
         "(epoch s); dht: until when `t:dht:peers:<ih>` exists in one of the families (epoch s). If set: name, "
-        "private, enabled, reason, multi_up, multi_dn (as `t:upload_multiplier`), size (bytes; empty: unknown), labels "
-        "(up to 20 of 1 to 32 characters of a-z, 0-9, `-`, `_` and `.`, separated by spaces). Of a hybrid torrent: "
-        "hybrid_of of the v2 half: `<ih>` of the v1 half, which counts for users; hybrid of the v1 half: `<ih>` of the "
-        "v2 half",
+        "private, enabled (1, 0, or pending: it waits for approval), reason, multi_up, multi_dn (as "
+        "`t:upload_multiplier`), size (bytes; empty: unknown), labels (up to 20 of 1 to 32 characters of a-z, 0-9, "
+        "`-`, `_` and `.`, separated by spaces). Of a hybrid torrent: hybrid_of of the v2 half: `<ih>` of the v1 half, "
+        "which counts for users; hybrid of the v1 half: `<ih>` of the v2 half",
         "until the torrent is deleted",
         f"{_SWARM_SCRIPTS}, count_announces.lua, count_unique.lua, estimate_unique.lua, work_claim.lua, "
         "dht_found.lua, dht_give.lua, link.lua, unlink.lua, command line",

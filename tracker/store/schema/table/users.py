@@ -154,6 +154,15 @@ ROWS: tuple[KeySpec, ...] = (
         "freeleech.lua",
     ),
     KeySpec(
+        "t:u:<uid>:unregistered",
+        "ZSET",
+        "`<info_hash>` of torrents that the user announced and that were not registered; score: when first (epoch s). "
+        "At most 100, of which the oldest makes room, and none older than 90 days; those that are registered by now "
+        "are removed when somebody reads them",
+        "90 days after the last new one, or until the user is deleted",
+        "announce.lua, store/sharding/unregistered.py, delete_user.lua",
+    ),
+    KeySpec(
         "t:i:hnr_pending",
         "ZSET",
         "`<uid>:<tid>` of torrents that users have left and that become hit-and-runs; score: when (epoch s)",
