@@ -56,7 +56,7 @@ BEYOND: dict[str, str] = {
     "download_multiplier due:* "
     "gap heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed "
     "i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* secret stats:* "
-    "removing stats:credit_cut torrent_id u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* "
+    "removing stats:credit_cut torrent_id u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* u:*:unregistered "
     "upload_multiplier user:* user_id users",
     "audit": "audit audit:rows",
     "claim": "job:* lease q:*:",

@@ -116,7 +116,10 @@ local read_request, find_peer, was_join, load_swarm
 do
 --@ include announce/read.lua
 end
+local refuse, refuse_unregistered, authorize, has_max_downloads, load_user
+do
 --@ include announce/refuse.lua
+end
 local is_beyond, note_full, save_full, check_arrays, load_holder, without_entry, take_endpoint, drop_holder, evict
 local insert_peer, remove_from_arrays, address_text, drop_sole_address
 do

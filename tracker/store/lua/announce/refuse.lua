@@ -1,14 +1,14 @@
 -- refuse.lua: whether a user and a torrent may take the announce. Reads the user's row; writes only
 -- `u:<uid>:unregistered`.
 
-local function refuse(code, reason)
+function refuse(code, reason)
   return { 1, code, reason or '' }
 end
 
 -- The user of a passkey: the id, '' for an anonymous announce, or false and the code of the refusal. The third value is
 -- true for an anonymous announce with an unknown passkey; with a refusal it is the operator's reason, if there is one.
 -- The fourth holds the fields of the user's row.
-local function authorize(passkey, left, event)
+function authorize(passkey, left, event)
   if not accounts or passkey == '' and not required then return '' end
   local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech',
     'upload_multiplier', 'download_multiplier', 'max_downloads')
@@ -24,7 +24,7 @@ end
 -- A user downloads at most `max_downloads` torrents at once (0: any number). True when a join would be one download too
 -- many. Downloads are the incomplete torrents on which the user is active; a second peer of the user on one of these is
 -- no further download.
-local function has_max_downloads(r, tid)
+function has_max_downloads(r, tid)
   if r.uid == '' or r.left == '0' or r.moves_only then return false end
   local own = r.user[6]
   local limit = tonumber(own or '') and whole_field(own) or rules.max_downloads
@@ -36,7 +36,7 @@ end
 
 -- The row of the user of a regular announce, whose peer is that of user `uid` (false: of nobody): user_id, enabled, and
 -- where they could change the outcome the multipliers of what has moved. Nil when the announce is not a regular one.
-local function load_user(passkey, uid, seeding, up, down)
+function load_user(passkey, uid, seeding, up, down)
   local key, row, can_leech = P .. 'user:' .. passkey
   if seeding and down > 0 then return end
   if not seeding then
@@ -72,7 +72,7 @@ local function first_tried(r)
 end
 
 -- Who uploads a torrent often starts seeding before the site has registered it: the first refusals are retried soon.
-local function refuse_unregistered(r)
+function refuse_unregistered(r)
   local is_user = #r.uid <= 15 and find(r.uid, '^[1-9]%d*$') -- not '', and no invalid id that a site wrote
   if not is_user or r.event == 'x' or r.event == 'q' then return refuse('unknown torrent') end
   local ok, since = pcall(first_tried, r) -- a key of a wrong type
