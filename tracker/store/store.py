@@ -170,7 +170,7 @@ class Store:
         self.user_copies = UserCopies(*home, shards)
         self.user_sums = UserSums(*home, shards)
         if len(shards) == 1:
-            self.users = Users(*home, self._max_changes)
+            self.users = Users(*home, self._max_changes, clock)
             self.freeleech = Freeleech(*home, clock)
             self.hit_and_runs = HitAndRuns(*home, self._hit_and_run_rules, clock)
             self.multipliers = Multipliers(self.connection, self.keys)

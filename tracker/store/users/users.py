@@ -1,5 +1,6 @@
 """The users: passkeys, permissions and totals."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,12 +72,18 @@ class Users:
     """
 
     def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, max_changes: Callable[[], int]
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        max_changes: Callable[[], int],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
         self._max_changes = max_changes
+        self._clock = clock
 
     async def add(self, user_id: str | None = None, passkey: str | None = None, **fields: Value) -> User:
         """Adds a user with some of FIELDS. Without ``passkey``, generates one with 160 random bits.
@@ -141,13 +148,13 @@ class Users:
             await self._changed(user_id.decode("utf-8", "replace"))
 
     async def rotate(self, passkey: str, new: str | None = None) -> User:
-        """Replaces a user's passkey. The old one is invalid at once.
+        """Replaces a user's passkey. The old one is invalid at once, but for ``stopped`` of the peers that used it.
 
         Without ``new``, generates one. Raises ClientError if the old passkey is unknown, Conflict if the new one is
         taken.
         """
         new = checked_passkey(new or new_passkey())
-        user_id = await self._scripts.rotate_user([passkey, new])
+        user_id = await self._scripts.rotate_user([passkey, new, int(self._clock())])
         if user_id is None:
             raise ClientError("there is no such user")
         if not user_id:

@@ -69,13 +69,15 @@ end
 -- `registered` and `denied` are the values of the torrent's keys before the batch. An earlier announce of the batch may
 -- have registered or deleted the torrent since.
 local function announce_of(r, registered, denied)
-  if denied then return refuse('denied', denied) end
+  local leaves = r.event == 'x' -- this needs no permission: the peer has to be the client's own, and that is all
+  if denied and not leaves then return refuse('denied', denied) end
   if not registered or forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
-  if not registered and not open then return refuse('unknown torrent') end
+  if not registered and not open and not leaves then return refuse('unknown torrent') end
   local t, tid, enabled, derived = load_swarm(r, registered)
-  if enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
+  if enabled == '0' and not leaves then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
 
   local p = find_peer(r, tid, derived)
+  if not (p.active or registered or open) then return refuse('unknown torrent') end
   if p.active then t.tid = tid end -- also when another program deleted the field
   r.paused = r.event == 'p' and r.left ~= '0' and '1' or '0'
   r.kind = kind_of(r.left, r.paused)
@@ -84,9 +86,9 @@ local function announce_of(r, registered, denied)
   r.v4, r.v6 = v4, v6
   if r.event == 'q' then return reply(t, r, was_join(r, p) and 'join' or 'stranger') end
   if not (r.may_join or p.active and p.mine) then return refuse('may not join') end
-  if p.active and not p.mine then return reply(t, r, r.event == 'x' and 'absent' or 'stranger') end
-  if r.event == 'x' then
-    if p.active then stop(t, r, p, load_credited_account(r, tid)) end
+  if p.active and not p.mine then return reply(t, r, leaves and 'absent' or 'stranger') end
+  if leaves then
+    if p.active then stop(t, r, p, r.user and load_credited_account(r, tid)) end
     return reply(t, r, p.active and 'leave' or 'absent')
   end
 
@@ -114,6 +116,10 @@ end
 local function announce_other(packed, registered, denied)
   local r = read_request(packed)
   local uid, refusal, unknown_or_reason, user = authorize(r.passkey, r.left, r.event)
+  if r.event == 'x' and (refusal == 'unknown passkey' or unknown_or_reason == true) then
+    local own, _, _, row = authorize_stop(r)
+    if own then uid, refusal, unknown_or_reason, user = own, nil, nil, row end
+  end
   r.uid, r.user = uid, user
   if refusal then return refuse(refusal, unknown_or_reason) end
   local answer = announce_of(r, registered, denied)
