@@ -1,6 +1,7 @@
 """The deny list of clients, by peer-id prefix."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import Conflict
@@ -14,11 +15,14 @@ MAX_REASON_LENGTH = 200
 
 
 class DenyList:
-    """The deny list in the store."""
+    """The deny list in the store. ``on_denied`` begins the removal of a client's peers."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(
+        self, connection: Connection, keys: Keys, on_denied: Callable[[bytes], Awaitable[None]]
+    ) -> None:
         self._connection = connection
         self._keys = keys
+        self._on_denied = on_denied
 
     async def deny(self, prefix: bytes, reason: str = "") -> None:
         """Refuses peers whose id begins with ``prefix``. Clients show ``reason``; without one, a default text.
@@ -31,6 +35,7 @@ class DenyList:
         if not is_known and size >= MAX_PREFIXES:
             raise Conflict(f"the deny list is full: it has at most {MAX_PREFIXES} prefixes")
         await self._connection.command("HSET", key, prefix, reason[:MAX_REASON_LENGTH])
+        await self._on_denied(prefix)
         await self._changed(prefix)
 
     async def undeny(self, prefix: bytes) -> bool:

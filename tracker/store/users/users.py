@@ -11,6 +11,7 @@ from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, whole
 from tracker.store.schema.multipliers import split_ends, with_end_names
+from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.fields import (
     FIELDS,
     TOTALS,
@@ -31,6 +32,8 @@ _READ_PER_CALL = 200
 _PAGE = 500
 _MAX_DELETED_PER_CALL = 100
 """Max torrents of each user set that one script call deletes. Announces wait for that call."""
+HAS_PEERS = 2
+"""The answer of delete_user.lua while peers of the user must be removed first."""
 SETS = ("active", "complete", "incomplete", "hnr")
 
 
@@ -68,7 +71,8 @@ class User:
 class Users:
     """The users under one key prefix. Changes apply to the next announce, as the announce script reads the user.
 
-    ``max_changes`` returns about how many changes the feed keeps; 0: none are recorded.
+    ``max_changes`` returns about how many changes the feed keeps; 0: none are recorded. ``reaping`` removes the peers
+    of deleted users. ``clock`` returns epoch seconds.
     """
 
     def __init__(
@@ -77,12 +81,14 @@ class Users:
         scripts: Scripts,
         keys: Keys,
         max_changes: Callable[[], int],
+        reaping: Reaping,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
         self._max_changes = max_changes
+        self._reaping = reaping
         self._clock = clock
 
     async def add(self, user_id: str | None = None, passkey: str | None = None, **fields: Value) -> User:
@@ -148,7 +154,7 @@ class Users:
             await self._changed(user_id.decode("utf-8", "replace"))
 
     async def rotate(self, passkey: str, new: str | None = None) -> User:
-        """Replaces a user's passkey. The old one is invalid at once, but for ``stopped`` of the peers that used it.
+        """Replaces a user's passkey. The old one is invalid at once, but for `stopped` of the peers that used it.
 
         Without ``new``, generates one. Raises ClientError if the old passkey is unknown, Conflict if the new one is
         taken.
@@ -163,7 +169,7 @@ class Users:
         return await self.find(new)
 
     async def delete(self, who: str) -> None:
-        """Deletes a user, by id or passkey, with all their keys. Their peers leave the swarms when they time out.
+        """Deletes a user, by id or passkey, with all their keys and peers.
 
         The first step deletes the passkey and the list entry, so no more traffic is credited. After an interruption,
         repeat the call with the user id, or call ``finish_deletions``. Raises ClientError if there is no such user.
@@ -179,8 +185,10 @@ class Users:
 
     async def _delete(self, user_id: str, passkey: str) -> None:
         """Deletes a user. An empty ``passkey`` continues a deletion that has begun."""
-        while await self._scripts.delete_user([user_id, passkey, _MAX_DELETED_PER_CALL]):
+        while left := await self._scripts.delete_user([user_id, passkey, _MAX_DELETED_PER_CALL]):
             passkey = ""
+            if left == HAS_PEERS:
+                await self._reaping.remove([f"user:{user_id}"])
         await self._changed(user_id)
 
     async def identify(self, who: str) -> tuple[str, str]:

@@ -36,7 +36,7 @@ local function info_hash_of(tid)
     local tids, names = {}, {}
     info_hashes = {}
     for i = 4, #ARGV do
-      local registered = batch_values[2 * i - 4]
+      local registered = batch_values[2 * i - 3]
       if registered and string.byte(ARGV[i], 81) == STARTED then
         tids[#tids + 1], names[#names + 1] = registered, P .. 'torrent_id:' .. registered
       end

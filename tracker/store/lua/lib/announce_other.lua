@@ -17,7 +17,7 @@ local function reply(t, r, outcome)
   end
   local ok, with_peers = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
-    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht)
+    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht, t.tid)
   return ok and with_peers or head -- an array of a wrong type gives no peers: the announce is applied by now
 end
 

@@ -52,7 +52,7 @@ local function announce_regular(packed, ih, tid)
     end
     reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', (t[9] or 0) + 0, (t[10] or 0) + 0, (t[6] or 0) + 0,
       (t[7] or 0) + 0, want, random, with_ids == 1, on_v4, own4, own6, t[8],
-      with_ids == 1 and call('HGET', torrent, 'derived') and tid, t[11])
+      with_ids == 1 and call('HGET', torrent, 'derived') and tid, t[11], tid)
   end
   local up, down, total_time = 0, 0, stored[6] or 0
   if uploaded ~= (stored[3] or '0') then up = max(0, uploaded - (stored[3] or 0)) end

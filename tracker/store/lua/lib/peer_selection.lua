@@ -44,6 +44,13 @@ local function select_family(arrays, family, size, s, l, want, random, own, with
   return peers .. more, ids .. more_ids
 end
 
+-- The function that leaves out peers that are being removed, created when first needed.
+local without_removed
+local function new_filter()
+--@ include lib/peer_removal.lua
+  return filter_removed
+end
+
 -- Functions for crowded swarms, derived ids and peers of the DHT, created when first needed: few swarms need them.
 local rare_functions
 local function rare()
@@ -76,16 +83,24 @@ end
 -- The reply to an announce: the counts of the swarm (`head`), then peers. `s4` to `l6` are the lengths of the arrays;
 -- the first two are 0 for a seeder, which gets leechers only. `crowded` is the torrent's count (nil: unknown),
 -- `derived` the torrent's id when entries have derived ids, `dht` until when peers of the DHT may be handed out.
--- Those have no peer ids.
-local function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht)
+-- Those have no peer ids. `tid` is the torrent's id: while peers are being removed, the ids of all candidates are read.
+local function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht,
+    tid)
+  local read_ids = with_ids or removing
   local peers4, ids4, peers6, ids6 =
-    select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6)
+    select_both(select_family, arrays, s4, s6, l4, l6, want, random, read_ids, on_v4, own4, own6)
   if crowded and crowded ~= '0' and (accounts or s4 + s6 + l4 + l6 > want) then
     local functions = rare()
     if functions.is_uneven(peers4, 6) or functions.is_uneven(peers6, 18) then
       peers4, ids4, peers6, ids6 =
-        select_both(functions.select_spread, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, {})
+        select_both(functions.select_spread, arrays, s4, s6, l4, l6, want, random, read_ids, on_v4, own4, own6, {})
     end
+  end
+  if removing then
+    without_removed = without_removed or new_filter()
+    peers4, ids4 = without_removed(tid, peers4, ids4, 6)
+    peers6, ids6 = without_removed(tid, peers6, ids6, 18)
+    if not with_ids then ids4, ids6 = '', '' end
   end
   if dht and not with_ids and (tonumber(dht) or 0) > now then
     local listed = #peers4 / 6 + #peers6 / 18

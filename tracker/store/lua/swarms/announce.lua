@@ -57,16 +57,17 @@ local accounts, required = mode > 0, mode == 2
 give_all = give_all == 1
 local forgotten, refused, given = 0, 0, 0
 -- One command reads the registrations of all torrents of the batch.
-local argv, batch_keys = ARGV, { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full' }
+local argv, batch_keys = ARGV, { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing' }
 for i = 4, #argv do
   local ih = sub(argv[i], 1, 40)
-  batch_keys[2 * i - 4], batch_keys[2 * i - 3] = P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
+  batch_keys[2 * i - 3], batch_keys[2 * i - 2] = P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
 end
 if accounts then
   local n = #batch_keys
   batch_keys[n + 1], batch_keys[n + 2] = P .. 'upload_multiplier', P .. 'download_multiplier'
 end
 local batch_values = call('MGET', unpack(batch_keys))
+local removing = batch_values[4]
 --@ include lib/outage.lua
 local outage_from, outage_until = last_outage(batch_values[1], batch_values[2])
 
@@ -152,7 +153,7 @@ end
 
 local answers, other, finish = {}, nil, nil
 for i = 4, #argv do
-  local packed, registered, denied = argv[i], batch_values[2 * i - 4], batch_values[2 * i - 3]
+  local packed, registered, denied = argv[i], batch_values[2 * i - 3], batch_values[2 * i - 2]
   local ok, reply = false, nil
   if registered and not denied and regular then
     ok, reply = pcall(regular, packed, sub(packed, 1, 40), registered)
