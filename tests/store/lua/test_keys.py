@@ -75,7 +75,7 @@ BEYOND: dict[str, str] = {
     "dht_claim": "i:dht",
     "dht_found": "i:dht",
     "dht_give": "dht:peers:*",
-    "dht_swarm": "swarm:*:*",
+    "dht_swarm": "removing swarm:*:*",
     "dht_page": "i:* i:dht",
     "drop_hit_and_runs": "changed changes i:hnr u:* u:*:hnr u:*:t:* user:*",
     "dump_keys": "*",
