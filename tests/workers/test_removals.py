@@ -2,6 +2,7 @@
 their swarms within seconds. With one shard and with four."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import OWN_FAMILY, Admitted
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.reaper import SWEEP_BUDGET
+from tracker.workers.deny_list import denied_prefixes
+from tracker.workers.reaper import SWEEP_BUDGET, Reaper
 from tracker.workers.removals import RemovalWorker
 
 RULES: dict[str, Any] = {
@@ -226,9 +228,13 @@ async def test_a_denied_client_is_told_to_nobody_and_leaves(store: Store) -> Non
 async def test_a_client_that_is_not_denied_stays(store: Store) -> None:
     """The deny list is off, or the client was taken off it at once."""
     await join(store, 1)
+    await join(store, 99, BOB)
+    await store.deny_list.deny(b"-XX")
+    await store.deny_list.undeny(b"-XX")
+    assert await told(store) == endpoint(1)
     await store.deny_list.deny(b"-XX")
     assert await work(store) == 0
-    assert await active(store) == 1
+    assert await active(store) == 2
 
 
 async def test_many_users_are_removed_together(store: Store) -> None:
@@ -284,3 +290,22 @@ async def sweep(store: Store, denied: tuple[bytes, ...] = ()) -> int:
             assert step.seen <= 3 * SWEEP_BUDGET and step.repairs == 0
             ids, position, removed = ids[step.done :], step.position, removed + step.reaped
     return removed
+
+
+async def test_the_reaper_sweeps_denied_clients_that_a_site_wrote(store: Store) -> None:
+    """While the deny list is on."""
+    await join(store, 1)
+    await join(store, 2, peer_id=other_client(2))
+    await store.redis.hset(store.keys.denied_clients(), OTHER_CLIENT, "no")
+    for is_enabled, peers in ((False, 2), (True, 1)):
+        for shard in store.shards:
+            await Reaper(
+                shard.reaping,
+                shard.connection,
+                shard.keys,
+                store.counters,
+                lambda: 0.0,
+                store.clock,
+                denied=partial(denied_prefixes, store.deny_list, partial(bool, is_enabled)),
+            ).sweep_once(hurry=True)
+        assert await active(store) == peers

@@ -142,7 +142,7 @@ class Store:
         self.allow_list = AllowList(connection, keys)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.removals = Removals(self.shards)
-        self.deny_list = DenyList(connection, keys, self.removals.begin)
+        self.deny_list = DenyList(connection, keys, self.removals.begin, self.removals.end)
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(connection, scripts, keys, clock)
         self.tokens = Tokens(connection, scripts, keys, clock)

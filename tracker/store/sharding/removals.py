@@ -18,6 +18,13 @@ class Removals:
             lambda shard: shard.scripts.begin_removal, {shard: [prefix.hex()] for shard in self._shards}
         )
 
+    async def end(self, prefix: bytes) -> None:
+        """The peers of a client that is no longer denied are told to others again."""
+        entry = f"client:{prefix.hex()}"
+        await self._shards.run(
+            lambda shard: shard.scripts.end_removal, {shard: [entry] for shard in self._shards}
+        )
+
     async def pending(self, numbers: Sequence[int]) -> dict[Shard, list[str]]:
         """What is to be removed in shards with these numbers, as ``Reaping.remove`` takes it."""
         replies = await self._shards.run(
