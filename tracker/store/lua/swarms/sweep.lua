@@ -131,15 +131,21 @@ local function visit_members(t, tid, position)
   local udp = { s = tonumber(udp_s) or 0, l = tonumber(udp_l) or 0 }
   local page = call('SSCAN', P .. 'tpeers:' .. t.ih, cursor or '0', 'COUNT', budget)
   seen = seen + #page[2]
+  local before = removed
+  for _, pidx in ipairs(page[2]) do
+    if call('EXISTS', P .. 'ptimeout:' .. tid .. ':' .. pidx) == 0 then
+      removed = removed + remove_timed_out(tid, nil, pidx)
+    elseif is_barred(t, pidx) then
+      removed = removed + remove_barred(tid, pidx)
+    end
+  end
+  if removed > before then
+    save_removals()
+    t = load_torrent(t.ih)
+  end
   for _, pidx in ipairs(page[2]) do
     local pid = to_raw(pidx)
-    local is_silent = call('EXISTS', P .. 'ptimeout:' .. tid .. ':' .. pidx) == 0
-    if is_silent and remove_timed_out(tid, pid, pidx) == 1
-        or not is_silent and is_barred(t, pidx) and remove_barred(tid, pidx) == 1 then
-      removed = removed + 1
-      save_removals()
-      t = load_torrent(t.ih)
-    elseif call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then
+    if call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then
       local kind, is_paused, is_udp = check_member(t, pid, pidx)
       if not kind then
         repair(t)
