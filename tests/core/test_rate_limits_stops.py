@@ -102,6 +102,17 @@ async def test_stops_over_the_limit_remove_peers_in_private_mode(redis_url: str,
         assert await check_invariants(tracker.store.redis, tracker.store.keys) == 0
 
 
+async def test_stops_of_a_denied_client_pass_the_limit(redis_url: str, prefix: str) -> None:
+    settings = Settings.model_validate({"limits": {"joins_minute": 16}, "clients": {"deny_list": True}})
+    async with open_tracker(redis_url, prefix, settings) as tracker:
+        assert await announce_all(tracker, "started", range(1, 41)) == 40
+        await tracker.store.deny_list.deny(b"-XX")
+        await tracker.store.deny_list_cache.read()
+        assert await announce_all(tracker, "completed", range(1, 2)) == 0
+        assert await announce_all(tracker, "stopped", range(1, 41)) == 40
+        assert await check_invariants(tracker.store.redis, tracker.store.keys) == 0
+
+
 async def test_stops_that_remove_no_peer_are_limited(limited: TrackerHarness) -> None:
     """100 a minute beyond those that remove a peer. A stop of another address's peer removes none."""
     await reach_stage(limited, REJECT)

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from tracker.bittorrent import Address, InfoHash
@@ -23,12 +24,14 @@ from tracker.workers import connectable, counter_cleanup, rescore
 from tracker.workers.adoption import AdoptionWorker
 from tracker.workers.connectable import ConnectableWorker
 from tracker.workers.counter_cleanup import CounterCleaner
+from tracker.workers.deny_list import denied_prefixes
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.marker_cleanup import MarkerCleaner
 from tracker.workers.prober import Prober
 from tracker.workers.push.sender import Receiver, Sender
 from tracker.workers.push.stathat import StatHat
 from tracker.workers.push.statsd import StatsD
+from tracker.workers.removals import RemovalWorker
 from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Ask, Scorer
 from tracker.workers.shard_reapers import AnyReaper, ShardReapers
@@ -93,7 +96,7 @@ async def open_background(
         webhooks = _webhooks(context)
         samples = SizeSampler(store, time.time)
         users = _users_of_shards(context, reaper)
-        others = (markers.run, leases.run, webhooks.run, samples.run)
+        others = (markers.run, leases.run, webhooks.run, samples.run, _removals(context, reaper).run)
         async with running(jobs.run, adoption.run, *others, *scoring, *users):
             yield jobs
             await jobs.drain()
@@ -156,6 +159,13 @@ def _users_of_shards(
     )
     site = SiteUsers(store.connection, store.keys, store.shards, store.user_copies, lambda: reaper.held)
     return [worker.run, site.run]
+
+
+def _removals(context: RuntimeContext, reaper: AnyReaper) -> RemovalWorker:
+    store = context.store
+    denied = partial(denied_prefixes, store.deny_list, lambda: context.live.current.clients.deny_list)
+    held = (lambda: reaper.held) if isinstance(reaper, ShardReapers) else (lambda: [0])
+    return RemovalWorker(store.removals, denied, held)
 
 
 def _adoption(context: RuntimeContext, reaper: AnyReaper) -> AdoptionWorker:

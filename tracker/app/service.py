@@ -40,6 +40,7 @@ from tracker.system.datagrams import close_all
 from tracker.system.event_loop import freeze_gc, running
 from tracker.system.listeners import open_listeners
 from tracker.valkey.opening import StoreServer
+from tracker.workers.deny_list import denied_prefixes
 from tracker.workers.reaper import Reaper
 from tracker.workers.shard_leases import LeaseKeeper
 from tracker.workers.shard_reapers import AnyReaper, ShardReapers
@@ -190,6 +191,7 @@ async def reaper_on(context: RuntimeContext) -> AnyReaper:
             store.counters,
             lambda: context.live.current.reaper.interval_seconds,
             time.time,
+            denied=partial(denied_prefixes, store.deny_list, lambda: context.live.current.clients.deny_list),
         )
         for shard in store.shards
     ]

@@ -159,7 +159,8 @@ class Tracker:
         if self._live.current is not self._settings:
             self._apply_settings()
         allowed = self._is_allowed is None or self._is_allowed(announce.peer_id)
-        if allowed is None:
+        # A stop needs no permission: the store checks that the peer is the client's own.
+        if allowed is None and announce.event is not _STOPPED:
             return False
         passkey, intervals = passkey or "" if self._reads_passkeys else "", self._steps
         if self._limits.strict:
@@ -179,9 +180,9 @@ class Tracker:
             passkey,
             None,
         )
-        if self._refuses_private and not is_routable(address):
+        if self._refuses_private and not is_routable(address) and announce.event is not _STOPPED:
             self._settle([(pending, refusal(_PRIVATE_REFUSED))], None)
-        elif not allowed:
+        elif not allowed and announce.event is not _STOPPED:
             self._settle([(pending, self._clients.refusal(announce.peer_id))], None)
         else:
             try:
@@ -197,14 +198,15 @@ class Tracker:
         passkey: str,
         address: Address,
         answer: Answer,
-        allowed: bool,
+        allowed: bool | None,
     ) -> None:
         """Rejects or drops an announce.
 
         At the second stage the store still gets ``stopped``, and ``completed`` of a peer in the swarm: clients repeat
         neither.
         """
-        may_pass = allowed and not (self._refuses_private and not is_routable(address))
+        is_private = self._refuses_private and not is_routable(address)
+        may_pass = announce.event is _STOPPED or (allowed and not is_private)
         if decision.stage == DROP or not may_pass or not self._limits.passes(announce.event, address):
             answer(self._reject(decision))
             return

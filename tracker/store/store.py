@@ -34,6 +34,7 @@ from tracker.store.sharding.maintenance import ShardedMaintenance
 from tracker.store.sharding.number import check_number
 from tracker.store.sharding.outbox import ShardedOutbox
 from tracker.store.sharding.peer_counts import ShardedPeerCounts
+from tracker.store.sharding.removals import Removals
 from tracker.store.sharding.scores import ShardedScores
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.sharding.swarms import ShardedAnnounceCounts, ShardedSwarms
@@ -144,7 +145,8 @@ class Store:
         self.webhooks = Webhooks(*common, self.changes if len(self.shards) > 1 else None)
         self.allow_list = AllowList(connection, keys)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
-        self.deny_list = DenyList(connection, keys)
+        self.removals = Removals(self.shards)
+        self.deny_list = DenyList(connection, keys, self.removals.begin, self.removals.end)
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(connection, scripts, keys, clock)
         self.tokens = Tokens(connection, scripts, keys, clock)
@@ -174,14 +176,16 @@ class Store:
         self.user_copies = UserCopies(*home, shards)
         self.user_sums = UserSums(*home, shards)
         if len(shards) == 1:
-            self.users = Users(*home, self._max_changes)
+            self.users = Users(*home, self._max_changes, self.reaping, clock)
             self.freeleech = Freeleech(*home, clock)
             self.hit_and_runs = HitAndRuns(*home, self._hit_and_run_rules, clock)
             self.multipliers = Multipliers(*home)
             self.user_import = UserImport(self.scripts)
             return
-        parts = [(shard.connection, shard.scripts, shard.keys) for shard in shards]
-        self.users = ShardedUsers(*home, self._max_changes, shards, self.user_copies, self.user_sums)
+        parts = [shard.parts for shard in shards]
+        self.users = ShardedUsers(
+            *home, self._max_changes, self.reaping, clock, shards, self.user_copies, self.user_sums
+        )
         self.freeleech = ShardedFreeleech(shards, [Freeleech(*part, clock) for part in parts])
         self.hit_and_runs = ShardedHitAndRuns(
             shards, [HitAndRuns(*part, self._hit_and_run_rules, clock) for part in parts]
@@ -230,7 +234,7 @@ class Store:
         self.maintenance = of(self, self.users, self.adoption)
         if len(self.shards) > 1:
             parts = [
-                of(shard, Users(shard.connection, shard.scripts, shard.keys, self._max_changes), None)
+                of(shard, Users(*shard.parts, self._max_changes, shard.reaping), None)
                 for shard in self.shards
             ]
             self.maintenance = ShardedMaintenance(self.maintenance, parts)

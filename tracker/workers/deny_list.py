@@ -1,14 +1,14 @@
 """Keeps the deny list of clients up to date in a process that serves peers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.access.allow_list import STALE_SECONDS
-from tracker.store.access.deny_list import DenyListCache
+from tracker.store.access.deny_list import DenyList, DenyListCache
 from tracker.store.client.connection import Connection
 
 
@@ -16,6 +16,14 @@ async def read(deny_list: DenyListCache) -> None:
     """Reads the list. If that fails, the list read last applies."""
     with suppress(StoreUnavailable, RedisError):
         await deny_list.read()
+
+
+async def denied_prefixes(deny_list: DenyList, is_enabled: Callable[[], bool]) -> Sequence[bytes]:
+    """The prefixes of denied clients; none while the list is not used or cannot be read."""
+    if is_enabled():
+        with suppress(StoreUnavailable, RedisError):
+            return list(await deny_list.all())
+    return ()
 
 
 async def keep_reading(

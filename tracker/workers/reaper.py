@@ -13,7 +13,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import structlog
@@ -65,10 +65,14 @@ async def wait_for(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
 
 
+async def _none_denied() -> Sequence[bytes]:
+    return ()
+
+
 class Reaper:
     """``reap_interval`` returns the reap interval (s), ``clock`` epoch seconds, ``timer`` monotonic seconds.
 
-    ``wait`` waits for an event, or so many seconds of ``timer``.
+    ``wait`` waits for an event, or so many seconds of ``timer``. ``denied`` returns the prefixes of denied clients.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Reaper:
         clock: Callable[[], float],
         timer: Callable[[], float] = time.monotonic,
         wait: Callable[[asyncio.Event, float], Awaitable[None]] = wait_for,
+        denied: Callable[[], Awaitable[Sequence[bytes]]] = _none_denied,
     ) -> None:
         self._reaping = reaping
         self._connection = connection
@@ -92,6 +97,7 @@ class Reaper:
         self._clock = clock
         self._timer = timer
         self._wait = wait
+        self._denied = denied
         self._expired: deque[tuple[str, str]] = deque(maxlen=_MAX_WAITING)
         self._received = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -280,8 +286,7 @@ class Reaper:
 
         An urgent round also pauses after each call: without pauses it would take most of the store's time.
         """
-        began, pace = self._clock(), Pace(self._timer())
-
+        began, pace, denied = self._clock(), Pace(self._timer()), await self._denied()
         sized_at, logged, cursor, peers = -math.inf, False, 0, NO_PEERS
         while True:
             cursor, torrent_ids = await self._reaping.page(cursor, SWEEP_BUDGET)
@@ -290,7 +295,7 @@ class Reaper:
                 began_call = self._timer()
                 if began_call - sized_at >= _SIZE_SECONDS:
                     pace.size, sized_at = await self._reaping.size(), began_call
-                step = await self._reaping.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET)
+                step = await self._reaping.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET, denied)
                 now = self._timer()
                 large = bool(
                     position or step.position

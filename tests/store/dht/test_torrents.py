@@ -65,6 +65,15 @@ async def test_the_peers_of_a_swarm_by_family(store: Store) -> None:
     assert await swarm(store) == ((), (endpoint(1), endpoint(2)))
 
 
+async def test_nobody_is_told_while_peers_are_being_removed(store: Store) -> None:
+    await store.torrents.add(info_hash(1), {"private": "0"})
+    await store.announce(update(1, "s"))
+    await store.deny_list.deny(b"-XX")
+    assert await swarm(store) == ((), ())
+    await store.reaping.remove(["client:2d5858"])
+    assert await swarm(store) == ((), (endpoint(1),))
+
+
 async def test_a_torrent_made_private_takes_no_part(store: Store) -> None:
     for number in (1, 2):
         await store.torrents.add(info_hash(number), {"private": "0"})

@@ -43,13 +43,11 @@ OF_A_PROJECT = "w:*"
 BEYOND: dict[str, str] = {
     "abandon": "job:* q:*:",
     "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
-    "add": "i:torrent_* changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed "
-    "i:score i:seeders i:snatches "
-    "torrent_id torrents",
+    "add": "changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
+    "i:snatches i:torrent_* removing:torrents torrent_id torrents",
     "add_token": "admin:token:* admin:tokens",
-    "add_user": "copies copies:version changes deleting edits i:user_* i:user_downloaded i:user_name i:user_ratio "
-    "i:user_uploaded u:* user:* "
-    "user_id users",
+    "add_user": "changes copies copies:version deleting edits i:user_* i:user_downloaded i:user_name "
+    "i:user_ratio i:user_uploaded removing u:* u:*:active user:* user_id users",
     "adopt": "copies copies:version deleting u:* user:* user_id users whitelist",
     "allow": "changes denied edits",
     "announce": "i:torrent_* changed addresses addresses:full changes deleting dht:peers:* dht:peers:*:6 "
@@ -59,11 +57,12 @@ BEYOND: dict[str, str] = {
     "removing stats:credit_cut torrent_id u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* u:*:unregistered "
     "upload_multiplier user:* user_id users",
     "audit": "audit audit:rows",
+    "begin_removal": "removing",
     "claim": "job:* lease q:*:",
     "clean": "count: dist: known: known:dist",
     "cleanup": "* i:seeders w",
     "collect": "lease leases:outbox outbox outbox:* outbox:waiting",
-    "copy_users": "copied deleting u:* user:* users",
+    "copy_users": "copied deleting removing u:* u:*:active user:* users",
     "count_announces": "u:* user:*",
     "count": "count:* counted:* dist:* known: known:dist outbox outbox:* outbox:waiting stats:* "
     "stats:failures stats:outbox_dropped",
@@ -72,22 +71,23 @@ BEYOND: dict[str, str] = {
     "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
     "stats:outbox_dropped",
     "decide_hit_and_runs": "changed changes gap heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
-    "delete_user": "copies copies:version deleting i:hnr i:hnr_pending i:user_* i:user_name u:* user:* users",
-    "deny": "changes denied edits",
+    "delete_user": "copies copies:version deleting i:hnr i:hnr_pending i:user_* i:user_name removing u:* u:*:active "
+    "user:* users",
+    "deny": "changes denied edits removing:torrents",
     "dht_claim": "i:dht",
     "dht_found": "i:dht",
     "dht_give": "dht:peers:*",
-    "dht_swarm": "swarm:*:*",
+    "dht_swarm": "removing swarm:*:*",
     "dht_page": "i:* i:dht",
     "drop_hit_and_runs": "changed changes i:hnr u:* u:*:hnr u:*:t:* user:*",
     "dump_keys": "*",
     "due": "changed addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents "
     "stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
-    "edit": "i:seeders i:torrent_* changes edits i:name",
-    "edit_user": "copies copies:version changes deleting edits i:user_* i:user_downloaded i:user_name i:user_ratio "
-    "i:user_uploaded u:* user:* "
-    "user_id users",
+    "edit": "changes edits i:name i:seeders i:torrent_* removing:torrents",
+    "edit_user": "changes copies copies:version deleting edits i:user_* i:user_downloaded i:user_name "
+    "i:user_ratio i:user_uploaded removing u:* u:*:active user:* user_id users",
+    "end_removal": "deleting removing removing:torrents u:* u:*:active user:*",
     "enqueue": "job job:* q q:*:",
     "enqueue_slot": "job job:* q q:*: q:*:slot",
     "estimate_unique": "countries.*.users hll:* i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
@@ -107,6 +107,7 @@ BEYOND: dict[str, str] = {
     "named_lease": "leases:*",
     "note_connectable": "connectable:* u:*",
     "note_users": "copies copies:version deleting u:* user:* user_id users",
+    "pending_removals": "removing removing:torrents",
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "changed i:hnr u:*:hnr",
     "rank_torrents": "i:seeders i:torrent_*",
@@ -117,17 +118,16 @@ BEYOND: dict[str, str] = {
     "u:*:active u:*:hnr u:*:t:* user:*",
     "reindex": "i:torrent_* denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score "
     "i:seeders i:snatches",
-    "remove": "i:torrent_* changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:name "
-    "i:unique:torrents:",
+    "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:name i:torrent_* "
+    "i:unique:torrents: removing:torrents",
     "rename_unique": "*",
     "reset_score": "i:processed i:score leases:torrents",
     "restore_keys": "*",
     "retry": "job:* q:*:",
     "rotate_user": "copies copies:version changes deleting edits u:* user:* user_id users",
     "save_cursor": "job:* q:*:running",
-    "save_users": "copies copies:version changes deleting edits i:user_* i:user_downloaded i:user_name i:user_ratio "
-    "i:user_uploaded u:* user:* "
-    "user_id users",
+    "save_users": "changes copies copies:version deleting edits i:user_* i:user_downloaded i:user_name "
+    "i:user_ratio i:user_uploaded removing u:* u:*:active user:* user_id users",
     "score": "i:processed i:score leases:torrents",
     "scrape": "user:*",
     "search": "i:name",
@@ -135,10 +135,9 @@ BEYOND: dict[str, str] = {
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all",
     "sum_users": "i:hnr i:user_downloaded i:user_ratio i:user_uploaded u:*",
-    "sweep": "i:torrent_* changed addresses changes denied dht:peers:* dht:peers:*:6 gap heartbeat i:* "
-    "i:dht i:empty i:hnr "
-    "i:hnr_pending i:info_hash i:leechers i:name i:seeders i:snatches i:unique:torrents: p:*:torrents "
-    "stats:* u:* u:*:active u:*:hnr u:*:t:* user:*",
+    "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 gap heartbeat i:* i:dht "
+    "i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:seeders i:snatches i:torrent_* "
+    "i:unique:torrents: p:*:torrents stats:* u:* u:*:active u:*:hnr u:*:t:* user:*",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
     "unlink": "changes edits",

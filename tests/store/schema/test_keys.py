@@ -187,6 +187,8 @@ ONLY_IN_LUA = {
     "t:q:<queue>:running:tokens",
     "t:q:<queue>:slot",
     "t:registered_by:<address>",
+    "t:removing",
+    "t:removing:torrents",
     "t:swarm:<ih>:<array>",
     "t:swarm:<ih>:<array>i",
     "t:torrent_id",
@@ -262,7 +264,7 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts:
     of_users, for_a_moment = (
         {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:i:hnr_pending", "t:completed:<tid>"}
         | {"t:u:<uid>:unregistered"},
-        {"t:deleting", "t:addresses:full", "t:shards", *OF_SHARDS},
+        {"t:deleting", "t:removing:torrents", "t:addresses:full", "t:shards", *OF_SHARDS},
     )
     assert set(PATTERNS) - seen - for_a_moment == (of_users if accounts == "off" else set())
 

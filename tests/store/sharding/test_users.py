@@ -198,7 +198,7 @@ async def test_a_user_deleted_while_a_shard_is_away_is_refused_when_it_returns(
     for key, value in rows.items():
         await store.redis.restore(key, 0, value, replace=True)
     await store.redis.set(away.keys.copied(), copied)
-    assert await join(store, ALICE) == ["unknown passkey"] * 2 + ["update"] + ["unknown passkey"]
+    assert await join(store, ALICE) == ["unknown passkey"] * 2 + ["join"] + ["unknown passkey"]
     await store.user_copies.copy_if_possible(away)
     assert await join(store, ALICE) == ["unknown passkey"] * SHARDS
     assert await store.redis.hget(away.keys.passkey(BOB), "can_leech") == b"0"

@@ -164,7 +164,7 @@ async def test_refusals_change_nothing(make_store: MakeStore) -> None:
         (update(1, "s", passkey=""), Refused("unknown passkey", "", True)),
         (update(1, "s", passkey="nobody" * 4), Refused("unknown passkey", "", True)),
         (update(1, "s", passkey="disabled" * 5), Refused("user disabled", "")),
-        (update(1, "x", passkey="unpaid" * 5), Refused("user disabled", "unpaid: see /account")),
+        (update(1, "s", passkey="unpaid" * 5), Refused("user disabled", "unpaid: see /account")),
         (update(1, "s", passkey="seeder" * 5), Refused("may not leech", "")),
         (update(1, "s", passkey="seeder" * 5, bytes_left=None), Refused("may not leech", "")),
         (update(1, "s", passkey="good" * 5, torrent=9), Refused("unknown torrent at first", "")),

@@ -303,12 +303,12 @@ async def test_a_clock_that_was_ahead_leaves_no_outage_behind(private: Store) ->
     assert await private.silence(alice()) == 1
 
 
-async def test_a_recreated_user_with_an_active_peer_is_active_again(private: Store) -> None:
+async def test_a_recreated_user_whose_peer_was_removed_is_active_again(private: Store) -> None:
     """T5, T17."""
     await private.announce(alice(event="s"))
     await private.users.delete(ALICE)
     await private.users.add("7", ALICE)
-    assert (await private.announce(alice())).outcome == "update"
+    assert (await private.announce(alice())).outcome == "join"
     assert "active" in await sets(private)
     await private.announce(alice(event="x"))
     assert "active" not in await sets(private)

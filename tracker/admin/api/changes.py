@@ -41,7 +41,8 @@ class ChangeRow(Reply):
     id: str = Field(description="IDs grow; the first part is the time in epoch milliseconds.")
     at: Moment
     change: str = Field(
-        description="`joined`, `completed`, `stopped`, `reaped` (timed out), `replaced` (another peer of the client or "
+        description="`joined`, `completed`, `stopped`, `reaped` (timed out), `removed` (its user, client or torrent "
+        "was disabled, denied or deleted), `replaced` (another peer of the client or "
         "user took its place), `hit_and_run`, `hit_and_run_pending`, `hit_and_run_cleared`, `hit_and_run_forgiven` (by "
         "an operator), or `recounted` (the counts of the swarm were repaired). "
         "Ignore unknown ones: later versions may add some."

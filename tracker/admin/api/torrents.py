@@ -282,7 +282,7 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
 
 @endpoints.delete("/torrents/{info_hash}", "Remove a torrent", errors=_UNKNOWN)
 async def remove(call: Call, info_hash: InfoHashText) -> None:
-    """Unregisters it; its peers disappear as they time out. In open mode the next announce registers it again: deny it
+    """Unregisters it; its peers disappear within seconds. In open mode the next announce registers it again: deny it
     instead. The other half of a hybrid torrent stays, and counts for itself from then on."""
     files = call.context.torrent_files
     if not await remove_torrent(call.store, files, parse_info_hash(info_hash)):

@@ -1,6 +1,7 @@
 """The deny list of clients, by peer-id prefix."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import Conflict
@@ -14,11 +15,20 @@ MAX_REASON_LENGTH = 200
 
 
 class DenyList:
-    """The deny list in the store."""
+    """The deny list in the store. ``begin_removal`` has the peers of a
+    client removed, ``end_removal`` lets them stay."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        keys: Keys,
+        begin_removal: Callable[[bytes], Awaitable[None]],
+        end_removal: Callable[[bytes], Awaitable[None]],
+    ) -> None:
         self._connection = connection
         self._keys = keys
+        self._begin_removal = begin_removal
+        self._end_removal = end_removal
 
     async def deny(self, prefix: bytes, reason: str = "") -> None:
         """Refuses peers whose id begins with ``prefix``. Clients show ``reason``; without one, a default text.
@@ -31,11 +41,13 @@ class DenyList:
         if not is_known and size >= MAX_PREFIXES:
             raise Conflict(f"the deny list is full: it has at most {MAX_PREFIXES} prefixes")
         await self._connection.command("HSET", key, prefix, reason[:MAX_REASON_LENGTH])
+        await self._begin_removal(prefix)
         await self._changed(prefix)
 
     async def undeny(self, prefix: bytes) -> bool:
         """Removes a prefix from the list. False if it was not on it."""
         existed = await self._connection.command("HDEL", self._keys.denied_clients(), prefix)
+        await self._end_removal(prefix)
         await self._changed(prefix)
         return bool(existed)
 

@@ -175,6 +175,9 @@ class Scripts:
     reap: Script
     due: Script
     sweep: Script
+    pending_removals: Script
+    begin_removal: Script
+    end_removal: Script
     heartbeat: Script
     shorten_timeouts: Script
     totals: Script

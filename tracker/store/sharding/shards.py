@@ -55,6 +55,11 @@ class Shard:
     dht_torrents: DhtTorrents
     changes: Changes
 
+    @property
+    def parts(self) -> tuple[Connection, Scripts, Keys]:
+        """What every part of a shard works with."""
+        return self.connection, self.scripts, self.keys
+
 
 class Shards:
     """All shards of a store, by their numbers.

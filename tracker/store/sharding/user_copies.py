@@ -20,6 +20,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.users.fields import is_user_id
+from tracker.store.users.users import HAS_PEERS
 
 USERS_A_CALL = 100
 MAX_DELETED_PER_CALL = 100
@@ -140,8 +141,9 @@ class UserCopies:
     async def _delete(self, members: list[str], shard: Shard) -> None:
         for member in members:
             user_id = member.partition(":")[2]
-            while await shard.scripts.delete_user([user_id, "", MAX_DELETED_PER_CALL]):
-                pass
+            while left := await shard.scripts.delete_user([user_id, "", MAX_DELETED_PER_CALL]):
+                if left == HAS_PEERS:
+                    await shard.reaping.remove([f"user:{user_id}"])
 
 
 def _differs(row: list[bytes], copy: Any) -> bool:

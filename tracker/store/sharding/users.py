@@ -15,6 +15,7 @@ from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts
 from tracker.store.sharding.user_copies import UserCopies
 from tracker.store.sharding.user_sums import UserSums
+from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.fields import Value
 from tracker.store.users.freeleech import Freeleech, Token, tokens_of
 from tracker.store.users.hit_and_runs import (
@@ -43,16 +44,18 @@ class ShardedUsers(Users):
         scripts: Scripts,
         keys: Keys,
         max_changes: Callable[[], int],
+        reaping: Reaping,
+        clock: Callable[[], float],
         shards: Shards,
         copies: UserCopies,
         sums: UserSums,
     ) -> None:
-        super().__init__(connection, scripts, keys, max_changes)
+        super().__init__(connection, scripts, keys, max_changes, reaping, clock)
         self._shards = shards
         self._copies = copies
         self._sums = sums
         self._cursors = ScanCursors(shards)
-        self._parts = [Users(shard.connection, shard.scripts, shard.keys, max_changes) for shard in shards]
+        self._parts = [Users(*shard.parts, max_changes, shard.reaping) for shard in shards]
 
     async def get(self, passkey: str) -> User | None:
         user = await super().get(passkey)

@@ -1,15 +1,17 @@
 """The reaper's view of the swarms: removes timed-out peers, repairs counts, and keeps the heartbeat that reveals
 outages."""
 
+import asyncio
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 from redis.exceptions import OutOfMemoryError
 
-from tracker.bittorrent import PeerId
+from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.client.clock import ClockStepBack, StoreClock
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
@@ -23,6 +25,14 @@ HEARTBEAT_SECONDS = 5.0
 """How often each process reports that peers can announce."""
 SHORTENED_TOGETHER = 200
 """Approximate number of peers whose timeouts one call shortens."""
+
+REMOVAL_BUDGET = 50
+"""Members and swarms that one call of a removal visits, about. If all are removed, it takes the store four
+milliseconds."""
+_PAUSES = 1
+"""A removal pauses as long as a call took, so it takes at most half of the store's time."""
+_PAGE = 500
+_TORRENT = re.compile(r"torrent:([0-9a-f]{40})", re.ASCII)
 
 log = structlog.get_logger("tracker.store")
 
@@ -109,12 +119,15 @@ class Reaping:
         _report(failed)
         return int(seen), int(reaped)
 
-    async def sweep(self, torrent_ids: Sequence[str], position: str, budget: int) -> SweepStep:
-        """Visits about ``budget`` members of swarms, from ``position`` in the first one on."""
+    async def sweep(
+        self, torrent_ids: Sequence[str], position: str, budget: int, denied: Sequence[bytes] = ()
+    ) -> SweepStep:
+        """Visits about ``budget`` members of swarms, from ``position`` in the first one on. ``denied``: prefixes of
+        peer ids whose clients are denied."""
         rules = self._rules.current
         argv = self._rules_now()
         argv += [rules.forget_after, budget, position, self._store_clock.expected, rules.max_changes]
-        argv += torrent_ids
+        argv += [" ".join(prefix.hex() for prefix in denied), *torrent_ids]
         done, after, reaped, repairs, forgotten, seen, found, failed, peers = await self._scripts.sweep(argv)
         _report(failed)
         await list_torrents(self._scripts, int(self._clock()), unlisted(found))
@@ -122,6 +135,69 @@ class Reaping:
         return SweepStep(
             int(done), after.decode(), int(reaped), int(repairs), int(forgotten), int(seen), counts
         )
+
+    async def remove(
+        self,
+        entries: Sequence[str],
+        denied: Sequence[bytes] = (),
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> int:
+        """Removes the peers that may not stay of these users, clients and torrents, in bounded steps; returns their
+        number. ``entries``: those of ``t:removing``, and ``torrent:<info hash>``. Clients are removed if they are
+        ``denied``."""
+        removed, everywhere = (
+            0,
+            [entry for entry in entries if entry == "user:*" or entry.startswith("client:")],
+        )
+        if everywhere:
+            removed += await self._remove_in(self._all_torrents(), denied, sleep)
+        for entry in everywhere:
+            await self._scripts.end_removal([entry])
+        for entry in entries:
+            if entry not in everywhere:
+                removed += await self._remove_in(self._torrents_of(entry), denied, sleep)
+                await self._scripts.end_removal([entry])
+        return removed
+
+    async def _remove_in(
+        self,
+        pages: AsyncIterator[Sequence[str]],
+        denied: Sequence[bytes],
+        sleep: Callable[[float], Awaitable[object]],
+    ) -> int:
+        removed = 0
+        async for torrent_ids in pages:
+            left, position = list(torrent_ids), ""
+            while left:
+                began = time.monotonic()
+                step = await self.sweep(left[:REMOVAL_BUDGET], position, REMOVAL_BUDGET, denied)
+                removed += step.reaped
+                # Of a large swarm only the members: its arrays and addresses are checked by the sweep.
+                position = step.position if step.position.startswith("m:") else ""
+                del left[: step.done + (position != step.position)]
+                await sleep(_PAUSES * (time.monotonic() - began))
+        return removed
+
+    async def _all_torrents(self) -> AsyncIterator[Sequence[str]]:
+        cursor, more = 0, True
+        while more:
+            cursor, torrent_ids = await self.page(cursor, _PAGE)
+            yield torrent_ids
+            more = cursor != 0
+
+    async def _torrents_of(self, entry: str) -> AsyncIterator[Sequence[str]]:
+        """The ids of the torrents where the peers of an entry are."""
+        if torrent := _TORRENT.fullmatch(entry):
+            key = self._keys.torrent(InfoHash(bytes.fromhex(torrent[1])))
+            torrent_id = await self._connection.command("HGET", key, "tid")
+            yield [torrent_id.decode()] if torrent_id else []
+            return
+        cursor, more = b"0", entry.startswith("user:")
+        while more:
+            key = self._keys.user_set(entry.partition(":")[2], "active")
+            cursor, members = await self._connection.command("SSCAN", key, cursor, "COUNT", _PAGE)
+            yield [member.decode() for member in members]
+            more = cursor != b"0"
 
     async def save_peer_counts(self, counts: PeerCounts, seconds: int) -> None:
         """Writes what a round of the sweep has counted, to be shown for ``seconds``."""

@@ -134,7 +134,7 @@ class Torrents:
         return changed
 
     async def remove(self, info_hash: InfoHash) -> bool:
-        """Unregisters a torrent. False if it was not registered. Its peers leave the swarm when they time out."""
+        """Unregisters a torrent. False if it was not registered. Its peers leave the swarm within seconds."""
         arguments: list[str | bytes | int | float] = [info_hash.hex(), int(self._clock())]
         done = int(await self._scripts.remove([*arguments, 0]))
         while done == 3:  # more keys than one call may delete

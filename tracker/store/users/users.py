@@ -1,5 +1,6 @@
 """The users: passkeys, permissions and totals."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, whole
 from tracker.store.schema.multipliers import RuleChange, has_changed, split_ends, with_end_names
+from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.fields import (
     FIELDS,
     TOTALS,
@@ -30,6 +32,8 @@ _READ_PER_CALL = 200
 _PAGE = 500
 _MAX_DELETED_PER_CALL = 100
 """Max torrents of each user set that one script call deletes. Announces wait for that call."""
+HAS_PEERS = 2
+"""The answer of delete_user.lua while peers of the user must be removed first."""
 SETS = ("active", "complete", "incomplete", "hnr")
 
 
@@ -69,16 +73,25 @@ class User:
 class Users:
     """The users under one key prefix. Changes apply to the next announce, as the announce script reads the user.
 
-    ``max_changes`` returns about how many changes the feed keeps; 0: none are recorded.
+    ``max_changes`` returns about how many changes the feed keeps; 0: none are recorded. ``reaping`` removes the peers
+    of deleted users. ``clock`` returns epoch seconds.
     """
 
     def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, max_changes: Callable[[], int]
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        max_changes: Callable[[], int],
+        reaping: Reaping,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
         self._max_changes = max_changes
+        self._reaping = reaping
+        self._clock = clock
 
     async def add(self, user_id: str | None = None, passkey: str | None = None, **fields: Value) -> User:
         """Adds a user with some of FIELDS. Without ``passkey``, generates one with 160 random bits.
@@ -155,13 +168,13 @@ class Users:
         return changed
 
     async def rotate(self, passkey: str, new: str | None = None) -> User:
-        """Replaces a user's passkey. The old one is invalid at once.
+        """Replaces a user's passkey. The old one is invalid at once, but for `stopped` of the peers that used it.
 
         Without ``new``, generates one. Raises ClientError if the old passkey is unknown, Conflict if the new one is
         taken.
         """
         new = checked_passkey(new or new_passkey())
-        user_id = await self._scripts.rotate_user([passkey, new])
+        user_id = await self._scripts.rotate_user([passkey, new, int(self._clock())])
         if user_id is None:
             raise ClientError("there is no such user")
         if not user_id:
@@ -170,7 +183,7 @@ class Users:
         return await self.find(new)
 
     async def delete(self, who: str) -> None:
-        """Deletes a user, by id or passkey, with all their keys. Their peers leave the swarms when they time out.
+        """Deletes a user, by id or passkey, with all their keys and peers.
 
         The first step deletes the passkey and the list entry, so no more traffic is credited. After an interruption,
         repeat the call with the user id, or call ``finish_deletions``. Raises ClientError if there is no such user.
@@ -186,8 +199,10 @@ class Users:
 
     async def _delete(self, user_id: str, passkey: str) -> None:
         """Deletes a user. An empty ``passkey`` continues a deletion that has begun."""
-        while await self._scripts.delete_user([user_id, passkey, _MAX_DELETED_PER_CALL]):
+        while left := await self._scripts.delete_user([user_id, passkey, _MAX_DELETED_PER_CALL]):
             passkey = ""
+            if left == HAS_PEERS:
+                await self._reaping.remove([f"user:{user_id}"])
         await self._changed(user_id)
 
     async def identify(self, who: str) -> tuple[str, str]:

@@ -75,11 +75,11 @@ local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
 local P, call, now, moment, may_grow, argv, batch_values
-local outage_from, outage_until, full, full_before, upload_of_all, download_of_all
+local outage_from, outage_until, full, full_before, removing, upload_of_all, download_of_all
 -- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`.
-local packed_rules, rules, accounts, required, max_gap, max_credit, early, give_below, give_all, memory
+local packed_rules, rules, accounts, required, max_gap, max_credit, early, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
-local limits_here, limits_lists, shortest, sharded
+local sharded -- whether this is the prefix of a shard
 local field_lists -- the fields that announces read under these rules
 -- What the announces of the call add up to: for the answer, and for finish().
 local traffic, udp_traffic, forgotten, refused, given, joined, newly_full
@@ -116,7 +116,7 @@ local read_request, find_peer, was_join, load_swarm
 do
 --@ include announce/read.lua
 end
-local refuse, refuse_unregistered, authorize, has_max_downloads, load_user
+local refuse, refuse_unregistered, authorize, authorize_stop, has_max_downloads, load_user
 do
 --@ include announce/refuse.lua
 end
@@ -132,8 +132,10 @@ do
 --@ include lib/rules.lua
 --@ include announce/credit.lua
 end
-local add_peers
+local add_peers, forget_barred
 do
+--@ include lib/barred_users.lua
+--@ include lib/denied_clients.lua
 --@ include announce/reply.lua
 end
 local count_traffic, speed, write_peer, update_regular, update
@@ -161,22 +163,24 @@ local function answer_to(t, r, outcome, with_peers)
   end
   local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, r.on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
-    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht)
+    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht, t.tid)
   return ok and answer or head -- an array of a wrong type gives no peers: the announce is applied by now
 end
 
 -- `registered` and `denied` are the values of the torrent's keys before the batch. An earlier announce of the batch may
--- have registered or deleted the torrent since.
+-- have registered or deleted the torrent since. A stop needs no permission: the peer has to be the client's own.
 local function announce_of(r, registered, denied)
-  if denied then return refuse('denied', denied) end
+  local leaves = r.event == 'x'
+  if denied and not leaves then return refuse('denied', denied) end
   if not registered or forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
-  if not registered and not rules.open then return refuse_unregistered(r) end
+  if not registered and not rules.open and not leaves then return refuse_unregistered(r) end
   local t, tid, enabled, derived = load_swarm(r, registered)
-  if enabled == '0' or enabled == 'pending' then
+  if (enabled == '0' or enabled == 'pending') and not leaves then
     return refuse(enabled == '0' and 'disabled' or 'pending', call('HGET', t.key, 'reason') or '')
   end
 
   local p = find_peer(r, tid, derived)
+  if not (p.active or registered or rules.open) then return refuse('unknown torrent') end
   local event, active, mine, old = r.event, p.active, p.mine, ''
   r.paused = event == 'p' and r.left ~= '0' and '1' or '0'
   r.kind = r.left == '0' and 's' or 'l'
@@ -190,9 +194,9 @@ local function announce_of(r, registered, denied)
   if r.on_v4 then r.v4 = r.endpoint else r.v6 = r.endpoint end
   if event == 'q' then return answer_to(t, r, was_join(r, p) and 'j' or 's', true) end
   if not (r.may_join or active and mine) then return refuse('may not join') end
-  if event == 'x' then
+  if leaves then
     if not (active and mine) then return answer_to(t, r, 'a') end
-    leave(t, r, p, load_credited_account(r, tid))
+    leave(t, r, p, r.user and load_credited_account(r, tid))
     return answer_to(t, r, 'l')
   end
   if active and not mine then return answer_to(t, r, 's', true) end
@@ -220,6 +224,10 @@ end
 local function announce_other(packed, registered, denied)
   local r = read_request(packed)
   local uid, refusal, unknown_or_reason, user = authorize(r.passkey, r.left, r.event)
+  if r.event == 'x' and (refusal == 'unknown passkey' or unknown_or_reason == true) then
+    local own, _, _, row = authorize_stop(r)
+    if own then uid, refusal, unknown_or_reason, user = own, nil, nil, row end
+  end
   r.uid, r.user = uid, user
   if refusal then return refuse(refusal, unknown_or_reason) end
   local answer = announce_of(r, registered, denied)
@@ -230,17 +238,21 @@ end
 local function set_rules(packed)
   local mode, all, open, local_too, own_peers, ports_at
   rules = {}
-  max_gap, max_credit, mode, early, give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio,
-    hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address, rules.max_per_network,
+  max_gap, max_credit, mode, early, rules.give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed, hnr_share,
+    hnr_ratio, hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address, rules.max_per_network,
     rules.max_user_credit, rules.max_saved, rules.max_in_swarm, rules.max_in_all, local_too, max_changes,
-    rules.max_peers, rules.max_downloads, own_peers, shortest, rules.lists_at_once, rules.lists_per_minute,
+    rules.max_peers, rules.max_downloads, own_peers, rules.shortest, rules.lists_at_once, rules.lists_per_minute,
     rules.lists_per_day, ports_at = read('<ddddddddddddddddddddddddddddddd', packed)
-  rules.own_peers, rules.untold_ports = own_peers == 1, #packed >= ports_at and sub(packed, ports_at)
-  limits_lists = rules.lists_at_once > 0 and rules.lists_per_minute > 0 or rules.lists_per_day > 0
-  accounts, required, give_all = mode > 0, mode == 2, all == 1
+  rules.own_peers = own_peers == 1
+  for at = ports_at, #packed - 1, 2 do
+    rules.untold = rules.untold or {}
+    rules.untold[sub(packed, at, at + 1)] = true
+  end
+  rules.limits_lists = rules.lists_at_once > 0 and rules.lists_per_minute > 0 or rules.lists_per_day > 0
+  accounts, required, rules.give_all = mode > 0, mode == 2, all == 1
   rules.open, rules.bound_local = open == 1, local_too == 1
-  limits_here = max_credit < rules.max_user_credit
-  local dht = give_below > 0 and 'dht' or nil
+  rules.limits_here = max_credit < rules.max_user_credit
+  local dht = rules.give_below > 0 and 'dht' or nil
   field_lists = {
     torrent = { 'enabled', 'snatches', 'sole', 'derived', dht },
     torrent_of_user =
@@ -252,7 +264,7 @@ local function set_rules(packed)
     seeder = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up', 'lower',
       accounts and 'user_id' or nil },
     account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
-      limits_here and 'credited' or nil },
+      rules.limits_here and 'credited' or nil },
   }
   field_lists.leecher = { unpack(field_lists.seeder) }
   field_lists.leecher[#field_lists.leecher + 1] = 'paused'
@@ -268,6 +280,7 @@ local function begin(prefix, arguments)
   traffic, udp_traffic, forgotten, refused, given, joined, newly_full = nil, nil, 0, 0, 0, {}, {}
   network_changes, due_entries = {}, {}
   forget_multipliers()
+  forget_barred()
   local keys = { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing' }
   for i = 4, #argv do
     local ih = sub(argv[i], 1, 40)
@@ -279,7 +292,8 @@ local function begin(prefix, arguments)
     sharded = is_shard()
   end
   batch_values = call('MGET', unpack(keys))
-  full, upload_of_all, download_of_all = batch_values[3], batch_values[n + 1], batch_values[n + 2]
+  full, removing = batch_values[3], batch_values[4]
+  upload_of_all, download_of_all = batch_values[n + 1], batch_values[n + 2]
   full_before = full
   outage_from, outage_until = last_outage(batch_values[1], batch_values[2])
 end

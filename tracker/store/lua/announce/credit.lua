@@ -206,7 +206,7 @@ end
 -- `changed`: bytes have moved or `left` has changed.
 function load_regular(user, tid, seeding, stored, left, up, down, time, changed)
   local account, a = P .. 'u:' .. user[1] .. ':t:' .. tid
-  if changed and (not seeding or limits_here or hnr_ratio > 0) then
+  if changed and (not seeding or rules.limits_here or hnr_ratio > 0) then
     a = call('HMGET', account, unpack(field_lists.account))
   elseif changed then
     a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time', 'uploaded')
@@ -260,7 +260,7 @@ function save_changed(account, total_time, seed_time, torrent, down, user_downlo
   if w.downloaded then fields[n + 1], fields[n + 2], n = 'downloaded', w.downloaded, n + 2 end
   if w.left then fields[n + 1], fields[n + 2], n = 'left', w.left, n + 2 end
   if w.unreported then fields[n + 1], fields[n + 2], n = 'unreported', w.unreported, n + 2 end
-  if limits_here and (w.gained or w.charged) then
+  if rules.limits_here and (w.gained or w.charged) then
     fields[n + 1], fields[n + 2], n = 'credited', w.credited, n + 2
   end
   call('HSET', account, unpack(fields, 1, n))

@@ -16,9 +16,23 @@ function authorize(passkey, left, event)
     if required then return false, 'unknown passkey' end
     return '', nil, true
   end
+  if event == 'x' then return u[1], nil, nil, u end -- a goodbye needs no permission
   if u[2] == '0' then return false, 'user disabled', call('HGET', P .. 'user:' .. passkey, 'reason') or nil end
-  if u[3] == '0' and left ~= '0' and event ~= 'x' then return false, 'may not leech' end
+  if u[3] == '0' and left ~= '0' then return false, 'may not leech' end
   return u[1], nil, nil, u
+end
+
+-- The same for a `stopped` whose passkey is unknown: the peer itself names its user. The passkey may be that of a user
+-- who is deleted, to whom nothing is credited any more, or one that was replaced within the timeout of an announce.
+function authorize_stop(r)
+  local tid = call('HGET', P .. 't:' .. r.ih, 'tid')
+  local uid = tid and r.passkey ~= '' and call('HGET', P .. 'p:' .. tid .. ':' .. r.pidx, 'user_id')
+  local passkey = uid and call('HGET', P .. 'u:' .. uid, 'passkey')
+  if not passkey then return end
+  if passkey == r.passkey then return uid end
+  local v = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'old_passkey', 'rotated')
+  if v[1] ~= uid or v[2] ~= r.passkey or now - (tonumber(v[3] or '') or 0) > r.timeout / 1000 then return end
+  return authorize(passkey, r.left, 'x')
 end
 
 -- A user downloads at most `max_downloads` torrents at once (0: any number). True when a join would be one download too

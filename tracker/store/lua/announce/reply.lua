@@ -140,7 +140,7 @@ end
 -- At most `room` endpoints that are not in `listed`, of `size` bytes, none with the address of the caller's endpoint.
 local function dht_peers(ih, size, listed, room, own)
   local private = call('HGET', P .. 't:' .. ih, 'private')
-  if not takes_part(true, false, private, '1', give_all) then return '' end
+  if not takes_part(true, false, private, '1', rules.give_all) then return '' end
   local found = redis.pcall('GET', P .. 'dht:peers:' .. ih .. (size == 18 and ':6' or ''))
   if type(found) ~= 'string' then return '' end
   local address, chosen, n = own and sub(own, 1, size - 2), {}, 0
@@ -178,24 +178,84 @@ local function select_both(by_family, arrays, s4, s6, l4, l6, want, random, with
   return peers4, ids4, peers6, ids6
 end
 
+-- Which peers are not told: those that are being removed, those of the user who asks, and those at untold ports.
+-- Replies are filtered and not filled up.
+local clients_removed, of_removing -- the check of client prefixes, made of this text
+
+function forget_barred()
+  barred_users = {}
+end
+
+local function is_removed(uid, idx, announced)
+  if uid and (find(removing, ' user:' .. uid .. ' ', 1, true)
+      or find(removing, ' user:* ', 1, true) and is_user_barred(uid)) then
+    return true
+  end
+  if of_removing ~= removing then
+    clients_removed, of_removing = new_client_check((string.gsub(removing, 'user:%S+', ''))), removing
+  end
+  return clients_removed and clients_removed(announced and #announced == 20 and to_hex(announced) or idx)
+end
+
+-- The endpoints of `size` bytes, and their ids, that may be told. `own`: the id of the user who asks, nil when that
+-- user's peers may be told.
+local function told_by_id(tid, own, peers, ids, size)
+  local stay, stay_ids, n = {}, {}, 0
+  for i = 0, #peers / size - 1 do
+    local pid = sub(ids, i * 20 + 1, i * 20 + 20)
+    if #pid == 20 then
+      local idx = to_hex(pid)
+      local v = call('HMGET', P .. 'p:' .. tid .. ':' .. idx, 'user_id', 'peer_id')
+      if not (own and v[1] == own or removing and is_removed(v[1], idx, v[2])) then
+        n = n + 1
+        stay[n], stay_ids[n] = sub(peers, i * size + 1, i * size + size), pid
+      end
+    end
+  end
+  return table.concat(stay), table.concat(stay_ids)
+end
+
+local function told_by_port(peers, ids, size)
+  local stay, stay_ids, n = {}, {}, 0
+  for i = 0, #peers / size - 1 do
+    local endpoint = sub(peers, i * size + 1, i * size + size)
+    if not rules.untold[sub(endpoint, -2)] then
+      n = n + 1
+      stay[n], stay_ids[n] = endpoint, sub(ids, i * 20 + 1, i * 20 + 20)
+    end
+  end
+  return table.concat(stay), table.concat(stay_ids)
+end
+
 -- The reply to an announce: the counts of the swarm (`head`), then peers. `s4` to `l6` are the lengths of the arrays;
 -- the first two are 0 for a seeder, which gets leechers only. `crowded` is the torrent's count (nil: unknown),
 -- `derived` the torrent's id when entries have derived ids, `dht` until when peers of the DHT may be handed out.
--- Those have no peer ids.
-function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht)
+-- Those have no peer ids. `own`: as told_by_id() has it.
+function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht,
+    tid, own)
+  local by_id = removing or own
   local peers4, ids4, peers6, ids6 =
-    select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6)
+    select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6)
   if crowded and crowded ~= '0' and (accounts or s4 + s6 + l4 + l6 > want) then
     if is_uneven(peers4, 6) or is_uneven(peers6, 18) then
       peers4, ids4, peers6, ids6 =
-        select_both(select_spread, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, {})
+        select_both(select_spread, arrays, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6, {})
     end
+  end
+  if by_id then
+    peers4, ids4 = told_by_id(tid, own, peers4, ids4, 6)
+    peers6, ids6 = told_by_id(tid, own, peers6, ids6, 18)
+    if not with_ids then ids4, ids6 = '', '' end
   end
   if dht and not with_ids and (tonumber(dht) or 0) > now then
     local listed = #peers4 / 6 + #peers6 / 18
-    if listed < give_below and listed < want then
+    if listed < rules.give_below and listed < want then
       peers4, peers6 = add_dht_peers(arrays, peers4, peers6, want - listed, on_v4, own4, own6)
     end
+  end
+  if rules.untold then
+    peers4, ids4 = told_by_port(peers4, ids4, 6)
+    peers6, ids6 = told_by_port(peers6, ids6, 18)
   end
   if peers6 == '' and not with_ids then return head .. peers4 end
   if with_ids and derived then

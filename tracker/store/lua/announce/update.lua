@@ -56,7 +56,7 @@ end
 -- also the torrent's multipliers, whether it counts downloads, and the other half of a hybrid. A seeder gets leechers
 -- only.
 local function load_counts(torrent, seeding, moved)
-  if seeding and give_below == 0 then
+  if seeding and rules.give_below == 0 then
     if not moved then
       return call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded')
     end
@@ -108,7 +108,7 @@ function update_regular(packed, ih, tid)
     if stored[10] == '1' then return end
     if passkey ~= '' or stored[9] or required then
       user = load_user(passkey, stored[9], seeding, up, down)
-      if not user or elapsed < shortest or elapsed < early and limits_lists then return end
+      if not user or elapsed < rules.shortest or elapsed < early and rules.limits_lists then return end
     end
   end
   local torrent = P .. 't:' .. ih
@@ -124,7 +124,7 @@ function update_regular(packed, ih, tid)
     end
     reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', (t[9] or 0) + 0, (t[10] or 0) + 0, (t[6] or 0) + 0,
       (t[7] or 0) + 0, want, random, form == 1, on_v4, own4, own6, t[8],
-      form == 1 and call('HGET', torrent, 'derived') and tid, dht)
+      form == 1 and call('HGET', torrent, 'derived') and tid, dht, tid)
   end
   local changed, account, total_time, seed_time = moved or left ~= stored[2], nil, nil, nil
   if user then

@@ -3,7 +3,8 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] family: 4 or 6   ARGV[3] '1': all torrents that are not private
 -- ARGV[4]   max endpoints of each array   ARGV[5] a random whole number
--- Answer    { packed seeders, packed leechers }; false when the torrent takes no part, or its keys are of a wrong type
+-- Answer    { packed seeders, packed leechers }, none while peers are being removed; false when the torrent takes no
+--   part, or its keys are of a wrong type
 local P, ih, family = KEYS[1], ARGV[1], ARGV[2]
 local slots, random, size = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[2] == '4' and 6 or 18
 --@ include lib/dht_part.lua
@@ -27,4 +28,5 @@ end
 local keys = redis.call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
 local v = redis.pcall('HMGET', P .. 't:' .. ih, 'private', 'enabled', 's' .. family, 'l' .. family)
 if v.err or not takes_part(keys[1], keys[2], v[1], v[2], ARGV[3] == '1') then return false end
+if redis.call('EXISTS', P .. 'removing') == 1 then return { '', '' } end
 return { window('s' .. family, count_of(v[3])), window('l' .. family, count_of(v[4])) }

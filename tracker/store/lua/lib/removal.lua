@@ -1,6 +1,6 @@
--- removal.lua: removes timed-out peers. After torrent_save.lua, leave_swarm.lua, changes.lua, accounts.lua and ids.lua;
--- needs `now`, `outage_until` (epoch s) and `grace` (s). What the peers of a call share is read once, and written once
--- by save_removals().
+-- removal.lua: removes peers that timed out, or that may not stay in their swarm. After torrent_save.lua,
+-- leave_swarm.lua, changes.lua, accounts.lua and ids.lua; needs `now`, `outage_until` (epoch s) and `grace` (s). What
+-- the peers of a call share is read once, and written once by save_removals().
 local torrents, deleted_peers = {}, {} -- by torrent id, false for a deleted torrent; hashes of peers
 
 local function find_torrent(tid)
@@ -14,25 +14,33 @@ local function find_torrent(tid)
   return t
 end
 
--- Removes a peer whose timeout is gone. Returns 1, or 0 when another caller has removed it already, or when it may not
--- have been able to announce because of an outage. `pid` is `pidx` in binary, and may be nil.
-local function remove_timed_out(tid, pid, pidx)
-  local key = P .. 'p:' .. tid .. ':' .. pidx
-  local p = call('HMGET', key, 'active', 'left', 'paused', 'last_announce', 'user_id', 'n4', 'n6', 'endpoints')
-  if p[1] ~= '1' then return 0 end
-  local last = tonumber(p[4]) or 0
-  if last <= outage_until and now < outage_until + grace then return 0 end
-  local t = find_torrent(tid)
+local function read_peer(tid, pidx)
+  return call('HMGET', P .. 'p:' .. tid .. ':' .. pidx, 'active', 'left', 'paused', 'last_announce', 'user_id', 'n4',
+    'n6', 'endpoints')
+end
+
+-- Removes an active peer, as read_peer() has read it. `decide`: whether its user may get a hit-and-run by it.
+local function remove_peer(tid, pid, pidx, p, change, decide)
+  local key, t = P .. 'p:' .. tid .. ':' .. pidx, find_torrent(tid)
   if not t then
     call('UNLINK', key)
     call('SREM', P .. 'p:' .. pidx .. ':torrents', tid)
     return 0
   end
   leave_swarm(t, pid or to_raw(pidx), pidx, p[2], p[3], p[6], p[7], p[8])
-  record_removal('reaped', t, pidx, p[5] or '', p[2])
+  record_removal(change, t, pidx, p[5] or '', p[2])
   if is_remembered(p[5]) then deactivate_peer(key) else deleted_peers[#deleted_peers + 1] = key end
-  if p[5] then end_activity_of(p[5], tid, last > outage_until) end
+  if p[5] then end_activity_of(p[5], tid, decide) end
   return 1
+end
+
+-- Removes a peer whose timeout is gone. Returns 1, or 0 when another caller has removed it already, or when it may not
+-- have been able to announce because of an outage. `pid` is `pidx` in binary, and may be nil.
+local function remove_timed_out(tid, pid, pidx)
+  local p = read_peer(tid, pidx)
+  local last = tonumber(p[4]) or 0
+  if p[1] ~= '1' or last <= outage_until and now < outage_until + grace then return 0 end
+  return remove_peer(tid, pid, pidx, p, 'reaped', last > outage_until)
 end
 
 local function save_removals()

@@ -1,5 +1,5 @@
 -- user_fields.lua: the fields of a user that a program sets: reads them from an argument, and writes them. After `P`,
--- `call`, names.lua, user_ranks.lua, user_states.lua and user_copies.lua.
+-- `call`, names.lua, user_ranks.lua, user_states.lua, user_copies.lua and removed_users.lua.
 
 -- A user as fields.py packs one, as JSON: id or '', passkey or '', `random`: the passkey for a user who has none,
 -- `folded`: the folded name if a name is among the fields. Then the fields with their values, '' to delete one: rights
@@ -27,12 +27,14 @@ local function set_fields(key, fields)
   if #cleared > 0 then call('HDEL', key, unpack(cleared)) end
 end
 
--- Also notes the rights for write_states(); `uid` is nil or false if the passkey is not listed as that of a user.
+-- Also notes the rights for write_states(), and has the peers of a disabled user removed; `uid` is nil or false if the
+-- passkey is not listed as that of a user.
 local function write_rights(passkey, user, uid)
   set_fields(P .. 'user:' .. passkey, user.rights)
   for right in pairs(STATES) do
     if uid and user.rights[right] then note_right(uid, right, user.rights[right]) end
   end
+  if uid and user.rights.enabled == '0' then note_removed_user(uid) end
   note_copy(passkey)
 end
 

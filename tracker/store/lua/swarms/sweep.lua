@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- sweep.lua: visits swarms, at most `budget` members per call: removes members without a timeout, and repairs what does
--- not agree. Expiry events and due lists may be lost; the sweep does not depend on either.
+-- sweep.lua: visits swarms, at most `budget` members per call: removes members without a timeout and those who may not
+-- stay, and repairs what does not agree. Expiry events and due lists may be lost; the sweep does not depend on either.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
 -- ARGV[4]   grace after an outage (s)   ARGV[5] delete empty torrents after (s)   ARGV[6] budget (members)
 -- ARGV[7]   where to go on in the first torrent ('' at its start)   ARGV[8] what the store's clock should show (epoch
 --   s; '' unknown)
 -- ARGV[9]   changes that the change feed keeps, about (0: none are recorded)
--- ARGV[10..] torrent ids
+-- ARGV[10]  prefixes of denied clients (hex, between spaces)   ARGV[11..] torrent ids
 -- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents deleted, members seen,
 --   unlisted, torrents that failed, peers }; unlisted: what note_unlisted() finds. Nothing is listed here: memory may
 --   be full; peers: sums over swarms: seeders, leechers, slots in s4, l4, s6 and l6, seeders and leechers that joined
@@ -15,7 +15,7 @@
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 --@ include lib/hit_and_run_rules.lua
 local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
-local forget_after, budget, max_changes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
+local forget_after, budget, max_changes, denied = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9]), ARGV[10]
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 --@ include lib/max_exact.lua
@@ -37,6 +37,10 @@ local forget_after, budget, max_changes = tonumber(ARGV[5]), tonumber(ARGV[6]), 
 --@ include lib/accounts.lua
 local _, outage_until = current_outage(ARGV[8])
 --@ include lib/removal.lua
+--@ include lib/torrent_refusal.lua
+--@ include lib/barred_users.lua
+--@ include lib/denied_clients.lua
+--@ include lib/barred.lua
 --@ include lib/torrent_rankings.lua
 --@ include lib/recount.lua
 --@ include lib/recount_slices.lua
@@ -85,6 +89,14 @@ local function visit_empty(t)
   return ''
 end
 
+-- The user did not leave, so this makes no hit-and-run.
+local function remove_barred(tid, pidx)
+  local p = read_peer(tid, pidx)
+  if p[1] ~= '1' or remove_peer(tid, nil, pidx, p, 'removed', false) == 0 then return 0 end
+  call('UNLINK', P .. 'ptimeout:' .. tid .. ':' .. pidx)
+  return 1
+end
+
 -- A swarm that fits into one call is counted exactly.
 local function visit_small(t, tid, is_summed)
   local members = call('SMEMBERS', P .. 'tpeers:' .. t.ih)
@@ -93,7 +105,11 @@ local function visit_small(t, tid, is_summed)
   for i, pidx in ipairs(members) do timeouts[i] = P .. 'ptimeout:' .. tid .. ':' .. pidx end
   local alive = call('MGET', unpack(timeouts))
   for i, pidx in ipairs(members) do
-    if not alive[i] then removed = removed + remove_timed_out(tid, nil, pidx) end
+    if not alive[i] then
+      removed = removed + remove_timed_out(tid, nil, pidx)
+    elseif is_barred(t, pidx) then
+      removed = removed + remove_barred(tid, pidx)
+    end
   end
   save_removals()
   t = load_torrent(t.ih)
@@ -117,14 +133,21 @@ local function visit_members(t, tid, position)
   local udp = { s = tonumber(udp_s) or 0, l = tonumber(udp_l) or 0 }
   local page = call('SSCAN', P .. 'tpeers:' .. t.ih, cursor or '0', 'COUNT', budget)
   seen = seen + #page[2]
+  local before = removed
+  for _, pidx in ipairs(page[2]) do
+    if call('EXISTS', P .. 'ptimeout:' .. tid .. ':' .. pidx) == 0 then
+      removed = removed + remove_timed_out(tid, nil, pidx)
+    elseif is_barred(t, pidx) then
+      removed = removed + remove_barred(tid, pidx)
+    end
+  end
+  if removed > before then
+    save_removals()
+    t = load_torrent(t.ih)
+  end
   for _, pidx in ipairs(page[2]) do
     local pid = to_raw(pidx)
-    local is_silent = call('EXISTS', P .. 'ptimeout:' .. tid .. ':' .. pidx) == 0
-    if is_silent and remove_timed_out(tid, pid, pidx) == 1 then
-      removed = removed + 1
-      save_removals()
-      t = load_torrent(t.ih)
-    elseif call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then
+    if call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then
       local kind, is_paused, is_udp = check_member(t, pid, pidx)
       if not kind then
         repair(t)
@@ -211,7 +234,7 @@ local function visit(tid, position)
 end
 
 local done, position = 0, ARGV[7]
-for i = 10, #ARGV do
+for i = 11, #ARGV do
   local ok, go_on = pcall(visit, ARGV[i], position)
   save_removals()
   if not ok then failed = failed + 1 end

@@ -16,6 +16,7 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/names.lua
 --@ include lib/torrent_lists.lua
 --@ include lib/edits.lua
+--@ include lib/refused_torrents.lua
 check_rankings()
 local new = {}
 
@@ -53,6 +54,7 @@ for i = 2, #ARGV do
   local ok, answer = pcall(add, torrent)
   if ok then answers[i - 1] = answer else answers[i - 1] = 'error' end
   if ok and answer then
+    if torrent.fields.enabled == '0' then note_refusal(torrent.info_hash) end
     record_edit('', torrent.info_hash)
     redis.pcall('PUBLISH', P .. 'torrents', torrent.info_hash)
   end

@@ -9,6 +9,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/list_name.lua
 --@ include lib/torrent_lists.lua
 --@ include lib/edits.lua
+--@ include lib/refused_torrents.lua
 if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 0 then return 0 end
 call('HSET', P .. 't:' .. ARGV[1], unpack(ARGV, 4))
 if ARGV[2] == '1' then list_name(P .. 't:' .. ARGV[1], P .. 'i:name', ARGV[1], ARGV[3]) end
@@ -17,5 +18,6 @@ if tid and call('ZSCORE', P .. 'i:seeders', tid) then
   note_torrent(tid, P .. 't:' .. ARGV[1])
   write_lists()
 end
+note_refusal(ARGV[1])
 record_edit('', ARGV[1])
 return 1

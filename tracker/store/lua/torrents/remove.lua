@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- remove.lua: unregisters a torrent; an empty torrent is deleted with all its keys. Peers that are left are removed
--- when they time out, and the sweep deletes the rest then.
+-- within seconds, and the sweep deletes the rest then.
 -- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] now (epoch s)   ARGV[3] '1': go on where the last call stopped
 -- Answer    0 it was not registered, 1 it is unregistered, 2 it is deleted, 3 partly deleted: call again to go on
@@ -10,6 +10,7 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[2])
 --@ include lib/names.lua
 --@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
+--@ include lib/refused_torrents.lua
 --@ include lib/edits.lua
 if ARGV[3] == '1' then
   if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 1 then return 1 end -- it was added again meanwhile
@@ -18,6 +19,7 @@ elseif call('DEL', P .. 'info_hash:' .. ARGV[1]) == 0 then
 end
 local t = load_torrent(ARGV[1])
 if t.seeders + t.leechers > 0 then
+  note_refusal(ARGV[1])
   record_edit('', ARGV[1]) -- a list shows it as unregistered
   return 1
 end

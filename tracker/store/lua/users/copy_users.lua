@@ -7,6 +7,7 @@
 -- Answer    1; 0 when the shard got other changes meanwhile: nothing was written
 local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
+--@ include lib/removed_users.lua
 if (call('GET', P .. 'copied') or '0') ~= ARGV[1] then return 0 end
 
 -- The rest of the user is deleted by delete_user.lua.
@@ -16,6 +17,7 @@ local function delete(uid)
   end
   call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
   call('SADD', P .. 'deleting', uid)
+  note_removed_user(uid)
 end
 
 -- An id that two passkeys have stays with the one that is listed.
@@ -29,6 +31,7 @@ local function copy(passkey, first, last)
   call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
   call('ZADD', P .. 'users', uid, passkey)
   redis.pcall('HSET', P .. 'u:' .. uid, 'passkey', passkey)
+  if call('HGET', P .. 'user:' .. passkey, 'enabled') == '0' then note_removed_user(uid) end
 end
 
 local at = 3

@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
 -- delete_user.lua: deletes a user, some torrents per call, until it answers 0. After the first call the passkey is
--- invalid, and `deleting` holds the user until the deletion is complete; any caller can go on with it.
+-- invalid, and `deleting` holds the user until the deletion is complete; any caller can go on with it. The user's peers
+-- have to be removed first.
 -- KEYS[1]   the prefix
 -- ARGV[1]   user id   ARGV[2] passkey, '' to go on   ARGV[3] max torrents of each of the user's sets
--- Answer    1 while there is more to delete
+-- Answer    1 while there is more to delete; 2 while the user has peers; 0 when the user is deleted
 local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
 --@ include lib/user_copies.lua
+--@ include lib/removed_users.lua
 local uid, passkey = ARGV[1], ARGV[2]
 local user, deleting = P .. 'u:' .. uid, P .. 'deleting'
 -- A passkey to which a site gave an invalid id, or another user's id, is deleted alone.
@@ -33,6 +35,11 @@ elseif call('SISMEMBER', deleting, uid) == 0 then
   return 0
 end
 
+local active = redis.pcall('SCARD', user .. ':active')
+if type(active) == 'number' and active > 0 then
+  note_removed_user(uid)
+  return 2
+end
 local name = redis.pcall('HGET', user, 'listed')
 if type(name) == 'string' then redis.pcall('ZREM', P .. 'i:user_name', name .. '\t' .. uid) end
 local more = 0

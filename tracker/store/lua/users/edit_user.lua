@@ -12,6 +12,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_ranks.lua
 --@ include lib/user_states.lua
 --@ include lib/user_copies.lua
+--@ include lib/removed_users.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 local user = read_user(ARGV[1])

@@ -6,7 +6,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:changes",
         "STREAM",
-        "the change feed. change: joined, completed, stopped, reaped, replaced (another peer took its place), "
+        "the change feed. change: joined, completed, stopped, reaped, removed (its user, client or torrent was "
+        "refused), replaced (another peer took its place), "
         "hit_and_run, hit_and_run_pending, hit_and_run_cleared, hit_and_run_forgiven, or recounted (the sweep repaired "
         "the swarm); "
         "info_hash, torrent_id; "

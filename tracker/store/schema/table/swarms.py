@@ -184,6 +184,22 @@ ROWS: tuple[KeySpec, ...] = (
         "announce.lua",
     ),
     KeySpec(
+        "t:removing",
+        "STRING",
+        "whose peers are being removed, between spaces: `user:<uid>`, `client:<peer-id prefix in hex>`, and `user:*` "
+        "for all users beyond a hundred. Replies to announces do not contain these peers",
+        "some seconds, until the peers are removed",
+        "edit_user.lua, save_users.lua, add_user.lua, delete_user.lua, copy_users.lua, begin_removal.lua, "
+        "end_removal.lua",
+    ),
+    KeySpec(
+        "t:removing:torrents",
+        "SET",
+        "`<ih>` of torrents that were disabled, denied or removed while they had peers",
+        "some seconds, until the peers are removed",
+        "edit.lua, add.lua, deny.lua, remove.lua, end_removal.lua",
+    ),
+    KeySpec(
         "t:registered_by:<address>",
         "STRING",
         "number of torrents registered in the current hour, in open mode, by this address (IPv6: its /64, "

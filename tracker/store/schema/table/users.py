@@ -42,7 +42,8 @@ ROWS: tuple[KeySpec, ...] = (
         "absent. reason: text that the clients of a disabled user show. Joins are refused if the user_id is invalid "
         "or belongs to another passkey. If set: "
         "upload_multiplier, download_multiplier (as `t:upload_multiplier`); max_downloads (torrents at once; 0: any "
-        "number, empty: as many as the setting allows); hnr_exempt (1: no hit-and-runs)",
+        "number, empty: as many as the setting allows); hnr_exempt (1: no hit-and-runs); old_passkey, rotated: the "
+        "passkey before the last rotation, and when it was replaced (epoch s): peers that use it may still stop",
         "until deleted",
         "site, command line",
     ),

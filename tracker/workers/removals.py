@@ -1,0 +1,61 @@
+"""Removes the peers of users, clients and torrents that are refused, within seconds. The store lists what is to be
+removed, so another tracker goes on after a crash; two that remove the same peers do no harm."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.store.access.allow_list import STALE_SECONDS
+from tracker.store.sharding.removals import Removals
+from tracker.workers.rhythm import until_next
+
+EVERY_SECONDS = 1.0
+
+log = structlog.get_logger("tracker.removals")
+
+
+class RemovalWorker:
+    """``denied`` returns the prefixes of denied clients, ``held`` the numbers of the shards that are this tracker's."""
+
+    def __init__(
+        self,
+        removals: Removals,
+        denied: Callable[[], Awaitable[Sequence[bytes]]],
+        held: Callable[[], Sequence[int]],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._removals = removals
+        self._denied = denied
+        self._held = held
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Runs until cancelled; survives errors of the store."""
+        while True:
+            try:
+                await self.remove_once()
+            except StoreUnavailable:
+                pass
+            except RedisError as error:
+                log.error("peers are not removed", error=str(error))
+            await until_next(EVERY_SECONDS)
+
+    async def remove_once(self) -> int:
+        """Removes all peers that are to be removed now; returns their number."""
+        pending = await self._removals.pending(self._held())
+        if any(entry.startswith("client:") for entries in pending.values() for entry in entries):
+            await self._sleep(
+                STALE_SECONDS
+            )  # until then a process may admit a client that it knows as allowed
+        denied = await self._denied() if pending else ()
+        removed = sum(
+            await asyncio.gather(
+                *(shard.reaping.remove(entries, denied, self._sleep) for shard, entries in pending.items())
+            )
+        )
+        if removed:
+            log.info("removed peers of refused users, clients or torrents", peers=removed)
+        return removed
