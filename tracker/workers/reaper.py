@@ -267,10 +267,10 @@ class Reaper:
         ``began`` is 0 after an urgent round, so that the next one starts after a tenth of an interval.
         """
         while not self._sweep_now.is_set():
-            now, grace = self._timer(), self._grace_until - self._clock()
+            now, grace_until = self._timer(), self._grace_until
             due = max(began + self.interval, ended + self.interval / 10)
-            if grace > 0:
-                due = min(due, now + grace)
+            if grace_until > now:
+                due = min(due, grace_until)
             if now >= due:
                 return
             await self._wait(self._sweep_now, min(due - now, MAX_PAUSE_SECONDS))
@@ -340,20 +340,20 @@ class Reaper:
     async def send_heartbeat(self) -> None:
         """Reports that a tracker is running.
 
-        After an outage, peers that could not announce get one more reap interval.
+        After an outage or a step of a clock, all peers get time to announce before one is removed.
         """
         until = await self._reaping.heartbeat()
-        grace_until = until + self._reaping.grace_seconds + 1 if until else 0.0
-        if grace_until > self._grace_until and grace_until > self._clock():
+        now, left = self._timer(), until + self._reaping.grace_seconds + 1 - self._clock()
+        if left > 0 and now + left > self._grace_until + 1:
             log.warning(
-                "reaping paused: no announces during an outage of tracker or store, or the store's clock jumped",
-                until=until,
+                "reaping paused: no announces during an outage of tracker or store, or a clock stepped",
+                seconds=round(left),
             )
-        if self._grace_until and self._clock() >= self._grace_until:
+        if left > 0:
+            self._grace_until = now + left
+        elif self._grace_until:
             self._grace_until = 0.0
             self._sweep_now.set()
-        elif grace_until > self._clock():
-            self._grace_until = grace_until
         if self._reaping.was_set_back:
             self._sweep_now.set()
 

@@ -206,6 +206,10 @@ class Keys:
         """Sources over a rate limit."""
         return f"{self.prefix}limits"
 
+    def gap(self) -> str:
+        """The last outage or step of the clock."""
+        return f"{self.prefix}gap"
+
     def heartbeat(self) -> str:
         return f"{self.prefix}heartbeat"
 

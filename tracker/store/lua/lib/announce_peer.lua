@@ -39,10 +39,13 @@ local function load_peer(tid, r)
   p.mine = same_user and (address_matches(p.endpoints, r.endpoint) or p.active and has_key(key, p.endpoints, r))
   p.taken = p.active and not p.mine or not p.same_user
   if p.known then
-    p.elapsed, p.total_time = now - last, tonumber(v[6] or '') or 0
+    p.elapsed, p.total_time = since_step_back(now - last), tonumber(v[6] or '') or 0
     p.up = max(0, r.uploaded - (tonumber(v[3] or '') or 0))
     p.down = max(0, r.downloaded - (tonumber(v[4] or '') or 0))
-    if p.active and p.elapsed > 0 and p.elapsed < max_gap then p.time = p.elapsed - time_away(last) end
+    if p.active and p.elapsed > 0 then
+      local time = p.elapsed - time_away(now - p.elapsed)
+      if time < max_gap then p.time = time end
+    end
   end
   return p
 end

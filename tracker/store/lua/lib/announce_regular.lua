@@ -43,6 +43,7 @@ local function announce_regular(packed, ih, tid)
   if (stored[2] == '0') ~= seeding or stored[8] == '1' then return end
 
   local elapsed = now - stored[5]
+  if elapsed < 0 then elapsed = since_step_back(elapsed) end
   local outcome = elapsed < early and elapsed >= 0 and 'f ' or 'r '
   local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
   if #reply > 50 or not find(reply, '^[fr] %d+ %d+ %d+ $') then return end -- another program wrote these counts
@@ -57,7 +58,10 @@ local function announce_regular(packed, ih, tid)
   local up, down, total_time = 0, 0, stored[6] or 0
   if uploaded ~= (stored[3] or '0') then up = max(0, uploaded - (stored[3] or 0)) end
   if downloaded ~= (stored[4] or '0') then down = max(0, downloaded - (stored[4] or 0)) end
-  if elapsed > 0 and elapsed < max_gap then total_time = total_time + elapsed - time_away(now - elapsed) end
+  if elapsed > 0 then
+    local time = elapsed - time_away(now - elapsed)
+    if time < max_gap then total_time = total_time + time end
+  end
   if call('PEXPIRE', P .. 'ptimeout:' .. suffix, timeout) == 0 then return end
   write_traffic(key, stored, left, uploaded, downloaded, up, down, elapsed, total_time)
   if up + down > 0 then add_traffic(up, down, elapsed, on_v4, with_ids == 2) end

@@ -1,13 +1,15 @@
 -- credit.lua: what an announce adds to the totals of its user. After accounts.lua, account_time.lua, counters.lua and
 -- multipliers.lua; needs `moment` (epoch s, with fractions), `max_credit` and `max_user_credit` (bytes per second),
--- `max_saved` (s) and CLOCK_SLACK.
+-- `max_saved` (s), CLOCK_SLACK, and of outage.lua `outage_from`, `outage_until` and `clock_back`, the sum of all steps
+-- back (s).
 --
 -- All but load_credited_account() runs after the first write of an announce and must not fail: totals are changed by
 -- add_bounded(), and a user's set of a wrong type is left as it is.
 --
 -- Credit is limited by rates. `credited` of an account, and `credited_up` and `credited_down` of a user (epoch ms), are
 -- the times up to which the rate is used up. At most rate * (now - that time) bytes can be credited, and crediting
--- bytes moves the time by bytes / rate.
+-- bytes moves the time by bytes / rate. These times are on a clock that goes on where the tracker's is set back.
+local credit_clock = moment + clock_back
 
 -- The user's account on the torrent, with the user's own limits; false for an anonymous announce. It is read before
 -- the first write, so that a key of a wrong type fails here. `fields` are those of load_account().
@@ -34,8 +36,8 @@ end
 -- The stored time up to which credit was given, or `otherwise`; at most `max_age` seconds ago.
 local function credited_until(text, otherwise, max_age)
   local since = text and whole(text) / 1000
-  if not since or since > moment + CLOCK_SLACK then since = otherwise end
-  return math.max(since, moment - max_age)
+  if not since or since > credit_clock + CLOCK_SLACK then since = otherwise end
+  return math.max(since, credit_clock - max_age)
 end
 
 -- The same time after `bytes` more, as it is stored.
@@ -43,15 +45,21 @@ local function advance(since, bytes, rate)
   return math.ceil((since + bytes / rate) * 1000)
 end
 
+-- By how much the clock may have been set back since `last`: times between both ends of a step back are from before it
+-- or from after it.
+local function unknown_step_back(last)
+  return last > outage_until and last <= outage_from and outage_from - outage_until or 0
+end
+
 -- Credits what a peer has transferred since its last announce. Three limits hold: one for the peer, one for the user on
 -- this torrent, and one for the user on all torrents.
 local function credit_transfer(user, a, up, down, up_multiplier, down_multiplier, elapsed)
-  local own = math.min(now, math.max(0, moment - now + elapsed))
-  local here = credited_until(a.credited, moment - own, math.max(own, max_saved))
+  local own = math.min(now, math.max(0, moment - now + elapsed) + unknown_step_back(now - elapsed))
+  local here = credited_until(a.credited, credit_clock - own, math.max(own, max_saved))
   local ups, downs = credited_until(a.user[1], 0, max_saved), credited_until(a.user[2], 0, max_saved)
-  local max_here = max_credit * math.max(0, math.min(own, moment - here))
-  local max_up = math.min(max_here, max_user_credit * math.max(0, moment - ups))
-  local max_down = math.min(max_here, max_user_credit * math.max(0, moment - downs))
+  local max_here = max_credit * math.max(0, math.min(own, credit_clock - here))
+  local max_up = math.min(max_here, max_user_credit * math.max(0, credit_clock - ups))
+  local max_down = math.min(max_here, max_user_credit * math.max(0, credit_clock - downs))
   local gained = credit(user, 'uploaded', up, up_multiplier, max_up)
   local charged = credit(user, 'downloaded', down, down_multiplier, max_down)
   if gained + charged == 0 then return end
@@ -101,7 +109,7 @@ local function credit_user(t, r, p, a)
     if up + down > 0 then credit_transfer(user, a, up, down, up_multiplier, down_multiplier, p.elapsed) end
     if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', down + first) end
   end
-  if not p.active and a.peers == 0 and (started or not p.known) then a.credited = advance(moment, 0, 1) end
+  if not p.active and a.peers == 0 and (started or not p.known) then a.credited = advance(credit_clock, 0, 1) end
   if p.time > 0 then add_time(a, now - p.time, now, p.kind == 's') end
   if not settled and is_settled(a) and redis.pcall('SREM', user .. ':hnr', a.tid) == 1 then
     rank_hit_and_runs(a.uid)

@@ -1,6 +1,6 @@
 -- removal.lua: removes timed-out peers. After torrent_save.lua, leave_swarm.lua, changes.lua, accounts.lua and ids.lua;
--- needs `now`, `outage_until` (epoch s) and `grace` (s). What the peers of a call share is read once, and written once
--- by save_removals().
+-- needs `now`, `outage_from`, `outage_until` (all epoch s) and `grace` (s). What the peers of a call share is read
+-- once, and written once by save_removals().
 local torrents, deleted_peers = {}, {} -- by torrent id, false for a deleted torrent; hashes of peers
 
 local function find_torrent(tid)
@@ -14,14 +14,20 @@ local function find_torrent(tid)
   return t
 end
 
--- Removes a peer whose timeout is gone. Returns 1, or 0 when another caller has removed it already, or when it may not
--- have been able to announce because of an outage. `pid` is `pidx` in binary, and may be nil.
+-- Whether the peer has announced since the last interruption. After a step back, times up to `outage_from` are from
+-- before the step or from after it; when all peers from before it are gone, from after it.
+local function has_announced_since(last)
+  local is_clear = now >= outage_until + 2 * grace
+  return last <= now and last > (is_clear and outage_until or math.max(outage_from, outage_until))
+end
+
+-- Removes a peer whose timeout is gone. Returns 1, or 0 when another caller has removed it already, or when its time to
+-- announce after an interruption has not ended. `pid` is `pidx` in binary, and may be nil.
 local function remove_timed_out(tid, pid, pidx)
   local key = P .. 'p:' .. tid .. ':' .. pidx
+  if now < outage_until + grace then return 0 end
   local p = call('HMGET', key, 'active', 'left', 'paused', 'last_announce', 'user_id', 'n4', 'n6', 'endpoints')
   if p[1] ~= '1' then return 0 end
-  local last = tonumber(p[4]) or 0
-  if last <= outage_until and now < outage_until + grace then return 0 end
   local t = find_torrent(tid)
   if not t then
     call('UNLINK', key)
@@ -31,7 +37,7 @@ local function remove_timed_out(tid, pid, pidx)
   leave_swarm(t, pid or to_raw(pidx), pidx, p[2], p[3], p[6], p[7], p[8])
   record_removal('reaped', t, pidx, p[5] or '', p[2])
   if is_remembered(p[5]) then deactivate_peer(key) else deleted_peers[#deleted_peers + 1] = key end
-  if p[5] then end_activity_of(p[5], tid, last > outage_until) end
+  if p[5] then end_activity_of(p[5], tid, has_announced_since(tonumber(p[4]) or 0)) end
   return 1
 end
 

@@ -68,12 +68,20 @@ if accounts then
 end
 local batch_values = call('MGET', unpack(batch_keys))
 --@ include lib/outage.lua
-local outage_from, outage_until = last_outage(batch_values[1], batch_values[2])
+local outage_from, outage_until, steady, clock_back = last_outage(batch_values[1], batch_values[2])
 
 -- How many seconds of [from, now) belong to the last outage.
 local function time_away(from)
   if from >= outage_until then return 0 end
   return max(0, min(now, outage_until) - max(from, outage_from))
+end
+
+-- The seconds since an announce, from the difference of the clock, which is negative when the clock was set back
+-- meanwhile. A peer that announced on a clock that was wrong between two heartbeats did so less than a minute ago.
+local function since_step_back(elapsed)
+  if elapsed >= -CLOCK_SLACK then return elapsed end
+  elapsed = elapsed + max(0, outage_from - outage_until)
+  return elapsed > 0 and elapsed or OUTAGE
 end
 --@ include lib/max_exact.lua
 --@ include lib/peer_selection.lua

@@ -88,11 +88,11 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; passkey; unreported: sum of "
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
-        "which `max_user_credit_bytes_per_second` is used up (epoch ms); freeleech:<tid>: when "
-        "the freeleech token for the torrent ends (epoch s); name: display name; listed: the name in `t:i:user_name`; "
-        "at home of several shards base_<total>: the part of a total that is in no shard; connectable_at, "
-        "unconnectable_at: when a client of the user last did and did not accept a connection of the "
-        "tracker (epoch s)",
+        "which `max_user_credit_bytes_per_second` is used up (epoch ms, plus all that the clock was set back, see "
+        "`t:gap`); freeleech:<tid>: when the freeleech token for the torrent ends (epoch s); name: display name; "
+        "listed: the name in `t:i:user_name`; at home of several shards base_<total>: the part of a total that is in "
+        "no shard; connectable_at, unconnectable_at: when a client of the user last did and did not accept a "
+        "connection of the tracker (epoch s)",
         "until the user is deleted",
         "announce.lua, adopt.lua, note_connectable.lua, freeleech.lua, command line",
     ),
@@ -120,9 +120,9 @@ ROWS: tuple[KeySpec, ...] = (
         "multipliers); total_time, seed_time (s); completed_at (epoch s); peers: active ones; from, until: the "
         "period of time counted last (epoch s); forgiven: `downloaded` when a hit-and-run was forgiven; left: last "
         "reported by a client of the user (bytes); unreported: the decrease of `left` minus `downloaded` (bytes; "
-        "may be negative); credited: the time up to which `max_credit_bytes_per_second` is used up (epoch ms); "
-        "leeched: 1 if the user was ever a leecher; peer_ids: those of the last joins, 20 bytes each, where "
-        "`max_peers_per_torrent` is set",
+        "may be negative); credited: the time up to which `max_credit_bytes_per_second` is used up (epoch ms, "
+        "plus all that the clock was set back, see `t:gap`); leeched: 1 if the user was ever a leecher; peer_ids: "
+        "those of the last joins, 20 bytes each, where `max_peers_per_torrent` is set",
         "until the user is deleted",
         "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua",
     ),
@@ -152,7 +152,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:i:hnr_pending",
         "ZSET",
-        "`<uid>:<tid>` of torrents that users have left and that become hit-and-runs; score: when (epoch s)",
+        "`<uid>:<tid>` of torrents that users have left and that become hit-and-runs; score: when (s on the steady "
+        "clock, see `t:gap`)",
         "until the user comes back, or the end of the grace period",
         "announce.lua, reap.lua, due.lua, sweep.lua, decide_hit_and_runs.lua, forgive.lua, delete_user.lua",
     ),
