@@ -207,7 +207,6 @@ class Keys:
         return f"{self.prefix}limits"
 
     def gap(self) -> str:
-        """The last outage or step of the clock."""
         return f"{self.prefix}gap"
 
     def heartbeat(self) -> str:
