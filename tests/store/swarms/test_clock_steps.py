@@ -288,6 +288,10 @@ async def test_a_grace_period_is_as_long_as_it_should_be(make_store: MakeStore) 
     await machine.step(TRACKER, 10 * DAY)
     assert await store.hit_and_runs.decide() == 0
     await machine.heartbeat()
+    end = int(store.clock.now) + 3 * DAY
+    assert [each.at for each in await store.hit_and_runs.pending()] == [end]
+    tid = (await store.torrent(info_hash(1)))["tid"]
+    assert [each.at for each in await store.hit_and_runs.pending_of("7", [tid])] == [end]
     await store.pass_time(2 * DAY)
     assert await store.hit_and_runs.decide() == 0
     await store.pass_time(DAY)

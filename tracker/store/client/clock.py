@@ -4,6 +4,7 @@ The timeouts of peers run on the store's clock. A jump ahead ends the timeouts o
 keeps peers that are gone. A constant difference does no harm, because a timeout is set by its length.
 """
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,12 @@ class ClockStepBack:
 
     seconds: int
     since: int
+
+
+def seconds_ahead(gap: bytes | None) -> int:
+    """By how much the clock is ahead of the steady clock, of the value of the key ``gap`` (outage.lua)."""
+    found = re.fullmatch(rb"\d+ \d+ (-?\d{1,15}) \d+", gap or b"")
+    return int(found[1]) if found else 0
 
 
 class OwnClock:

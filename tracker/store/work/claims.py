@@ -5,7 +5,6 @@ within a few seconds.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -15,6 +14,7 @@ import structlog
 
 from tracker.bittorrent import Endpoint
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.store.client.clock import seconds_ahead
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
@@ -309,16 +309,10 @@ class Claims:
             ("GET", keys.gap()),
         )
         return [
-            claim_of(name, record, token, float(end) + 1000 * _seconds_ahead(gap))
+            claim_of(name, record, token, float(end) + 1000 * seconds_ahead(gap))
             for name, record, token, end in zip(names, records, tokens, ends, strict=True)
             if end is not None
         ]
-
-
-def _seconds_ahead(gap: bytes | None) -> int:
-    """By how much the clock is ahead of the steady clock, on which leases end: the third value of ``gap``."""
-    found = re.fullmatch(rb"\d+ \d+ (-?\d{1,15}) \d+", gap or b"")
-    return int(found[1]) if found else 0
 
 
 def _end_of(answer: Any) -> float | None:
