@@ -88,7 +88,8 @@ class Reaper:
         self._counters = counters
         self._reap_interval = reap_interval
         self._interval = reap_interval()
-        self._interval_since = 0.0
+        self._since = 0.0
+        """When the last round ended, the reaper started or the interval changed, by the timer; 0: not yet."""
         self._clock = clock
         self._timer = timer
         self._wait = wait
@@ -101,7 +102,6 @@ class Reaper:
         self._events_possible = True
         self._subscriptions_forbidden = False
         self._due_done: int | None = None
-        self._started = 0.0
         self._reaped = 0
         self.swept_at = 0.0
         """When the last round of the sweep ended, epoch s; 0 before the first."""
@@ -113,7 +113,7 @@ class Reaper:
         """The current reap interval. Records when it changes, for ``sweep_behind``."""
         seconds = self._reap_interval()
         if seconds != self._interval:
-            self._interval, self._interval_since = seconds, self._clock()
+            self._interval, self._since = seconds, self._timer()
         return seconds
 
     @property
@@ -140,12 +140,11 @@ class Reaper:
     def sweep_behind(self) -> bool:
         """Whether the last round, the start and the last change of the interval are all too long ago."""
         interval = self.interval
-        since = max(self.swept_at, self._started, self._interval_since)
-        return bool(since) and self._clock() - since > SWEEP_BEHIND * interval
+        return bool(self._since) and self._timer() - self._since > SWEEP_BEHIND * interval
 
     async def run(self) -> None:
         """Runs until cancelled; survives errors of the store."""
-        self._started = self._clock()
+        self._since = self._timer()
         self._sweep_now.set()
         async with asyncio.TaskGroup() as tasks:
             for part in (
@@ -280,8 +279,7 @@ class Reaper:
 
         An urgent round also pauses after each call: without pauses it would take most of the store's time.
         """
-        began, pace = self._clock(), Pace(self._timer())
-
+        began, pace = self._timer(), Pace(self._timer())
         sized_at, logged, cursor, peers = -math.inf, False, 0, NO_PEERS
         while True:
             cursor, torrent_ids = await self._reaping.page(cursor, SWEEP_BUDGET)
@@ -307,8 +305,8 @@ class Reaper:
                 break
         self._count_sweep(0, await self._reaping.check_totals(), 0)
         await self._reaping.save_peer_counts(peers, int(max(_MIN_COUNTS_SECONDS, 3 * self.interval)))
-        self.swept_at = self._clock()
-        self.sweep_seconds = max(0.0, self.swept_at - began)
+        self.swept_at, self._since = self._clock(), self._timer()
+        self.sweep_seconds = self._since - began
 
     async def _pause(self, min_seconds: float, max_seconds: float) -> None:
         """Waits ``max_seconds``, or only ``min_seconds`` when a round is requested."""
