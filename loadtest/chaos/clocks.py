@@ -1,5 +1,6 @@
 """Clocks that are wrong or jump. Timeouts run on the store's clock, everything else on the tracker's."""
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from loadtest.clients.load import Load, Peer
 from tracker.bittorrent import InfoHash, PeerId
 
 _FAKETIME = "libfaketime.so.1"
-HOUR = 3600
+HOUR, TWENTY_MINUTES, AWHILE_SECONDS = 3600, 1200, 20.0
 GRACE_SECONDS = 60 + INTERVAL_SECONDS
 
 
@@ -40,6 +41,11 @@ def _tracker_with_clock(environment: Environment) -> None:
     preload = _clock(environment, 0)
     environment.start_server()
     environment.add_tracker(TRACKER_HTTP__WORKERS="2", **preload)
+
+
+def _both_with_clock(environment: Environment) -> None:
+    """A tracker with its private store, as on one machine, with a fake clock."""
+    environment.add_tracker(**_clock(environment, 0))
 
 
 def _clock(environment: Environment, seconds: int) -> dict[str, str]:
@@ -100,7 +106,7 @@ async def clock_jumps_back(environment: Environment, _: Load) -> None:
     await _jumped(environment, -HOUR)
 
 
-# The gap between two heartbeats looks like an outage, after which all peers get that time too.
+# After every step of the tracker's clock all peers get that time too.
 @experiment(
     "tracker-clock-jumps-ahead",
     prepare=_tracker_with_clock,
@@ -111,10 +117,58 @@ async def tracker_clock_jumps_ahead(environment: Environment, load: Load) -> Non
     await _tracker_jumped(environment, load, HOUR)
 
 
-@experiment("tracker-clock-jumps-back", prepare=_tracker_with_clock)
+@experiment(
+    "tracker-clock-jumps-back", prepare=_tracker_with_clock, settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS
+)
 async def tracker_clock_jumps_back(environment: Environment, load: Load) -> None:
     """The clock of a tracker with two web processes jumps an hour back; its store's does not."""
     await _tracker_jumped(environment, load, -HOUR)
+
+
+@experiment(
+    "clock-ahead-and-back", prepare=_store_with_clock(0), settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS
+)
+async def clock_ahead_and_back(environment: Environment, _: Load) -> None:
+    """The store's clock jumps 20 minutes ahead, and 20 s later back."""
+    await _jumped(environment, TWENTY_MINUTES)
+    await asyncio.sleep(AWHILE_SECONDS)
+    await _jumped(environment, 0)
+
+
+@experiment(
+    "tracker-clock-ahead-and-back",
+    prepare=_tracker_with_clock,
+    settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS,
+)
+async def tracker_clock_ahead_and_back(environment: Environment, load: Load) -> None:
+    """The clock of a tracker with two web processes jumps 20 minutes ahead, and 20 s later back."""
+    await _ahead_and_back(environment, load, TWENTY_MINUTES)
+
+
+@experiment(
+    "both-clocks-ahead-and-back",
+    prepare=_both_with_clock,
+    settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS,
+)
+async def both_clocks_ahead_and_back(environment: Environment, load: Load) -> None:
+    """The clock of a machine with a tracker and its private store jumps 20 minutes ahead, and 20 s later back."""
+    await _ahead_and_back(environment, load, TWENTY_MINUTES)
+
+
+@experiment(
+    "both-clocks-back-and-ahead",
+    prepare=_both_with_clock,
+    settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS,
+)
+async def both_clocks_back_and_ahead(environment: Environment, load: Load) -> None:
+    """The clock of such a machine jumps an hour back, and 20 s later ahead."""
+    await _ahead_and_back(environment, load, -HOUR)
+
+
+async def _ahead_and_back(environment: Environment, load: Load, seconds: int) -> None:
+    await _tracker_jumped(environment, load, seconds)
+    await asyncio.sleep(AWHILE_SECONDS)
+    await _tracker_jumped(environment, load, 0)
 
 
 async def _tracker_jumped(environment: Environment, load: Load, seconds: int) -> None:

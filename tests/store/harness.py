@@ -91,6 +91,8 @@ class Store(RealStore):
             **{shard.keys.prefix: shard.keys for shard in self.shards},
         }.values():
             await self.redis.set(keys.heartbeat(), int(self.clock.now))
+        for reaping in self.all_reaping:  # knows by now that time has passed, and no clock has stepped
+            await reaping.heartbeat()
 
     async def silence(self, update: PeerUpdate, torrent_id: str = "1") -> int:
         """The peer's timeout ends and the reaper handles it; returns the number reaped."""

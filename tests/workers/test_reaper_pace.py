@@ -139,15 +139,29 @@ async def test_a_requested_round_shortens_the_pauses_of_the_current_one(store: S
 
 async def test_a_new_interval_counts_from_its_change_on(store: Store) -> None:
     """A shorter interval does not make a sweep late that began under the longer one."""
-    interval = 3600
+    interval, timer = 3600, Clock()
     reaper = Reaper(
-        store.reaping, store.connection, store.keys, store.counters, lambda: interval, store.clock
+        store.reaping, store.connection, store.keys, store.counters, lambda: interval, store.clock, timer
     )
     await reaper.sweep_once(hurry=True)
-    await store.pass_time(3600)
+    timer.now += 3600
     interval = 60
     assert not reaper.sweep_behind
-    await store.pass_time(200)
+    timer.now += 200
+    assert reaper.sweep_behind
+
+
+async def test_a_step_of_the_clock_makes_no_sweep_late(store: Store) -> None:
+    """The tracker stays ready."""
+    timer = Clock()
+    reaper = Reaper(
+        store.reaping, store.connection, store.keys, store.counters, lambda: 60, store.clock, timer
+    )
+    await reaper.sweep_once(hurry=True)
+    store.clock.now += 7200
+    assert not reaper.sweep_behind
+    store.clock.now -= 14_400
+    timer.now += 200
     assert reaper.sweep_behind
 
 

@@ -98,8 +98,10 @@ async def open_background(
         users = _users_of_shards(context, reaper)
         others = (markers.run, leases.run, webhooks.run, samples.run, _removals(context, reaper).run)
         async with running(jobs.run, adoption.run, *others, *scoring, *users):
-            yield jobs
-            await jobs.drain()
+            try:
+                yield jobs
+            finally:
+                await jobs.drain()
 
 
 def _other_sources(context: RuntimeContext, upstreams: Upstreams) -> Ask | None:

@@ -77,10 +77,12 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     software = [joins.client_software.run] if joins.counts_software else []
     try:
         async with running(renamer.run, joins.refusals.run, *users, *software):
-            yield joins
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(joins.unique_users.flush(), name="unique users flush")
-                tasks.create_task(joins.client_software.flush(), name="client software flush")
+            try:
+                yield joins
+            finally:  # also if the block fails or is cancelled: announces were answered
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(joins.unique_users.flush(), name="unique users flush")
+                    tasks.create_task(joins.client_software.flush(), name="client software flush")
     finally:
         places.close()
 

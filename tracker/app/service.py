@@ -104,35 +104,35 @@ async def serve(
             open_background(context, reaper, joins.unique_users.add, prober, dht.look_up),
             running(reaper.run),
             _web(context, joins, url, problems) as web,
-            _admin(context, joins, web, version, reload) as (admin, tokens),
-            open_work(context, web.addresses) as work,
-            open_dht(context, prober, dht),
-            running(partial(reload.run, settings, partial(_apply_settings, context, joins, web))),
         ):
-            addresses = web.addresses
-            store = f"{version} at {'a private socket' if server.private else mask_url(url)}"
-            freeze_gc()
-            link = (
-                await retry_while_unavailable(connection, partial(_link, tokens))
-                if admin and server.private
-                else ""
-            )
-            ready(
-                Banner(
-                    addresses,
-                    web.udp,
-                    store,
-                    server.data,
-                    admin,
-                    link,
-                    settings.admin.url or "",
-                    work,
-                    dht.addresses,
-                    dht.participation,
-                )
-            )
-            log.info("serving", addresses=addresses, udp=web.udp, store=version, mode=settings.torrents.mode)
-            await stop.wait()
+            try:
+                async with (
+                    _admin(context, joins, web, version, reload) as (admin, tokens),
+                    open_work(context, web.addresses) as work,
+                    open_dht(context, prober, dht),
+                    running(partial(reload.run, settings, partial(_apply_settings, context, joins, web))),
+                ):
+                    link = (
+                        await retry_while_unavailable(connection, partial(_link, tokens))
+                        if admin and server.private
+                        else ""
+                    )
+                    banner = _banner(server, web, version, admin, link, work, dht, settings)
+                    freeze_gc()
+                    ready(banner)
+                    log.info(
+                        "serving",
+                        addresses=web.addresses,
+                        udp=web.udp,
+                        store=version,
+                        mode=settings.torrents.mode,
+                    )
+                    await stop.wait()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or not stop.is_set():
+                    raise
+                task.uncancel()  # a signal during the start: peers are served by now, so what they sent is written
             log.info("stopping")
 
 
@@ -153,6 +153,30 @@ async def retry_while_unavailable(
                 raise StartupError(f"the store stopped answering: {error}") from error
         await asyncio.sleep(_RETRY_SECONDS)
         await connection.until_available()
+
+
+def _banner(
+    server: StoreServer,
+    web: "_Web",
+    version: str,
+    admin: tuple[str, ...],
+    link: str,
+    work: tuple[str, ...],
+    dht: DhtRuntime,
+    settings: Settings,
+) -> Banner:
+    return Banner(
+        web.addresses,
+        web.udp,
+        f"{version} at {'a private socket' if server.private else mask_url(server.url)}",
+        server.data,
+        admin,
+        link,
+        settings.admin.url or "",
+        work,
+        dht.addresses,
+        dht.participation,
+    )
 
 
 async def _link(tokens: Tokens) -> str:

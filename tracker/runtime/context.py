@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from tracker.runtime.store import build_store, swarm_rules
@@ -35,14 +35,15 @@ class RuntimeContext:
 async def open_context(
     settings: Settings, connection: Connection, telemetry: Telemetry
 ) -> AsyncIterator[RuntimeContext]:
-    """The context of a serving process. Monitors the store connection and flushes counters, a last time on exit."""
+    """The context of a serving process. Monitors the store connection and flushes counters: a last time on exit, also
+    if the block fails or is cancelled."""
     store = build_store(connection, settings, telemetry.add_second)
     telemetry.gauge("processes", lambda: 1)
     shards = store.shards
     telemetry.gauge("processes_without_store", lambda: len(shards.away) == len(shards))
     telemetry.gauge("asyncio_tasks", lambda: len(asyncio.all_tasks()))
-    async with running(connection.watch, connection.follow):
+    async with running(connection.watch, connection.follow), AsyncExitStack() as stack:
+        stack.push_async_callback(store.announce_counts.flush)
+        stack.push_async_callback(store.counters.flush)
         async with running(store.counters.run, store.announce_counts.run):
             yield RuntimeContext(store, LiveSettings(settings), telemetry)
-        await store.counters.flush()
-        await store.announce_counts.flush()

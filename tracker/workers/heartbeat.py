@@ -22,7 +22,7 @@ log = structlog.get_logger("tracker.heartbeat")
 
 async def send_heartbeats(reapings: Sequence[Reaping], connection: Connection) -> None:
     """To all of ``reapings`` at a time, until cancelled; survives errors of the store. Of several, none waits for one
-    that is away. The reaper, not this, detects steps of the store's clock."""
+    that is away."""
     while True:
         await asyncio.gather(*map(_beat, reapings))
         if len(reapings) == 1:
@@ -32,7 +32,7 @@ async def send_heartbeats(reapings: Sequence[Reaping], connection: Connection) -
 
 async def _beat(reaping: Reaping) -> None:
     try:
-        await reaping.beat()
+        await reaping.heartbeat()
     except StoreUnavailable:
         return
     except RedisError as error:

@@ -93,7 +93,8 @@ class Reaper:
         self._counters = counters
         self._reap_interval = reap_interval
         self._interval = reap_interval()
-        self._interval_since = 0.0
+        self._since = 0.0
+        """When the last round ended, the reaper started or the interval changed, by the timer; 0: not yet."""
         self._clock = clock
         self._timer = timer
         self._wait = wait
@@ -107,7 +108,6 @@ class Reaper:
         self._events_possible = True
         self._subscriptions_forbidden = False
         self._due_done: int | None = None
-        self._started = 0.0
         self._reaped = 0
         self.swept_at = 0.0
         """When the last round of the sweep ended, epoch s; 0 before the first."""
@@ -119,7 +119,7 @@ class Reaper:
         """The current reap interval. Records when it changes, for ``sweep_behind``."""
         seconds = self._reap_interval()
         if seconds != self._interval:
-            self._interval, self._interval_since = seconds, self._clock()
+            self._interval, self._since = seconds, self._timer()
         return seconds
 
     @property
@@ -146,12 +146,11 @@ class Reaper:
     def sweep_behind(self) -> bool:
         """Whether the last round, the start and the last change of the interval are all too long ago."""
         interval = self.interval
-        since = max(self.swept_at, self._started, self._interval_since)
-        return bool(since) and self._clock() - since > SWEEP_BEHIND * interval
+        return bool(self._since) and self._timer() - self._since > SWEEP_BEHIND * interval
 
     async def run(self) -> None:
         """Runs until cancelled; survives errors of the store."""
-        self._started = self._clock()
+        self._since = self._timer()
         self._sweep_now.set()
         async with asyncio.TaskGroup() as tasks:
             for part in (
@@ -273,10 +272,10 @@ class Reaper:
         ``began`` is 0 after an urgent round, so that the next one starts after a tenth of an interval.
         """
         while not self._sweep_now.is_set():
-            now, grace = self._timer(), self._grace_until - self._clock()
+            now, grace_until = self._timer(), self._grace_until
             due = max(began + self.interval, ended + self.interval / 10)
-            if grace > 0:
-                due = min(due, now + grace)
+            if grace_until > now:
+                due = min(due, grace_until)
             if now >= due:
                 return
             await self._wait(self._sweep_now, min(due - now, MAX_PAUSE_SECONDS))
@@ -286,7 +285,7 @@ class Reaper:
 
         An urgent round also pauses after each call: without pauses it would take most of the store's time.
         """
-        began, pace, denied = self._clock(), Pace(self._timer()), await self._denied()
+        began, pace, denied = self._timer(), Pace(self._timer()), await self._denied()
         sized_at, logged, cursor, peers = -math.inf, False, 0, NO_PEERS
         while True:
             cursor, torrent_ids = await self._reaping.page(cursor, SWEEP_BUDGET)
@@ -312,8 +311,8 @@ class Reaper:
                 break
         self._count_sweep(0, await self._reaping.check_totals(), 0)
         await self._reaping.save_peer_counts(peers, int(max(_MIN_COUNTS_SECONDS, 3 * self.interval)))
-        self.swept_at = self._clock()
-        self.sweep_seconds = max(0.0, self.swept_at - began)
+        self.swept_at, self._since = self._clock(), self._timer()
+        self.sweep_seconds = self._since - began
 
     async def _pause(self, min_seconds: float, max_seconds: float) -> None:
         """Waits ``max_seconds``, or only ``min_seconds`` when a round is requested."""
@@ -345,20 +344,20 @@ class Reaper:
     async def send_heartbeat(self) -> None:
         """Reports that a tracker is running.
 
-        After an outage, peers that could not announce get one more reap interval.
+        After an outage or a step of a clock, all peers get time to announce before one is removed.
         """
         until = await self._reaping.heartbeat()
-        grace_until = until + self._reaping.grace_seconds + 1 if until else 0.0
-        if grace_until > self._grace_until and grace_until > self._clock():
+        now, left = self._timer(), until + self._reaping.grace_seconds + 1 - self._clock()
+        if left > 0 and now + left > self._grace_until + 1:
             log.warning(
-                "reaping paused: no announces during an outage of tracker or store, or the store's clock jumped",
-                until=until,
+                "reaping paused: no announces during an outage of tracker or store, or a clock stepped",
+                seconds=round(left),
             )
-        if self._grace_until and self._clock() >= self._grace_until:
+        if left > 0:
+            self._grace_until = now + left
+        elif self._grace_until:
             self._grace_until = 0.0
             self._sweep_now.set()
-        elif grace_until > self._clock():
-            self._grace_until = grace_until
         if self._reaping.was_set_back:
             self._sweep_now.set()
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store, info_hash, peer_id, timeout_key, update
-from tracker.store.client.clock import ClockStepBack, StoreClock
+from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock, seconds_ahead
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 
@@ -60,6 +60,29 @@ def test_a_step_back_is_remembered_until_it_is_handled() -> None:
     timer.now += 5
     assert clock.note(START + 10, START + 10 - 2 * HOUR) == -HOUR
     assert clock.step_back == ClockStepBack(2 * HOUR, START + 4)
+
+
+def test_small_jumps_add_up() -> None:
+    clock = StoreClock(Timer())
+    clock.note(START, START)
+    assert [clock.note(START, START + seconds) for seconds in (25, 50, 75, 100)] == [0, 0, 75, 0]
+
+
+def test_a_process_knows_the_steps_of_its_clock_since_its_last_heartbeat() -> None:
+    clock = OwnClock()
+    assert clock.step(50.0, START) == ("", 0), "nothing to compare with"
+    clock.note(50.0, START)
+    assert clock.step(55.0, START + 5) == (0, 5)
+    assert clock.step(55.0, START + 5 + HOUR) == (HOUR, 5)
+    assert clock.step(55.0, START + 5 - HOUR) == (-HOUR, 5), "the heartbeat did not arrive: it is asked again"
+    assert clock.step(111.0, START + 61) == ("", 0), "an outage may have begun"
+
+
+@pytest.mark.parametrize(
+    ("gap", "seconds"), [(None, 0), (b"5 9 4 0", 4), (b"9 5 -4 4", -4), (b"5 9", 0), (b"x", 0)]
+)
+def test_the_distance_from_the_steady_clock_is_read(gap: bytes | None, seconds: int) -> None:
+    assert seconds_ahead(gap) == seconds
 
 
 @pytest.fixture

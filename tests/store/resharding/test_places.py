@@ -142,7 +142,7 @@ async def fill(store: Store) -> None:
     await redis.delete(f"{prefix}outbox")
     await redis.zadd(f"{prefix}outbox", {MINUTE: MINUTE})
     await redis.set(keys.heartbeat(), "1000")
-    await redis.set(f"{prefix}gap", "900 950")
+    await redis.set(f"{prefix}gap", "900 950 30 20")
 
 
 async def test_values_for_stathat_of_all_shards_wait_at_home(open_store: Open) -> None:

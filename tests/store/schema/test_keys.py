@@ -166,7 +166,6 @@ ONLY_IN_LUA = {
     "t:counted:<process>",
     "t:dht:peers:<ih>",
     "t:dht:peers:<ih>:6",
-    "t:gap",
     "t:hll:<metric>",
     "t:hll:<metric>.<month>",
     "t:i:empty",

@@ -112,8 +112,8 @@ async def test_a_script_that_servers_have_lost_is_loaded_again(nodes: Cluster, s
 
 async def test_calls_of_all_shards_share_writes(nodes: Cluster, store: Store) -> None:
     """At most MAX_SOCKETS calls of a node run at a time, so that announces do not wait long."""
-    await store.shards.gather(lambda shard: shard.reaping.beat())  # loads the script
-    asked = await reads(nodes, lambda: store.shards.gather(lambda shard: shard.reaping.beat()))
+    await store.shards.gather(lambda shard: shard.reaping.heartbeat())  # loads the script
+    asked = await reads(nodes, lambda: store.shards.gather(lambda shard: shard.reaping.heartbeat()))
     serving = Counter(nodes.primary(shard.keys.prefix).port for shard in store.shards)
     for node, times in zip(nodes.nodes, asked, strict=True):
         assert serving[node.port] > MAX_SOCKETS

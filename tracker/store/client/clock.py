@@ -1,15 +1,17 @@
-"""Detects jumps of the store's clock, on which the timeouts of peers run, by comparing it with ours at every heartbeat.
+"""Detects steps of clocks, by comparing them at every heartbeat with seconds that never jump.
 
-A jump ahead ends the timeouts of active peers, all at once; a jump back keeps peers that are gone. A constant
-difference does no harm, because a timeout is set by its length.
+The timeouts of peers run on the store's clock. A jump ahead ends the timeouts of active peers, all at once; a jump back
+keeps peers that are gone. A constant difference does no harm, because a timeout is set by its length.
 """
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 JUMP_SECONDS = 60
-"""A smaller difference is no jump: timeouts leave peers more time. The scripts know it as OUTAGE."""
+"""A smaller difference is no jump of the store's clock: timeouts leave peers more time. The scripts know it as
+OUTAGE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,31 +22,58 @@ class ClockStepBack:
     since: int
 
 
+def seconds_ahead(gap: bytes | None) -> int:
+    """By how much the clock is ahead of the steady clock, of the value of the key ``gap`` (outage.lua)."""
+    found = re.fullmatch(rb"\d+ \d+ (-?\d{1,15}) \d+", gap or b"")
+    return int(found[1]) if found else 0
+
+
+class OwnClock:
+    """The steps of this process's clock since its last heartbeat."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, float] | None = None
+
+    def step(self, moment: float, now: float) -> tuple[int | str, int]:
+        """By how much the clock, which shows ``now`` at ``moment`` of the timer, has stepped since the last heartbeat,
+        and how long ago (s) that was. Empty for none and one too long ago: an outage may have begun since."""
+        passed = JUMP_SECONDS + 1.0 if self._last is None else moment - self._last[0]
+        if self._last is None or passed > JUMP_SECONDS:
+            return "", 0
+        return round(now - self._last[1] - passed), round(passed)
+
+    def note(self, moment: float, now: float) -> None:
+        """A heartbeat has been written."""
+        self._last = moment, now
+
+
 class StoreClock:
-    """``timer`` gives seconds that never jump."""
+    """``timer`` gives seconds that never jump. Small jumps add up."""
 
     def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
         self._timer = timer
-        self._seen: tuple[float, int] | None = None
+        self._base: tuple[float, int] | None = None
+        self._last = 0.0
         self.step_back: ClockStepBack | None = None
         """Set until the timeouts are shortened."""
 
     @property
     def expected(self) -> int | str:
         """The expected time, epoch seconds, as an argument of scripts: empty when unknown."""
-        return "" if self._seen is None else round(self._seen[1] + self._timer() - self._seen[0])
+        return "" if self._base is None else round(self._base[1] + self._timer() - self._base[0])
 
     def note(self, now: int, says: int) -> int:
         """Takes its time ``says`` at our ``now`` (epoch s); returns by how many seconds it has jumped ahead since
         last time."""
-        moment, seen = self._timer(), self._seen
-        self._seen = moment, says
-        if seen is None:
+        moment, base = self._timer(), self._base
+        passed, self._last = moment - self._last, moment
+        if base is None:
+            self._base = moment, says
             return 0
-        passed = moment - seen[0]
-        jump = round(says - seen[1] - passed)
+        jump = round(says - base[1] - (moment - base[0]))
         if abs(jump) <= JUMP_SECONDS:
             return 0
+        self._base = moment, says
         if jump < 0:
             before = self.step_back.seconds if self.step_back else 0
             self.step_back = ClockStepBack(before - jump, int(now - passed) - 1)

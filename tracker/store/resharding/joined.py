@@ -1,5 +1,6 @@
 """What each prefix has a part of, or a value of its own: written anew from all prefixes, after the other keys."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -54,11 +55,20 @@ async def _write_numbers(source: Parts, target: Parts) -> None:
         ("lease", lambda values: max(values, key=whole)),
         ("heartbeat", lambda values: min(values, key=whole)),
         ("due", lambda values: min(values, key=whole)),
-        ("gap", lambda values: max(values, key=lambda text: whole(text.rpartition(b" ")[2]))),
+        ("gap", _join_gaps),
     )
     for name, choose in choices:
         if values := [value for value in await _read(source, name) if value is not None]:
             await _write_each(target, name, choose(values))
+
+
+def _join_gaps(gaps: Iterable[bytes]) -> bytes:
+    """The latest interruption, and the largest sums: they make leases and grace periods longer, never shorter."""
+    rows = [list(map(int, gap.split())) for gap in gaps if re.fullmatch(rb"\d+ \d+ -?\d+ \d+", gap)]
+    if not rows:
+        return b"0 0 0 0"
+    latest = max(rows, key=lambda row: row[1])
+    return b"%d %d %d %d" % (*latest[:2], max(row[2] for row in rows), max(row[3] for row in rows))
 
 
 async def _write_totals(source: Parts, target: Parts) -> None:

@@ -209,6 +209,9 @@ class Keys:
         """Sources over a rate limit."""
         return f"{self.prefix}limits"
 
+    def gap(self) -> str:
+        return f"{self.prefix}gap"
+
     def heartbeat(self) -> str:
         return f"{self.prefix}heartbeat"
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tracker.errors import ClientError
+from tracker.store.client.clock import seconds_ahead
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -241,7 +242,11 @@ class ShardedHitAndRuns(HitAndRuns):
         pairs = await top_of(
             self._shards, lambda shard: shard.keys.pending_hit_and_runs(), count, offset, ascending=True
         )
-        return pending_of([(member, int(at)) for member, at in pairs])
+        gaps = await self._shards.each(lambda shard: ("GET", shard.keys.gap()))
+        ahead = max(
+            map(seconds_ahead, gaps.values()), default=0
+        )  # the same, but after an outage of one shard only
+        return pending_of([(member, int(at)) for member, at in pairs], ahead)
 
     async def pending_of(self, user_id: str, torrent_ids: Sequence[str]) -> list[Pending]:
         shards = await self._shards.of_torrents(torrent_ids)
@@ -254,12 +259,17 @@ class ShardedHitAndRuns(HitAndRuns):
         for shard, some in parts:
             members = (f"{user_id}:{each}" for each in some)
             commands.append((shard, ("ZMSCORE", shard.keys.pending_hit_and_runs(), *members)))
+            commands.append((shard, ("GET", shard.keys.gap())))
         replies = await self._shards.ask(commands)
-        times: dict[str, bytes | None] = {}
-        for (_, some), reply in zip(parts, replies, strict=True):
-            times |= zip(some, reply or [None] * len(some), strict=True)
-        known = [each for each in torrent_ids if each in times]
-        return sorted_pending(user_id, known, [times[each] for each in known])
+        times: dict[str, float | bytes | None] = {}
+        for (_, some), reply, gap in zip(parts, replies[::2], replies[1::2], strict=True):
+            ends = (
+                (each, at)
+                for each, at in zip(some, reply or [None] * len(some), strict=True)
+                if at is not None
+            )
+            times |= {each: float(at) + seconds_ahead(gap) for each, at in ends}
+        return sorted_pending(user_id, torrent_ids, times)
 
     async def pending_count(self) -> int:
         found = await self._shards.each(lambda shard: ("ZCARD", shard.keys.pending_hit_and_runs()))

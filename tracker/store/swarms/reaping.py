@@ -12,7 +12,7 @@ import structlog
 from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash, PeerId
-from tracker.store.client.clock import ClockStepBack, StoreClock
+from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -68,11 +68,13 @@ class Reaping:
         self._keys = keys
         self._rules = rules
         self._clock = clock
+        self._timer = timer
+        self._own_clock = OwnClock()
         self._store_clock = StoreClock(timer)
 
     @property
     def grace_seconds(self) -> int:
-        """How long after an outage no peer is reaped."""
+        """How long after an outage or a step of a clock no peer is reaped."""
         return self._rules.current.grace
 
     def _rules_now(self) -> list[str | bytes | int | float]:
@@ -209,16 +211,15 @@ class Reaping:
         return int(await self._scripts.totals([]))
 
     async def heartbeat(self) -> int:
-        """Writes the heartbeat; returns the end of the last outage (epoch seconds, 0 for none)."""
-        now = int(self._clock())
-        until, says = await self._scripts.heartbeat([now, self._store_clock.expected])
+        """Writes the heartbeat; returns the end of the last interruption (epoch seconds, 0 for none): of an outage, or
+        a step of the tracker's or the store's clock."""
+        moment, now = self._timer(), int(self._clock())
+        step, passed = self._own_clock.step(moment, now)
+        until, says = await self._scripts.heartbeat([now, self._store_clock.expected, step, passed])
+        self._own_clock.note(moment, now)
         if jump := self._store_clock.note(now, int(says)):
             log.warning("the store's clock jumped", seconds_ahead=jump)
         return int(until)
-
-    async def beat(self) -> None:
-        """The same from a web process. Jumps of the store's clock are the reaper's to notice."""
-        await self._scripts.heartbeat([int(self._clock()), ""])
 
     @property
     def was_set_back(self) -> bool:

@@ -1,12 +1,13 @@
 """Hit-and-runs that wait for the end of the grace period, and those that are none any more."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
 from redis.exceptions import ResponseError
 
+from tracker.store.client.clock import seconds_ahead
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -79,10 +80,11 @@ class HitAndRuns:
 
     async def pending(self, offset: int = 0, count: int = 100) -> list[Pending]:
         """Returns ``count`` pending ones from ``offset`` on, the next to be decided first."""
-        pairs = await self._connection.command(
-            "ZRANGE", self._keys.pending_hit_and_runs(), offset, offset + count - 1, "WITHSCORES"
+        gap, pairs = await self._connection.pipeline(
+            ("GET", self._keys.gap()),
+            ("ZRANGE", self._keys.pending_hit_and_runs(), offset, offset + count - 1, "WITHSCORES"),
         )
-        return pending_of(ranked(pairs))
+        return pending_of(ranked(pairs), seconds_ahead(gap))
 
     async def pending_count(self) -> int:
         return int(await self._connection.command("ZCARD", self._keys.pending_hit_and_runs()))
@@ -96,7 +98,8 @@ class HitAndRuns:
             )
             key = self._keys.pending_hit_and_runs()
             times += await self._connection.command("ZMSCORE", key, *members)
-        return sorted_pending(user_id, torrent_ids, times)
+        ahead = seconds_ahead(await self._connection.command("GET", self._keys.gap()))
+        return sorted_pending(user_id, torrent_ids, dict(zip(torrent_ids, times, strict=True)), ahead)
 
     async def drop(self) -> int:
         """Checks the next users, about ``users_per_call`` of them. Returns how many hit-and-runs it dropped: on removed
@@ -127,14 +130,17 @@ class HitAndRuns:
                 return dropped
 
 
-def sorted_pending(user_id: str, torrent_ids: Sequence[str], times: Sequence[bytes | None]) -> list[Pending]:
-    """The pending ones of a user, the next to be decided first. ``times``: those of the index, None if it has none."""
-    found = zip(torrent_ids, times, strict=True)
-    pending = [Pending(user_id, torrent_id, int(float(at))) for torrent_id, at in found if at is not None]
+def sorted_pending(
+    user_id: str, torrent_ids: Sequence[str], times: Mapping[str, float | bytes | None], ahead: int = 0
+) -> list[Pending]:
+    """The pending ones of a user, the next to be decided first. ``times``: those of the index, None if it has none;
+    ``ahead``: as of seconds_ahead()."""
+    found = ((torrent_id, times.get(torrent_id)) for torrent_id in torrent_ids)
+    pending = [Pending(user_id, each, int(float(at)) + ahead) for each, at in found if at is not None]
     return sorted(pending, key=lambda each: each.at)
 
 
-def pending_of(pairs: Sequence[tuple[str, int]]) -> list[Pending]:
+def pending_of(pairs: Sequence[tuple[str, int]], ahead: int) -> list[Pending]:
     """Parses entries of the index; others are left out."""
     found = ((_MEMBER.fullmatch(member), at) for member, at in pairs)
-    return [Pending(match[1], match[2], at) for match, at in found if match]
+    return [Pending(match[1], match[2], at + ahead) for match, at in found if match]

@@ -14,6 +14,7 @@ import structlog
 
 from tracker.bittorrent import Endpoint
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.store.client.clock import seconds_ahead
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
@@ -301,14 +302,14 @@ class Claims:
         if not names:
             return []
         keys = self._keys
-        records, tokens, ends, outage = await self._connection.pipeline(
+        records, tokens, ends, gap = await self._connection.pipeline(
             ("HMGET", keys.work_claims(project), *names),
             ("HMGET", keys.work_tokens(project), *names),
             ("ZMSCORE", keys.work_out(project), *names),
-            ("HGET", keys.work_project(project), "outage_ms"),
+            ("GET", keys.gap()),
         )
         return [
-            claim_of(name, record, token, float(end) + whole(outage))
+            claim_of(name, record, token, float(end) + 1000 * seconds_ahead(gap))
             for name, record, token, end in zip(names, records, tokens, ends, strict=True)
             if end is not None
         ]

@@ -75,7 +75,7 @@ local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
 local P, call, now, moment, may_grow, argv, batch_values
-local outage_from, outage_until, full, full_before, removing, upload_of_all, download_of_all
+local outage_from, outage_until, steady, clock_back, full, full_before, removing, upload_of_all, download_of_all
 -- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`.
 local packed_rules, rules, accounts, required, max_gap, max_credit, early, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
@@ -89,6 +89,14 @@ local traffic, udp_traffic, forgotten, refused, given, joined, newly_full
 local function time_away(from)
   if from >= outage_until then return 0 end
   return max(0, min(now, outage_until) - max(from, outage_from))
+end
+
+-- The seconds since an announce, from the difference of the clock, which is negative when the clock was set back
+-- meanwhile. A peer that announced on a clock that was wrong between two heartbeats did so less than a minute ago.
+local function since_step_back(elapsed)
+  if elapsed >= -CLOCK_SLACK then return elapsed end
+  elapsed = elapsed + max(0, outage_from - outage_until)
+  return elapsed > 0 and elapsed or OUTAGE
 end
 
 --@ include lib/max_exact.lua
@@ -295,7 +303,7 @@ local function begin(prefix, arguments)
   full, removing = batch_values[3], batch_values[4]
   upload_of_all, download_of_all = batch_values[n + 1], batch_values[n + 2]
   full_before = full
-  outage_from, outage_until = last_outage(batch_values[1], batch_values[2])
+  outage_from, outage_until, steady, clock_back = last_outage(batch_values[1], batch_values[2])
 end
 
 local function finish()

@@ -6,7 +6,7 @@
 --
 -- Credit is limited by rates. `credited` of an account, and `credited_up` and `credited_down` of a user (epoch ms), are
 -- the times up to which the rate is used up. At most rate * (now - that time) bytes can be credited, and crediting
--- bytes moves the time by bytes / rate.
+-- bytes moves the time by bytes / rate. These times are on a clock that goes on where the tracker's is set back.
 
 -- Multipliers: a torrent, a user and the whole tracker may each have rules for upload and for download, such as
 -- `2 1790000000 donor, 1.5 group`. Of all that have not ended the best counts: of upload the highest, of download the
@@ -113,9 +113,10 @@ end
 -- How much of `earned` bytes the user's limit lets through, at most `most`; what is cut; and the time up to which the
 -- limit is used up then. `credited` is that time as it is stored.
 local function limit_user(earned, credited, most)
-  local since, earliest = credited and (tonumber(credited) or 0) / 1000 or 0, moment - rules.max_saved
-  if since ~= since or since < earliest or since > moment + CLOCK_SLACK then since = earliest end
-  local allowed = rules.max_user_credit * (moment - since)
+  local clock = moment + clock_back
+  local since, earliest = credited and (tonumber(credited) or 0) / 1000 or 0, clock - rules.max_saved
+  if since ~= since or since < earliest or since > clock + CLOCK_SLACK then since = earliest end
+  local allowed = rules.max_user_credit * (clock - since)
   if allowed > most then allowed = most end
   if earned <= allowed then
     earned = earned - earned % 1
@@ -129,13 +130,16 @@ end
 -- on this torrent, and one for the user on all torrents. Returns the bytes credited up and down and the bytes cut, and
 -- then the times up to which the limits are used up, nil for one that has not changed.
 local function limit_credit(credited, credited_up, credited_down, up, down, elapsed)
-  local own = moment - now + elapsed
-  if own < 0 then own = 0 elseif own > now then own = now end
-  local here, longest = moment - own, own > rules.max_saved and own or rules.max_saved
+  local own, clock, last = moment - now + elapsed, moment + clock_back, now - elapsed
+  if own < 0 then own = 0 end
+  -- Times between both ends of a step back are from before it or from after it.
+  if last > outage_until and last <= outage_from then own = own + outage_from - outage_until end
+  if own > now then own = now end
+  local here, longest = clock - own, own > rules.max_saved and own or rules.max_saved
   local since = credited and (tonumber(credited) or 0) / 1000
-  if since and since <= moment + CLOCK_SLACK then here = since end
-  if here ~= here or here < moment - longest then here = moment - longest end
-  local most = moment - here
+  if since and since <= clock + CLOCK_SLACK then here = since end
+  if here ~= here or here < clock - longest then here = clock - longest end
+  local most = clock - here
   if most > own then most = own end
   most = most > 0 and min(max_credit * most, MAX_EXACT) or 0
   local gained, charged, cut, more, up_until, down_until = 0, 0, 0, 0, nil, nil
@@ -286,10 +290,11 @@ function settle_regular(uid, tid, total_time, seed_time, time)
 end
 
 -- The seconds of [from, till) that the account has not counted yet. Peers of one user overlap; the account remembers
--- the interval that it counted last, and only what lies outside that interval is new.
+-- the interval that it counted last, and only what lies outside that interval is new. One that ends later than now was
+-- counted before the clock was set back.
 local function cover(a, from, till)
   local new
-  if not a.till or from >= a.till then
+  if not a.till or from >= a.till or a.till > till + CLOCK_SLACK then
     new = till - from
     if from ~= a.till then a.from = from end
     a.till = till
@@ -353,7 +358,7 @@ function credit_user(t, r, p, a)
     credit_transfer(t, r, a, up, down, first, p.elapsed)
     if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', down + first) end
   end
-  if not p.active and a.peers == 0 and (started or not p.known) then a.credited = round_up(moment * 1000) end
+  if not p.active and a.peers == 0 and (started or not p.known) then a.credited = round_up((moment + clock_back) * 1000) end
   if p.time > 0 then
     local new = cover(a, now - p.time, now)
     a.total_time = a.total_time + new

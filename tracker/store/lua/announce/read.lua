@@ -91,7 +91,7 @@ local function load_peer(tid, r)
   p.same_user, p.mine, p.taken = same_user or not last, mine, active and not mine or last and not same_user
   p.kind, p.left, p.paused = kind_of(v[2], paused), v[2], paused
   if not known then return p end
-  p.elapsed, p.total_time = now - last, v[6] and tonumber(v[6]) or 0
+  p.elapsed, p.total_time = since_step_back(now - last), v[6] and tonumber(v[6]) or 0
   if r.event == 's' then
     p.up = max(0, r.uploaded - (tonumber(v[3] or '') or 0))
     p.down = max(0, r.downloaded - (tonumber(v[4] or '') or 0))
@@ -100,7 +100,10 @@ local function load_peer(tid, r)
   end
   p.restarted = r.downloaded ~= (v[4] or '0') and tonumber(r.downloaded) < (tonumber(v[4] or '') or 0)
     and (r.event == 's' or p.base_down ~= r.downloaded)
-  if active and p.elapsed > 0 and p.elapsed < max_gap then p.time = p.elapsed - time_away(last) end
+  if active and p.elapsed > 0 then
+    local time = p.elapsed - time_away(now - p.elapsed)
+    if time < max_gap then p.time = time end
+  end
   return p
 end
 

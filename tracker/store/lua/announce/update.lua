@@ -95,11 +95,13 @@ function update_regular(packed, ih, tid)
   end
   if (stored[2] == '0') ~= seeding or stored[8] then return end
   local elapsed, up, down, time = now - stored[5], 0, 0, 0
+  if elapsed < 0 then elapsed = since_step_back(elapsed) end
   if uploaded ~= (stored[3] or '0') then up = uploaded - (stored[3] or 0) end
   if downloaded ~= (stored[4] or '0') then down = downloaded - (stored[4] or 0) end
   if up < 0 or down < 0 then return end -- late, or a client that began anew
-  if elapsed > 0 and elapsed < max_gap then
-    time = stored[5] + 0 < outage_until and elapsed - time_away(now - elapsed) or elapsed
+  if elapsed > 0 then
+    time = now - elapsed < outage_until and elapsed - time_away(now - elapsed) or elapsed
+    if time >= max_gap then time = 0 end
   end
   local moved, user = up + down > 0, nil
   if not accounts then

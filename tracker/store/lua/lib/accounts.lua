@@ -1,5 +1,6 @@
 -- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. After max_exact.lua,
--- whole.lua, changes.lua, hit_and_runs.lua and hit_and_run_check.lua; needs `now`.
+-- whole.lua, changes.lua, hit_and_runs.lua and hit_and_run_check.lua; needs `steady`, what the steady clock shows
+-- (outage.lua).
 
 --@ include lib/whole_field.lua
 
@@ -58,7 +59,7 @@ local function end_activity(a, decide)
       record_hit_and_run('hit_and_run', a)
     end
   elseif redis.pcall('SISMEMBER', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 0 then
-    redis.pcall('ZADD', P .. 'i:hnr_pending', now + hnr_grace, a.uid .. ':' .. a.tid)
+    redis.pcall('ZADD', P .. 'i:hnr_pending', steady + hnr_grace, a.uid .. ':' .. a.tid)
     record_hit_and_run('hit_and_run_pending', a)
   end
 end

@@ -1,17 +1,24 @@
--- outage.lua: the last outage, when no tracker answered. After `now`.
+-- outage.lua: the last interruption of the trackers' time: an outage, when no tracker answered, or a step of the clock.
+-- After `now`.
 --
--- `gap` holds the last outage ('from until', epoch s) and `heartbeat` when a tracker last ran (epoch s). heartbeat.lua
--- records an outage; a script that runs before it after an outage has to notice it as well.
+-- `heartbeat` holds when a tracker last ran (epoch s). `gap` holds the last interruption, 'from until ahead back': what
+-- the clock showed before and after it (epoch s), and of all interruptions, by how much the clock has run ahead of the
+-- steady clock, and by how much it was set back (s). After a step back, `from` is later than `until`. heartbeat.lua
+-- records an interruption; a script that runs before it has to notice it as well.
 local OUTAGE = 60 -- seconds without a heartbeat that make an outage
 local CLOCK_SLACK = 5 -- seconds: clocks of trackers differ by less; a later time was written by a wrong clock
 
--- Start and end of the last outage (epoch s, 0 for none), of the values of the two keys.
+-- Of the values of the two keys: start and end of the last interruption (epoch s, 0 for none); what the steady clock
+-- shows, which never steps and stands still during outages (epoch s); and the sum of all steps back (s).
 local function last_outage(gap, heartbeat)
-  local last_beat = tonumber(heartbeat or '')
-  if last_beat and now - last_beat > OUTAGE then return last_beat, now end
+  local beat, from, till, ahead, back = tonumber(heartbeat or ''), 0, 0, 0, 0
   if gap then
-    local from, till = string.match(gap, '^(%d+) (%d+)$')
-    if till and tonumber(till) <= now + CLOCK_SLACK then return tonumber(from), tonumber(till) end
+    local f, t, a, b = string.match(gap, '^(%d+) (%d+) (%-?%d+) (%d+)$')
+    if f then from, till, ahead, back = tonumber(f), tonumber(t), tonumber(a), tonumber(b) end
   end
-  return 0, 0
+  if beat and (now - beat > OUTAGE or now - beat < -CLOCK_SLACK) then
+    return beat, now, beat - ahead, back + math.max(0, beat - now)
+  end
+  if till > now + CLOCK_SLACK then from, till = 0, 0 end
+  return from, till, now - ahead, back
 end

@@ -1,6 +1,6 @@
 -- removal.lua: removes peers that timed out, or that may not stay in their swarm. After torrent_save.lua,
--- leave_swarm.lua, changes.lua, accounts.lua and ids.lua; needs `now`, `outage_until` (epoch s) and `grace` (s). What
--- the peers of a call share is read once, and written once by save_removals().
+-- leave_swarm.lua, changes.lua, accounts.lua and ids.lua; needs `now`, `outage_from`, `outage_until` (all epoch s) and
+-- `grace` (s). What the peers of a call share is read once, and written once by save_removals().
 local torrents, deleted_peers = {}, {} -- by torrent id, false for a deleted torrent; hashes of peers
 
 local function find_torrent(tid)
@@ -34,13 +34,20 @@ local function remove_peer(tid, pid, pidx, p, change, decide)
   return 1
 end
 
--- Removes a peer whose timeout is gone. Returns 1, or 0 when another caller has removed it already, or when it may not
--- have been able to announce because of an outage. `pid` is `pidx` in binary, and may be nil.
+-- Whether the peer has announced since the last interruption. After a step back, times up to `outage_from` are from
+-- before the step or from after it; when all peers from before it are gone, from after it.
+local function has_announced_since(last)
+  local is_clear = now >= outage_until + 2 * grace
+  return last <= now and last > (is_clear and outage_until or math.max(outage_from, outage_until))
+end
+
+-- Removes a peer whose timeout is gone. Returns 1, or 0 when another caller has removed it already, or when its time to
+-- announce after an interruption has not ended. `pid` is `pidx` in binary, and may be nil.
 local function remove_timed_out(tid, pid, pidx)
+  if now < outage_until + grace then return 0 end
   local p = read_peer(tid, pidx)
-  local last = tonumber(p[4]) or 0
-  if p[1] ~= '1' or last <= outage_until and now < outage_until + grace then return 0 end
-  return remove_peer(tid, pid, pidx, p, 'reaped', last > outage_until)
+  if p[1] ~= '1' then return 0 end
+  return remove_peer(tid, pid, pidx, p, 'reaped', has_announced_since(tonumber(p[4]) or 0))
 end
 
 local function save_removals()

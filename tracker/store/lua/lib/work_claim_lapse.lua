@@ -20,7 +20,7 @@ local function lapse(fields, name)
   call('ZADD', W .. ':lapsed', now_ms, name)
   if fields.verify ~= 'none' then
     call('HSET', W .. ':lapsed:claims', name, record)
-    call('ZADD', W .. ':checks', now_ms, name)
+    call('ZADD', W .. ':checks', '0', name) -- next
   end
   count_work('lapsed', '1')
 end

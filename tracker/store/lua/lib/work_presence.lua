@@ -18,7 +18,8 @@ end
 -- `kind` now. Its progress is not known, so a leecher that is there counts as one that goes on.
 local function presence_at_address(claim, kind)
   local found = whole_field(claim.found)
-  local since = now_ms - math.max(whole(claim.checked), whole(claim.at))
+  local checked = whole(claim.checked)
+  local since = now_ms - (checked > 0 and checked or whole(claim.at))
   if kind == 's' then found = found + math.max(0, math.min(MAX_FOUND, since)) end
   return {
     seed_time = math.floor(found / 1000), uploaded = 0, downloaded = now, found = found,

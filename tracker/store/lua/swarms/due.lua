@@ -15,6 +15,7 @@ local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
 local min_timeout, max_changes = tonumber(ARGV[9]), tonumber(ARGV[11])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
+local outage_from, outage_until, steady = current_outage(ARGV[10])
 --@ include lib/max_exact.lua
 --@ include lib/whole.lua
 --@ include lib/ids.lua
@@ -30,7 +31,6 @@ local min_timeout, max_changes = tonumber(ARGV[9]), tonumber(ARGV[11])
 --@ include lib/hybrid.lua
 --@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
-local _, outage_until = current_outage(ARGV[10])
 --@ include lib/removal.lua
 --@ include lib/due_lists.lua
 

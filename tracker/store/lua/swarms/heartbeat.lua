@@ -1,20 +1,34 @@
 #!lua flags=allow-oom
--- heartbeat.lua: records that a tracker runs, records the last outage, and creates missing global counters.
+-- heartbeat.lua: records that a tracker runs, records interruptions (outage.lua), and creates missing global counters.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] what the store's clock should show (epoch s; '' unknown)
--- Answer    { end of the last outage (epoch s), 0 for none; what the store's clock shows (epoch s) }
-local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
+-- ARGV[3]   by how much the clock of this process has stepped since its last heartbeat (s; '' unknown, or too long ago)
+-- ARGV[4]   how long ago that heartbeat was (s)
+-- Answer    { end of the last interruption (epoch s), 0 for none; what the store's clock shows (epoch s) }
+local P, call, now, step, passed = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4]) or 0
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
-local outage_from, outage_until, gap, heartbeat = current_outage(ARGV[2])
-if outage_until > 0 then
-  local outage = string.format('%.0f %.0f', outage_from, outage_until)
-  if outage ~= gap then call('SET', P .. 'gap', outage) end
-elseif gap then
-  call('DEL', P .. 'gap')
+local stored = call('MGET', P .. 'gap', P .. 'heartbeat')
+local beat = tonumber(stored[2] or '')
+
+-- By how much the clock has run ahead of the steady clock since the last heartbeat of any process. A process that knows
+-- its own step is right, whatever the clocks of others show; the first one to report it counts.
+local function shift()
+  if not beat then return 0 end
+  local since = now - beat
+  if not step then return (since > OUTAGE or since < -CLOCK_SLACK) and since or 0 end
+  if math.abs(step) <= CLOCK_SLACK or math.abs(since - step - passed / 2) > passed / 2 + CLOCK_SLACK then return 0 end
+  return step
 end
-local last_beat = tonumber(heartbeat or '')
-if not last_beat or now > last_beat or last_beat > now + CLOCK_SLACK then
+
+local shifted = shift()
+if shifted ~= 0 then
+  save_gap(stored[1], now - shifted, now, shifted, math.max(0, -shifted))
+else
+  current_outage(ARGV[2])
+end
+local _, till = last_outage(call('GET', P .. 'gap'), nil)
+if not beat or now > beat or now < beat - CLOCK_SLACK then
   call('SET', P .. 'heartbeat', string.format('%.0f', now))
 end
 -- The global counters exist from the start, and after they were wiped.
@@ -22,4 +36,4 @@ for counter in string.gmatch('leechers seeders announces scrapes requests credit
     .. 'outbox_dropped tally_dropped software_dropped unique_skipped', '%S+') do
   call('SET', P .. 'stats:' .. counter, '0', 'NX')
 end
-return { outage_until, tonumber(call('TIME')[1]) }
+return { till, tonumber(call('TIME')[1]) }

@@ -13,6 +13,7 @@ local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
 local max_changes = tonumber(ARGV[6])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
+local outage_from, outage_until, steady = current_outage(ARGV[5])
 --@ include lib/max_exact.lua
 --@ include lib/whole.lua
 --@ include lib/ids.lua
@@ -28,7 +29,6 @@ local max_changes = tonumber(ARGV[6])
 --@ include lib/hybrid.lua
 --@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
-local _, outage_until = current_outage(ARGV[5])
 --@ include lib/removal.lua
 
 -- Usually none is active: the caller that triggered the expiry event has already removed the peer.

@@ -18,6 +18,7 @@ local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
 local forget_after, budget, max_changes, denied = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9]), ARGV[10]
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
+local outage_from, outage_until, steady = current_outage(ARGV[8])
 --@ include lib/max_exact.lua
 --@ include lib/whole.lua
 --@ include lib/ids.lua
@@ -35,7 +36,6 @@ local forget_after, budget, max_changes, denied = tonumber(ARGV[5]), tonumber(AR
 --@ include lib/hybrid.lua
 --@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
-local _, outage_until = current_outage(ARGV[8])
 --@ include lib/removal.lua
 --@ include lib/torrent_refusal.lua
 --@ include lib/barred_users.lua

@@ -1,6 +1,6 @@
 #!lua
--- decide_hit_and_runs.lua: ends grace periods: torrents whose users have not come back become hit-and-runs. After an
--- outage users get time to come back first.
+-- decide_hit_and_runs.lua: ends grace periods: torrents whose users have not come back become hit-and-runs. Grace
+-- periods end on the steady clock (outage.lua), and after an interruption users get time to come back first.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] max pending ones to look at   ARGV[3] when a download is a hit-and-run
 --   (hit_and_run_rules.lua)
@@ -14,11 +14,11 @@ local P, call, now, max_changes = KEYS[1], redis.call, tonumber(ARGV[1]), tonumb
 --@ include lib/hybrid.lua
 --@ include lib/hit_and_run_check.lua
 --@ include lib/account_totals.lua
-local _, outage_until = last_outage(unpack(call('MGET', P .. 'gap', P .. 'heartbeat')))
+local _, outage_until, steady = last_outage(unpack(call('MGET', P .. 'gap', P .. 'heartbeat')))
 if now < outage_until + tonumber(ARGV[4]) then return { 0, 0 } end
 
 local pending, added = P .. 'i:hnr_pending', 0
-local due = call('ZRANGE', pending, '-inf', now, 'BYSCORE', 'LIMIT', 0, ARGV[2])
+local due = call('ZRANGE', pending, '-inf', steady, 'BYSCORE', 'LIMIT', 0, ARGV[2])
 for _, member in ipairs(due) do
   local uid, tid = string.match(member, '^(%d+):(%d+)$')
   local a = uid and load_totals(uid, tid)

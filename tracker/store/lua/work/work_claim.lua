@@ -47,7 +47,7 @@ local claimant = ARGV[3]
 local KEPT_OUT = 7 * 86400000 -- ms during which a torrent is not offered to who let a claim of it lapse
 local PAGE, MAX_OWN = 50, 1000 -- items of a queue that are read at once, and at its head
 
-local fields = read_project('budget', 'start_budget', 'per_minute', 'min_version', 'lease_seconds', 'outage_ms')
+local fields = read_project('budget', 'start_budget', 'per_minute', 'min_version', 'lease_seconds')
 if not fields then return nil end
 local blocked, has_more = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant, W .. ':released')
 if blocked then return { 'blocked' } end
@@ -57,8 +57,8 @@ if fields.min_version ~= '' then
 end
 
 local held_by = W .. ':by:' .. claimant
-local stored_rate = apply_outage(fields, W .. ':rate')
-local ended = call('ZRANGEBYSCORE', W .. ':out', '-inf', lease_clock(fields), 'LIMIT', 0, ARGV[9])
+local clock, stored_rate = lease_clock(W .. ':rate')
+local ended = call('ZRANGEBYSCORE', W .. ':out', '-inf', clock, 'LIMIT', 0, ARGV[9])
 if #ended > 0 then
   lapse_ended(fields, ended)
   has_more = true -- an item may be in the own queue again
@@ -230,7 +230,7 @@ call('HLEN', W .. ':claims')
 if lapsed_at then call('HLEN', W .. ':lapsed:claims') end
 if fields.verify ~= 'none' then call('ZCARD', W .. ':checks') end
 local lease_ms = 1000 * (tonumber(fields.lease_seconds) or 1)
-local token = take_lease(W .. ':out', name, decimal(lease_clock(fields) + lease_ms))
+local token = take_lease(W .. ':out', name, decimal(clock + lease_ms))
 note_looks()
 local copies_left = whole(shared or '') - 1
 if copies_left > 0 then
@@ -243,7 +243,7 @@ local record = cjson.encode({
   shared = shared and 1 or nil, version = ARGV[6], state = 'claimed', seed_time = account[1] or nil,
   uploaded = account[2] or nil, downloaded = account[3] or nil, others = others or nil,
   endpoint = ARGV[11] ~= '' and ARGV[11] or nil,
-  outage = fields.outage_ms ~= '' and fields.outage_ms or nil, checked = '0',
+  outage = now_ms ~= clock and decimal(now_ms - clock) or nil, checked = '0',
 })
 call('HSET', W .. ':claims', name, record)
 call('ZADD', held_by, ARGV[2], item)
@@ -255,7 +255,7 @@ end
 if others and not torrent[2] and not facts then
   call('HSET', P .. 't:' .. item, 'user_downloaded', '0') -- counted from now on
 end
-if fields.verify ~= 'none' then call('ZADD', W .. ':checks', ARGV[2], name) end
+if fields.verify ~= 'none' then call('ZADD', W .. ':checks', decimal(clock), name) end
 if next_ms then call('SET', W .. ':rate', next_ms) end
 count_work('claimed', '1')
 return { 'claimed', name, record, token, decimal(now_ms + lease_ms) }

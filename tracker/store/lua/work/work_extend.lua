@@ -21,11 +21,11 @@ if is_blocked(ARGV[3], ARGV[4], ARGV[5]) then return 'blocked' end
 local name = ARGV[6] .. ' ' .. ARGV[3]
 if not has_lease(W .. ':out', name, ARGV[7]) then return '' end
 local claim = record_of(call('HGET', W .. ':claims', name))
-apply_outage(fields)
-local outage = now_ms - lease_clock(fields)
+local outage = now_ms - lease_clock()
 local ends = tonumber(call('ZSCORE', W .. ':out', name)) + outage
 if fields.verify == 'none' and claim then -- else work_verify.lua decides
-  local last = (tonumber(claim.at) or now_ms) + 86400000 * (tonumber(fields.claim_days) or 0)
+  local since = tonumber(claim.at) and claim.at - (tonumber(claim.outage) or 0) or now_ms - outage
+  local last = since + outage + 86400000 * (tonumber(fields.claim_days) or 0)
   ends = math.max(ends, math.min(last, now_ms + 1000 * (tonumber(fields.lease_seconds) or 1)))
   call('ZADD', W .. ':out', 'XX', string.format('%.0f', ends - outage), name)
 end

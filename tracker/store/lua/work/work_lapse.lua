@@ -29,8 +29,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 
 local fields = read_project()
 if not fields then return nil end
-apply_outage(fields)
-local names = call('ZRANGEBYSCORE', W .. ':out', '-inf', lease_clock(fields), 'LIMIT', 0, ARGV[3])
+local names = call('ZRANGEBYSCORE', W .. ':out', '-inf', lease_clock(), 'LIMIT', 0, ARGV[3])
 if #names > 0 then lapse_claims(fields, names) end
 redis.pcall('ZREMRANGEBYSCORE', W .. ':released', '-inf', now_ms)
 local mended = 0

@@ -40,8 +40,7 @@ if fields.verify == 'none' then return {} end
 call('ZCARD', W .. ':out')
 call('HLEN', W .. ':claims')
 call('HLEN', W .. ':lapsed:claims')
-apply_outage(fields)
-local clock, facts = lease_clock(fields), given_facts(9)
+local clock, facts = lease_clock(), given_facts(9)
 local by_address = fields.verify == 'address'
 -- Nothing counts before the claimant was seen to seed, not even where no time is asked for.
 local needed = math.max(1, 3600 * whole_field(call('HGET', W, 'seed_hours') or '24'))
@@ -108,7 +107,7 @@ end
 local function save(name, claim, key)
   claim.checked = ARGV[2]
   call('HSET', key, name, cjson.encode(claim))
-  call('ZADD', W .. ':checks', 'XX', ARGV[2], name)
+  call('ZADD', W .. ':checks', 'XX', decimal(clock), name)
 end
 
 -- A claim that ended is not looked at any longer.
@@ -158,7 +157,10 @@ local function look_at(name)
 end
 
 local names = { alone }
-if not alone then names = call('ZRANGEBYSCORE', W .. ':checks', '-inf', ARGV[6], 'LIMIT', 0, ARGV[5]) end
+if not alone then
+  local before = decimal(ARGV[6] - now_ms + clock)
+  names = call('ZRANGEBYSCORE', W .. ':checks', '-inf', before, 'LIMIT', 0, ARGV[5])
+end
 if facts and not ARGV[9] then
   local unknown = { 'ask' }
   for _, name in ipairs(names) do

@@ -228,9 +228,11 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:gap",
         "STRING",
-        "start and end of the last outage (epoch s, separated by a space): no tracker was serving",
+        "the last interruption, an outage or a step of a clock: what the tracker's clock showed before and after it "
+        "(epoch s); by how much that clock has run ahead of the steady clock, which never steps and stands still "
+        "during outages, and by how much it was set back in all (s). Separated by spaces",
         "permanent",
-        "heartbeat.lua",
+        "heartbeat.lua, due.lua, reap.lua, sweep.lua",
     ),
     KeySpec(
         "t:secret",

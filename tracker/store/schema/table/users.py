@@ -92,11 +92,11 @@ ROWS: tuple[KeySpec, ...] = (
         "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; credit_cut: bytes above the "
         "maximum rate, which were not credited; passkey; unreported: sum of "
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
-        "which `max_user_credit_bytes_per_second` is used up (epoch ms); freeleech:<tid>: when "
-        "the freeleech token for the torrent ends (epoch s); name: display name; listed: the name in `t:i:user_name`; "
-        "at home of several shards base_<total>: the part of a total that is in no shard; connectable_at, "
-        "unconnectable_at: when a client of the user last did and did not accept a connection of the "
-        "tracker (epoch s)",
+        "which `max_user_credit_bytes_per_second` is used up (epoch ms, plus all that the clock was set back, see "
+        "`t:gap`); freeleech:<tid>: when the freeleech token for the torrent ends (epoch s); name: display name; "
+        "listed: the name in `t:i:user_name`; at home of several shards base_<total>: the part of a total that is in "
+        "no shard; connectable_at, unconnectable_at: when a client of the user last did and did not accept a "
+        "connection of the tracker (epoch s)",
         "until the user is deleted",
         "announce.lua, adopt.lua, note_connectable.lua, freeleech.lua, command line",
     ),
@@ -124,10 +124,9 @@ ROWS: tuple[KeySpec, ...] = (
         "multipliers); total_time, seed_time (s); completed_at (epoch s); peers: active ones; from, until: the "
         "period of time counted last (epoch s); forgiven: `downloaded` when a hit-and-run was forgiven; left: last "
         "reported by a client of the user (bytes); unreported: the decrease of `left` minus `downloaded` (bytes; "
-        "may be negative); credited: the time up to which `max_credit_bytes_per_second` is used up (epoch ms); "
-        "credit_cut: as in `t:u:<uid>`; "
-        "leeched: 1 if the user was ever a leecher; peer_ids: those of the last joins, 20 bytes each, where "
-        "`max_peers_per_torrent` is set",
+        "may be negative); credited: the time up to which `max_credit_bytes_per_second` is used up (epoch ms, "
+        "plus all that the clock was set back, see `t:gap`); credit_cut: as in `t:u:<uid>`; leeched: 1 if the user was "
+        "ever a leecher; peer_ids: those of the last joins, 20 bytes each, where `max_peers_per_torrent` is set",
         "until the user is deleted",
         "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua",
     ),
@@ -166,7 +165,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:i:hnr_pending",
         "ZSET",
-        "`<uid>:<tid>` of torrents that users have left and that become hit-and-runs; score: when (epoch s)",
+        "`<uid>:<tid>` of torrents that users have left and that become hit-and-runs; score: when (s on the steady "
+        "clock, see `t:gap`)",
         "until the user comes back, or the end of the grace period",
         "announce.lua, reap.lua, due.lua, sweep.lua, decide_hit_and_runs.lua, forgive.lua, delete_user.lua",
     ),

@@ -32,7 +32,6 @@ ROWS: tuple[KeySpec, ...] = (
         "a project: kind (items or seeding), title, item_type, domains (JSON), min_version, per_minute, start_budget, "
         "budget, lease_seconds, verify, passkeys, order, lapsed_to_redo, block_wrong_domains, keep_done_days, public, "
         "target, seed_hours, claim_days, min_size, max_size; policy_at: where the next run of the policy continues; "
-        "outage_from, outage_until: the last outage that extended leases (epoch s); outage_ms: the sum of all of them; "
         "ranked: the id of the last entry of the log that is in leaderboards, charts and sums; deleting: 1 while it is "
         "being deleted",
         "until deleted",
@@ -90,7 +89,7 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>:out",
         "ZSET",
-        "`<item> <c>` of each claim; score: the end of its lease (epoch ms, less `outage_ms` of the project)",
+        "`<item> <c>` of each claim; score: the end of its lease (ms on the steady clock, see `t:gap`)",
         "until the claim ends",
         _CLAIMS,
     ),
@@ -106,11 +105,12 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "`<item> <c>` -> JSON: item, by, ip, at (epoch ms), queue, place, asked, shared (1: has more copies), version, "
         "state (claimed, seen or seeding); seed_time (s), uploaded and downloaded (bytes) of the account when it was "
-        "claimed, others: `user_downloaded` of the torrent then, outage: `outage_ms` then; where addresses are "
-        "verified, endpoint (packed, hex digits) and found: how long a seeder was seen there (ms); checked (epoch ms); "
-        "of the last check: till (`until` of the account), progress (`downloaded` and `left`), moved and alive: when "
-        "the progress last changed, and the last sign of life (epoch ms, less `outage_ms`); probe (confirmed, failed "
-        "or unknown), probed (epoch ms), failures: the last connection to the claimant's seeder, and failures so far",
+        "claimed, others: `user_downloaded` of the torrent then, outage: by how much the clock was ahead of "
+        "the steady clock then (ms); where addresses are verified, endpoint (packed, hex digits) and found: how long a "
+        "seeder was seen there (ms); checked (epoch ms); of the last check: till (`until` of the account), progress "
+        "(`downloaded` and `left`), moved and alive: when the progress last changed, and the last sign of life (ms on "
+        "the steady clock); probe (confirmed, failed or unknown), probed (epoch ms), failures: the last connection to "
+        "the claimant's seeder, and failures so far",
         "until the claim ends",
         f"work_verify.lua, work_probe.lua, {_CLAIMS}",
     ),
@@ -125,7 +125,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:w:<p>:checks",
         "ZSET",
         "`<item> <c>` of each claim that is to be verified, also of those in `t:w:<p>:lapsed:claims`, by its last "
-        "check (epoch ms)",
+        "check (ms on the steady clock)",
         "until the claim ends, or is no longer kept",
         f"work_verify.lua, work_lapse.lua, {_CLAIMS}",
     ),
