@@ -358,7 +358,9 @@ function credit_user(t, r, p, a)
     credit_transfer(t, r, a, up, down, first, p.elapsed)
     if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', down + first) end
   end
-  if not p.active and a.peers == 0 and (started or not p.known) then a.credited = round_up((moment + clock_back) * 1000) end
+  if not p.active and a.peers == 0 and (started or not p.known) then
+    a.credited = round_up((moment + clock_back) * 1000)
+  end
   if p.time > 0 then
     local new = cover(a, now - p.time, now)
     a.total_time = a.total_time + new
