@@ -29,7 +29,13 @@ from tracker.bittorrent import (
 )
 from tracker.core.clients import ClientRules
 from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES
-from tracker.core.intervals import JITTER_STEPS, Step, steps, throttled_steps
+from tracker.core.intervals import (
+    JITTER_STEPS,
+    WITHOUT_PEERS_SECONDS,
+    Step,
+    steps,
+    throttled_steps,
+)
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures
 from tracker.core.registrations import RegistrationLimits
@@ -49,6 +55,7 @@ from tracker.store.swarms.codec import (
     PeerUpdate,
     Refused,
     TrafficTotals,
+    WithoutPeers,
 )
 from tracker.store.swarms.swarms import Swarms
 from tracker.wire.peer_id import secret_of
@@ -221,8 +228,8 @@ class Tracker:
             self._settle([(pending, error)], None)
 
     def _settle(self, settled: _Settled, batch: tuple[int, TrafficTotals] | None) -> None:
-        """Answers and counts announces whose outcome is known. ``batch``: the number of announces in their call, also
-        over the other protocol, and the traffic."""
+        """Answers and counts announces whose outcome is known. ``batch``: the number of announces in their call,
+        also over the other protocol, and the traffic."""
         limits = self._limits
         regular, noted, valid_passkeys = limits.regular, limits.noted, limits.valid_passkeys
         served: list[tuple[Event, int, bool]] = []
@@ -238,7 +245,10 @@ class Tracker:
                     self._note_refusal(outcome, announce, passkey, address)
                     answer(self._deny(announce, outcome, passkey))
                     continue
-                answer = partial(_answer_with_warning, warning_of(outcome), answer)
+                answer, step = (
+                    partial(_answer_with_warning, warning_of(outcome), answer),
+                    _step_after(outcome, step),
+                )
                 if isinstance(outcome, AdmittedAnonymously):
                     limits.on_unknown_passkey(passkey, address)
                     passkey = ""
@@ -391,6 +401,13 @@ class Tracker:
             self._limits.exempts and self._limits.is_exempt(address),
         )
         return _ordered(PeerUpdate, fields)
+
+
+def _step_after(outcome: Admitted, step: Step) -> Step:
+    """The intervals of an outcome of a class of its own."""
+    if not isinstance(outcome, WithoutPeers):
+        return step
+    return step._replace(interval=WITHOUT_PEERS_SECONDS, min_interval=WITHOUT_PEERS_SECONDS)
 
 
 def _answer_with_warning(warning: str, answer: Answer, reply: AnnounceReply | ClientError) -> None:

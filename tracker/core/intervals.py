@@ -12,6 +12,10 @@ _THROTTLED_SLACK_SECONDS = 300
 """A throttled interval ends at least this long before the timeout of the peer."""
 
 
+WITHOUT_PEERS_SECONDS = 300
+"""The interval of an answer that has no peers because the user has no budget for one. announce.lua knows it."""
+
+
 class Step(NamedTuple):
     """One of the intervals of answers, with its timeout (s)."""
 

@@ -1,6 +1,6 @@
 """Warning messages of accepted announces, which clients show to their users."""
 
-from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers
+from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers, WithoutPeers
 
 WARNINGS = {
     "stranger": "your peer id is in use from another address, so this announce changes nothing",
@@ -11,11 +11,14 @@ WARNINGS = {
 PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
 NEUTRAL = "neutral: neither your upload nor your download counts"
 FREELEECH = "freeleech: your download does not count"
+NO_PEERS_NOW = "you have started many torrents: this answer has no peers, the next one in 5 minutes has some"
 UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
 
 
 def warning_of(outcome: Admitted) -> str:
     """The warning of an outcome of a class of its own."""
+    if isinstance(outcome, WithoutPeers):
+        return NO_PEERS_NOW
     if not isinstance(outcome, JoinedWithMultipliers):
         return UNKNOWN_PASSKEY
     up, down = outcome.upload_multiplier, outcome.download_multiplier

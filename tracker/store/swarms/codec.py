@@ -93,6 +93,12 @@ class JoinedWithMultipliers(Admitted):
     download_multiplier: str
 
 
+class WithoutPeers(Admitted):
+    """A join, or an early update, of a user without budget for an answer with peers."""
+
+    __slots__ = ()
+
+
 class Refused(NamedTuple):
     """Nothing was changed. ``reason`` is an operator's own text, or empty."""
 
@@ -281,6 +287,8 @@ def _parse_other(kind: int, *parts: Any) -> Admitted | Refused:
         return _refused(*parts)
     if kind == 2:
         return _with_unknown_passkey(parse(parts[0]))
+    if kind == 4:
+        return WithoutPeers(*parse(parts[0]))
     joined = JoinedWithMultipliers(*parse(parts[0]))
     joined.upload_multiplier, joined.download_multiplier = parts[1].decode(), parts[2].decode()
     return joined

@@ -64,6 +64,7 @@
 --   { 1, code, reason }   nothing changed; reason only if an operator wrote one
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
+--   { 4, a join or early update as above, without peers }   the user has no budget for an answer with peers
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then three
 --   numbers: of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies. Then
@@ -75,14 +76,14 @@ local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
 local P, call, now, moment, may_grow, argv, batch_values
-local outage_from, outage_until, steady, clock_back, full, full_before, removing, upload_of_all, download_of_all
+local outage_from, outage_until, steady, clock_back, full, full_before, removing
 -- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`.
-local packed_rules, rules, accounts, required, max_gap, max_credit, early, memory
+local rules, accounts, early, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
 local sharded -- whether this is the prefix of a shard
 local field_lists -- the fields that announces read under these rules
 -- What the announces of the call add up to: for the answer, and for finish().
-local traffic, udp_traffic, forgotten, refused, given, joined, newly_full
+local sums -- traffic, udp_traffic, forgotten, refused, given, joined, newly_full
 
 --@ include lib/outage.lua
 -- How many seconds of [from, now) belong to the last outage.
@@ -134,8 +135,8 @@ do
 --@ include announce/endpoints.lua
 end
 local with_multipliers, forget_multipliers, record_announce, load_regular, credit_regular, save_changed
-local settle_regular, load_credited_account, credit_announce, leave_others
-local is_completion, note_leecher, count_snatch, credit_user
+local settle_regular, load_credited_account, credit_user, credit_announce, leave_others
+local is_completion, note_leecher, count_snatch, load_totals, save_user, take_list
 do
 --@ include lib/rules.lua
 --@ include announce/credit.lua
@@ -146,7 +147,7 @@ do
 --@ include lib/denied_clients.lua
 --@ include announce/reply.lua
 end
-local count_traffic, speed, write_peer, update_regular, update
+local count_traffic, speed, write_peer, update_regular, update, renew_timeout
 do
 --@ include announce/update.lua
 end
@@ -160,8 +161,11 @@ do
 end
 --@ include announce/leave.lua
 
--- The answer to an announce with this outcome, a letter; `peers`: whether it may have peers.
-local function answer_to(t, r, outcome, with_peers)
+local announce_other
+do
+-- The answer to an announce with this outcome, a letter; `with_peers`: whether it may have peers. `a` is the account of
+-- the user, if it was loaded: a user who has no other peer in the swarm needs no look for own ones.
+local function answer_to(t, r, outcome, with_peers, a)
   local head = outcome .. ' ' .. t.seeders .. ' ' .. t.leechers .. ' ' .. decimal(t.snatches) .. ' '
   if r.want == 0 or not with_peers then return head end
   local s4, s6, l4, l6 = 0, 0, t.l4, t.l6
@@ -169,10 +173,26 @@ local function answer_to(t, r, outcome, with_peers)
   if r.own_family then
     if r.on_v4 then s6, l6 = 0, 0 else s4, l4 = 0, 0 end
   end
+  local own = r.uid ~= '' and not rules.own_peers and not (a and a.peers <= 1) and r.uid or nil
   local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, r.on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
-    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht, t.tid)
-  return ok and answer or head -- an array of a wrong type gives no peers: the announce is applied by now
+    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht, t.tid, own)
+  return ok and answer or head, head -- an array of a wrong type gives no peers: the announce is applied by now
+end
+
+-- The answer to a join or an early announce of a user, whose budget may be used up: then it has no peers, and the next
+-- announce after LIST_WAIT is due.
+local LIST_WAIT = 290 -- seconds: ten less than the interval of such an answer
+local function answer_within_budget(t, r, p, outcome, a, u)
+  local answer, head = answer_to(t, r, outcome, true, a)
+  if not rules.limits_lists or answer == head then return answer end
+  local waited = p.active and call('HGET', p.at, 'no_list') == '1'
+  if waited and p.elapsed >= LIST_WAIT or take_list(u) then
+    if waited then call('HDEL', p.at, 'no_list') end
+    return answer
+  end
+  if not waited then call('HSET', p.at, 'no_list', '1') end
+  return { 4, head }
 end
 
 -- `registered` and `denied` are the values of the torrent's keys before the batch. An earlier announce of the batch may
@@ -180,7 +200,7 @@ end
 local function announce_of(r, registered, denied)
   local leaves = r.event == 'x'
   if denied and not leaves then return refuse('denied', denied) end
-  if not registered or forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
+  if not registered or sums.forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
   if not registered and not rules.open and not leaves then return refuse_unregistered(r) end
   local t, tid, enabled, derived = load_swarm(r, registered)
   if (enabled == '0' or enabled == 'pending') and not leaves then
@@ -202,34 +222,47 @@ local function announce_of(r, registered, denied)
   if r.on_v4 then r.v4 = r.endpoint else r.v6 = r.endpoint end
   if event == 'q' then return answer_to(t, r, was_join(r, p) and 'j' or 's', true) end
   if not (r.may_join or active and mine) then return refuse('may not join') end
+  local is_user = r.uid ~= '' and r.user
   if leaves then
     if not (active and mine) then return answer_to(t, r, 'a') end
-    leave(t, r, p, r.user and load_credited_account(r, tid))
+    leave(t, r, p, is_user and load_credited_account(r, load_totals(r, p, tid), tid))
     return answer_to(t, r, 'l')
   end
   if active and not mine then return answer_to(t, r, 's', true) end
 
   if full and is_beyond(t, r, old) then return answer_to(t, r, 'o', true) end
-  if active and registered then
-    local a = load_credited_account(r, tid)
-    local outcome = update(t, r, p, a, old) or p.elapsed < early and p.elapsed >= 0 and 'e' or 'u'
-    return answer_to(t, r, outcome, true)
+  local is_early = active and p.elapsed < early and p.elapsed >= 0
+  if active and is_user and event == 'u' and p.elapsed >= 0 and p.elapsed < rules.shortest and p.kind == r.kind
+      and p.endpoints == r.v4 .. r.v6 then
+    renew_timeout(t, r)
+    return answer_to(t, r, 'e')
   end
   if not active and has_max_downloads(r, tid) then return refuse('too many downloads') end
-  local refusal
-  tid, refusal = admit(t, r, registered and tid)
-  if refusal then return refuse(refusal) end
-  r.suffix = tid .. ':' .. r.pidx
-  p.at = P .. 'p:' .. r.suffix
-  local a = load_credited_account(r, tid, not active and rules.max_peers > 0 and ACCOUNT_WITH_PEERS or nil)
-  if active then return answer_to(t, r, update(t, r, p, a, old) or 'u', true) end
-  local outcome = join(t, r, p, a)
-  if outcome then return answer_to(t, r, outcome, true) end
-  local answer = answer_to(t, r, 'j', true)
-  return a and with_multipliers(t, r, a, answer) or answer
+  local u = is_user and load_totals(r, p, tid, is_early and rules.limits_lists)
+  if not (active and registered) then
+    local refusal
+    tid, refusal = admit(t, r, registered and tid, u)
+    if refusal then return refuse(refusal) end
+    r.suffix = tid .. ':' .. r.pidx
+    p.at = P .. 'p:' .. r.suffix
+  end
+  local a = load_credited_account(r, u, tid, not active and rules.max_peers > 0 and ACCOUNT_WITH_PEERS or nil)
+  local outcome
+  if active then outcome = update(t, r, p, a, old) else outcome = join(t, r, p, a) end
+  if outcome then return answer_to(t, r, outcome, true, a) end
+  outcome = active and (is_early and 'e' or 'u') or 'j'
+  local answer
+  if u and outcome ~= 'u' then
+    answer = answer_within_budget(t, r, p, outcome, a, u)
+  else
+    answer = answer_to(t, r, outcome, true, a)
+  end
+  if u then save_user(u, a) end
+  if not active and a and type(answer) == 'string' then return with_multipliers(t, r, a, answer) end
+  return answer
 end
 
-local function announce_other(packed, registered, denied)
+function announce_other(packed, registered, denied)
   local r = read_request(packed)
   local uid, refusal, unknown_or_reason, user = authorize(r.passkey, r.left, r.event)
   if r.event == 'x' and (refusal == 'unknown passkey' or unknown_or_reason == true) then
@@ -241,25 +274,30 @@ local function announce_other(packed, registered, denied)
   local answer = announce_of(r, registered, denied)
   return unknown_or_reason and { 2, answer } or answer
 end
+end
+
+local begin
+do
+local packed_rules
 
 -- Reads the rules, and which fields announces need under them.
 local function set_rules(packed)
   local mode, all, open, local_too, own_peers, ports_at
   rules = {}
-  max_gap, max_credit, mode, early, rules.give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed, hnr_share,
-    hnr_ratio, hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address, rules.max_per_network,
-    rules.max_user_credit, rules.max_saved, rules.max_in_swarm, rules.max_in_all, local_too, max_changes,
-    rules.max_peers, rules.max_downloads, own_peers, rules.shortest, rules.lists_at_once, rules.lists_per_minute,
-    rules.lists_per_day, ports_at = read('<ddddddddddddddddddddddddddddddd', packed)
+  rules.max_gap, rules.max_credit, mode, early, rules.give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed,
+    hnr_share, hnr_ratio, hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address,
+    rules.max_per_network, rules.max_user_credit, rules.max_saved, rules.max_in_swarm, rules.max_in_all, local_too,
+    max_changes, rules.max_peers, rules.max_downloads, own_peers, rules.shortest, rules.lists_at_once,
+    rules.lists_per_minute, rules.lists_per_day, ports_at = read('<ddddddddddddddddddddddddddddddd', packed)
   rules.own_peers = own_peers == 1
   for at = ports_at, #packed - 1, 2 do
     rules.untold = rules.untold or {}
     rules.untold[sub(packed, at, at + 1)] = true
   end
   rules.limits_lists = rules.lists_at_once > 0 and rules.lists_per_minute > 0 or rules.lists_per_day > 0
-  accounts, required, rules.give_all = mode > 0, mode == 2, all == 1
+  accounts, rules.required, rules.give_all = mode > 0, mode == 2, all == 1
   rules.open, rules.bound_local = open == 1, local_too == 1
-  rules.limits_here = max_credit < rules.max_user_credit
+  rules.limits_here = rules.max_credit < rules.max_user_credit
   local dht = rules.give_below > 0 and 'dht' or nil
   field_lists = {
     torrent = { 'enabled', 'snatches', 'sole', 'derived', dht },
@@ -280,14 +318,13 @@ local function set_rules(packed)
 end
 
 -- One command reads the registrations of all torrents of the batch.
-local function begin(prefix, arguments)
+function begin(prefix, arguments)
   P, call, argv = prefix, redis.call, arguments
   moment, may_grow = tonumber(argv[1]), argv[2] == '1'
   now = floor(moment)
   if argv[3] ~= packed_rules then set_rules(argv[3]) end
-  traffic, udp_traffic, forgotten, refused, given, joined, newly_full = nil, nil, 0, 0, 0, {}, {}
+  sums = { forgotten = 0, refused = 0, given = 0, joined = {}, newly_full = {} }
   network_changes, due_entries = {}, {}
-  forget_multipliers()
   forget_barred()
   local keys = { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing' }
   for i = 4, #argv do
@@ -300,10 +337,11 @@ local function begin(prefix, arguments)
     sharded = is_shard()
   end
   batch_values = call('MGET', unpack(keys))
+  forget_multipliers(batch_values[n + 1], batch_values[n + 2])
   full, removing = batch_values[3], batch_values[4]
-  upload_of_all, download_of_all = batch_values[n + 1], batch_values[n + 2]
   full_before = full
   outage_from, outage_until, steady, clock_back = last_outage(batch_values[1], batch_values[2])
+end
 end
 
 local function finish()
@@ -315,19 +353,19 @@ local function finish()
 end
 
 -- A batch with one family is common, and zeros are slow to format.
-local function show_traffic(sums)
-  if not sums then return '0 0 0 0' end
-  if sums[3] + sums[4] == 0 then return format('%.0f %.0f 0 0', sums[1], sums[2]) end
-  return format('%.0f %.0f %.0f %.0f', unpack(sums))
+local function show_traffic(bytes)
+  if not bytes then return '0 0 0 0' end
+  if bytes[3] + bytes[4] == 0 then return format('%.0f %.0f 0 0', bytes[1], bytes[2]) end
+  return format('%.0f %.0f %.0f %.0f', unpack(bytes))
 end
 
 local function totals()
-  local is_rare = forgotten + refused + given > 0
-  if not (traffic or udp_traffic or is_rare) then return '' end
-  local sums = show_traffic(traffic)
-  if not (udp_traffic or is_rare) then return sums end
-  sums = sums .. ' ' .. forgotten .. ' ' .. refused .. ' ' .. given
-  return udp_traffic and sums .. ' ' .. show_traffic(udp_traffic) or sums
+  local is_rare = sums.forgotten + sums.refused + sums.given > 0
+  if not (sums.traffic or sums.udp_traffic or is_rare) then return '' end
+  local text = show_traffic(sums.traffic)
+  if not (sums.udp_traffic or is_rare) then return text end
+  text = text .. ' ' .. sums.forgotten .. ' ' .. sums.refused .. ' ' .. sums.given
+  return sums.udp_traffic and text .. ' ' .. show_traffic(sums.udp_traffic) or text
 end
 
 local function announce(keys, arguments)

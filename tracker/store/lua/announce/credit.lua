@@ -16,9 +16,12 @@
 -- hold a 0 beside something better. `numbers`: what was read, by its text, false for 1 and for text that is none, as
 -- reading a number costs as much as a short command. `shown`: numbers as text.
 local best_ups, best_downs, zeros, numbers, shown, now_text
+local upload_of_all, download_of_all
 
-function forget_multipliers()
+-- Before each call, with the rules for everybody.
+function forget_multipliers(up, down)
   best_ups, best_downs, zeros, numbers, shown, now_text = {}, {}, {}, {}, {}, nil
+  upload_of_all, download_of_all = up, down
 end
 
 -- The multiplier of a rule without a name that applies now; false for none, which 1 means as well; nil for text of
@@ -58,7 +61,8 @@ end
 
 -- The best of a text that several announces of a batch read. `known`: best_ups or best_downs.
 local function shared_best(text, known)
-  local best = text and known[text]
+  if not text then return end
+  local best = known[text]
   if best == nil then
     best = read_plain(text)
     if best == nil then best = read_rules(text, known) end
@@ -69,7 +73,8 @@ end
 
 -- The same for a user's own: noting a rule that only this user has would cost more than reading it.
 local function own_best(text, known)
-  local best = text and known[text]
+  if not text then return end
+  local best = known[text]
   if best == nil then
     best = read_plain(text)
     if best == nil then return shared_best(text, known) end
@@ -100,7 +105,7 @@ end
 
 -- The answer to a join, with the multipliers that apply, so that the client can be told.
 function with_multipliers(t, r, a, answer)
-  local up, down = multipliers(t.multi_up, t.multi_dn, r.user[4], r.user[5], a.token)
+  local up, down = multipliers(t.multi_up, t.multi_dn, r.user[4], r.user[5], a.user.token)
   if up == 1 and down == 1 then return answer end
   return { 3, answer, show(up), show(down) }
 end
@@ -141,12 +146,12 @@ local function limit_credit(credited, credited_up, credited_down, up, down, elap
   if here ~= here or here < clock - longest then here = clock - longest end
   local most = clock - here
   if most > own then most = own end
-  most = most > 0 and min(max_credit * most, MAX_EXACT) or 0
+  most = most > 0 and min(rules.max_credit * most, MAX_EXACT) or 0
   local gained, charged, cut, more, up_until, down_until = 0, 0, 0, 0, nil, nil
   if up > 0 then gained, cut, up_until = limit_user(up, credited_up, most) end
   if down > 0 then charged, more, down_until = limit_user(down, credited_down, most) end
   if gained + charged == 0 then return 0, 0, cut + more end
-  local here_until = round_up((here + max(gained, charged) / max_credit) * 1000)
+  local here_until = round_up((here + max(gained, charged) / rules.max_credit) * 1000)
   return gained, charged, cut + more, here_until, up_until, down_until
 end
 
@@ -225,7 +230,7 @@ function load_regular(user, tid, seeding, stored, left, up, down, time, changed)
     w.uploaded, w.downloaded = up > 0 and plus(a[5], up), down > 0 and plus(a[6], down)
     w.credited, w.left, w.unreported, w.gained, w.charged, w.cut = a[8], nil, nil, nil, nil, 0
     w.by_ratio = hnr_ratio > 0 and up > 0 and (a[5] or 0) + 0 < hnr_ratio * (a[6] or 0)
-      and a[5] + up >= hnr_ratio * ((a[6] or 0) + down)
+      and (a[5] or 0) + up >= hnr_ratio * ((a[6] or 0) + down)
     if not seeding then
       local before, after = known_left(stored[2]), known_left(left)
       local bytes = before and after and before > after and before - after - down or -down
@@ -313,30 +318,90 @@ local function fall_of_left(r, p, a)
   return left and before and max(0, before - left) or 0
 end
 
--- The user's account on the torrent, with what the announce needs of the user's totals; false where nothing is
--- credited. Read before the first write, so that a key of a wrong type fails here. `fields`: those of load_account().
-function load_credited_account(r, tid, fields)
+-- What the announce needs of `u:<uid>`, and what it changes there: save_user() writes that last. Read before the first
+-- write, so that a key of a wrong type fails here. `lists`: whether an answer with peers needs budget.
+local user = { writes = {} }
+function load_totals(r, p, tid, lists)
+  local u, moved = user, p.up + p.down > 0 or p.restarted and r.downloaded ~= '0'
+  local list_field = r.left == '0' and 'lists_s' or 'lists_l'
+  u.key, u.n, u.lists, u.list_field = P .. 'u:' .. r.uid, 0, false, list_field
+  u.announces, u.uploaded, u.downloaded, u.credited_up, u.credited_down, u.token = nil, nil, nil, nil, nil, nil
+  local token = 'freeleech:' .. (tid or '')
+  if not p.active then
+    if moved then
+      u.passkey, u.announces, u.lists, u.token, u.uploaded, u.downloaded, u.credited_up, u.credited_down =
+        unpack(call('HMGET', u.key, 'passkey', 'announces', list_field, token, 'uploaded', 'downloaded', 'credited_up',
+          'credited_down'))
+    else
+      u.passkey, u.announces, u.lists, u.token =
+        unpack(call('HMGET', u.key, 'passkey', 'announces', list_field, token))
+    end
+  elseif moved then
+    u.announces, u.lists, u.token, u.uploaded, u.downloaded, u.credited_up, u.credited_down =
+      unpack(call('HMGET', u.key, 'announces', list_field, token, 'uploaded', 'downloaded', 'credited_up',
+        'credited_down'))
+  elseif lists then
+    u.announces, u.lists = unpack(call('HMGET', u.key, 'announces', list_field))
+  end
+  return u
+end
+
+local function write_total(u, field, value)
+  u.writes[u.n + 1], u.writes[u.n + 2], u.n = field, value, u.n + 2
+end
+
+-- The announce counts for the user where it has an account. `u.announces` is nil when nothing of the user was read.
+function save_user(u, a)
+  if a and u.announces == nil then
+    add_bounded(u.key, 'announces', 1)
+  elseif a then
+    write_total(u, 'announces', add_to(u.announces, 1))
+  end
+  if u.n > 0 then call('HSET', u.key, unpack(u.writes, 1, u.n)) end
+end
+
+-- The budget of answers with peers to joins and early announces of a user: at once, by the minute, and by the day; a
+-- seeder's is a quarter. It is stored as the time up to which it is used (epoch ms), the day and how many it had that
+-- day. Returns whether there was budget, and takes one from it.
+local SEEDER_SHARE = 4
+function take_list(u)
+  local share = u.list_field == 'lists_s' and SEEDER_SHARE or 1
+  local used, day, count = match(u.lists or '', '^(%d+) (%d+) (%d+)$')
+  local clock, today = (moment + clock_back) * 1000, floor(now / 86400)
+  used, count = tonumber(used) or 0, tonumber(day) == today and tonumber(count) or 0
+  if rules.lists_per_day > 0 and count >= rules.lists_per_day / share then return false end
+  if rules.lists_at_once > 0 and rules.lists_per_minute > 0 then
+    local step = 60000 * share / rules.lists_per_minute
+    local earliest = clock - step * max(1, floor(rules.lists_at_once / share))
+    if used < earliest or used > clock + 1000 * CLOCK_SLACK then used = earliest end
+    if used + step > clock then return false end
+    used = used + step
+  end
+  write_total(u, u.list_field, format('%.0f %d %d', used, today, count + 1))
+  return true
+end
+
+-- The user's account on the torrent; false where nothing is credited. Read before the first write, too. `fields`: those
+-- of load_account().
+function load_credited_account(r, u, tid, fields)
   if r.uid == '' or r.moves_only then return false end
   local a = load_account(r.uid, tid, fields)
-  local u =
-    call('HMGET', P .. 'u:' .. r.uid, 'credited_up', 'credited_down', 'freeleech:' .. tid, 'uploaded', 'downloaded')
-  a.credited_up, a.credited_down, a.token, a.user_uploaded, a.user_downloaded = unpack(u)
+  a.user = u
   return a
 end
 
 -- Writes what the user's totals gain.
 local function credit_transfer(t, r, a, up, down, first, elapsed)
+  local u = a.user
   local up_multiplier, down_multiplier =
-    multipliers(t.multi_up, t.multi_dn, up > 0 and r.user[4], down + first > 0 and r.user[5], a.token)
+    multipliers(t.multi_up, t.multi_dn, up > 0 and r.user[4], down + first > 0 and r.user[5], u.token)
   local gained, charged, cut, here, up_until, down_until =
-    limit_credit(a.credited, a.credited_up, a.credited_down, up * up_multiplier, down * down_multiplier, elapsed)
+    limit_credit(a.credited, u.credited_up, u.credited_down, up * up_multiplier, down * down_multiplier, elapsed)
   charged = charged + floor(first * down_multiplier)
-  local fields, n = {}, 0
-  if gained > 0 then fields[1], fields[2], n = 'uploaded', add_to(a.user_uploaded, gained), 2 end
-  if charged > 0 then fields[n + 1], fields[n + 2], n = 'downloaded', add_to(a.user_downloaded, charged), n + 2 end
-  if up_until then fields[n + 1], fields[n + 2], n = 'credited_up', up_until, n + 2 end
-  if down_until then fields[n + 1], fields[n + 2], n = 'credited_down', down_until, n + 2 end
-  if n > 0 then call('HSET', P .. 'u:' .. r.uid, unpack(fields, 1, n)) end
+  if gained > 0 then write_total(u, 'uploaded', add_to(u.uploaded, gained)) end
+  if charged > 0 then write_total(u, 'downloaded', add_to(u.downloaded, charged)) end
+  if up_until then write_total(u, 'credited_up', up_until) end
+  if down_until then write_total(u, 'credited_down', down_until) end
   if cut > 0 then note_cut(r.uid, a.tid, cut) end
   if here then a.credited = here end
 end
@@ -344,14 +409,13 @@ end
 -- Credits the announce to its user. A peer that was not known, or whose counter restarted, has downloaded what it
 -- reports, as far as `left` fell meanwhile. `started` credits no upload: what preceded it is unknown.
 function credit_user(t, r, p, a)
-  local user, started, settled = P .. 'u:' .. r.uid, r.event == 's', is_settled(a)
+  local started, settled = r.event == 's', is_settled(a)
   local up, down, first, fall = started and 0 or p.up, p.down, 0, fall_of_left(r, p, a)
   if p.restarted then first = min(tonumber(r.downloaded), fall) end
   a.uploaded, a.downloaded = min(MAX_EXACT, a.uploaded + up), min(MAX_EXACT, a.downloaded + down + first)
-  add_bounded(user, 'announces', 1)
   if fall ~= down + first then
     local bytes = fall - down - first
-    note_unreported(user, a.unreported, bytes)
+    note_unreported(a.user.key, a.unreported, bytes)
     a.unreported = max(-MAX_EXACT, min(MAX_EXACT, a.unreported + bytes))
   end
   if up + down + first > 0 then
@@ -369,22 +433,23 @@ function credit_user(t, r, p, a)
   if not settled and is_settled(a) then settle(a) end
 end
 
--- Adds the torrent to the user's sets. A torrent that is complete for a user stays so.
+-- Adds the torrent to the user's sets. A torrent that is complete for a user stays so. One that the user never had is
+-- in no set yet.
 local function update_user_sets(t, r, p, a)
-  local user = P .. 'u:' .. r.uid
-  local joining = not p.active
+  local user_key, joining, is_new = P .. 'u:' .. r.uid, not p.active, not a.stored[1]
   if joining or a.peers == 0 then -- an account without peers was deleted and created again meanwhile
     if hnr_grace > 0 and a.peers == 0 and a.downloaded > hnr_min then -- the user came back
       redis.pcall('ZREM', P .. 'i:hnr_pending', a.uid .. ':' .. a.tid)
     end
     a.peers = a.peers + 1
-    if a.peers == 1 then redis.pcall('SADD', user .. ':active', t.tid) end
+    if a.peers == 1 then redis.pcall('SADD', user_key .. ':active', t.tid) end
   end
   if r.kind == 's' and (joining or p.kind ~= 's') then
-    redis.pcall('SREM', user .. ':incomplete', t.tid)
-    redis.pcall('SADD', user .. ':complete', t.tid)
-  elseif joining and r.kind ~= 's' and redis.pcall('SISMEMBER', user .. ':complete', t.tid) == 0 then
-    redis.pcall('SADD', user .. ':incomplete', t.tid)
+    if not is_new then redis.pcall('SREM', user_key .. ':incomplete', t.tid) end
+    redis.pcall('SADD', user_key .. ':complete', t.tid)
+  elseif joining and r.kind ~= 's'
+      and (is_new or redis.pcall('SISMEMBER', user_key .. ':complete', t.tid) == 0) then
+    redis.pcall('SADD', user_key .. ':incomplete', t.tid)
   end
 end
 

@@ -43,14 +43,14 @@ end
 
 -- save_network_counts() calls this for each network that has grown.
 function note_full(net, count)
-  if count >= max_entries(net) then newly_full[#newly_full + 1] = network_hex(net) end
+  if count >= max_entries(net) then sums.newly_full[#sums.newly_full + 1] = network_hex(net) end
 end
 
 function save_full()
-  for _, entry in ipairs(newly_full) do
+  for _, entry in ipairs(sums.newly_full) do
     if not (full and find(full, ' ' .. entry .. ' ', 1, true)) then full = (full or ' ') .. entry .. ' ' end
   end
-  newly_full = {}
+  sums.newly_full = {}
   if full == full_before then return end
   if full == ' ' then call('DEL', P .. 'addresses:full') else call('SET', P .. 'addresses:full', full) end
 end

@@ -103,9 +103,9 @@ end
 
 -- Checks whether the peer may join, and registers the torrent if that is needed. Returns the torrent's id, or nil and
 -- the reason for a refusal. A refusal writes nothing.
-function admit(t, r, registered)
+function admit(t, r, registered, u)
   if not may_grow then return nil, 'store full' end
-  if r.uid ~= '' and call('HGET', P .. 'u:' .. r.uid, 'passkey') ~= r.passkey then
+  if u and u.passkey ~= r.passkey then
     local refusal = adopt_user(r)
     if refusal then return nil, refusal end
   end
@@ -195,7 +195,7 @@ function join(t, r, p, a)
   call('SET', P .. 'ptimeout:' .. r.suffix, may_grow and add_due(tid, r.pid, r.timeout) or '', 'PX', r.timeout)
   if p.up + p.down > 0 then count_traffic(r, p) end
   if t.announces then t.announces = t.announces + 1 else add_bounded(t.key, 'announces', 1) end
-  joined[#joined + 1] = tid
+  sums.joined[#sums.joined + 1] = tid
   if empty then redis.pcall('ZREM', P .. 'i:empty', tid) end
   local completed = is_completion(r, p, a)
   write_join(r, p, 'n' .. family, slot)
@@ -210,5 +210,5 @@ function join(t, r, p, a)
 end
 
 function score_joined()
-  add_to_scoring(joined)
+  add_to_scoring(sums.joined)
 end

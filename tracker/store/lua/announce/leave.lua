@@ -19,6 +19,7 @@ local function leave(t, r, p, a)
     record_announce('stopped', t, r, r.uid, a)
     end_activity(a, true)
     save_account(a)
+    save_user(a.user, a)
     return
   end
   record_announce('stopped', t, r, uid, nil)

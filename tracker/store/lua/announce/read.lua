@@ -102,7 +102,7 @@ local function load_peer(tid, r)
     and (r.event == 's' or p.base_down ~= r.downloaded)
   if active and p.elapsed > 0 then
     local time = p.elapsed - time_away(now - p.elapsed)
-    if time < max_gap then p.time = time end
+    if time < rules.max_gap then p.time = time end
   end
   return p
 end

@@ -9,11 +9,11 @@ end
 -- true for an anonymous announce with an unknown passkey; with a refusal it is the operator's reason, if there is one.
 -- The fourth holds the fields of the user's row.
 function authorize(passkey, left, event)
-  if not accounts or passkey == '' and not required then return '' end
+  if not accounts or passkey == '' and not rules.required then return '' end
   local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech',
     'upload_multiplier', 'download_multiplier', 'max_downloads')
   if passkey == '' or not u[1] or u[1] == '' then
-    if required then return false, 'unknown passkey' end
+    if rules.required then return false, 'unknown passkey' end
     return '', nil, true
   end
   if event == 'x' then return u[1], nil, nil, u end -- a goodbye needs no permission

@@ -38,9 +38,9 @@ local function make_room(own)
     end
     if not delete_torrent(old) then return true, false end
     drop_rank(tid)
-    forgotten = forgotten + 1
-    for i = #joined, 1, -1 do
-      if joined[i] == tid then table.remove(joined, i) end
+    sums.forgotten = sums.forgotten + 1
+    for i = #sums.joined, 1, -1 do
+      if sums.joined[i] == tid then table.remove(sums.joined, i) end
     end
     return true, true
   end
@@ -63,7 +63,7 @@ local function register_within_limits(new, endpoint)
     or registrations_of(network) >= rules.max_per_network and 'too many new torrents from network'
     or call('ZCARD', P .. 'i:seeders') >= rules.max_torrents and not make_room(new.ih) and 'too many torrents'
   if refusal then
-    refused = refused + 1
+    sums.refused = sums.refused + 1
     return nil, refusal
   end
   count_registration(address)

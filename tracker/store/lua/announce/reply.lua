@@ -151,7 +151,7 @@ local function dht_peers(ih, size, listed, room, own)
       chosen[n] = endpoint
     end
   end
-  given = given + n
+  sums.given = sums.given + n
   return table.concat(chosen)
 end
 

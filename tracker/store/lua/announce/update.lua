@@ -7,17 +7,16 @@
 -- Adds to the traffic of the batch; `up` or `down` is above 0. Comparisons instead of calls of min(), which are several
 -- times slower.
 local function add_traffic(up, down, elapsed, on_v4, over_udp)
-  local sums, at, max_bytes = traffic, on_v4 and 1 or 3, elapsed > 1 and max_credit * elapsed or max_credit
-  if over_udp then
-    sums = udp_traffic or { 0, 0, 0, 0 }
-    udp_traffic = sums
-  elseif not sums then
-    sums = { 0, 0, 0, 0 }
-    traffic = sums
+  local name, at, max_bytes = over_udp and 'udp_traffic' or 'traffic', on_v4 and 1 or 3, rules.max_credit
+  local own = sums[name]
+  if not own then
+    own = { 0, 0, 0, 0 }
+    sums[name] = own
   end
-  up = sums[at] + (up < max_bytes and up or max_bytes)
-  down = sums[at + 1] + (down < max_bytes and down or max_bytes)
-  sums[at], sums[at + 1] = up < MAX_EXACT and up or MAX_EXACT, down < MAX_EXACT and down or MAX_EXACT
+  if elapsed > 1 then max_bytes = max_bytes * elapsed end
+  up = own[at] + (up < max_bytes and up or max_bytes)
+  down = own[at + 1] + (down < max_bytes and down or max_bytes)
+  own[at], own[at + 1] = up < MAX_EXACT and up or MAX_EXACT, down < MAX_EXACT and down or MAX_EXACT
 end
 
 -- The same for one announce. The v2 half of a hybrid torrent reports what the v1 half does.
@@ -101,14 +100,14 @@ function update_regular(packed, ih, tid)
   if up < 0 or down < 0 then return end -- late, or a client that began anew
   if elapsed > 0 then
     time = now - elapsed < outage_until and elapsed - time_away(now - elapsed) or elapsed
-    if time >= max_gap then time = 0 end
+    if time >= rules.max_gap then time = 0 end
   end
   local moved, user = up + down > 0, nil
   if not accounts then
     if stored[9] == '1' then return end -- paused
   else
     if stored[10] == '1' then return end
-    if passkey ~= '' or stored[9] or required then
+    if passkey ~= '' or stored[9] or rules.required then
       user = load_user(passkey, stored[9], seeding, up, down)
       if not user or elapsed < rules.shortest or elapsed < early and rules.limits_lists then return end
     end
@@ -169,6 +168,12 @@ local function update_peer(t, r, p, endpoints)
   save_torrent(t)
 end
 
+function renew_timeout(t, r)
+  local timeout = P .. 'ptimeout:' .. r.suffix
+  if call('PEXPIRE', timeout, r.timeout) == 1 then return end
+  call('SET', timeout, may_grow and add_due(t.tid, r.pid, r.timeout) or '', 'PX', r.timeout)
+end
+
 -- Any announce of a peer that stays in the swarm; `old` is its endpoint of that family so far. Returns the outcome
 -- instead, and nothing has changed, if the endpoint is another peer's.
 function update(t, r, p, a, old)
@@ -178,11 +183,9 @@ function update(t, r, p, a, old)
     local outcome = old ~= r.endpoint and take_endpoint(t, r, old)
     if outcome then return outcome end
   end
-  local completed, timeout = is_completion(r, p, a), P .. 'ptimeout:' .. r.suffix
+  local completed = is_completion(r, p, a)
   if t.sole then drop_sole_address(t, r.endpoint) end
-  if call('PEXPIRE', timeout, r.timeout) == 0 then
-    call('SET', timeout, may_grow and add_due(t.tid, r.pid, r.timeout) or '', 'PX', r.timeout)
-  end
+  renew_timeout(t, r)
   if p.up + p.down > 0 then count_traffic(r, p) end
   add_bounded(t.key, 'announces', 1)
   update_peer(t, r, p, endpoints)
