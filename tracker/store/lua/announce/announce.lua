@@ -75,7 +75,7 @@ local COUNTER_MAX = '9007199254740991'
 local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
-local P, call, now, moment, may_grow, argv, batch_values
+local P, call, now, moment, may_grow, argv, batch_values, info_hashes
 local outage_from, outage_until, steady, clock_back, full, full_before, removing
 -- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`.
 local rules, accounts, early, memory
@@ -300,14 +300,14 @@ local function set_rules(packed)
   rules.limits_here = rules.max_credit < rules.max_user_credit
   local dht = rules.give_below > 0 and 'dht' or nil
   field_lists = {
-    torrent = { 'enabled', 'snatches', 'sole', 'derived', dht },
+    torrent = { 'snatches', 'derived', 'enabled', 'sole', dht },
     torrent_of_user =
-      { 'enabled', 'snatches', 'sole', 'derived', 'multi_up', 'multi_dn', 'user_downloaded', 'hybrid_of', dht },
+      { 'snatches', 'derived', 'enabled', 'sole', 'multi_up', 'multi_dn', 'user_downloaded', 'hybrid_of', dht },
     regular_torrent =
       { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6', dht },
     moved_torrent = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
       'multi_up', 'multi_dn', 'user_downloaded', 'hybrid_of', dht },
-    seeder = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up', 'lower',
+    seeder = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up',
       accounts and 'user_id' or nil },
     account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
       rules.limits_here and 'credited' or nil },
@@ -327,9 +327,11 @@ function begin(prefix, arguments)
   network_changes, due_entries = {}, {}
   forget_barred()
   local keys = { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing' }
+  info_hashes = {}
+  local at, registered, denied = 5, P .. 'info_hash:', P .. 'deny:'
   for i = 4, #argv do
     local ih = sub(argv[i], 1, 40)
-    keys[2 * i - 3], keys[2 * i - 2] = P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
+    info_hashes[i], keys[at], keys[at + 1], at = ih, registered .. ih, denied .. ih, at + 2
   end
   local n = #keys
   if accounts then
@@ -375,7 +377,7 @@ local function announce(keys, arguments)
     local packed, registered, denied = argv[i], batch_values[2 * i - 3], batch_values[2 * i - 2]
     local ok, reply = false, nil
     if registered and not denied and byte(packed, 81) == UPDATE then
-      ok, reply = pcall(update_regular, packed, sub(packed, 1, 40), registered)
+      ok, reply = pcall(update_regular, packed, info_hashes[i], registered)
     end
     if not (ok and reply) then
       others = true

@@ -27,20 +27,16 @@ local function move(counter, base, lower_counter)
   return 0, base, counter
 end
 
--- The two lower counters of a peer.
-local function lower_counters(text)
-  if not text then return '', '' end
-  local up, down = match(text, '^(%d*) (%d*)$')
-  return up or '', down or ''
-end
-
--- The same for both counters of an announce: bytes up and down, both bases, and the field `lower` ('' for none).
-local function move_both(uploaded, downloaded, base_up, base_down, lower_text)
-  local lower_up, lower_down = lower_counters(lower_text)
+-- The same for both counters of an announce: bytes up and down, both bases, and the field `lower` ('' for none): the
+-- lower counters, and when they were announced. They hold while that is the peer's last announce.
+local function move_both(uploaded, downloaded, base_up, base_down, lower_text, last)
+  local lower_up, lower_down, at = match(lower_text or '', '^(%d*) (%d*) (%d+)$')
+  if at ~= last then lower_up, lower_down = '', '' end
   local up, down
   up, base_up, lower_up = move(uploaded, base_up, lower_up)
   down, base_down, lower_down = move(downloaded, base_down, lower_down)
-  return up, down, base_up, base_down, lower_up .. lower_down ~= '' and lower_up .. ' ' .. lower_down or ''
+  if lower_up == '' and lower_down == '' then return up, down, base_up, base_down, '' end
+  return up, down, base_up, base_down, lower_up .. ' ' .. lower_down .. ' ' .. now
 end
 
 -- Compares addresses without ports: a port may change, an address is hard to borrow.
@@ -96,7 +92,7 @@ local function load_peer(tid, r)
     p.up = max(0, r.uploaded - (tonumber(v[3] or '') or 0))
     p.down = max(0, r.downloaded - (tonumber(v[4] or '') or 0))
   elseif r.uploaded ~= (v[3] or '0') or r.downloaded ~= (v[4] or '0') or v[8] then
-    p.up, p.down, p.base_up, p.base_down, p.lower = move_both(r.uploaded, r.downloaded, v[3], v[4], v[8])
+    p.up, p.down, p.base_up, p.base_down, p.lower = move_both(r.uploaded, r.downloaded, v[3], v[4], v[8], v[5])
   end
   p.restarted = r.downloaded ~= (v[4] or '0') and tonumber(r.downloaded) < (tonumber(v[4] or '') or 0)
     and (r.event == 's' or p.base_down ~= r.downloaded)
@@ -144,15 +140,18 @@ function was_join(r, p)
   return joined_at and tonumber(joined_at) == r.random
 end
 
--- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile.
+-- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile. A peer that
+-- stops needs no `enabled`, and can be no second address of the torrent.
 function load_swarm(r, registered)
-  local t, enabled, snatches, sole, derived, dht, multi_up, multi_dn, user_downloaded, hybrid_of
-  if r.uid == '' then
-    t, enabled, snatches, sole, derived, dht = load_torrent(r.ih, unpack(field_lists.torrent))
-  else
-    t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded, hybrid_of, dht =
+  local t, snatches, derived, enabled, sole, multi_up, multi_dn, user_downloaded, hybrid_of, dht
+  if r.uid ~= '' then
+    t, snatches, derived, enabled, sole, multi_up, multi_dn, user_downloaded, hybrid_of, dht =
       load_torrent(r.ih, unpack(field_lists.torrent_of_user))
     t.multi_up, t.multi_dn, t.user_downloaded = multi_up, multi_dn, user_downloaded
+  elseif r.event == 'x' then
+    t, snatches, derived = load_torrent(r.ih, 'snatches', 'derived')
+  else
+    t, snatches, derived, enabled, sole, dht = load_torrent(r.ih, unpack(field_lists.torrent))
   end
   r.moves_only = hybrid_of and counts_elsewhere(r.ih, hybrid_of) or false
   t.dht = dht

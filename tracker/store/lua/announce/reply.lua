@@ -10,7 +10,9 @@ end
 -- At most `want` endpoints of an array and their ids, without the caller's own endpoint: its slot, and slots that it
 -- left under an older peer id. `spare` is 1 when the caller may be in the array: one slot more is read then.
 local function select_slots(key, size, n, want, spare, random, own, with_ids)
-  local peers, ids = read_window(key, size, n, want + spare, random), ''
+  local peers = n <= want + spare and call('GETRANGE', key, 0, n * size - 1)
+    or read_window(key, size, n, want + spare, random)
+  local ids = ''
   if with_ids then ids = read_window(key .. 'i', 20, n, want + spare, random) end
   local at = own and find(peers, own, 1, true)
   while at do
@@ -31,7 +33,7 @@ end
 -- The caller may be among the leechers.
 local function select_family(arrays, family, size, s, l, want, random, own, with_ids)
   local peers, ids = '', ''
-  if want <= 0 then return peers, ids end
+  if want <= 0 or s + l == 0 then return peers, ids end
   if s > 0 then
     local seeders = want
     if l > 0 then seeders = max(1, (want * 3 - want * 3 % 4) / 4, want - l + (own and 1 or 0)) end
@@ -234,8 +236,14 @@ end
 function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht,
     tid, own)
   local by_id = removing or own
-  local peers4, ids4, peers6, ids6 =
-    select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6)
+  local peers4, ids4, peers6, ids6
+  if on_v4 and s6 + l6 == 0 then -- nearly always
+    peers4, ids4 = select_family(arrays, '4', 6, s4, l4, want, random, own4, with_ids or by_id)
+    peers6, ids6 = '', ''
+  else
+    peers4, ids4, peers6, ids6 =
+      select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids or by_id, on_v4, own4, own6)
+  end
   if crowded and crowded ~= '0' and (accounts or s4 + s6 + l4 + l6 > want) then
     if is_uneven(peers4, 6) or is_uneven(peers6, 18) then
       peers4, ids4, peers6, ids6 =

@@ -47,8 +47,11 @@ end
 -- The same for any announce of a stored peer, with the lower counters.
 function write_peer(r, p)
   write_traffic(p.at, p.stored, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed, p.total_time + p.time)
-  if p.lower == (p.stored[8] or '') then return end
-  if p.lower == '' then call('HDEL', p.at, 'lower') else call('HSET', p.at, 'lower', p.lower) end
+  if p.lower ~= '' then
+    call('HSET', p.at, 'lower', p.lower)
+  elseif p.stored[8] then
+    call('HDEL', p.at, 'lower')
+  end
 end
 
 -- The counts of the torrent and what else a regular announce needs of it. With `moved`, of a user whose bytes moved,
@@ -92,9 +95,12 @@ function update_regular(packed, ih, tid)
   else
     return
   end
-  if (stored[2] == '0') ~= seeding or stored[8] then return end
+  if (stored[2] == '0') ~= seeding then return end
   local elapsed, up, down, time = now - stored[5], 0, 0, 0
-  if elapsed < 0 then elapsed = since_step_back(elapsed) end
+  if elapsed <= 0 then
+    if elapsed == 0 and call('HGET', key, 'lower') then return end -- it may hold in this second
+    elapsed = since_step_back(elapsed)
+  end
   if uploaded ~= (stored[3] or '0') then up = uploaded - (stored[3] or 0) end
   if downloaded ~= (stored[4] or '0') then down = downloaded - (stored[4] or 0) end
   if up < 0 or down < 0 then return end -- late, or a client that began anew
@@ -104,11 +110,11 @@ function update_regular(packed, ih, tid)
   end
   local moved, user = up + down > 0, nil
   if not accounts then
-    if stored[9] == '1' then return end -- paused
+    if stored[8] == '1' then return end -- paused
   else
-    if stored[10] == '1' then return end
-    if passkey ~= '' or stored[9] or rules.required then
-      user = load_user(passkey, stored[9], seeding, up, down)
+    if stored[9] == '1' then return end
+    if passkey ~= '' or stored[8] or rules.required then
+      user = load_user(passkey, stored[8], seeding, up, down)
       if not user or elapsed < rules.shortest or elapsed < early and rules.limits_lists then return end
     end
   end
