@@ -172,6 +172,7 @@ ONLY: dict[str, tuple[str, ...]] = {
 
 TESTED_BY: dict[str, str] = {
     "admin.api.batch_rows": "admin/api/test_batches.py",
+    "admin.api.hit_and_runs": "admin/api/test_users.py",
     "admin.api.torrent_batches": "admin/api/test_batches.py",
     "admin.api.torrent_query": "admin/api/test_exports.py",
     "admin.api.user_batches": "admin/api/test_batches.py",

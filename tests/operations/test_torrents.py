@@ -20,6 +20,7 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
+from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.system.torrent_files import TorrentFiles
 
@@ -131,6 +132,20 @@ async def linked(store: Store) -> None:
 
 async def states(store: Store) -> list[str]:
     return [state_of(each) for each in await store.torrents.get_all([V1, V2])]
+
+
+@pytest.mark.parametrize(("enabled", "state"), [(False, "disabled"), ("pending", "pending")])
+async def test_a_half_is_linked_in_the_state_of_the_v1_half(
+    store: Store, enabled: Enabled, state: str
+) -> None:
+    await add_torrent(store, V1, torrent_fields(enabled=enabled, reason="wait"))
+    await add_torrent(store, V2, {})
+    await edit_torrent(store, V2, {"hybrid_of": V1.hex()})
+    assert await states(store) == [state] * 2
+    found = await store.torrents.get(V2)
+    assert found is not None and found.reason == "wait"
+    await edit_torrent(store, V1, torrent_fields(enabled=True))
+    assert await states(store) == ["registered"] * 2
 
 
 @pytest.mark.parametrize(("one", "other"), [(V1, V2), (V2, V1)])

@@ -180,11 +180,22 @@ async def add_as_disabled(store: Store) -> None:
     await store.torrents.add(torrent(1), {"enabled": "0"})
 
 
+async def make_pending(store: Store) -> None:
+    await store.torrents.edit(torrent(1), {"enabled": "pending"})
+
+
+async def add_as_pending(store: Store) -> None:
+    await store.torrents.add(torrent(1), {"enabled": "pending"})
+
+
 async def remove_torrent(store: Store) -> None:
     await store.torrents.remove(torrent(1))
 
 
-@pytest.mark.parametrize("refuse", [deny_torrent, disable_torrent, add_as_disabled, remove_torrent])
+@pytest.mark.parametrize(
+    "refuse",
+    [deny_torrent, disable_torrent, add_as_disabled, make_pending, add_as_pending, remove_torrent],
+)
 @pytest.mark.parametrize("peers", [3, LARGE])
 async def test_a_refused_torrent_loses_its_peers(
     store: Store, refuse: Callable[[Store], Awaitable[None]], peers: int

@@ -156,11 +156,13 @@ async def _link(store: Store, info_hash: InfoHash, fields: Mapping[str, str]) ->
 
 
 async def link_halves(store: Store, v2: InfoHash, v1: InfoHash) -> None:
-    """As Hybrids.link. If the v1 half is disabled or denied, so is the v2 half from now on."""
+    """As Hybrids.link. If the v1 half is disabled, pending or denied, so is the v2 half from now on."""
     await store.hybrids.link(v2, v1)
     for found in await store.torrents.get_all([v1]):
         if not found.enabled:
-            await store.torrents.edit(v2, {"enabled": "0", "reason": found.reason})
+            await store.torrents.edit(
+                v2, {"enabled": "pending" if found.pending else "0", "reason": found.reason}
+            )
         if found.denied is not None:
             await store.torrents.deny(v2, found.denied)
 

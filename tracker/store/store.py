@@ -160,7 +160,7 @@ class Store:
         self.place_name_migration = PlaceNameMigration(connection, scripts, keys)
         self.client_software = ClientSoftware(connection, scripts, keys)
         self.jobs = Jobs(connection, scripts, keys, clock, count=counters.count, observe=counters.observe)
-        self.work = _work(connection, scripts, keys, self.rules, clock, self.shards)
+        self.work = _work(common, self.rules, clock, self.shards)
         self.dht_nodes = DhtNodes(connection, scripts, keys)
         self._use_unique_users(options.unique_rules, clock)
         self._use_maintenance(clock)
@@ -372,14 +372,8 @@ def _rules_of_shard(rules: LiveRules, shards: int) -> LiveRules:
 
 
 def _work(
-    connection: Connection,
-    scripts: Scripts,
-    keys: Keys,
-    rules: LiveRules,
-    clock: Callable[[], float],
-    shards: Shards,
+    home: tuple[Connection, Scripts, Keys], rules: LiveRules, clock: Callable[[], float], shards: Shards
 ) -> Work:
-    home = (connection, scripts, keys)
     if len(shards) == 1:
         facts, states, sizes = None, None, Sizes(*home, clock)
     else:
@@ -389,13 +383,13 @@ def _work(
     claims = Claims(*home, clock, facts)
     return Work(
         projects,
-        Items(connection, scripts, keys, projects),
+        Items(*home, projects),
         claims,
-        Blocks(connection, scripts, keys, clock),
-        Log(connection, scripts, keys, projects),
-        Leaderboard(connection, scripts, keys),
+        Blocks(*home, clock),
+        Log(*home, projects),
+        Leaderboard(*home),
         Policy(*home, clock, states=states),
-        Statistics(connection, keys),
+        Statistics(home[0], home[2]),
         sizes,
         Verification(*home, claims, rules, clock, facts),
     )

@@ -137,14 +137,15 @@ def _cache_options(others: bytes) -> _Options | None:
 
 
 def _joined(query: bytes) -> bytes:
-    """The query with ``&`` for each ``?`` before the first hash or id.
+    """The query with ``&`` for a ``?`` directly before the first hash or id.
 
-    Clients append their parameters to the query of the announce URL, some with a second ``?``. A hash or id may contain
-    that character, so it stays there.
+    Clients append their parameters to the query of the announce URL, some with a second ``?``. In any other place, as
+    in a hash or a key, it is part of a value.
     """
     first = _FIRST_ID(query)
-    end = first.start() + 1 if first else len(query)
-    return query[:end].replace(b"?", b"&") + query[end:]
+    if first is None or not first[0].startswith(b"?"):
+        return query
+    return query[: first.start()] + b"&" + query[first.start() + 1 :]
 
 
 def _fields(query: bytes) -> dict[bytes, bytes]:

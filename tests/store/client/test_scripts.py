@@ -1,14 +1,19 @@
 """The Lua scripts as the server receives them."""
 
 import re
+from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from pathlib import Path
 
 import pytest
 from redis.exceptions import OutOfMemoryError, ResponseError
 
-from tests.store.harness import Store, update
-from tracker.store.client.scripts import Script, source, source_allowing_oom
+from loadtest.servers import Server
+from tests.store.harness import Store, running, update
+from tracker.store.client.scripts import LIBRARIES, Script, source, source_allowing_oom
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.codec import Refused
+from tracker.store.swarms.rules import SwarmRules
 
 LUA = Path(str(resources.files("tracker.store") / "lua"))
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in LUA.rglob("*.lua")}
@@ -34,6 +39,8 @@ SHRINKS_OR_REPAIRS = {
     "delete_user",
     "copy_users",
     "drop_hit_and_runs",
+    "begin_removal",
+    "end_removal",
 }
 LETS_OTHERS_SHRINK = {
     "abandon",
@@ -72,6 +79,7 @@ ONLY_READS = {
     "dht_swarm",
     "dht_page",
     "dump_keys",
+    "pending_removals",
 }
 """Operators must be able to search a full store. Replicas may run these scripts too."""
 
@@ -165,3 +173,73 @@ async def test_the_prefix_is_the_only_key(store: Store) -> None:
         store.connection.command, store.keys.prefix, "#!lua\nreturn { #KEYS, KEYS[1], #ARGV, ARGV[2] }"
     )
     assert await echo(["a", b"\xff"]) == [1, store.keys.prefix.encode(), 2, b"\xff"]
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def own(request: pytest.FixtureRequest, start_server: Callable[..., Server]) -> Server:
+    """A server for this test alone."""
+    return start_server("--appendonly", "no", binary=request.param)
+
+
+@pytest.fixture
+async def own_store(own: Server) -> AsyncIterator[Store]:
+    async with running(Store(own.url, Keys("t:"), SwarmRules())) as store:
+        yield store
+
+
+def commands(store: Store) -> list[str | int]:
+    return [script.head[0] for script in (store.scripts.announce, store.scripts.announce_when_full)]
+
+
+async def libraries(store: Store) -> list[bytes]:
+    return [row[1] for row in await store.redis.execute_command("FUNCTION", "LIST")]
+
+
+async def test_the_server_keeps_the_announce_script_as_functions(own_store: Store) -> None:
+    for _ in range(2):
+        await own_store.redis.execute_command("FUNCTION", "FLUSH")
+        await own_store.announce(update(1))
+    (library,) = await libraries(own_store)
+    assert library.startswith(f"{LIBRARIES}announce_".encode())
+    assert commands(own_store) == ["FCALL", "FCALL"]
+
+
+async def test_a_full_server_keeps_the_functions(own_store: Store) -> None:
+    await own_store.announce(update(1, "s"))
+    await own_store.redis.config_set("maxmemory", 1)
+    assert isinstance(await own_store.swarms.announce(update(2, "s")), Refused)
+    assert (await own_store.announce(update(1))).outcome == "update"
+    await own_store.redis.config_set("maxmemory", 0)
+    assert (await own_store.announce(update(2, "s"))).outcome == "join"
+    assert commands(own_store) == ["FCALL", "FCALL"]
+
+
+async def test_a_full_server_that_lost_its_functions_runs_scripts(own_store: Store) -> None:
+    await own_store.announce(update(1, "s"))
+    await own_store.redis.execute_command("FUNCTION", "FLUSH")
+    await own_store.redis.config_set("maxmemory", 1)
+    assert isinstance(await own_store.swarms.announce(update(2, "s")), Refused)
+    assert (await own_store.announce(update(1))).outcome == "update"
+    assert not await libraries(own_store)
+
+
+@pytest.mark.parametrize("denied", ["-fcall", "-function", "-function|load"])
+async def test_a_server_that_forbids_functions_runs_scripts(
+    own: Server, own_store: Store, denied: str
+) -> None:
+    await own_store.redis.acl_setuser(
+        "site", enabled=True, nopass=True, keys="*", channels="*", commands=["+@all"]
+    )
+    await own_store.redis.execute_command("ACL", "SETUSER", "site", denied)
+    url = own.url.replace("unix://", "unix://site:any@")
+    async with running(Store(url, Keys("t:"), SwarmRules())) as store:
+        assert (await store.announce(update(1, "s"))).outcome == "join"
+        assert (await store.announce(update(1))).outcome == "update"
+        assert store.scripts.announce.head[0] == "EVALSHA"
+
+
+async def test_a_server_without_functions_runs_scripts(start_server: Callable[..., Server]) -> None:
+    server = start_server("--appendonly", "no", "--rename-command", "FCALL", "")
+    async with running(Store(server.url, Keys("t:"), SwarmRules())) as store:
+        assert (await store.announce(update(1, "s"))).outcome == "join"
+        assert store.scripts.announce.head[0] == "EVALSHA"

@@ -1,4 +1,4 @@
-"""announce_regular.lua handles regular announces exactly as announce_other.lua does, at a fraction of the cost."""
+"""Regular announces are handled exactly as all others are, at a fraction of the cost."""
 
 import asyncio
 import random

@@ -144,7 +144,7 @@ async def test_a_field_that_names_no_other_torrent_changes_nothing(hybrid: Store
 
 
 @pytest.mark.parametrize(
-    "ending", ["denied", "disabled", "half of another", "half of this one", "wrong type"]
+    "ending", ["denied", "disabled", "pending", "half of another", "half of this one", "wrong type"]
 )
 async def test_a_v2_half_counts_for_itself_while_its_v1_half_does_not(private: Store, ending: str) -> None:
     """Both are in the same shard. A v1 half in another one is not read by announces."""
@@ -156,8 +156,9 @@ async def test_a_v2_half_counts_for_itself_while_its_v1_half_does_not(private: S
     await announce(private, "u", (v1, v2), downloaded=300, bytes_left=700)
     if ending == "denied":
         await private.redis.set(keys.deny(v1), "no")
-    elif ending == "disabled":
-        await private.redis.hset(keys.torrent(v1), "enabled", "0")
+    elif ending in ("disabled", "pending"):
+        enabled = "0" if ending == "disabled" else "pending"
+        await private.redis.hset(keys.torrent(v1), "enabled", enabled)
     elif ending == "wrong type":
         await private.redis.delete(keys.torrent(v1))
         await private.redis.set(keys.torrent(v1), "x")

@@ -154,7 +154,8 @@ class TorrentPage:
 
     async def edit(self, request: web.Request) -> web.Response:
         form = await read_form(request)
-        fields = {name: form.text(name) for name in ("name", "size", "labels")}
+        names = ("name", "size", "labels", *(["hybrid_of"] if form.has("hybrid_of") else []))
+        fields = {name: form.text(name) for name in names}
         return await self._change(request, {**fields, "private": str(int(form.ticked("private")))})
 
     async def change_rule(

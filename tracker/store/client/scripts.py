@@ -148,8 +148,7 @@ class Function(Script):
 
     def _is_disallowed(self, error: Exception) -> bool:
         return self.head[0] == "FCALL" and (
-            isinstance(error, NoPermissionError | OutOfMemoryError)
-            or str(error).startswith("unknown command")
+            isinstance(error, NoPermissionError) or str(error).startswith("unknown command")
         )
 
     async def load_and_run(self, argv: Sequence[str | bytes | int | float]) -> Any:
@@ -158,9 +157,9 @@ class Function(Script):
                 await self._call(*self.load)
                 return await self._call(*self.head, *argv)
             except ResponseError as error:
-                if not self.is_missing(error):
+                if not (self.is_missing(error) or isinstance(error, OutOfMemoryError)):
                     raise
-                self.head, self.load = self._as_script
+                self.head, self.load = self._as_script  # a full server loads scripts, but no library
         return await super().load_and_run(argv)
 
 

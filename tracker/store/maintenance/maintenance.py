@@ -11,7 +11,7 @@ from typing import Any
 
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.schema.keys import Keys, pattern_of
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
 from tracker.store.schema.table.matching import row_of
@@ -140,7 +140,7 @@ class Maintenance:
     async def _pages(self, progress: Progress = lambda _: None) -> AsyncIterator[dict[str, list[bytes]]]:
         """All keys without the prefix by the pattern of their row, unknown ones under ``""``. A key may come twice;
         one that exists all the time comes at least once."""
-        how = ("MATCH", f"{self._keys.prefix_pattern}*", "COUNT", self._page)
+        how = ("MATCH", f"{pattern_of(self._keys.prefix)}*", "COUNT", self._page)
         done, cursor = 0, -1
         while cursor:
             after, found = await self._connection.command("SCAN", max(cursor, 0), *how)

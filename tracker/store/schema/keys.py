@@ -22,7 +22,7 @@ def shard_prefixes(prefix: str, shards: int) -> tuple[str, ...]:
 
 
 def pattern_of(prefix: str) -> str:
-    """The prefix with glob characters escaped."""
+    """The prefix with glob characters escaped: ``t:{07}:`` is unchanged, ``t[x]:`` is not."""
     return "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in prefix)
 
 
@@ -33,11 +33,6 @@ class Keys:
 
     def __init__(self, prefix: str = "t:") -> None:
         self.prefix = prefix
-
-    @property
-    def prefix_pattern(self) -> str:
-        r"""The prefix with glob characters escaped: ``t:{07}:`` is unchanged, ``t[x]:`` is not."""
-        return pattern_of(self.prefix)
 
     def info_hash(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}info_hash:{info_hash.hex()}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.folding import fold_name
-from tracker.store.schema.keys import Keys
+from tracker.store.schema.keys import Keys, pattern_of
 
 KEYS_A_STEP = 100
 """Takes the store about 0.5 ms, or 1 ms if every key is a user to list."""
@@ -43,7 +43,7 @@ class Adoption:
     async def step(self, cursor: bytes = START) -> AdoptionStep:
         """Checks about KEYS_A_STEP keys. A walk from START to START covers every key that exists throughout it."""
         after, keys, users, unusable, clients, names = await self._scripts.adopt(
-            [cursor, KEYS_A_STEP, self._keys.prefix_pattern]
+            [cursor, KEYS_A_STEP, pattern_of(self._keys.prefix)]
         )
         named = await self._list_names(names)
         return AdoptionStep(after, int(keys), _texts(users), _texts(unusable), tuple(clients), named)

@@ -288,8 +288,6 @@ class Users:
         passkeys = await self._connection.command("ZRANGE", self._keys.users(), offset, offset + count - 1)
         return await self.get_all([passkey.decode() for passkey in passkeys])
 
-    # Hit-and-runs
-
     async def hit_and_runs(self, offset: int = 0, count: int = 100) -> list[tuple[str, int]]:
         """Returns (user id, number of hit-and-runs) of the users who have any, highest number first."""
         index = self._keys.hit_and_runs()
@@ -321,8 +319,7 @@ class Users:
     async def reindex_hit_and_runs(self) -> int:
         """Rebuilds the index of ``hit_and_runs`` from the users' sets. Returns how many users have hit-and-runs.
 
-        Needed for a store older than the index, or after a site changed the sets. It walks the key space page by
-        page, and may run while trackers update the index.
+        Needed after a site changed the sets. It walks the key space, and may run while trackers update the index.
         """
         async for user_ids in self._with_hit_and_runs():
             await self._scripts.rank_hit_and_runs(user_ids)

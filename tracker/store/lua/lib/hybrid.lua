@@ -10,5 +10,5 @@ local function counts_elsewhere(ih, v1)
   if not keys[1] and string.find(P, ':{%d+}:$') then return true end
   if not keys[1] or keys[2] then return false end
   local v = redis.pcall('HMGET', P .. 't:' .. v1, 'enabled', 'hybrid_of')
-  return not v.err and v[1] ~= '0' and (v[2] or '') == ''
+  return not v.err and v[1] ~= '0' and v[1] ~= 'pending' and (v[2] or '') == ''
 end

@@ -1,5 +1,6 @@
 -- torrent_refusal.lua: whether announces for a torrent are refused. After `P` and `call`.
 local function is_refused(ih)
   local known = call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
-  return not known[1] or known[2] or redis.pcall('HGET', P .. 't:' .. ih, 'enabled') == '0'
+  local enabled = redis.pcall('HGET', P .. 't:' .. ih, 'enabled')
+  return not known[1] or known[2] or enabled == '0' or enabled == 'pending'
 end

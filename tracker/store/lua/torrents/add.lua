@@ -54,7 +54,7 @@ for i = 2, #ARGV do
   local ok, answer = pcall(add, torrent)
   if ok then answers[i - 1] = answer else answers[i - 1] = 'error' end
   if ok and answer then
-    if torrent.fields.enabled == '0' then note_refusal(torrent.info_hash) end
+    if torrent.fields.enabled and torrent.fields.enabled ~= '1' then note_refusal(torrent.info_hash) end
     record_edit('', torrent.info_hash)
     redis.pcall('PUBLISH', P .. 'torrents', torrent.info_hash)
   end
