@@ -1,7 +1,9 @@
-"""Instructions of the store for announces of users: with all rules of private trackers, and with none of them.
+"""Instructions of the store for announces: of a public tracker, of a private one without further rules, and of one
+with all of them: `python -m loadtest.bench.private_rules`.
 
-The store runs under valgrind's callgrind, whose counts do not depend on the load of the machine. Both settings get the
-same announces, in full batches and one by one. Each user has one peer in a torrent, and every announce carries traffic.
+The store runs under valgrind's callgrind, whose counts do not depend on the load of the machine. All three get the same
+announces, in full calls of the script and one by one; only those of users have a passkey. Each user has one peer in a
+torrent.
 
 All rules are: multipliers for everybody, of the user and of the torrent, a freeleech token for another torrent, maximum
 peers and downloads, hit-and-runs by seed time, share and ratio with a grace period, and the change feed. Checks of
@@ -12,13 +14,14 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from loadtest.bench.counting_store import START_SECONDS, counting_store, counts
 from loadtest.bench.loader import BenchError
-from loadtest.bench.sections import Section
+from loadtest.bench.tables import table
 from loadtest.bench.targets import find
 from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
 from tracker.store.client.connection import Connection, connect
@@ -28,10 +31,8 @@ from tracker.store.swarms.rules import SwarmRules
 from tracker.store.swarms.swarms import MAX_BATCH
 
 MIX = {"idle": 0.70, "moving": 0.20, "join": 0.05, "completed": 0.01, "stop": 0.04}
-"""The share of each kind among the announces of a private tracker. The first two are regular: idle peers have moved
-nothing since their last announces, moving ones have."""
-GOAL_PERCENT = 5.0
-"""How much dearer the mix may be with all rules."""
+"""The share of each kind among the announces of a tracker. The first two are regular: idle peers have moved nothing
+since their last announces, moving ones have."""
 WITHOUT_RULES = SwarmRules(
     accounts="required", open=False, peer_memory=2_592_000, hnr_min_bytes=2**20, hnr_threshold=259_200
 )
@@ -45,6 +46,7 @@ ALL_RULES = replace(
     max_peers=3,
     max_downloads=20,
 )
+TRACKERS = {"public": SwarmRules(), "private": WITHOUT_RULES, "private, all rules": ALL_RULES}
 _USERS, _TORRENTS = 2 * MAX_BATCH, 16
 ANNOUNCES = {"idle": _USERS, "moving": _USERS, "join": _USERS, "completed": _USERS // 2, "stop": _USERS}
 """How many announces of each kind are measured."""
@@ -53,33 +55,34 @@ _START, _END = 1_800_000_000, 1_900_000_000
 
 
 def main() -> None:
-    options = parse_options()
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     if not find("valgrind"):
         sys.exit("valgrind is missing: apt install valgrind")
-    section = measure(options.alone)
-    print(section.as_markdown())
-    sys.exit(0 if all(finding.reached is not False for finding in section.findings) else 1)
+    for alone in (False, True):
+        print(as_markdown(measure(alone), alone) + "\n")
 
 
-def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--alone", action="store_true", help="one announce per call of the store, not 64")
-    return parser.parse_args()
+@cache
+def measure(alone: bool = False) -> dict[str, dict[str, float]]:
+    """Instructions of the store per announce, by tracker and kind."""
+    return {tracker: instructions(rules, alone) for tracker, rules in TRACKERS.items()}
 
 
-def measure(alone: bool = False) -> Section:
-    """Thousands of instructions per announce by kind, and by how many per cent all rules raise them."""
-    section = Section("Announces of users, " + ("one per call" if alone else f"{MAX_BATCH} per call"))
-    plain, ruled = instructions(WITHOUT_RULES, alone), instructions(ALL_RULES, alone)
-    for kind in (*MIX, "mix"):
-        before, after = plain[kind] / 1000, ruled[kind] / 1000
-        section.find(f"{kind}, without rules", before, "1,000 instructions")
-        section.find(f"{kind}, with all rules", after, "1,000 instructions")
-        goal = GOAL_PERCENT if kind == "mix" else None
-        section.find(f"{kind}, all rules", 100 * (after / before - 1), "%", goal)
-    return section
+def as_markdown(costs: Mapping[str, Mapping[str, float]], alone: bool) -> str:
+    """Thousands of instructions per announce, and how many times those of the public tracker."""
+    public, *private = costs
+    head = ["", *costs, *(f"{tracker} / {public}" for tracker in private)]
+    rows = [
+        [
+            kind,
+            *(f"{cost[kind] / 1000:.0f}" for cost in costs.values()),
+            *(f"{costs[tracker][kind] / costs[public][kind]:.2f}" for tracker in private),
+        ]
+        for kind in (*MIX, "mix")
+    ]
+    return f"### {1 if alone else MAX_BATCH} per call, 1,000 instructions\n\n{table(head, rows)}"
 
 
 def instructions(rules: SwarmRules, alone: bool = False) -> dict[str, float]:
@@ -139,7 +142,8 @@ async def announce_all(
     }
     async with asyncio.TaskGroup() as tasks:
         batches = tasks.create_task(store.swarms.run())
-        await _fill(store, [*present, *new], with_rules=rules == ALL_RULES)
+        users = [] if rules.accounts == "off" else [*present, *new]
+        await _fill(store, users, with_rules=rules == ALL_RULES)
         await _announce(store, [_update(user, "s") for user in present], alone=False)
         for kind in MIX:
             clock.now += 1800
@@ -172,6 +176,8 @@ async def _fill(store: Store, users: Sequence[int], *, with_rules: bool) -> None
 
 
 async def _announce(store: Store, updates: Sequence[PeerUpdate], *, alone: bool) -> None:
+    if store.rules.current.accounts == "off":
+        updates = [update._replace(passkey="") for update in updates]
     if alone:
         outcomes = [await store.swarms.announce(update) for update in updates]
     else:
