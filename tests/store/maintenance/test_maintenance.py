@@ -12,7 +12,8 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, update
 from tests.store.schema.test_keys import everything, rows_of
 from tracker.bittorrent import Accounts
-from tracker.store.maintenance.maintenance import Finding, Maintenance
+from tracker.store.client.scripts import library_name
+from tracker.store.maintenance.maintenance import OTHER_LIBRARIES, Finding, Maintenance
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, STATISTICS
 from tracker.store.schema.table.matching import row_of
@@ -222,3 +223,19 @@ async def test_reindex_rebuilds_the_index_of_hit_and_runs(private: Store) -> Non
     await private.redis.sadd(private.keys.user_set(7, "hnr"), "1")
     await reindex(private)
     assert await private.users.hit_and_runs() == [("7", 1)]
+
+
+async def test_libraries_of_other_versions_are_deleted_and_the_own_one_stays(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    other = "#!lua name=swarmkeeper_other\nredis.register_function('other', function() return 1 end)"
+    await store.redis.execute_command("FUNCTION", "LOAD", "REPLACE", other)
+    try:
+        (found,) = await store.maintenance.cleanup_libraries()
+        assert (found.kind, found.changed) == (OTHER_LIBRARIES, 0) and "swarmkeeper_other" in found.examples
+        (found,) = await store.maintenance.cleanup_libraries(dry_run=False)
+        assert found.changed == found.count
+        assert not await store.maintenance.cleanup_libraries()
+    finally:
+        libraries = await store.redis.execute_command("FUNCTION", "LIST", "LIBRARYNAME", "swarmkeeper_*")
+    assert library_name().encode() in [row[1] for row in libraries]
+    assert (await store.announce(update(1))).outcome in ("update", "early")

@@ -21,7 +21,9 @@ def cleanup(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Find stale keys in the store, and kept .torrent files without a torrent. They are deleted only with --delete.
+    """Find stale keys in the store, functions of other versions, and kept .torrent files without a torrent.
+
+    They are deleted only with --delete.
 
     Safe while a tracker is running: each key is checked again at the moment of its deletion.
     """
@@ -33,6 +35,7 @@ def cleanup(
     async def work(store: Store) -> int:
         with progress("keys checked") as shown:
             found = await store.maintenance.cleanup(dry_run=not delete, progress=shown.reach)
+        found += await store.maintenance.cleanup_libraries(dry_run=not delete)
         stale = [each.hex() async for each in stale_files(store.torrents, files, delete=delete)]
         if stale:
             changed = len(stale) if delete else 0

@@ -58,6 +58,11 @@ def source_allowing_oom(name: str) -> str:
     return _ALLOW_OOM + source(name).removeprefix("#!lua\n")
 
 
+def library_name(script: str = "announce") -> str:
+    """The name of the library that this version loads."""
+    return f"{LIBRARIES}{script}_{_library(script).version}"
+
+
 class Library(NamedTuple):
     """A library of Redis functions: one script, also to be run when the server is out of memory."""
 

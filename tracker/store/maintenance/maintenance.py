@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
+from tracker.store.client.scripts import LIBRARIES, Scripts, library_name
 from tracker.store.schema.keys import Keys, pattern_of
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
@@ -26,6 +28,7 @@ MAX_PASSES = 3
 UNKNOWN = "keys that docs/keys.md does not name (never deleted)"
 UNUSABLE_IDS = "user ids that are not a positive number, or another user's (unchanged)"
 WRONG_TYPE = "keys of a wrong type"
+OTHER_LIBRARIES = "libraries of functions of other versions"
 _TYPE_ONLY = Check(WRONG_TYPE)
 _TYPES = {row.pattern: row.type.lower() for row in KEYS}
 
@@ -102,6 +105,20 @@ class Maintenance:
                     await self._check(pattern, keys, findings, delete=not dry_run)
             if before == sum(finding.changed for finding in findings.values()):
                 break
+        return findings.by_count()
+
+    async def cleanup_libraries(self, dry_run: bool = True) -> list[Finding]:
+        """Finds libraries of functions that other versions loaded, and deletes them unless ``dry_run``. A tracker that
+        still uses one loads it again."""
+        try:
+            rows = await self._connection.command("FUNCTION", "LIST", "LIBRARYNAME", f"{LIBRARIES}*")
+        except ResponseError:  # the server allows no functions
+            return []
+        findings, names = _Findings(), [row[1] for row in rows]
+        others = [name for name in names if name.decode() != library_name()]
+        for name in () if dry_run else others:
+            await self._connection.command("FUNCTION", "DELETE", name)
+        findings.add(OTHER_LIBRARIES, others, changed=not dry_run)
         return findings.by_count()
 
     async def wipe_statistics(self, uniques: bool = False) -> AsyncIterator[int]:

@@ -18,6 +18,9 @@ class ShardedMaintenance(Maintenance):
     async def cleanup(self, dry_run: bool = True, progress: Progress = lambda _: None) -> list[Finding]:
         return _merged(await self._of_all(lambda part: part.cleanup(dry_run, progress)))
 
+    async def cleanup_libraries(self, dry_run: bool = True) -> list[Finding]:
+        return await self._home.cleanup_libraries(dry_run)
+
     async def _of_all(self, call: Callable[[Maintenance], Awaitable[list[Finding]]]) -> list[list[Finding]]:
         """The findings of home, and of the shards that are not away."""
         found = [await call(self._home)]
