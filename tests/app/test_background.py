@@ -115,7 +115,7 @@ async def ranked(store: Store) -> dict[str, float]:
 
 
 @pytest.mark.usefixtures("background")
-async def test_the_peers_of_a_denied_torrent_are_removed(store: Store, background: None) -> None:
+async def test_the_peers_of_a_denied_torrent_are_removed(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.torrents.deny(info_hash(1), "no")
 
@@ -125,6 +125,7 @@ async def test_the_peers_of_a_denied_torrent_are_removed(store: Store, backgroun
     await eventually(empty)
 
 
+@pytest.mark.usefixtures("background")
 async def test_a_sweep_repairs_wrong_counts(store: Store, jobs: Jobs) -> None:
     for peer in range(5):
         await store.announce(update(peer, "s", bytes_left=peer % 2))

@@ -21,13 +21,13 @@ INTERVAL = 3600.0
 
 
 @asynccontextmanager
-async def monitored(url: str, *, work: bool = True) -> AsyncIterator[tuple[Store, Reaper, Readiness]]:
+async def monitored(
+    url: str, *, work: bool = True, timer: Callable[[], float] = time.monotonic
+) -> AsyncIterator[tuple[Store, Reaper, Readiness]]:
     store = Store(url, Keys("t:"), SwarmRules(), clock=time.time)  # type: ignore[arg-type]
-
-    def now() -> float:
-        return store.clock()
-
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: INTERVAL, now)
+    reaper = Reaper(
+        store.reaping, store.connection, store.keys, store.counters, lambda: INTERVAL, time.time, timer
+    )
     store.connection.on_reconnect(reaper.on_reconnect)
     try:
         async with AsyncExitStack() as stack:
@@ -70,7 +70,8 @@ async def test_an_unavailable_store_is_the_only_problem_reported(server: Server)
 
 async def test_a_sweep_that_does_not_end_is_a_problem(server: Server) -> None:
     """Measured from the last complete round, or from the start."""
-    async with monitored(server.url) as (store, reaper, readiness):
+    ahead = 0.0
+    async with monitored(server.url, timer=lambda: time.monotonic() + ahead) as (_, reaper, readiness):
         await becomes(readiness, [])
 
         async def swept() -> bool:
@@ -79,7 +80,6 @@ async def test_a_sweep_that_does_not_end_is_a_problem(server: Server) -> None:
         await eventually(swept)
         assert 0 < reaper.sweep_seconds < 60
         ahead = BEHIND_INTERVALS * INTERVAL + 60
-        store.clock = lambda: time.time() + ahead  # type: ignore[assignment]
         assert readiness.problems() == [SWEEP_BEHIND]
         await reaper.sweep_once(hurry=True)
         await becomes(readiness, [])

@@ -26,7 +26,8 @@ READS = """
     doctor export freeleech.list geoip.lookup health jobs.list jobs.queues jobs.show score.lag score.place
     score.top serve settings stats token.list top torrent.history torrent.list torrent.search torrent.show
     unique.figure unique.show unique.top user.list user.owing user.pending user.show user.torrents
-    work.blocked work.drain work.list work.log work.policy work.projects work.seed work.show work.top
+    user.unregistered work.blocked work.drain work.list work.log work.policy work.projects work.seed work.show
+    work.top
 """
 """Commands without an entry. ``work drain`` acknowledges what it has written; ``work seed`` belongs to volunteers."""
 

@@ -50,6 +50,7 @@ user owing                                      | 7
 user pending                                    |
 user show 7                                     | 700
 user torrents 7 incomplete                      | {C}
+user unregistered 7                             |
 user add --id 9 --name New                      | 9
 user rotate 9                                   |
 user disable 9 --reason unpaid                  |

@@ -17,7 +17,7 @@ HASHES = [info_hash(number) for number in range(250)]
 async def test_a_stop_between_two_calls_writes_all_announces(
     valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(announce_counts, "MAX_TORRENTS", 10)
+    monkeypatch.setattr(announce_counts, "MAX_WAITING", 10)
     monkeypatch.setattr(announce_counts, "CALL_PAUSE_SECONDS", 600)
     redis = RedisSettings(url=valkey.url, prefix=prefix)
     async with open_connection(valkey.url, redis, 5.0) as (connection, _):

@@ -23,10 +23,12 @@ class Timed:
         self.save_peer_counts = reaping.save_peer_counts
         self.calls, self.seconds = 0, 0.0
 
-    async def sweep(self, torrent_ids: Sequence[str], position: str, budget: int) -> SweepStep:
+    async def sweep(
+        self, torrent_ids: Sequence[str], position: str, budget: int, denied: Sequence[bytes]
+    ) -> SweepStep:
         began = asyncio.get_running_loop().time()
         try:
-            return await self._reaping.sweep(torrent_ids, position, budget)
+            return await self._reaping.sweep(torrent_ids, position, budget, denied)
         finally:
             self.calls += 1
             self.seconds += asyncio.get_running_loop().time() - began

@@ -60,6 +60,7 @@ async def seeding(store: Store, torrent: Path, folder: Path, user: str = "7") ->
     """libtorrent seeds until the block ends. The function that it yields announces, and waits for the reply."""
 
     async def announces() -> int:
+        await store.announce_counts.flush()
         return (await store.users.find(user)).announces
 
     async def announce() -> None:
