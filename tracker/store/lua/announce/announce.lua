@@ -4,9 +4,8 @@
 -- An announce goes through steps, one file each in this folder, which say what they read and write:
 --   read.lua       the announce, its torrent and its peer
 --   refuse.lua     may user and torrent take it?
---   update.lua     a peer that is in the swarm; first of all the regular announce, nine of ten
+--   update.lua     a peer that is in the swarm: it stays, first of all the regular announce, nine of ten; or it leaves
 --   join.lua       a peer that is not; endpoints.lua: who has an endpoint; register.lua: new torrents
---   leave.lua      a peer that stops
 --   credit.lua     what a user gets for it
 --   reply.lua      the peers for the answer
 -- Every step reads what may fail before anything is written: a key of a wrong type fails its announce, and nothing
@@ -70,7 +69,6 @@
 --   the same four as at first, of announces over UDP. Groups of zeros at the end are left out
 local read, max, min, floor = struct.unpack, math.max, math.min, math.floor
 local sub, find, match, byte, format = string.sub, string.find, string.match, string.byte, string.format
-local COUNTER_MAX = '9007199254740991'
 local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
@@ -99,25 +97,16 @@ local function since_step_back(elapsed)
   return elapsed > 0 and elapsed or OUTAGE
 end
 
---@ include lib/max_exact.lua
 --@ include lib/numbers.lua
---@ include lib/counters.lua
---@ include lib/ids.lua
+COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 --@ include lib/torrent.lua
---@ include lib/torrent_save.lua
---@ include lib/array_insert.lua
---@ include lib/array_remove.lua
---@ include lib/peers.lua
 --@ include lib/addresses.lua
---@ include lib/addresses_claim.lua
---@ include lib/leave_swarm.lua
+--@ include lib/swarm.lua
 --@ include lib/changes.lua
 --@ include lib/changes_removal.lua
---@ include lib/hit_and_runs.lua
 --@ include lib/hybrid.lua
---@ include lib/hit_and_run_check.lua
+--@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
---@ include lib/due_lists.lua
 
 -- A function has at most 200 names. Those that only one step uses are in a block of their own.
 local read_request, find_peer, was_join, load_swarm
@@ -146,19 +135,17 @@ do
 --@ include lib/denied_clients.lua
 --@ include announce/reply.lua
 end
-local count_traffic, speed, write_peer, update_regular, update
+local count_traffic, speed, write_peer, update_regular, update, leave
 do
 --@ include announce/update.lua
 end
 local ACCOUNT_WITH_PEERS, admit, join, score_joined
 do
 --@ include lib/torrent_ids.lua
---@ include lib/torrent_rankings.lua
 --@ include lib/info_hash_index.lua
 --@ include lib/registration.lua
 --@ include announce/join.lua
 end
---@ include announce/leave.lua
 
 -- The answer to an announce with this outcome, a letter; `peers`: whether it may have peers.
 local function answer_to(t, r, outcome, with_peers)
@@ -287,8 +274,7 @@ local function begin(prefix, arguments)
   if argv[3] ~= packed_rules then set_rules(argv[3]) end
   traffic, udp_traffic, forgotten, refused, given, joined, newly_full = nil, nil, 0, 0, 0, {}, {}
   network_changes, due_entries = {}, {}
-  forget_multipliers()
-  forget_barred()
+  if accounts then forget_multipliers() end
   local keys = { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing' }
   for i = 4, #argv do
     local ih = sub(argv[i], 1, 40)
@@ -303,15 +289,16 @@ local function begin(prefix, arguments)
   full, removing = batch_values[3], batch_values[4]
   upload_of_all, download_of_all = batch_values[n + 1], batch_values[n + 2]
   full_before = full
+  if removing then forget_barred() end
   outage_from, outage_until, steady, clock_back = last_outage(batch_values[1], batch_values[2])
 end
 
 local function finish()
   save_rankings()
-  pcall(save_network_counts, note_full)
-  pcall(save_full)
-  pcall(save_due_entries)
-  pcall(score_joined)
+  if next(network_changes) then pcall(save_network_counts, note_full) end
+  if newly_full[1] or full ~= full_before then pcall(save_full) end
+  if next(due_entries) then pcall(save_due_entries) end
+  if joined[1] then pcall(score_joined) end
 end
 
 -- A batch with one family is common, and zeros are slow to format.

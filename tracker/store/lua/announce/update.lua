@@ -1,6 +1,6 @@
--- update.lua: the announce of a peer that is in the swarm. A regular one, nine of ten, keeps the peer's kind and
--- endpoints. Writes the peer's hash and timeout, of a user also account and totals (credit.lua); other updates write
--- the arrays and counts as well.
+-- update.lua: the announce of a peer that is in the swarm, and stays or leaves. A regular one, nine of ten, keeps the
+-- peer's kind and endpoints. Writes the peer's hash and timeout, of a user also account and totals (credit.lua); other
+-- updates write the arrays and counts as well, and one that leaves also addresses and sets.
 --
 -- Values are compared as text, which is exact and needs no conversion: both are decimals without leading zeros.
 
@@ -194,4 +194,29 @@ function update(t, r, p, a, old)
   end
   if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
   if a then save_account(a) end
+end
+
+function leave(t, r, p, a)
+  local timeout, uid = P .. 'ptimeout:' .. r.suffix, p.stored[11] or ''
+  leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[12], p.stored[13], p.endpoints)
+  if t.announces then t.announces = t.announces + 1 else add_bounded(t.key, 'announces', 1) end
+  save_torrent(t)
+  if p.up + p.down > 0 then count_traffic(r, p) end
+  if is_remembered(r.uid) then
+    write_peer(r, p)
+    deactivate_peer(p.at)
+    call('DEL', timeout)
+  else
+    call('UNLINK', p.at, timeout)
+  end
+  if a then
+    credit_user(t, r, p, a)
+    record_announce('stopped', t, r, r.uid, a)
+    end_activity(a, true)
+    save_account(a)
+    return
+  end
+  record_announce('stopped', t, r, uid, nil)
+  -- It joined before accounts were switched off, or before the halves of a hybrid torrent were linked.
+  if uid ~= '' then end_activity_of(uid, t.tid, true) end
 end
