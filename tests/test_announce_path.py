@@ -1,21 +1,24 @@
-"""Counts the files that an announce enters on its path from the socket to the store and back.
+"""Counts the files that an announce enters on its path from the socket to the store and back, and in the store.
 
 A whole tracker serves in this process, with a real valkey-server. A profile function notes each call of a function in
 ``tracker/`` while one announce is answered. Several announces are traced, and the path that most of them took counts:
-a timer of another part may run during one of them.
+a timer of another part may run during one of them. For the path in the store, the server gets the announce script with
+a note at the start of each of its functions.
 """
 
 import asyncio
 import gc
+import re
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, get_args
+from typing import NamedTuple, TypeVar, get_args
 
 import pytest
 from pydantic import SecretStr
@@ -24,19 +27,26 @@ import tracker
 from tests.frontends.http.harness import PEER_ID, QUERY
 from tests.raw_http import Client, connect
 from tests.raw_http import request as http_request
-from tests.store.harness import ALICE, Store, peer_id, running
+from tests.store.harness import Store, peer_id, running
+from tools.lint_lua import LUA
 from tracker.app.service import Banner, serve
 from tracker.bittorrent import Accounts
 from tracker.settings.model import AdminSettings, HttpSettings, RedisSettings, Settings, UserSettings
 from tracker.settings.reload import Reload
+from tracker.store.client.scripts import source
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.valkey.opening import StoreServer
 
 PACKAGE = f"{Path(tracker.__file__).parent}/"
 TRACED = 15
-MAX_FILES = {"regular": 10, "early": 10, "join": 14}
-"""By kind of announce: a peer that announces again, after its interval or before; and a peer that joins."""
+MAX_FILES = {"regular": 10, "moving": 10, "early": 10, "join": 14, "leave": 10}
+"""By kind of announce: a peer that announces again, after its interval, then also with other byte counts, or before it;
+a peer that joins, and one that leaves."""
+MAX_LUA_FILES = {"regular": (5, 8), "moving": (5, 8), "join": (14, 14), "leave": (12, 12)}
+"""The same for files of the announce script: of a peer without a user, and of a user's."""
+LUA_FUNCTION = re.compile(r"\bfunction\b *([\w.]*)\([^)]*\)")
+INCLUDE = re.compile(r"^--@ include (\S+)\n", re.MULTILINE)
 
 
 class Call(NamedTuple):
@@ -111,6 +121,40 @@ async def trace(client: Client, target: str) -> tuple[Call, ...]:
     return tuple(calls)
 
 
+def noting(file: str) -> str:
+    """The text of a Lua file with its fragments. Each function notes at its start that it was called."""
+    text = (LUA / file).read_text(encoding="utf-8")
+    text = LUA_FUNCTION.sub(lambda match: f"{match[0]} note_entry('{file} {match[1]}')", text)
+    return INCLUDE.sub(lambda match: noting(match[1]), text)
+
+
+@asynccontextmanager
+async def tracing_script(
+    client: Client, store: Store
+) -> AsyncIterator[Callable[[str], Awaitable[tuple[str, ...]]]]:
+    """Makes announces and returns the calls of functions of the announce script, each as ``file function``."""
+    key, load = f"{store.keys.prefix}calls", store.scripts.announce.load
+    begin, tail = "local announce\n", "return announce(KEYS, ARGV)\n"
+    note = f"local function note_entry(call) redis.call('RPUSH', '{key}', call) end\n"
+    plain, noted = (
+        text.removeprefix("#!lua\n").removesuffix(tail)
+        for text in (source("announce"), noting("announce/announce.lua"))
+    )
+    assert load[-1].count(begin) == load[-1].count(plain) == 1 and "note_entry" not in plain
+    text = load[-1].replace(begin, begin + note).replace(plain, noted)
+
+    async def trace_script(target: str) -> tuple[str, ...]:
+        await store.redis.delete(key)
+        assert b"peers" in (await client.get(target)).reply
+        return tuple(call.decode() for call in await store.redis.lrange(key, 0, -1))
+
+    await store.connection.command(*load[:-1], text)
+    try:
+        yield trace_script
+    finally:
+        await store.connection.command(*load)
+
+
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[str]:
     """A whole tracker in this process; gives the address of its HTTP port."""
@@ -132,35 +176,44 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
     gc.set_threshold(*threshold)
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
 class Peers:
     """Peers of one torrent, announced over one kept connection."""
 
     client: Client
-    path: str
     store: Store
+    has_users: bool
+    """Whether each peer is one of a user of its own."""
 
-    def target(self, number: int, event: str = "") -> str:
-        query = QUERY.replace(escaped(PEER_ID), escaped(peer_id(number)))
-        return f"{self.path}?{query}&key=1F3A9C07&compact=1&numwant=50{event and f'&event={event}'}"
+    def target(self, kind: str, number: int) -> str:
+        peer = number if kind in ("join", "leave") else 0
+        query = QUERY.replace(escaped(PEER_ID), escaped(peer_id(peer)))
+        query = query.replace("port=6881", f"port={6881 + peer}")
+        if kind == "moving":
+            query = query.replace("uploaded=0&downloaded=0", f"uploaded={2 * number}&downloaded={number}")
+        event = {"join": "&event=started", "leave": "&event=stopped"}.get(kind, "")
+        path = f"/{peer:020}/announce" if self.has_users else "/announce"
+        return f"{path}?{query}&key=1F3A9C07&compact=1&numwant=50{event}"
 
-    async def trace(self, kind: str) -> tuple[Call, ...]:
-        """The most common path of several announces of a kind."""
-        if kind == "join":
-            traces = [
-                await trace(self.client, self.target(number, "started")) for number in range(1, 1 + TRACED)
-            ]
-        else:
-            await trace(self.client, self.target(0, "started"))
-            traces = [await self.announce_again(early=kind == "early") for _ in range(TRACED)]
-        return Counter(traces).most_common(1)[0][0]
+    async def most_common(self, kind: str, trace: Callable[[str], Awaitable[T]]) -> T:
+        """The most common path of several announces of a kind. ``trace`` makes one, and returns its path."""
+        paths = []
+        for number in range(1, 1 + TRACED):
+            await self.prepare(kind, number)
+            paths.append(await trace(self.target(kind, number)))
+        return Counter(paths).most_common(1)[0][0]
 
-    async def announce_again(self, *, early: bool) -> tuple[Call, ...]:
-        key = self.store.keys.peer("1", peer_id(0))
-        announced = int(await self.store.redis.hget(key, "last_announce"))
-        if not early:  # its interval has passed
-            await self.store.redis.hset(key, "last_announce", announced - 1800)
-        return await trace(self.client, self.target(0))
+    async def prepare(self, kind: str, number: int) -> None:
+        """Who does not join is in the swarm, and who is not early announced an interval ago."""
+        if kind == "leave":
+            await self.client.get(self.target("join", number))
+        elif kind != "join" and number == 1:
+            await self.client.get(self.target("join", 0))
+        if kind in ("regular", "moving"):
+            await self.store.redis.hincrby(self.store.keys.peer("1", peer_id(0)), "last_announce", -1800)
 
 
 def escaped(raw: bytes) -> str:
@@ -180,16 +233,17 @@ async def peers(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> 
         serving(settings) as address,
         connect(address) as client,
     ):
-        await store.users.add("7", ALICE)
-        found = Peers(client, "/announce" if request.param == "off" else f"/{ALICE}/announce", store)
-        await trace(client, found.target(99, "started"))  # what is cached once is cached
+        for user in range(TRACED + 2):
+            await store.users.add(str(user + 1), f"{user:020}")
+        found = Peers(client, store, request.param != "off")
+        await trace(client, found.target("join", TRACED + 1))  # what is cached once is cached
         yield found
 
 
 @pytest.mark.serial
 @pytest.mark.parametrize("kind", MAX_FILES)
 async def test_an_announce_enters_few_files_each_once_down_and_once_up(peers: Peers, kind: str) -> None:
-    calls = await peers.trace(kind)
+    calls = await peers.most_common(kind, partial(trace, peers.client))
     print(kind, shown(calls))  # noqa: T201
     assert calls[0].file == "frontends/http/fast_protocol.py" and {call.way for call in calls} == {
         "down",
@@ -197,3 +251,16 @@ async def test_an_announce_enters_few_files_each_once_down_and_once_up(peers: Pe
     }
     assert len(files_of(calls)) <= MAX_FILES[kind]
     assert not entered_again(calls)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("kind", MAX_LUA_FILES)
+async def test_an_announce_enters_few_files_of_the_script(peers: Peers, kind: str) -> None:
+    async with tracing_script(peers.client, peers.store) as trace_script:
+        calls = await peers.most_common(kind, trace_script)
+    files = list(dict.fromkeys(call.split()[0] for call in calls))
+    path = f"{len(files)} files, {len(calls)} calls: {', '.join(files)}"
+    print("\n  ".join([kind, path, *calls]))  # noqa: T201
+    assert calls[0] == "announce/announce.lua announce"
+    public, private = MAX_LUA_FILES[kind]
+    assert len(files) <= (private if peers.has_users else public), path

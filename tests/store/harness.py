@@ -124,7 +124,7 @@ def dht_peers_key(keys: Keys, info_hash: InfoHash, family: int) -> str:
 
 
 def due_deadline(now: float, timeout_seconds: float) -> int:
-    """The due list of a timeout, as due_lists.lua chooses it: its end, rounded up to an even second."""
+    """The due list of a timeout, as swarm.lua chooses it: its end, rounded up to an even second."""
     return -int(-(now + timeout_seconds) // 2) * 2
 
 

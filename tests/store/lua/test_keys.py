@@ -44,7 +44,7 @@ BEYOND: dict[str, str] = {
     "abandon": "job:* q:*:",
     "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
     "add": "changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
-    "i:snatches i:torrent_* removing:torrents torrent_id torrents",
+    "i:snatches i:torrent_* removing:torrents stats:* torrent_id torrents",
     "add_token": "admin:token:* admin:tokens",
     "add_user": "changes copies copies:version deleting edits i:user_* i:user_downloaded i:user_name "
     "i:user_ratio i:user_uploaded removing u:* u:*:active user:* user_id users",
@@ -81,9 +81,9 @@ BEYOND: dict[str, str] = {
     "dht_page": "i:* i:dht",
     "drop_hit_and_runs": "changed changes i:hnr u:* u:*:hnr u:*:t:* user:*",
     "dump_keys": "*",
-    "due": "changed addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents "
-    "stats:* u:* "
-    "u:*:active u:*:hnr u:*:t:* user:*",
+    "due": "addresses changed changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending i:leechers "
+    "i:processed i:score i:seeders i:snatches p:*:torrents stats:* u:* u:*:active u:*:hnr u:*:t:* "
+    "user:*",
     "edit": "changes edits i:name i:seeders i:torrent_* removing:torrents",
     "edit_user": "changes copies copies:version deleting edits i:user_* i:user_downloaded i:user_name "
     "i:user_ratio i:user_uploaded removing u:* u:*:active user:* user_id users",
@@ -95,11 +95,12 @@ BEYOND: dict[str, str] = {
     "extend": "q:*:running",
     "finish": "job:* q:*:",
     "forget_markers": "* unique:forgotten",
-    "forgive": "changed changes i:hnr i:hnr_pending u:*:hnr u:*:t:*",
+    "forgive": "changed changes i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "freeleech": "deleting u:* users",
     "heartbeat": "gap heartbeat stats:*",
     "hold_webhook": "changes webhook:*",
-    "index": "denied i:empty i:info_hash i:name i:seeders",
+    "index": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
+    "stats:*",
     "link": "changes edits",
     "list_torrents": "i:*",
     "list_users": "i:hnr i:user_* u:* user:* users",
@@ -109,17 +110,18 @@ BEYOND: dict[str, str] = {
     "note_users": "copies copies:version deleting u:* user:* user_id users",
     "pending_removals": "removing removing:torrents",
     "purge": "job:* q:*:",
-    "rank_hit_and_runs": "changed i:hnr u:*:hnr",
+    "rank_hit_and_runs": "changed i:hnr u:* u:*:hnr u:*:t:* user:*",
     "rank_torrents": "i:seeders i:torrent_*",
     "read_users": "u:* user:* users",
     "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",
-    "reap": "changed addresses changes gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents "
-    "stats:* u:* "
-    "u:*:active u:*:hnr u:*:t:* user:*",
-    "reindex": "i:torrent_* denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score "
-    "i:seeders i:snatches",
-    "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:name i:torrent_* "
-    "i:unique:torrents: removing:torrents",
+    "reap": "addresses changed changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending i:leechers "
+    "i:processed i:score i:seeders i:snatches p:*:torrents stats:* u:* u:*:active u:*:hnr u:*:t:* "
+    "user:*",
+    "reindex": "denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
+    "i:snatches i:torrent_* stats:*",
+    "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:leechers i:name "
+    "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: removing:torrents "
+    "stats:*",
     "rename_unique": "*",
     "reset_score": "i:processed i:score leases:torrents",
     "restore_keys": "*",
@@ -135,9 +137,10 @@ BEYOND: dict[str, str] = {
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all",
     "sum_users": "i:hnr i:user_downloaded i:user_ratio i:user_uploaded u:*",
-    "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 gap heartbeat i:* i:dht "
-    "i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:seeders i:snatches i:torrent_* "
-    "i:unique:torrents: p:*:torrents stats:* u:* u:*:active u:*:hnr u:*:t:* user:*",
+    "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap heartbeat i:* "
+    "i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed i:score "
+    "i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents stats:* u:* u:*:active "
+    "u:*:hnr u:*:t:* user:*",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
     "unlink": "changes edits",
@@ -161,7 +164,8 @@ BEYOND: dict[str, str] = {
     "work_probe": "w:*",
     "work_verify": "gap heartbeat p:*:* swarm:*: t:* u:*:t:* w:*",
 }
-"""Script -> keys. A key that ends in * or : stands for all keys with this beginning.
+"""Script -> keys, also those of shared functions that it includes and does not call. A key that ends in * or : stands
+for all keys with this beginning.
 
 ``announce`` and ``sweep`` may also touch a second torrent: one that is deleted to make room, or that has the same id.
 ``cleanup``, ``count_before``, ``dump_keys``, ``restore_keys``, ``forget_markers`` and ``rename_unique`` get key names

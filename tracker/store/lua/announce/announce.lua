@@ -71,7 +71,6 @@
 --   the same four as at first, of announces over UDP. Groups of zeros at the end are left out
 local read, max, min, floor = struct.unpack, math.max, math.min, math.floor
 local sub, find, match, byte, format = string.sub, string.find, string.match, string.byte, string.format
-local COUNTER_MAX = '9007199254740991'
 local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
@@ -100,25 +99,16 @@ local function since_step_back(elapsed)
   return elapsed > 0 and elapsed or OUTAGE
 end
 
---@ include lib/max_exact.lua
 --@ include lib/numbers.lua
---@ include lib/counters.lua
---@ include lib/ids.lua
+COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 --@ include lib/torrent.lua
---@ include lib/torrent_save.lua
---@ include lib/array_insert.lua
---@ include lib/array_remove.lua
---@ include lib/peers.lua
 --@ include lib/addresses.lua
---@ include lib/addresses_claim.lua
---@ include lib/leave_swarm.lua
+--@ include lib/swarm.lua
 --@ include lib/changes.lua
 --@ include lib/changes_removal.lua
---@ include lib/hit_and_runs.lua
 --@ include lib/hybrid.lua
---@ include lib/hit_and_run_check.lua
+--@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
---@ include lib/due_lists.lua
 
 -- A function has at most 200 names. Those that only one step uses are in a block of their own.
 local read_request, find_peer, was_join, load_swarm
@@ -154,7 +144,6 @@ end
 local ACCOUNT_WITH_PEERS, admit, join, score_joined
 do
 --@ include lib/torrent_ids.lua
---@ include lib/torrent_rankings.lua
 --@ include lib/info_hash_index.lua
 --@ include lib/registration.lua
 --@ include announce/join.lua
@@ -325,13 +314,12 @@ function begin(prefix, arguments)
   if argv[3] ~= packed_rules then set_rules(argv[3]) end
   sums = { forgotten = 0, refused = 0, given = 0, joined = {}, newly_full = {} }
   network_changes, due_entries = {}, {}
-  forget_barred()
   local keys = { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing' }
   info_hashes = {}
-  local at, registered, denied = 5, P .. 'info_hash:', P .. 'deny:'
+  local at = 5
   for i = 4, #argv do
     local ih = sub(argv[i], 1, 40)
-    info_hashes[i], keys[at], keys[at + 1], at = ih, registered .. ih, denied .. ih, at + 2
+    info_hashes[i], keys[at], keys[at + 1], at = ih, P .. 'info_hash:' .. ih, P .. 'deny:' .. ih, at + 2
   end
   local n = #keys
   if accounts then
@@ -339,19 +327,20 @@ function begin(prefix, arguments)
     sharded = is_shard()
   end
   batch_values = call('MGET', unpack(keys))
-  forget_multipliers(batch_values[n + 1], batch_values[n + 2])
   full, removing = batch_values[3], batch_values[4]
   full_before = full
+  if accounts then forget_multipliers(batch_values[n + 1], batch_values[n + 2]) end
+  if removing then forget_barred() end
   outage_from, outage_until, steady, clock_back = last_outage(batch_values[1], batch_values[2])
 end
 end
 
 local function finish()
   save_rankings()
-  pcall(save_network_counts, note_full)
-  pcall(save_full)
-  pcall(save_due_entries)
-  pcall(score_joined)
+  if next(network_changes) then pcall(save_network_counts, note_full) end
+  if sums.newly_full[1] or full ~= full_before then pcall(save_full) end
+  if next(due_entries) then pcall(save_due_entries) end
+  if sums.joined[1] then pcall(score_joined) end
 end
 
 -- A batch with one family is common, and zeros are slow to format.

@@ -1,4 +1,4 @@
--- update.lua: the announce of a peer that is in the swarm. A regular one, nine of ten, keeps the peer's kind and
+-- update.lua: the announce of a peer that stays in the swarm. A regular one, nine of ten, keeps the peer's kind and
 -- endpoints. Writes the peer's hash and timeout, of a user also account and totals (credit.lua); other updates write
 -- the arrays and counts as well.
 --

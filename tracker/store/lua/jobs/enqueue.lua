@@ -7,7 +7,7 @@
 -- ARGV[8..] pairs of fingerprint and payload (JSON)
 -- Answer    pairs of id and 1 when it is new; an empty id for each job that the queue has no room for
 local P, call, now, max_waiting = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/max_exact.lua
+--@ include lib/numbers.lua
 --@ include lib/queue.lua
 --@ include lib/queue_wait.lua
 --@ include lib/queue_unfinished.lua

@@ -7,7 +7,7 @@
 -- ARGV[6]   max retries      ARGV[7] fingerprint                            ARGV[8] payload (JSON)
 -- Answer    id and 1 when it is new; '' and 0 when it was added before, or there is no room
 local P, call, now, max_waiting = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/max_exact.lua
+--@ include lib/numbers.lua
 --@ include lib/queue.lua
 --@ include lib/queue_wait.lua
 --@ include lib/queue_unfinished.lua

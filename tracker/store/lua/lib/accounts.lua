@@ -1,8 +1,5 @@
--- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. After max_exact.lua,
--- whole.lua, changes.lua, hit_and_runs.lua and hit_and_run_check.lua; needs `steady`, what the steady clock shows
--- (outage.lua).
-
---@ include lib/whole_field.lua
+-- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. After numbers.lua,
+-- changes.lua and hit_and_runs.lua; needs `steady`, what the steady clock shows (outage.lua).
 
 local function account_key(uid, tid)
   return P .. 'u:' .. uid .. ':t:' .. tid

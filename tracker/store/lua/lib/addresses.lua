@@ -103,14 +103,13 @@ local function remove_addresses(t, endpoints, pid)
 end
 
 -- Writes the changes of `addresses`. Calls `note(net, count)` for each network that has grown.
-local NETWORKS_PER_CALL = 500
 local function save_network_counts(note)
-  local nets, key = {}, P .. 'addresses'
+  local nets, key, per_call = {}, P .. 'addresses', 500
   for net, by in pairs(network_changes) do
     if by ~= 0 then nets[#nets + 1] = net end
   end
-  for from = 1, #nets, NETWORKS_PER_CALL do
-    local till = math.min(from + NETWORKS_PER_CALL - 1, #nets)
+  for from = 1, #nets, per_call do
+    local till = math.min(from + per_call - 1, #nets)
     local counts, written, gone = call('HMGET', key, unpack(nets, from, till)), {}, {}
     for i = from, till do
       local net = nets[i]
@@ -127,3 +126,15 @@ local function save_network_counts(note)
   end
   network_changes = {}
 end
+
+-- luacheck: push ignore 211 (not every script adds peers)
+-- Entries of one network in a swarm. Further peers of a local network are in the swarm without an entry.
+local MAX_ENTRIES = 1024
+
+-- Adds the endpoint of a network that has none in the swarm, and returns nil; else returns the entries it has.
+local function claim_network(t, net, rest, pid)
+  local key = P .. 'addresses:' .. t.ih
+  if call('HSETNX', key, net, rest .. pid) == 0 then return call('HGET', key, net) end
+  count_entries(net, 1)
+end
+-- luacheck: pop

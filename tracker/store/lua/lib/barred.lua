@@ -1,5 +1,5 @@
 -- barred.lua: which peers may not stay in a swarm: those of a refused torrent, of a denied client, and of a disabled or
--- deleted user. After torrent_refusal.lua, barred_users.lua, denied_clients.lua and ids.lua; needs `denied`, the
+-- deleted user. After torrent_refusal.lua, barred_users.lua, denied_clients.lua and swarm.lua; needs `denied`, the
 -- prefixes of denied clients in hex.
 local is_client_denied, refused_torrents = new_client_check(denied), {}
 

@@ -1,4 +1,4 @@
--- hit_and_runs.lua: the index of users who have hit-and-runs. After `P` and `call`.
+-- hit_and_runs.lua: the index of users who have hit-and-runs, and whether an account is one. After `P` and `call`.
 
 local function is_shard()
   return string.find(P, ':{%d+}:$')
@@ -20,3 +20,38 @@ local function rank_hit_and_runs(uid)
     redis.pcall('ZREM', P .. 'i:hnr', uid)
   end
 end
+
+-- luacheck: push ignore 113 211 (some scripts only rank)
+-- Whether a user's account on a torrent is a hit-and-run: needs hybrid.lua and the rules of hit_and_run_rules.lua.
+--
+-- `i:hnr_pending` holds, as `<uid>:<tid>`, torrents that users have left and that become hit-and-runs when the grace
+-- period ends, by that time. Keys of a wrong type are left as they are: an announce must not fail by them.
+
+-- True when the user has given back enough: by the time on the torrent, or by the ratio there.
+local function is_settled(a)
+  local time = hnr_by_seed == 1 and a.seed_time or a.total_time
+  return time >= hnr_threshold or hnr_ratio > 0 and a.uploaded >= hnr_ratio * a.downloaded
+end
+
+-- True when the torrent makes no hit-and-run: its v1 half counts, or `bytes` are too small a part of it. A torrent of
+-- unknown size has no such part.
+local function makes_none(tid, bytes)
+  local ih = redis.pcall('GET', P .. 'torrent_id:' .. tid)
+  local v = type(ih) == 'string' and redis.pcall('HMGET', P .. 't:' .. ih, 'size', 'hybrid_of')
+  if not v or v.err then return false end
+  local size = hnr_share > 0 and tonumber(v[1] or '')
+  return size and bytes <= hnr_share * size or counts_elsewhere(ih, v[2])
+end
+
+local function is_exempt(uid)
+  local passkey = redis.pcall('HGET', P .. 'u:' .. uid, 'passkey')
+  return type(passkey) == 'string' and redis.pcall('HGET', P .. 'user:' .. passkey, 'hnr_exempt') == '1'
+end
+
+-- Downloads that an operator has forgiven do not count.
+local function is_hit_and_run(a)
+  if a.downloaded <= hnr_min or is_settled(a) then return false end
+  local bytes = a.downloaded - (tonumber(call('HGET', P .. 'u:' .. a.uid .. ':t:' .. a.tid, 'forgiven') or '') or 0)
+  return bytes > hnr_min and not makes_none(a.tid, bytes) and not is_exempt(a.uid)
+end
+-- luacheck: pop

@@ -1,4 +1,4 @@
--- queue_add.lua: adds a job to a queue. After max_exact.lua, queue_wait.lua and queue_unfinished.lua; needs
+-- queue_add.lua: adds a job to a queue. After numbers.lua, queue_wait.lua and queue_unfinished.lua; needs
 -- `max_waiting`, how many jobs of a queue may wait.
 
 -- Returns the id and 1; the id and 0 of a job with the same payload that waits or runs; '' and 0 when too many wait.

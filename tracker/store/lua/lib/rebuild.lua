@@ -1,5 +1,5 @@
 -- rebuild.lua: rebuilds a swarm from the hashes of its peers, O(swarm). It is needed only after other programs changed
--- keys. A fragment of sweep.lua, after recount.lua, array_insert.lua, changes.lua and torrent_save.lua.
+-- keys. A fragment of sweep.lua, after recount.lua, swarm.lua and changes.lua.
 
 -- Deletes the addresses of a swarm, and subtracts them from the counts of all swarms.
 local function drop_addresses(t)

@@ -1,5 +1,5 @@
--- recount.lua: checks all of a swarm at once, O(swarm). A fragment of sweep.lua, after addresses_claim.lua, peers.lua
--- and torrent_rankings.lua.
+-- recount.lua: checks all of a swarm at once, O(swarm). A fragment of sweep.lua, after torrent.lua, addresses.lua
+-- and swarm.lua.
 --
 -- The hash of a peer is the source of truth while its timeout exists. Member sets, arrays, counts, addresses and
 -- rankings follow from it.

@@ -1,5 +1,4 @@
--- registration.lua: binds a torrent to an id and ranks it. After torrent.lua, torrent_ids.lua, torrent_rankings.lua and
--- info_hash_index.lua.
+-- registration.lua: binds a torrent to an id and ranks it. After torrent.lua, torrent_ids.lua and info_hash_index.lua.
 
 -- Fails when a ranking is of a wrong type, before the first write.
 local function check_rankings()
@@ -44,16 +43,4 @@ local function bind_id(t, tid)
     t.tid = tid
   end
   return released
-end
-
--- Torrents that were registered or joined are scored from now on, if they are not yet.
-local function add_to_scoring(tids)
-  if #tids == 0 then return end
-  local scores, times = {}, {}
-  for i, tid in ipairs(tids) do
-    scores[2 * i - 1], scores[2 * i] = 1, tid
-    times[2 * i - 1], times[2 * i] = now, tid
-  end
-  call('ZADD', P .. 'i:score', 'NX', unpack(scores))
-  call('ZADD', P .. 'i:processed', 'NX', unpack(times))
 end

@@ -1,5 +1,5 @@
--- removal.lua: removes peers that timed out, or that may not stay in their swarm. After torrent_save.lua,
--- leave_swarm.lua, changes.lua, accounts.lua and ids.lua; needs `now`, `outage_from`, `outage_until` (all epoch s) and
+-- removal.lua: removes peers that timed out, or that may not stay in their swarm. After swarm.lua,
+-- changes.lua and accounts.lua; needs `now`, `outage_from`, `outage_until` (all epoch s) and
 -- `grace` (s). What the peers of a call share is read once, and written once by save_removals().
 local torrents, deleted_peers = {}, {} -- by torrent id, false for a deleted torrent; hashes of peers
 

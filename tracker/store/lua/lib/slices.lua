@@ -1,4 +1,4 @@
--- slices.lua: adds to the slices of a counter. After counters.lua, `P` and `call`.
+-- slices.lua: adds to the slices of a counter. After numbers.lua, `P` and `call`.
 --@ include lib/precisions.lua
 
 -- The start of the slice that holds `second`, in each precision, as text; cached for all counters.

@@ -1,4 +1,4 @@
--- work_address.lua: the peer at an endpoint. After whole.lua, `P` and `call`.
+-- work_address.lua: the peer at an endpoint. After numbers.lua, `P` and `call`.
 local MAX_PEERS = 1000 -- of a kind and family that are looked at; a torrent with more is in no need
 
 -- 's' when a seeder of the torrent has the endpoint (packed, in hex digits), 'l' when a leecher has; else nil.

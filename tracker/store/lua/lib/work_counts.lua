@@ -1,4 +1,4 @@
--- work_counts.lua: the totals of all time of a project. After counters.lua and work_project.lua.
+-- work_counts.lua: the totals of all time of a project. After numbers.lua and work_project.lua.
 --
 -- work_lapse.lua moves what was added since its last run to the counters in slices: that way a claim costs one command
 -- here instead of seven, and nothing is lost or counted twice when a tracker dies.

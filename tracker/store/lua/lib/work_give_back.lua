@@ -1,4 +1,4 @@
--- work_give_back.lua: the item of a claim that ended is wanted again. After counters.lua and work_enqueue.lua.
+-- work_give_back.lua: the item of a claim that ended is wanted again. After numbers.lua and work_enqueue.lua.
 
 -- It goes to the queue and place that it came from, or to `queue`. An item that is wanted meanwhile stays where it is.
 local function give_back(item, claim, queue)

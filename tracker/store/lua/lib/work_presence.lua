@@ -1,5 +1,5 @@
 -- work_presence.lua: what the swarm shows of a claimant: an account of the user, or a peer at an address. After
--- whole_field.lua and work_project.lua; needs `now` (epoch s) and `now_ms`.
+-- numbers.lua and work_project.lua; needs `now` (epoch s) and `now_ms`.
 --
 -- Both return `online` (a peer is in the swarm), `left` and `downloaded` as text, `till` (until when time was counted,
 -- epoch s), `seed_time` (s), `uploaded` and `downloaded` (bytes).

@@ -8,9 +8,7 @@
 -- Answer    { statistics removed, minutes whose lease was lost }
 local P, call = KEYS[1], redis.call
 local leases, minutes, waiting = P .. 'leases:outbox', P .. 'outbox', P .. 'outbox:waiting'
-local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
---@ include lib/counters.lua
 --@ include lib/lease_check.lua
 --@ include lib/lease_release.lua
 

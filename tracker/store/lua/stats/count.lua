@@ -11,9 +11,7 @@ local P, call, max_waiting, wrong = KEYS[1], redis.call, tonumber(ARGV[3]), 0
 local process = P .. 'counted:' .. ARGV[1]
 if call('GET', process) == ARGV[2] then return 0 end
 call('SET', process, ARGV[2], 'EX', 86400)
-local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
---@ include lib/counters.lua
 --@ include lib/outbox.lua
 --@ include lib/slices.lua
 

@@ -5,9 +5,8 @@
 -- ARGV[1..] pairs: t and an info hash (hex), or u and a passkey; number of announces
 -- Answer    how many of them exist
 local P, found = KEYS[1], 0
-local COUNTER_MAX = '9007199254740991'
 --@ include lib/numbers.lua
---@ include lib/counters.lua
+COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 
 -- The torrent may have been deleted meanwhile, and the user too.
 local function key_of(kind, name)

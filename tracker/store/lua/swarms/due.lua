@@ -16,23 +16,16 @@ local min_timeout, max_changes = tonumber(ARGV[9]), tonumber(ARGV[11])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 local outage_from, outage_until, steady = current_outage(ARGV[10])
---@ include lib/max_exact.lua
---@ include lib/whole.lua
---@ include lib/ids.lua
+--@ include lib/numbers.lua
 --@ include lib/torrent.lua
---@ include lib/torrent_save.lua
---@ include lib/array_remove.lua
---@ include lib/peers.lua
 --@ include lib/addresses.lua
---@ include lib/leave_swarm.lua
+--@ include lib/swarm.lua
 --@ include lib/changes.lua
 --@ include lib/changes_removal.lua
---@ include lib/hit_and_runs.lua
 --@ include lib/hybrid.lua
---@ include lib/hit_and_run_check.lua
+--@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
 --@ include lib/removal.lua
---@ include lib/due_lists.lua
 
 local list, first = P .. 'due:' .. ARGV[5], tonumber(ARGV[6])
 local max_entries, max_removed = tonumber(ARGV[7]), tonumber(ARGV[8])

@@ -14,20 +14,14 @@ local max_changes = tonumber(ARGV[6])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 local outage_from, outage_until, steady = current_outage(ARGV[5])
---@ include lib/max_exact.lua
---@ include lib/whole.lua
---@ include lib/ids.lua
+--@ include lib/numbers.lua
 --@ include lib/torrent.lua
---@ include lib/torrent_save.lua
---@ include lib/array_remove.lua
---@ include lib/peers.lua
 --@ include lib/addresses.lua
---@ include lib/leave_swarm.lua
+--@ include lib/swarm.lua
 --@ include lib/changes.lua
 --@ include lib/changes_removal.lua
---@ include lib/hit_and_runs.lua
 --@ include lib/hybrid.lua
---@ include lib/hit_and_run_check.lua
+--@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
 --@ include lib/removal.lua
 

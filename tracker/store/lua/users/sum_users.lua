@@ -5,7 +5,7 @@
 --   snatches, announces, credit_cut and unreported
 -- Answer    how many users there are no longer
 local P, call = KEYS[1], redis.call
---@ include lib/max_exact.lua
+--@ include lib/numbers.lua
 --@ include lib/user_ranks.lua
 local SUMMED = { 'uploaded', 'downloaded', 'snatches', 'announces', 'credit_cut', 'unreported' }
 

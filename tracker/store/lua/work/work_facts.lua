@@ -7,7 +7,7 @@
 --   '': unknown), '1': also find where the user seeds
 -- Answer    the facts of each, packed (MessagePack), as work_claim.lua and work_verify.lua read them
 local P, call = KEYS[1], redis.call
---@ include lib/whole.lua
+--@ include lib/numbers.lua
 --@ include lib/read_fields.lua
 --@ include lib/work_fields.lua
 --@ include lib/work_address.lua

@@ -8,9 +8,7 @@
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
 local now = math.floor(now_ms / 1000)
-local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
---@ include lib/counters.lua
 --@ include lib/slices.lua
 --@ include lib/outage.lua
 --@ include lib/lease_release.lua

@@ -6,11 +6,11 @@
 -- Answer    how many points were added
 local P, call = KEYS[1], redis.call
 local now = tonumber(ARGV[1])
-local MAX_POINTS, KEPT, MAX_COUNT = 72, 604800, 10 ^ 9
+local MAX_POINTS, KEPT, MAX_PEERS = 72, 604800, 10 ^ 9
 --@ include lib/numbers.lua
 
 local function count_of(text)
-  return math.min(MAX_COUNT, math.max(0, whole(text)))
+  return math.min(MAX_PEERS, math.max(0, whole(text)))
 end
 
 -- A key of a wrong type must not keep other torrents from being noted.

@@ -7,9 +7,7 @@
 -- Answer    1 when the claim ended, else 0; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
-local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
---@ include lib/counters.lua
 --@ include lib/lease_release.lua
 --@ include lib/work_project.lua
 --@ include lib/work_types.lua

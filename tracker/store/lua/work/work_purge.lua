@@ -6,9 +6,7 @@
 -- ARGV[4..] items
 -- Answer    the number of items removed; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
-local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
---@ include lib/counters.lua
 --@ include lib/work_project.lua
 --@ include lib/work_types.lua
 --@ include lib/work_counts.lua

@@ -7,9 +7,7 @@
 -- ARGV[6..] triples: item, claimant, token ('': not known)
 -- Answer    the number of claims that ended, -1 for a claimant who is blocked; nil when there is no such project
 local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
-local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
---@ include lib/counters.lua
 --@ include lib/lease_check.lua
 --@ include lib/lease_release.lua
 --@ include lib/work_project.lua

@@ -15,9 +15,7 @@
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms, alone = tonumber(ARGV[2]), ARGV[7] ~= '' and ARGV[7] or nil
 local now = math.floor(now_ms / 1000)
---@ include lib/max_exact.lua
 --@ include lib/numbers.lua
---@ include lib/whole_field.lua
 --@ include lib/outage.lua
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua

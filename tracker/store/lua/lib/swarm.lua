@@ -1,0 +1,164 @@
+-- swarm.lua: changes a swarm: its packed arrays, the counts by kind of peer, who leaves it, and when timeouts of peers
+-- are checked. After torrent.lua, addresses.lua, `call` and `memory` (seconds that the hash of an inactive peer of a
+-- user is kept; 0: it is deleted, as an anonymous peer's hash always is).
+
+-- Peer ids (20 bytes) to and from hex.
+local function to_hex(id)
+  return string.format('%08x%08x%08x%08x%08x', struct.unpack('>I4I4I4I4I4', id))
+end
+
+local function to_raw(idx)
+  if #idx == 40 then
+    return struct.pack('>I4I4I4I4I4', tonumber(string.sub(idx, 1, 8), 16), tonumber(string.sub(idx, 9, 16), 16),
+      tonumber(string.sub(idx, 17, 24), 16), tonumber(string.sub(idx, 25, 32), 16),
+      tonumber(string.sub(idx, 33, 40), 16))
+  end
+  return (string.gsub(idx, '..', function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+-- s: seeder; l: leecher, partial seeds included.
+local function kind_of(left, paused)
+  return left == '0' and paused ~= '1' and 's' or 'l'
+end
+
+local function count_peer(t, kind, paused, by)
+  if kind == 's' then t.seeders = math.max(0, t.seeders + by) else t.leechers = math.max(0, t.leechers + by) end
+  if paused then t.paused = t.paused + by end
+end
+
+local function is_remembered(uid)
+  return memory > 0 and (uid or '') ~= ''
+end
+
+local function deactivate_peer(key)
+  call('HSET', key, 'active', '0')
+  call('HDEL', key, 'n4', 'n6', 'endpoints')
+  call('EXPIRE', key, memory)
+end
+
+-- luacheck: push ignore 211 (not every script adds peers)
+-- Redis doubles the allocation of a string that grows, up to a megabyte, which made up a third of all array memory. So
+-- a full array is first extended by exactly an eighth. `slots`: number in use; `capacity`: number after the extension.
+local function reserve(key, slots, capacity, size)
+  local large = 524288
+  if slots * size > large then return end
+  call('SET', key, call('GETRANGE', key, 0, slots * size - 1) .. string.rep('\0', (capacity - slots) * size))
+end
+
+-- Adds an endpoint to the array `kind .. family` and returns its slot. With `random`, and once the array holds more
+-- than one reply, the slot is random and its peer moves to the end, so that peers that join together are not returned
+-- together. The slot at the end counts only after save_torrent(). So when the arrays are of a wrong type, this fails
+-- and changes no slot that counts. The ids are written first, as their length shows whether the arrays were full.
+local function insert_slot(t, kind, family, endpoint, pid, random)
+  local name, last, size, shuffled_from = kind .. family, t[kind .. family], #endpoint, 50
+  local key, slot = t.arrays .. name, random and last >= shuffled_from and math.floor(random / 3) % (last + 1) or last
+  local last_id, last_endpoint = pid, endpoint
+  if slot < last then
+    last_id = call('GETRANGE', key .. 'i', slot * 20, slot * 20 + 19)
+    last_endpoint = call('GETRANGE', key, slot * size, slot * size + size - 1)
+    if #last_id < 20 or #last_endpoint < size then slot, last_id, last_endpoint = last, pid, endpoint end
+  end
+  local length = call('SETRANGE', key .. 'i', last * 20, last_id)
+  if length == last * 20 + 20 and last > 0 and call('STRLEN', key) <= last * size then
+    local capacity = last + math.max(4, math.floor(last / 8))
+    reserve(key, last, capacity, size)
+    reserve(key .. 'i', last + 1, capacity, 20)
+  end
+  call('SETRANGE', key, last * size, last_endpoint)
+  if slot < last then
+    call('SETRANGE', key .. 'i', slot * 20, pid)
+    call('SETRANGE', key, slot * size, endpoint)
+    redis.pcall('HSET', P .. 'p:' .. t.tid .. ':' .. to_hex(last_id), 'n' .. family, last)
+  end
+  t[name] = last + 1
+  return slot
+end
+-- luacheck: pop
+
+-- Redis cannot shorten a string, so bytes beyond the last slot remain. They are freed once in 64 removals: to copy the
+-- array at each removal would cost O(swarm).
+local function trim_array(key, n, size)
+  if n == 0 then
+    call('UNLINK', key, key .. 'i')
+  elseif n % 64 == 0 and call('STRLEN', key) > (2 * n + 128) * size then
+    call('SET', key, call('GETRANGE', key, 0, n * size - 1))
+    call('SET', key .. 'i', call('GETRANGE', key .. 'i', 0, n * 20 - 1))
+  end
+end
+
+-- The ids in two slots of an array. One read returns both when the slots are close together.
+local function read_ids(ids, slot, last)
+  local near = 100
+  if last - slot > near then
+    return call('GETRANGE', ids, slot * 20, slot * 20 + 19), call('GETRANGE', ids, last * 20, last * 20 + 19)
+  end
+  local both = call('GETRANGE', ids, slot * 20, last * 20 + 19)
+  if #both < (last - slot + 1) * 20 then return end
+  return string.sub(both, 1, 20), string.sub(both, -20)
+end
+
+-- Removes a slot by moving the last one into it. A slot that holds another peer is left as it is: the sweep repairs
+-- that swarm.
+local function remove_slot(t, kind, family, slot, pid)
+  local name, size = kind .. family, family == '4' and 6 or 18
+  local key, last = t.arrays .. name, t[name] - 1
+  if last < 0 or slot > last then return end
+  local own, moved = read_ids(key .. 'i', slot, last)
+  if own ~= pid then return end
+  if slot < last then
+    call('SETRANGE', key, slot * size, call('GETRANGE', key, last * size, last * size + size - 1))
+    call('SETRANGE', key .. 'i', slot * 20, moved)
+    call('HSET', P .. 'p:' .. t.tid .. ':' .. to_hex(moved), 'n' .. family, slot)
+  end
+  t[name] = last
+  trim_array(key, last, size)
+end
+
+-- Removes the peer from everything but its own hash. `n4` and `n6` are its slots. The arrays come first: arrays of a
+-- wrong type fail before anything has changed.
+local function leave_swarm(t, pid, pidx, left, paused, n4, n6, endpoints)
+  local kind = kind_of(left, paused)
+  if n4 then remove_slot(t, kind, '4', tonumber(n4), pid) end
+  if n6 then remove_slot(t, kind, '6', tonumber(n6), pid) end
+  if call('SREM', P .. 'tpeers:' .. t.ih, pidx) == 1 then count_peer(t, kind, paused == '1', -1) end
+  redis.pcall('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
+  remove_addresses(t, endpoints or '', pid)
+end
+
+-- luacheck: push ignore 113 211 (not every script sets timeouts)
+-- When the timeout of a peer is checked; needs `now` and `min_timeout` (s).
+--
+-- A peer is in one due list at a time. Its timeout key holds the name of the list in four digits: more would cost 16
+-- bytes per peer. An announce renews the timeout and leaves the peer in its list; when the list is due, due.lua moves
+-- the peer to the next one. A peer's list is never later than the shortest timeout from now, so a shortened interval is
+-- still noticed in time. Lists are written once per call.
+local DUE_STEP = 2 -- seconds: a list holds the timeouts that end in the two seconds before its deadline
+local due_entries = {}
+
+-- What the timeouts of the peers in a list hold. The next list with the same name is five hours away; a peer in both
+-- does no harm, as a peer that is found in two lists moves on to one.
+local function due_name(deadline)
+  return string.format('%d', deadline / DUE_STEP % 10000)
+end
+
+-- Adds a peer whose timeout ends in so many milliseconds to its list. Returns what its timeout has to hold.
+local function add_due(tid, pid, milliseconds)
+  local seconds = milliseconds / 1000
+  if seconds > min_timeout then seconds = min_timeout end
+  local due = math.ceil((now + 1 + seconds) / DUE_STEP) * DUE_STEP
+  local entries = due_entries[due]
+  if not entries then
+    entries = { name = due_name(due) }
+    due_entries[due] = entries
+  end
+  entries[#entries + 1] = pid .. tid
+  return entries.name
+end
+
+local function save_due_entries()
+  for due, entries in pairs(due_entries) do
+    local list = P .. 'due:' .. string.format('%.0f', due)
+    if call('RPUSH', list, unpack(entries)) == #entries then call('EXPIREAT', list, due + 86400) end
+  end
+end
+-- luacheck: pop
