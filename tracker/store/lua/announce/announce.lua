@@ -110,12 +110,68 @@ COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
 
+-- A total as another program may have left it, and more.
+local function add_to(held, bytes)
+  return min(MAX_EXACT, whole_field(held) + bytes)
+end
+
+-- Adds to the traffic of the batch; `up` or `down` is above 0. Comparisons instead of calls of min(), which are several
+-- times slower.
+local function add_traffic(up, down, elapsed, on_v4, over_udp)
+  local name, at, max_bytes = over_udp and 'udp_traffic' or 'traffic', on_v4 and 1 or 3, rules.max_credit
+  local own = sums[name]
+  if not own then
+    own = { 0, 0, 0, 0 }
+    sums[name] = own
+  end
+  if elapsed > 1 then max_bytes = max_bytes * elapsed end
+  up = own[at] + (up < max_bytes and up or max_bytes)
+  down = own[at + 1] + (down < max_bytes and down or max_bytes)
+  own[at], own[at + 1] = up < MAX_EXACT and up or MAX_EXACT, down < MAX_EXACT and down or MAX_EXACT
+end
+
+-- The same for one announce. The v2 half of a hybrid torrent reports what the v1 half does.
+local function count_traffic(r, p)
+  if not r.moves_only then add_traffic(p.up, p.down, p.elapsed, r.on_v4, r.own_family) end
+end
+
+local function speed(bytes, elapsed)
+  if bytes == 0 or elapsed <= 0 then return '0' end
+  return format('%.2f', bytes / elapsed)
+end
+
+-- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce, total_time, speed_up. Most
+-- peers transfer nothing between two announces; those have no speeds.
+local function write_traffic(key, stored, left, uploaded, downloaded, up, down, elapsed, total_time)
+  if up + down > 0 then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed))
+  elseif stored[7] or left ~= stored[2] or uploaded ~= (stored[3] or '0') or downloaded ~= (stored[4] or '0') then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time)
+    if stored[7] then call('HDEL', key, 'speed_up', 'speed_dn') end
+  else
+    call('HSET', key, 'last_announce', now, 'total_time', total_time)
+  end
+end
+
+-- The same for any announce of a stored peer, with the lower counters.
+local function write_peer(r, p)
+  write_traffic(p.at, p.stored, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed, p.total_time + p.time)
+  if p.lower ~= '' then
+    call('HSET', p.at, 'lower', p.lower)
+  elseif p.stored[8] then
+    call('HDEL', p.at, 'lower')
+  end
+end
+
 -- A function has at most 200 names. Those that only one step uses are in a block of their own.
 local read_request, find_peer, was_join, load_swarm
 do
 --@ include announce/read.lua
 end
 local refuse, refuse_unregistered, authorize, authorize_stop, has_max_downloads, load_user
+local load_totals, write_total, save_user, take_list
 do
 --@ include announce/refuse.lua
 end
@@ -126,7 +182,7 @@ do
 end
 local with_multipliers, forget_multipliers, record_announce, load_regular, credit_regular, save_changed
 local settle_regular, load_credited_account, credit_user, credit_announce, leave_others
-local is_completion, note_leecher, count_snatch, load_totals, save_user, take_list
+local is_completion, note_leecher, count_snatch
 do
 --@ include lib/rules.lua
 --@ include announce/credit.lua
@@ -137,7 +193,7 @@ do
 --@ include lib/denied_clients.lua
 --@ include announce/reply.lua
 end
-local count_traffic, speed, write_peer, update_regular, update, renew_timeout
+local update_regular, update, renew_timeout
 do
 --@ include announce/update.lua
 end

@@ -162,11 +162,6 @@ local function note_cut(uid, tid, cut)
   add_bounded(P .. 'u:' .. uid .. ':t:' .. tid, 'credit_cut', cut)
 end
 
--- A total as another program may have left it, and more.
-local function add_to(held, bytes)
-  return min(MAX_EXACT, whole_field(held) + bytes)
-end
-
 -- Bytes left as a number; nil when unknown: not sent, or the placeholder that clients send before they have metadata.
 local function known_left(left)
   local bytes = left ~= '16384' and tonumber(left or '')
@@ -316,69 +311,6 @@ local function fall_of_left(r, p, a)
   if p.active then before = known_left(p.left) end
   if left and not (p.active and left == before) then a.left = r.left end
   return left and before and max(0, before - left) or 0
-end
-
--- What the announce needs of `u:<uid>`, and what it changes there: save_user() writes that last. Read before the first
--- write, so that a key of a wrong type fails here. `lists`: whether an answer with peers needs budget.
-local user = { writes = {} }
-function load_totals(r, p, tid, lists)
-  local u, moved = user, p.up + p.down > 0 or p.restarted and r.downloaded ~= '0'
-  local list_field = r.left == '0' and 'lists_s' or 'lists_l'
-  u.key, u.n, u.lists, u.list_field = P .. 'u:' .. r.uid, 0, false, list_field
-  u.announces, u.uploaded, u.downloaded, u.credited_up, u.credited_down, u.token = nil, nil, nil, nil, nil, nil
-  local token = 'freeleech:' .. (tid or '')
-  if not p.active then
-    if moved then
-      u.passkey, u.announces, u.lists, u.token, u.uploaded, u.downloaded, u.credited_up, u.credited_down =
-        unpack(call('HMGET', u.key, 'passkey', 'announces', list_field, token, 'uploaded', 'downloaded', 'credited_up',
-          'credited_down'))
-    else
-      u.passkey, u.announces, u.lists, u.token =
-        unpack(call('HMGET', u.key, 'passkey', 'announces', list_field, token))
-    end
-  elseif moved then
-    u.announces, u.lists, u.token, u.uploaded, u.downloaded, u.credited_up, u.credited_down =
-      unpack(call('HMGET', u.key, 'announces', list_field, token, 'uploaded', 'downloaded', 'credited_up',
-        'credited_down'))
-  elseif lists then
-    u.announces, u.lists = unpack(call('HMGET', u.key, 'announces', list_field))
-  end
-  return u
-end
-
-local function write_total(u, field, value)
-  u.writes[u.n + 1], u.writes[u.n + 2], u.n = field, value, u.n + 2
-end
-
--- The announce counts for the user where it has an account. `u.announces` is nil when nothing of the user was read.
-function save_user(u, a)
-  if a and u.announces == nil then
-    add_bounded(u.key, 'announces', 1)
-  elseif a then
-    write_total(u, 'announces', add_to(u.announces, 1))
-  end
-  if u.n > 0 then call('HSET', u.key, unpack(u.writes, 1, u.n)) end
-end
-
--- The budget of answers with peers to joins and early announces of a user: at once, by the minute, and by the day; a
--- seeder's is a quarter. It is stored as the time up to which it is used (epoch ms), the day and how many it had that
--- day. Returns whether there was budget, and takes one from it.
-local SEEDER_SHARE = 4
-function take_list(u)
-  local share = u.list_field == 'lists_s' and SEEDER_SHARE or 1
-  local used, day, count = match(u.lists or '', '^(%d+) (%d+) (%d+)$')
-  local clock, today = (moment + clock_back) * 1000, floor(now / 86400)
-  used, count = tonumber(used) or 0, tonumber(day) == today and tonumber(count) or 0
-  if rules.lists_per_day > 0 and count >= rules.lists_per_day / share then return false end
-  if rules.lists_at_once > 0 and rules.lists_per_minute > 0 then
-    local step = 60000 * share / rules.lists_per_minute
-    local earliest = clock - step * max(1, floor(rules.lists_at_once / share))
-    if used < earliest or used > clock + 1000 * CLOCK_SLACK then used = earliest end
-    if used + step > clock then return false end
-    used = used + step
-  end
-  write_total(u, u.list_field, format('%.0f %d %d', used, today, count + 1))
-  return true
 end
 
 -- The user's account on the torrent; false where nothing is credited. Read before the first write, too. `fields`: those
