@@ -158,7 +158,8 @@ async def commands_so_far(store: Store) -> Mapping[str, int]:
 
 
 async def commands_of(store: Store, event: str, first: int, torrents: int = 1) -> dict[str, int]:
-    """Returns command -> calls in the store for one batch, without the INFO of this test."""
+    """Returns command -> calls in the store for one batch an hour later, without the INFO of this test."""
+    store.clock.now += 3600
     before = await commands_so_far(store)
     await announce_together(store, event, first, torrents)
     after = await commands_so_far(store)
