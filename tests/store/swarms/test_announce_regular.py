@@ -114,8 +114,8 @@ async def test_regular_announces_take_the_short_script(store: Store) -> None:
     await store.announce(update(2, "s", bytes_left=0))
     text = source("announce")
     broken = text.replace(
-        "local function announce_other(packed, registered, denied)\n",
-        "local function announce_other(packed, registered, denied)\n  error('long way')\n",
+        "function announce_other(packed, registered, denied)\n",
+        "function announce_other(packed, registered, denied)\n  error('long way')\n",
     )
     assert broken != text
     store.scripts.announce = Script(store.connection.direct, store.keys.prefix, broken)

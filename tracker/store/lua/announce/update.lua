@@ -47,8 +47,9 @@ end
 -- The same for any announce of a stored peer, with the lower counters.
 function write_peer(r, p)
   write_traffic(p.at, p.stored, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed, p.total_time + p.time)
-  if p.lower == (p.stored[8] or '') then return end
-  if p.lower == '' then call('HDEL', p.at, 'lower') else call('HSET', p.at, 'lower', p.lower) end
+  local lower = p.lower ~= '' and p.lower
+  if lower == p.stored[8] then return end
+  if lower then call('HSET', p.at, 'lower', lower) else call('HDEL', p.at, 'lower') end
 end
 
 -- The counts of the torrent and what else a regular announce needs of it. With `moved`, of a user whose bytes moved,
