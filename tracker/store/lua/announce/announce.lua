@@ -64,7 +64,8 @@
 --   { 1, code, reason }   nothing changed; reason only if an operator wrote one
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
---   { 4, a join or early update as above, without peers }   the user has no budget for an answer with peers
+--   { 4, a join, an early update or one that changes nothing, without peers }   the user has no budget for an answer
+--   with peers
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then three
 --   numbers: of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies. Then
@@ -240,6 +241,16 @@ local function answer_within_budget(t, r, p, outcome, a, u)
   return { 4, head }
 end
 
+-- The answer to an announce that changes nothing. One of a user takes from the budget as well, as it is never due.
+local function answer_unapplied(t, r, p, outcome, tid)
+  local answer, head = answer_to(t, r, outcome, true)
+  if answer == head or not (rules.limits_lists and r.uid ~= '') then return answer end
+  local u = load_totals(r, p, tid, true)
+  if not take_list(u) then return { 4, head } end
+  save_user(u)
+  return answer
+end
+
 -- `registered` and `denied` are the values of the torrent's keys before the batch. An earlier announce of the batch may
 -- have registered or deleted the torrent since. A stop needs no permission: the peer has to be the client's own.
 local function announce_of(r, registered, denied)
@@ -273,9 +284,9 @@ local function announce_of(r, registered, denied)
     leave(t, r, p, is_user and load_credited_account(r, load_totals(r, p, tid), tid))
     return answer_to(t, r, 'l')
   end
-  if active and not mine then return answer_to(t, r, 's', true) end
+  if active and not mine then return answer_unapplied(t, r, p, 's', tid) end
 
-  if full and is_beyond(t, r, old) then return answer_to(t, r, 'o', true) end
+  if full and is_beyond(t, r, old) then return answer_unapplied(t, r, p, 'o', tid) end
   local is_early = active and p.elapsed < early and p.elapsed >= 0
   if active and is_user and event == 'u' and p.elapsed >= 0 and p.elapsed < rules.shortest and p.kind == r.kind
       and p.endpoints == r.v4 .. r.v6 then
@@ -294,7 +305,7 @@ local function announce_of(r, registered, denied)
   local a = load_credited_account(r, u, tid, not active and rules.max_peers > 0 and ACCOUNT_WITH_PEERS or nil)
   local outcome
   if active then outcome = update(t, r, p, a, old) else outcome = join(t, r, p, a) end
-  if outcome then return answer_to(t, r, outcome, true, a) end
+  if outcome then return answer_unapplied(t, r, p, outcome, tid) end
   outcome = active and (is_early and 'e' or 'u') or 'j'
   local answer
   if u and outcome ~= 'u' then
@@ -358,7 +369,8 @@ local function set_rules(packed)
       rules.limits_here and 'credited' or nil },
   }
   field_lists.leecher = { unpack(field_lists.seeder) }
-  field_lists.leecher[#field_lists.leecher + 1] = 'paused'
+  local n = #field_lists.leecher
+  field_lists.leecher[n + 1], field_lists.leecher[n + 2] = 'paused', 'lower'
   packed_rules = packed
 end
 

@@ -345,8 +345,9 @@ function credit_user(t, r, p, a)
   local up, down, first, fall = started and 0 or p.up, p.down, 0, fall_of_left(r, p, a)
   if p.restarted then first = min(tonumber(r.downloaded), fall) end
   a.uploaded, a.downloaded = min(MAX_EXACT, a.uploaded + up), min(MAX_EXACT, a.downloaded + down + first)
-  if fall ~= down + first then
-    local bytes = fall - down - first
+  local reported = down + first + p.again
+  if fall ~= reported then
+    local bytes = fall - reported
     note_unreported(a.user.key, a.unreported, bytes)
     a.unreported = max(-MAX_EXACT, min(MAX_EXACT, a.unreported + bytes))
   end

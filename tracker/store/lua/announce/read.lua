@@ -15,28 +15,29 @@ function read_request(packed)
   return r
 end
 
--- What a counter has moved since the last announce, the base that the next announce counts from, and the lower counter
--- ('' for none). Announces over two families or connections may arrive in the wrong order. A counter below the base
--- counts nothing: it was late, or the client began anew. The next one tells which. At or above the base it counts from
--- the base; between the two it counts from the lower counter.
+-- What a counter has moved since the last announce, the base that the next announce counts from, the lower counter
+-- ('' for none), and what the announce reports again. Announces over two families or connections may arrive in the
+-- wrong order. A counter below the base counts nothing: it was late, or the client began anew. The next one tells
+-- which. At or above the base it counts from the base; between the two it counts from the lower counter. One that
+-- repeats the lower counter tells nothing.
 local function move(counter, base, lower_counter)
-  local new, old = tonumber(counter), tonumber(base or '') or 0
-  if new >= old then return new - old, counter, '' end
-  local from = tonumber(lower_counter)
-  if from and new >= from then return new - from, counter, '' end
-  return 0, base, counter
+  local new, old, from = tonumber(counter), tonumber(base or '') or 0, tonumber(lower_counter)
+  if new >= old then return new - old, counter, '', from and max(0, old - from) or 0 end
+  if from and new > from then return new - from, counter, '', 0 end
+  return 0, base, counter, 0
 end
 
--- The same for both counters of an announce: bytes up and down, both bases, and the field `lower` ('' for none): the
--- lower counters, and when they were announced. They hold while that is the peer's last announce.
+-- The same for both counters of an announce: bytes up and down, both bases, the field `lower` ('' for none), and what
+-- of the download is reported again. The field has the lower counters and when they were announced: they hold while
+-- that is the peer's last announce.
 local function move_both(uploaded, downloaded, base_up, base_down, lower_text, last)
   local lower_up, lower_down, at = match(lower_text or '', '^(%d*) (%d*) (%d+)$')
   if at ~= last then lower_up, lower_down = '', '' end
-  local up, down
+  local up, down, again
   up, base_up, lower_up = move(uploaded, base_up, lower_up)
-  down, base_down, lower_down = move(downloaded, base_down, lower_down)
-  if lower_up == '' and lower_down == '' then return up, down, base_up, base_down, '' end
-  return up, down, base_up, base_down, lower_up .. ' ' .. lower_down .. ' ' .. now
+  down, base_down, lower_down, again = move(downloaded, base_down, lower_down)
+  lower_text = lower_up .. lower_down ~= '' and lower_up .. ' ' .. lower_down .. ' ' .. now or ''
+  return up, down, base_up, base_down, lower_text, again
 end
 
 -- Compares addresses without ports: a port may change, an address is hard to borrow.
@@ -66,7 +67,7 @@ local function load_peer(tid, r)
   r.suffix = tid .. ':' .. r.pidx
   local key = P .. 'p:' .. r.suffix
   p.at, p.total_time, p.up, p.down, p.elapsed, p.time, p.restarted = key, 0, 0, 0, 0, 0, true
-  p.base_up, p.base_down, p.lower = r.uploaded, r.downloaded, ''
+  p.base_up, p.base_down, p.lower, p.again = r.uploaded, r.downloaded, '', 0
   if r.event == 's' and call('EXISTS', key) == 0 then -- nearly every peer that starts is new
     p.active, p.known, p.endpoints, p.stored, p.exists, p.same_user, p.mine, p.taken, p.kind, p.left, p.paused =
       false, false, '', nil, false, true, false, false, 'l', false, '0'
@@ -92,7 +93,8 @@ local function load_peer(tid, r)
     p.up = max(0, r.uploaded - (tonumber(v[3] or '') or 0))
     p.down = max(0, r.downloaded - (tonumber(v[4] or '') or 0))
   elseif r.uploaded ~= (v[3] or '0') or r.downloaded ~= (v[4] or '0') or v[8] then
-    p.up, p.down, p.base_up, p.base_down, p.lower = move_both(r.uploaded, r.downloaded, v[3], v[4], v[8], v[5])
+    p.up, p.down, p.base_up, p.base_down, p.lower, p.again =
+      move_both(r.uploaded, r.downloaded, v[3], v[4], v[8], v[5])
   end
   p.restarted = r.downloaded ~= (v[4] or '0') and tonumber(r.downloaded) < (tonumber(v[4] or '') or 0)
     and (r.event == 's' or p.base_down ~= r.downloaded)

@@ -148,7 +148,8 @@ local function dht_peers(ih, size, listed, room, own)
   local address, chosen, n = own and sub(own, 1, size - 2), {}, 0
   for at = 1, #found - size + 1, size do
     local endpoint = sub(found, at, at + size - 1)
-    if n < room and sub(endpoint, 1, size - 2) ~= address and not is_among(listed, endpoint, size) then
+    if n < room and sub(endpoint, 1, size - 2) ~= address and not is_among(listed, endpoint, size)
+        and not (rules.untold and rules.untold[sub(endpoint, -2)]) then
       n = n + 1
       chosen[n] = endpoint
     end
@@ -255,17 +256,17 @@ function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, 
     peers6, ids6 = told_by_id(tid, own, peers6, ids6, 18)
     if not with_ids then ids4, ids6 = '', '' end
   end
+  if rules.untold then
+    peers4, ids4 = told_by_port(peers4, ids4, 6)
+    peers6, ids6 = told_by_port(peers6, ids6, 18)
+  end
   if dht and not with_ids and (tonumber(dht) or 0) > now then
     local listed = #peers4 / 6 + #peers6 / 18
     if listed < rules.give_below and listed < want then
       peers4, peers6 = add_dht_peers(arrays, peers4, peers6, want - listed, on_v4, own4, own6)
     end
   end
-  if rules.untold then
-    peers4, ids4 = told_by_port(peers4, ids4, 6)
-    peers6, ids6 = told_by_port(peers6, ids6, 18)
-  end
-  if peers6 == '' and not with_ids then return head .. peers4 end
+  if peers6 == '' and (peers4 == '' or not with_ids) then return head .. peers4 end
   if with_ids and derived then
     ids4, ids6 = announced_ids(derived, ids4), announced_ids(derived, ids6)
   end

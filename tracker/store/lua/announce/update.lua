@@ -47,9 +47,10 @@ function update_regular(packed, ih, tid)
   end
   if (stored[2] == '0') ~= seeding then return end
   local elapsed, up, down, time = now - stored[5], 0, 0, 0
-  if elapsed <= 0 then
-    if elapsed == 0 and call('HGET', key, 'lower') then return end -- it may hold in this second
+  if elapsed < 0 then
     elapsed = since_step_back(elapsed)
+  elseif elapsed == 0 and seeding and call('HGET', key, 'lower') then -- it may hold in this second
+    return
   end
   if uploaded ~= (stored[3] or '0') then up = uploaded - (stored[3] or 0) end
   if downloaded ~= (stored[4] or '0') then down = downloaded - (stored[4] or 0) end
@@ -60,9 +61,9 @@ function update_regular(packed, ih, tid)
   end
   local moved, user = up + down > 0, nil
   if not accounts then
-    if stored[8] == '1' then return end -- paused
+    if stored[8] == '1' or stored[9] then return end -- paused, or with lower counters
   else
-    if stored[9] == '1' then return end
+    if stored[9] == '1' or stored[10] then return end
     if passkey ~= '' or stored[8] or rules.required then
       user = load_user(passkey, stored[8], seeding, up, down)
       if not user or elapsed < rules.shortest or elapsed < early and rules.limits_lists then return end

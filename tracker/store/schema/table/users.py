@@ -93,7 +93,9 @@ ROWS: tuple[KeySpec, ...] = (
         "maximum rate, which were not credited; passkey; unreported: sum of "
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
         "which `max_user_credit_bytes_per_second` is used up (epoch ms, plus all that the clock was set back, see "
-        "`t:gap`); freeleech:<tid>: when the freeleech token for the torrent ends (epoch s); name: display name; "
+        "`t:gap`); lists_l, lists_s: the budget of replies with peers of the user's leechers and seeders: the time up "
+        "to which it is used up (epoch ms, as before), the day (since 1970) and the replies of that day; "
+        "freeleech:<tid>: when the freeleech token for the torrent ends (epoch s); name: display name; "
         "listed: the name in `t:i:user_name`; at home of several shards base_<total>: the part of a total that is in "
         "no shard; connectable_at, unconnectable_at: when a client of the user last did and did not accept a "
         "connection of the tracker (epoch s)",
