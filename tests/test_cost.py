@@ -61,7 +61,7 @@ COMMANDS: dict[str, float] = {
 
 STORE_INSTRUCTIONS: dict[str, dict[str, int]] = {
     "idle": {"public": 108, "private": 144},
-    "idle, alone": {"public": 158, "private": 200},  # one call: with several shards calls are small
+    "idle, alone": {"public": 155, "private": 199},  # one call: with several shards calls are small
     "join": {"public": 319, "private": 497},
     "stop": {"public": 293, "private": 572},
     "mix": {"public": 134, "private": 202},

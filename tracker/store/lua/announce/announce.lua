@@ -358,7 +358,7 @@ local function set_rules(packed)
   field_lists = {
     torrent = { 'snatches', 'derived', 'enabled', 'sole', dht },
     torrent_of_user =
-      { 'snatches', 'derived', 'enabled', 'sole', 'multi_up', 'multi_dn', 'user_downloaded', 'hybrid_of', dht },
+      { 'snatches', 'derived', 'enabled', 'sole', 'multi_up', 'multi_dn', 'hybrid_of', dht },
     regular_torrent =
       { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6', dht },
     moved_torrent = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',

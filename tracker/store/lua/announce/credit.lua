@@ -105,7 +105,7 @@ end
 
 -- The answer to a join, with the multipliers that apply, so that the client can be told.
 function with_multipliers(t, r, a, answer)
-  local up, down = multipliers(t.multi_up, t.multi_dn, r.user[4], r.user[5], a.user.token)
+  local up, down = multipliers(t.multi_up, t.multi_dn, r.user[3], r.user[4], a.user.token)
   if up == 1 and down == 1 then return answer end
   return { 3, answer, show(up), show(down) }
 end
@@ -326,7 +326,7 @@ end
 local function credit_transfer(t, r, a, up, down, first, elapsed)
   local u = a.user
   local up_multiplier, down_multiplier =
-    multipliers(t.multi_up, t.multi_dn, up > 0 and r.user[4], down + first > 0 and r.user[5], u.token)
+    multipliers(t.multi_up, t.multi_dn, up > 0 and r.user[3], down + first > 0 and r.user[4], u.token)
   local gained, charged, cut, here, up_until, down_until =
     limit_credit(a.credited, u.credited_up, u.credited_down, up * up_multiplier, down * down_multiplier, elapsed)
   charged = charged + floor(first * down_multiplier)
@@ -341,9 +341,11 @@ end
 -- Credits the announce to its user. A peer that was not known, or whose counter restarted, has downloaded what it
 -- reports, as far as `left` fell meanwhile. `started` credits no upload: what preceded it is unknown.
 function credit_user(t, r, p, a)
-  local started, settled = r.event == 's', is_settled(a)
+  local started = r.event == 's'
   local up, down, first, fall = started and 0 or p.up, p.down, 0, fall_of_left(r, p, a)
   if p.restarted then first = min(tonumber(r.downloaded), fall) end
+  local changed = up + down + first > 0 or p.time > 0
+  local settled = changed and is_settled(a)
   a.uploaded, a.downloaded = min(MAX_EXACT, a.uploaded + up), min(MAX_EXACT, a.downloaded + down + first)
   local reported = down + first + p.again
   if fall ~= reported then
@@ -353,7 +355,9 @@ function credit_user(t, r, p, a)
   end
   if up + down + first > 0 then
     credit_transfer(t, r, a, up, down, first, p.elapsed)
-    if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', down + first) end
+    if down + first > 0 and call('HEXISTS', t.key, 'user_downloaded') == 1 then
+      add_bounded(t.key, 'user_downloaded', down + first)
+    end
   end
   if not p.active and a.peers == 0 and (started or not p.known) then
     a.credited = round_up((moment + clock_back) * 1000)
@@ -363,7 +367,7 @@ function credit_user(t, r, p, a)
     a.total_time = a.total_time + new
     if p.kind == 's' then a.seed_time = a.seed_time + new end
   end
-  if not settled and is_settled(a) then settle(a) end
+  if changed and not settled and is_settled(a) then settle(a) end
 end
 
 -- Adds the torrent to the user's sets. A torrent that is complete for a user stays so. One that the user never had is

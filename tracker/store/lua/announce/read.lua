@@ -145,11 +145,11 @@ end
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile. A peer that
 -- stops needs no `enabled`, and can be no second address of the torrent.
 function load_swarm(r, registered)
-  local t, snatches, derived, enabled, sole, multi_up, multi_dn, user_downloaded, hybrid_of, dht
+  local t, snatches, derived, enabled, sole, multi_up, multi_dn, hybrid_of, dht
   if r.uid ~= '' then
-    t, snatches, derived, enabled, sole, multi_up, multi_dn, user_downloaded, hybrid_of, dht =
+    t, snatches, derived, enabled, sole, multi_up, multi_dn, hybrid_of, dht =
       load_torrent(r.ih, unpack(field_lists.torrent_of_user))
-    t.multi_up, t.multi_dn, t.user_downloaded = multi_up, multi_dn, user_downloaded
+    t.multi_up, t.multi_dn = multi_up, multi_dn
   elseif r.event == 'x' then
     t, snatches, derived = load_torrent(r.ih, 'snatches', 'derived')
   else

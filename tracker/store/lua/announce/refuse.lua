@@ -10,15 +10,20 @@ end
 -- The fourth holds the fields of the user's row.
 function authorize(passkey, left, event)
   if not accounts or passkey == '' and not rules.required then return '' end
-  local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech',
-    'upload_multiplier', 'download_multiplier', 'max_downloads')
+  local key, u = P .. 'user:' .. passkey
+  if left == '0' then -- the others could not refuse a seeder
+    u = call('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier')
+  else
+    u = call('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech',
+      'max_downloads')
+  end
   if passkey == '' or not u[1] or u[1] == '' then
     if rules.required then return false, 'unknown passkey' end
     return '', nil, true
   end
   if event == 'x' then return u[1], nil, nil, u end -- a goodbye needs no permission
-  if u[2] == '0' then return false, 'user disabled', call('HGET', P .. 'user:' .. passkey, 'reason') or nil end
-  if u[3] == '0' and left ~= '0' then return false, 'may not leech' end
+  if u[2] == '0' then return false, 'user disabled', call('HGET', key, 'reason') or nil end
+  if u[5] == '0' then return false, 'may not leech' end
   return u[1], nil, nil, u
 end
 
