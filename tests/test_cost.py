@@ -70,7 +70,7 @@ STORE_INSTRUCTIONS: dict[str, dict[str, int]] = {
 
 STORE_RATIOS: dict[str, dict[str, float]] = {
     "idle": {"private": 1.35, "private, all rules": 1.6},
-    "join": {"private": 1.5},
+    "join": {"private": 1.53},
 }
 """Maximum instructions of the store, by those for the same announce of a public tracker."""
 
