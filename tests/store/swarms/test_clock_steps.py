@@ -217,7 +217,7 @@ async def test_time_counts_again_at_once_after_a_step_back(machine: Machine) -> 
 async def test_a_limit_of_credit_holds_across_a_step_back(machine: Machine) -> None:
     """Steps give no more credit than a rate allows for the time that passed, and what was unused before."""
     store = machine.store
-    limit = 134_217_728
+    limit = store.rules.current.max_user_credit
     saved = store.rules.current.credit_saved
     await machine.step(BOTH, -2 * HOUR)
     await machine.heartbeat()
