@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from loadtest.invariants import check_invariants
 from tests.examples import examples
 from tests.store.harness import START, Store, endpoint, info_hash, running, update
-from tracker.bittorrent import Accounts, InfoHash, PeerId
+from tracker.bittorrent import Accounts, Digits, Endpoint, InfoHash, PeerId
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.multipliers import RuleChange, multiplier_text, rule_change
 from tracker.store.swarms.codec import (
@@ -47,6 +47,7 @@ MAX_PER_NETWORK = 4
 MAX_PEERS = 2
 """Peers of a user in a torrent."""
 FOR_EVER = 10**10
+EXACT = 2**53 - 1
 LEVELS = st.sampled_from(["all", "7", "8", "1", "2", "3"])
 """Whose multipliers: everybody's, a user's, a torrent's."""
 
@@ -66,6 +67,30 @@ class Entry:
     """When it last announced."""
     joined: int = 0
     """Its place among all joins."""
+    left: Digits | None = None
+
+
+@dataclass
+class Counter:
+    """A counter of a user's peer, which outlives its stay in the swarm."""
+
+    base: int
+    lower: int | None = None
+
+    def moves(self, new: int, event: bytes) -> int:
+        """What the announce moves. Lower counters are late, or began anew: the next one tells."""
+        start = self.base
+        if event != b"s" and new < self.base:
+            if self.lower is None or new <= self.lower:
+                self.lower = new
+                return 0
+            start = self.lower
+        self.base, self.lower = new, None
+        return max(0, new - start)
+
+
+def known_left(left: Digits | None) -> int | None:
+    return None if left is None else int(left)
 
 
 def derived_id(u: PeerUpdate) -> PeerId:
@@ -95,6 +120,12 @@ class Model:
     """By level and name: of upload, of download, and the end of both."""
     tokens: dict[tuple[int, str], float] = field(default_factory=dict)
     """The ends of freeleech tokens."""
+    counters: dict[tuple[int, PeerId], tuple[Counter, Counter]] = field(default_factory=dict)
+    """Of users' peers: of upload and download."""
+    left: dict[tuple[int, str], int] = field(default_factory=dict)
+    """By torrent and user: the last bytes left that were reported."""
+    moved: tuple[int, int] = (0, 0)
+    """What the last announce adds to its user, without multipliers: up and down."""
 
     def best(self, torrent: int, user: str) -> tuple[float, float]:
         """The multipliers of a user's upload and download."""
@@ -132,7 +163,29 @@ class Model:
                 return derived
         return key
 
+    def move(self, key: tuple[int, PeerId], u: PeerUpdate) -> None:
+        """A counter that began anew, and the first of a peer, count as far as `left` fell."""
+        user, entry = USERS[u.passkey], self.active.get(key)
+        if not user:
+            return
+        account, left = (key[0], user), known_left(u.bytes_left)
+        before = known_left(entry.left) if entry else self.left.get(account)
+        fall = 0 if left is None or before is None else max(0, before - left)
+        if left is not None and not (entry and left == before):
+            self.left[account] = left
+        up, down = int(u.uploaded), int(u.downloaded)
+        if key not in self.counters:
+            self.counters[key] = Counter(up), Counter(down)
+            self.moved = 0, min(down, fall)
+            return
+        of_upload, of_download = self.counters[key]
+        low, gained = down < of_download.base, of_upload.moves(up, u.event)
+        charged = of_download.moves(down, u.event)
+        restarted = low and (u.event == b"s" or of_download.lower is not None)
+        self.moved = 0 if u.event == b"s" else gained, charged + (min(down, fall) if restarted else 0)
+
     def apply(self, torrent: int, u: PeerUpdate) -> str:
+        self.moved = 0, 0
         key = self.name(torrent, u)
         entry = self.active.get(key)
         if entry and not self.belongs(entry, u):
@@ -140,10 +193,12 @@ class Model:
         if u.event == b"x":
             if not entry:
                 return "absent"
+            self.move(key, u)
             self.forget(key)
             return "leave"
         if refused := self.take_endpoint(key, u):
             return refused
+        self.move(key, u)
         paused = u.event == b"p" and u.bytes_left != b"0"
         seeder = u.bytes_left == b"0"
         user = USERS[u.passkey]
@@ -159,7 +214,7 @@ class Model:
             self.make_room(torrent, user)
         joined = entry.joined if entry else self.joins
         self.active[key] = Entry(
-            user, endpoints, digest, seeder, paused, leeched or not seeder, self.now, joined
+            user, endpoints, digest, seeder, paused, leeched or not seeder, self.now, joined, u.bytes_left
         )
         if not seeder:
             self.leeched.add((torrent, user))
@@ -233,12 +288,16 @@ class Model:
 
 torrents = st.integers(1, 3)
 peers = st.integers(1, 5)
+few_bytes = st.sampled_from(range(0, 100, 10))
+"""Even numbers, so that half of what moves is whole; in any order, so that some are late, repeated or begin anew."""
+counters = st.sampled_from([*range(0, 100, 10)] * 8 + [EXACT])
+"""The credit of a user who reports the last one is not compared to the byte any more."""
 updates = st.fixed_dictionaries(
     {
         "event": st.sampled_from("uuuscccxp"),
         "bytes_left": st.sampled_from([0, 0, 1, 1000, None]),
-        "uploaded": st.sampled_from([0, 10, 2**53 - 1]),
-        "downloaded": st.sampled_from([0, 5, 2**53 - 1]),
+        "uploaded": counters,
+        "downloaded": counters,
         "key_digest": st.sampled_from([b"", b"digest_1", b"digest_1", b"digest_2"]),
         "peers_wanted": st.sampled_from([0, 1, 2, 50]),
         "random": st.integers(0, 2**31 - 1),
@@ -299,29 +358,49 @@ class SwarmMachine(RuleBasedStateMachine):
 
     @rule(torrent=torrents, peer=peers, values=updates, place=places, user=st.integers(0, 3))
     def announce(self, torrent: int, peer: int, values: dict[str, Any], place: Any, user: int) -> None:
-        u = self.make(torrent, peer, values, place, user)
+        self.announce_one(torrent, self.make(torrent, peer, values, place, user))
+
+    @precondition(lambda self: any(entry.user for entry in self.model.active.values()))
+    @rule(data=st.data(), numbers=st.lists(st.tuples(few_bytes, few_bytes), min_size=3, max_size=6))
+    def announce_out_of_order(self, data: st.DataObject, numbers: list[tuple[int, int]]) -> None:
+        """One peer of a user: counters that are late, are repeated or begin anew."""
+        of_users = sorted(key for key, entry in self.model.active.items() if entry.user)
+        torrent, peer_id = key = data.draw(st.sampled_from(of_users))
+        entry = self.model.active[key]
+        place = Endpoint(next(iter(entry.endpoints.values())))
+        passkey = next(passkey for passkey, user in USERS.items() if user == entry.user)
+        for uploaded, downloaded in numbers:
+            u = update(0, info_hash=self.hash_of(torrent), uploaded=uploaded, downloaded=downloaded)
+            u = u._replace(peer_id=peer_id, endpoint=place, passkey=passkey, key_digest=entry.digest)
+            self.announce_one(torrent, u._replace(bytes_left=entry.left))
+
+    def announce_one(self, torrent: int, u: PeerUpdate) -> None:
         before = self.totals(u)
         reply = self.run(self.store.swarms.announce(u))
         assert isinstance(reply, Admitted)
-        self.check_credit(torrent, u, before, reply)
         assert reply.outcome == self.model.apply(torrent, u)
+        self.check_credit(torrent, u, before, reply)
         assert (reply.seeders, reply.leechers) == self.model.counts(torrent)
         assert reply.completions == self.model.snatches.get(torrent, 0)
         self.check_picked(torrent, u, reply)
 
-    def totals(self, u: PeerUpdate) -> tuple[int, int]:
-        """What is credited to the user of an announce."""
+    def totals(self, u: PeerUpdate) -> tuple[int, ...]:
+        """What is credited to the user of an announce in its shard: up, down, and what was cut."""
         if not USERS[u.passkey]:
-            return 0, 0
-        user = self.run(self.store.users.find(USERS[u.passkey]))
-        return user.uploaded, user.downloaded
+            return 0, 0, 0
+        key = self.store.shard(u.info_hash).keys.user(USERS[u.passkey])
+        held = self.run(self.store.redis.hmget(key, "uploaded", "downloaded", "credit_cut"))
+        return tuple(int(number or 0) for number in held)
 
-    def check_credit(self, torrent: int, u: PeerUpdate, before: tuple[int, int], reply: Admitted) -> None:
-        """T26: no more is credited than reported, times the best multipliers; a join is told those."""
+    def check_credit(self, torrent: int, u: PeerUpdate, before: tuple[int, ...], reply: Admitted) -> None:
+        """T13, T26: what has moved is credited or cut, times the best multipliers; a join is told those."""
         user, after = USERS[u.passkey], self.totals(u)
         up, down = self.model.best(torrent, user) if user else (1, 1)
-        assert 0 <= after[0] - before[0] <= up * int(u.uploaded)
-        assert 0 <= after[1] - before[1] <= down * int(u.downloaded)
+        most = [int(up * self.model.moved[0]), int(down * self.model.moved[1])]
+        added = [new - old for new, old in zip(after, before, strict=True)]
+        assert 0 <= added[0] <= most[0] and 0 <= added[1] <= most[1] and added[2] >= 0
+        if max(*after, *most) < EXACT // 4:
+            assert sum(added) == sum(most)
         if isinstance(reply, JoinedWithMultipliers):
             assert (float(reply.upload_multiplier), float(reply.download_multiplier)) == (up, down)
         else:
@@ -341,12 +420,19 @@ class SwarmMachine(RuleBasedStateMachine):
         if reply.outcome in ("join", "update") and own:
             mine = set(own.endpoints.values())
             assert not set(got) & mine
-            others = [e for k, e in self.model.active.items() if k[0] == torrent and k != key]
+            others = [
+                e
+                for k, e in self.model.active.items()
+                if k[0] == torrent and k != key and (not own.user or e.user != own.user)
+            ]
             wanted = [e for e in others if not (e.seeder and (own.seeder or own.paused))]
             available = {endpoint for e in wanted for endpoint in e.endpoints.values()} - mine
             if u.form == OWN_FAMILY:
                 available = {endpoint for endpoint in available if len(endpoint) == len(u.endpoint)}
-            assert len(got) == min(u.peers_wanted, len(available))
+            if own.user:  # replies without own peers are not filled up
+                assert set(got) <= available and (u.peers_wanted < 50 or set(got) == available)
+            else:
+                assert len(got) == min(u.peers_wanted, len(available))
         if u.form == WITH_IDS and u.event != b"x":
             assert len(reply.peer_ids) == len(reply.peers) // 6 * 20
             assert len(reply.peer_ids6) == len(reply.peers6) // 18 * 20

@@ -7,7 +7,7 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import ALICE, START, Store, endpoint, peer_id, text, update
+from tests.store.harness import ALICE, BOB, START, Store, endpoint, peer_id, text, update
 from tests.store.sharding.harness import hash_in
 from tracker.bittorrent import InfoHash
 from tracker.store.swarms.codec import Admitted, PeerUpdate
@@ -84,14 +84,14 @@ async def test_a_download_counts_once(hybrid: Store, order: tuple[InfoHash, Info
 async def test_the_v2_half_moves_peers(hybrid: Store) -> None:
     """Its swarm, its counts, its timeouts and its peers' users are those of any torrent."""
     await hybrid.announce(said(V2, "s", bytes_left=0))
-    reply = await hybrid.announce(said(V2, "s", peer=2))
+    reply = await hybrid.announce(said(V2, "s", peer=2, passkey=BOB))
     assert (reply.seeders, reply.leechers, reply.peers) == (1, 1, endpoint(1))
     shard = hybrid.shard(V2)
     tid = (await hybrid.torrent(V2))["tid"]
     assert await hybrid.redis.hget(shard.keys.peer(tid, peer_id(1)), "user_id") == b"7"
     assert await check_invariants(hybrid.redis, shard.keys) == 2
     assert await hybrid.silence(said(V2), tid) == 1
-    reply = await hybrid.announce(said(V2, "x", peer=2))
+    reply = await hybrid.announce(said(V2, "x", peer=2, passkey=BOB))
     assert (reply.seeders, reply.leechers) == (0, 0)
     assert await check_invariants(hybrid.redis, shard.keys) == 0
     assert await sets(hybrid, V2) == set() and await account(hybrid, V2) == {}

@@ -209,11 +209,12 @@ end
 
 local announce_other
 do
--- The answer to an announce with this outcome, a letter; `with_peers`: whether it may have peers. `a` is the account of
--- the user, if it was loaded: a user who has no other peer in the swarm needs no look for own ones.
+-- The answer to an announce with this outcome, a letter, and its head: an answer without peers is its head.
+-- `with_peers`: whether it may have peers. `a` is the account of the user, if it was loaded: a user who has no other
+-- peer in the swarm needs no look for own ones.
 local function answer_to(t, r, outcome, with_peers, a)
   local head = outcome .. ' ' .. t.seeders .. ' ' .. t.leechers .. ' ' .. decimal(t.snatches) .. ' '
-  if r.want == 0 or not with_peers then return head end
+  if r.want == 0 or not with_peers then return head, head end
   local s4, s6, l4, l6 = 0, 0, t.l4, t.l6
   if r.kind ~= 's' and r.paused ~= '1' then s4, s6 = t.s4, t.s6 end
   if r.own_family then
@@ -289,7 +290,7 @@ local function announce_of(r, registered, denied)
   if full and is_beyond(t, r, old) then return answer_unapplied(t, r, p, 'o', tid) end
   local is_early = active and p.elapsed < early and p.elapsed >= 0
   if active and is_user and event == 'u' and p.elapsed >= 0 and p.elapsed < rules.shortest and p.kind == r.kind
-      and p.endpoints == r.v4 .. r.v6 then
+      and p.paused == r.paused and p.endpoints == r.v4 .. r.v6 then
     renew_timeout(t, r)
     return answer_to(t, r, 'e')
   end
