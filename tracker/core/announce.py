@@ -29,13 +29,7 @@ from tracker.bittorrent import (
 )
 from tracker.core.clients import ClientRules
 from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES
-from tracker.core.intervals import (
-    JITTER_STEPS,
-    WITHOUT_PEERS_SECONDS,
-    Step,
-    steps,
-    throttled_steps,
-)
+from tracker.core.intervals import JITTER_STEPS, Step, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures
 from tracker.core.registrations import RegistrationLimits
@@ -55,7 +49,6 @@ from tracker.store.swarms.codec import (
     PeerUpdate,
     Refused,
     TrafficTotals,
-    WithoutPeers,
 )
 from tracker.store.swarms.swarms import Swarms
 from tracker.wire.peer_id import secret_of
@@ -401,16 +394,3 @@ class Tracker:
             self._limits.exempts and self._limits.is_exempt(address),
         )
         return _ordered(PeerUpdate, fields)
-
-
-def _step_after(outcome: Admitted, step: Step) -> Step:
-    """The intervals of an outcome of a class of its own."""
-    if not isinstance(outcome, WithoutPeers):
-        return step
-    return step._replace(interval=WITHOUT_PEERS_SECONDS, min_interval=WITHOUT_PEERS_SECONDS)
-
-
-def _answer_with_warning(warning: str, answer: Answer, reply: AnnounceReply | ClientError) -> None:
-    """Adds a warning to the reply of an admitted announce."""
-    assert isinstance(reply, AnnounceReply)
-    answer(reply._replace(warning="; ".join(filter(None, (warning, reply.warning)))))

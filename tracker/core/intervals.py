@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from tracker.settings.model import AnnounceSettings
+from tracker.store.swarms.codec import Admitted, WithoutPeers
 from tracker.store.swarms.rules import TIMEOUT_INTERVALS
 
 JITTER_STEPS = 10
@@ -42,3 +43,10 @@ def throttled_steps(announce: AnnounceSettings, min_timeout: float) -> list[Step
         min_interval = min(interval, _THROTTLED_TIMES * announce.min_interval_seconds)
         throttled.append(Step(interval, min_interval, step.timeout))
     return throttled
+
+
+def step_after(outcome: Admitted, step: Step) -> Step:
+    """The intervals of an outcome of a class of its own."""
+    if not isinstance(outcome, WithoutPeers):
+        return step
+    return step._replace(interval=WITHOUT_PEERS_SECONDS, min_interval=WITHOUT_PEERS_SECONDS)

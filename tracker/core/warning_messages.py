@@ -1,5 +1,9 @@
 """Warning messages of accepted announces, which clients show to their users."""
 
+from collections.abc import Callable
+
+from tracker.bittorrent import AnnounceReply
+from tracker.errors import ClientError
 from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers, WithoutPeers
 
 WARNINGS = {
@@ -28,3 +32,11 @@ def warning_of(outcome: Admitted) -> str:
     parts += [f"your download counts {down} times"] if down not in ("0", "1") else []
     parts += [f"your upload counts {up} times"] if up != "1" else []
     return "; ".join(parts)
+
+
+def answer_with_warning(
+    warning: str, answer: Callable[[AnnounceReply | ClientError], None], reply: AnnounceReply | ClientError
+) -> None:
+    """Adds a warning to the reply of an admitted announce."""
+    assert isinstance(reply, AnnounceReply)
+    answer(reply._replace(warning="; ".join(filter(None, (warning, reply.warning)))))
