@@ -94,7 +94,7 @@ class JoinedWithMultipliers(Admitted):
 
 
 class WithoutPeers(Admitted):
-    """A join, or an early update, of a user without budget for an answer with peers."""
+    """A join, an early update, or one that is not applied, of a user without budget for an answer with peers."""
 
     __slots__ = ()
 
