@@ -64,8 +64,7 @@
 --   { 1, code, reason }   nothing changed; reason only if an operator wrote one
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
---   { 4, a join, an early update or one that changes nothing, without peers }   the user has no budget for an answer
---   with peers
+--   { 4, an answer as above without peers }   the user has no budget for one with peers
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then three
 --   numbers: of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies. Then
@@ -164,9 +163,8 @@ end
 
 local announce_other
 do
--- The answer to an announce with this outcome, a letter, and its head: an answer without peers is its head.
--- `with_peers`: whether it may have peers. `a` is the account of the user, if it was loaded: a user who has no other
--- peer in the swarm needs no look for own ones.
+-- The answer to an announce with this outcome, a letter, and its head, which is all of an answer without peers. `a` is
+-- the account of the user, if it was loaded: a user without another peer in the swarm needs no look for own ones.
 local function answer_to(t, r, outcome, with_peers, a)
   local head = outcome .. ' ' .. t.seeders .. ' ' .. t.leechers .. ' ' .. decimal(t.snatches) .. ' '
   if r.want == 0 or not with_peers then return head, head end
@@ -263,12 +261,8 @@ local function announce_of(r, registered, denied)
   if active then outcome = update(t, r, p, a, old) else outcome = join(t, r, p, a) end
   if outcome then return answer_unapplied(t, r, p, outcome, tid) end
   outcome = active and (is_early and 'e' or 'u') or 'j'
-  local answer
-  if u and outcome ~= 'u' then
-    answer = answer_within_budget(t, r, p, outcome, a, u)
-  else
-    answer = answer_to(t, r, outcome, true, a)
-  end
+  local answer = u and outcome ~= 'u' and answer_within_budget(t, r, p, outcome, a, u)
+    or answer_to(t, r, outcome, true, a)
   if u then save_user(u, a) end
   if not active and a and type(answer) == 'string' then return with_multipliers(t, r, a, answer) end
   return answer
