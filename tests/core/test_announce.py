@@ -10,10 +10,10 @@ import pytest
 
 from loadtest.servers import Server
 from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tracker
-from tests.store.harness import ALICE, START, info_hash, peer_id, timeout_key
+from tests.store.harness import ALICE, BOB, START, info_hash, peer_id, timeout_key
 from tracker.bittorrent import Announce, Digits, Event, Scrape, ScrapeFile, ScrapeReply
 from tracker.core.intervals import steps, throttled_steps
-from tracker.core.warning_messages import FREELEECH, NEUTRAL, PRIVATE_ADDRESS
+from tracker.core.warning_messages import FREELEECH, NEUTRAL, NO_PEERS_NOW, PRIVATE_ADDRESS
 from tracker.errors import Busy, ClientError
 from tracker.runtime.store import swarm_rules
 from tracker.settings.model import AnnounceSettings, Settings
@@ -672,3 +672,28 @@ async def test_a_start_is_told_which_multipliers_apply(make_tracker: MakeTracker
     await store.multipliers.set("0 neutral", "0")
     assert (await tracker.announce(4, "started", ALICE)).warning == NEUTRAL
     assert len(tracker.joined) == 4
+
+
+@pytest.mark.parametrize("own_family", [False, True])
+async def test_a_reply_without_budget_has_no_peers_a_warning_and_five_minutes(
+    make_tracker: MakeTracker, own_family: bool
+) -> None:
+    """T33, over HTTP and UDP. Whatever the interval is, the next one comes after 5 minutes and has peers."""
+    tracker = await make_tracker(
+        users={"private": "required", "peer_lists_at_once": 1}, announce={"interval_jitter": 0.0}
+    )
+    await tracker.store.users.add("7", ALICE)
+    await tracker.store.users.add("8", BOB)
+    for torrent in (1, 2):
+        changes: dict[str, Any] = {"info_hash": info_hash(torrent), "own_family": own_family}
+        await tracker.announce(9, "started", BOB, **changes)
+        last = await tracker.announce(1, "started", ALICE, **changes)
+        told = {"peers": bool(last.peers), "warning": last.warning, "seconds": last.interval_seconds}
+        if torrent == 1:
+            assert told == {"peers": True, "warning": None, "seconds": 1800}
+    assert told == {"peers": False, "warning": NO_PEERS_NOW, "seconds": 300}
+    assert (last.min_interval_seconds, last.leechers) == (300, 2)
+    assert tracker.joined[-1][0] == info_hash(2)
+    tracker.store.clock.now += 300
+    after = await tracker.announce(1, "", ALICE, **changes)
+    assert (bool(after.peers), after.warning, after.interval_seconds) == (True, None, 1800)

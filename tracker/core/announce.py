@@ -29,13 +29,13 @@ from tracker.bittorrent import (
 )
 from tracker.core.clients import ClientRules
 from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES
-from tracker.core.intervals import JITTER_STEPS, Step, steps, throttled_steps
+from tracker.core.intervals import JITTER_STEPS, Step, step_after, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures
 from tracker.core.registrations import RegistrationLimits
 from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
-from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, warning_of
+from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, answer_with_warning, warning_of
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.refusals import refusal
 from tracker.settings.reload import LiveSettings
@@ -239,8 +239,8 @@ class Tracker:
                     answer(self._deny(announce, outcome, passkey))
                     continue
                 answer, step = (
-                    partial(_answer_with_warning, warning_of(outcome), answer),
-                    _step_after(outcome, step),
+                    partial(answer_with_warning, warning_of(outcome), answer),
+                    step_after(outcome, step),
                 )
                 if isinstance(outcome, AdmittedAnonymously):
                     limits.on_unknown_passkey(passkey, address)

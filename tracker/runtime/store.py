@@ -30,6 +30,8 @@ _COMMAND_TIMEOUT_SECONDS = 10.0
 _MAX_GAP_INTERVALS = 4
 _CREDIT_SAVED_INTERVALS = 2
 _LATE_SECONDS = 60
+_LIST_WAIT_SECONDS = 290
+"""Ten less than the interval of an answer that has no peers for want of budget, so the next announce is due."""
 """A client that respects its interval may announce this much later."""
 _EXPORTED = frozenset({"announces", "torrents.processed"})
 
@@ -207,6 +209,7 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         lists_at_once=users.peer_lists_at_once,
         lists_per_minute=users.peer_lists_per_minute,
         lists_per_day=users.peer_lists_per_day,
+        list_wait=min(_LIST_WAIT_SECONDS, announce.interval_seconds, announce.min_interval_seconds),
         untold_ports=announce.untold_ports,
         give_below=settings.dht.give_below if settings.dht.give_peers else 0,
         give_all=settings.dht.torrents == "all",

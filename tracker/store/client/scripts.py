@@ -143,7 +143,7 @@ class Function(Script):
         script = name.removesuffix("_when_full")
         text = source(script) if script == name else source_allowing_oom(script)
         super().__init__(call, prefix, text, sha)
-        self._as_script = self.head, self.load
+        self._script = Script(call, prefix, text, self.sha)
         library = _library(script)
         self.head = ("FCALL", f"{name}_{library.version}", 1, prefix)
         self.load = ("FUNCTION", "LOAD", "REPLACE", library.text)
@@ -151,21 +151,27 @@ class Function(Script):
     def is_missing(self, error: Exception) -> bool:
         return super().is_missing(error) or is_missing_function(error) or self._is_disallowed(error)
 
-    def _is_disallowed(self, error: Exception) -> bool:
-        return self.head[0] == "FCALL" and (
-            isinstance(error, NoPermissionError) or str(error).startswith("unknown command")
-        )
+    @staticmethod
+    def _is_disallowed(error: Exception) -> bool:
+        """Whether the server refuses FCALL or FUNCTION, to this user or to all."""
+        text = str(error).lower()
+        refused = isinstance(error, NoPermissionError) or text.startswith("unknown command")
+        return refused and ("'fcall" in text or "'function" in text)
 
     async def load_and_run(self, argv: Sequence[str | bytes | int | float]) -> Any:
         if self.head[0] == "FCALL":
+            loaded = False
             try:
                 await self._call(*self.load)
+                loaded = True
                 return await self._call(*self.head, *argv)
             except ResponseError as error:
-                if not (self.is_missing(error) or isinstance(error, OutOfMemoryError)):
+                if self._is_disallowed(error):
+                    self.head, self.load = self._script.head, self._script.load
+                # A full server loads scripts, but no library; and functions may be lost again at once.
+                elif not (is_missing_function(error) or (not loaded and isinstance(error, OutOfMemoryError))):
                     raise
-                self.head, self.load = self._as_script  # a full server loads scripts, but no library
-        return await super().load_and_run(argv)
+        return await self._script(argv)
 
 
 class Scripts:

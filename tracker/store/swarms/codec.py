@@ -94,7 +94,7 @@ class JoinedWithMultipliers(Admitted):
 
 
 class WithoutPeers(Admitted):
-    """A join, or an early update, of a user without budget for an answer with peers."""
+    """A join, an early update, or one that is not applied, of a user without budget for an answer with peers."""
 
     __slots__ = ()
 
@@ -169,6 +169,7 @@ def pack_rules(rules: SwarmRules) -> bytes:
         rules.lists_at_once,
         rules.lists_per_minute,
         rules.lists_per_day,
+        rules.list_wait,
     )
     ports = rules.untold_ports
     return struct.pack(f"<{len(numbers)}d", *numbers) + struct.pack(f">{len(ports)}H", *ports)

@@ -71,6 +71,8 @@ class SwarmRules:
     """Joins and early announces of a user that are answered with peers at once; 0: any number."""
     lists_per_minute: int = 0
     lists_per_day: int = 0
+    list_wait: float = 290
+    """An announce sooner than this after the peer's last one needs budget, as a join does."""
     untold_ports: tuple[int, ...] = ()
     """Peers on these ports are not in replies."""
 

@@ -17,7 +17,7 @@
 -- that belongs to one call.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, 31 doubles, in this order). A regular announce needs six:
+-- ARGV[3]   the rules, packed (struct, little-endian, 32 doubles, in this order). A regular announce needs six:
 --   max gap between two announces that counts as time on a torrent (s)
 --   max credit (bytes per second)
 --   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
@@ -38,7 +38,8 @@
 --   max peers of a user in a torrent, and max torrents that a user downloads at once (0: no limit)
 --   1 when a user's own peers may be in replies to the user
 --   min seconds between two credited announces of a user's peer (0: every announce is credited)
---   joins and early announces of a user that are answered with peers: at once, per minute, per day (0: no limit)
+--   joins and early announces of a user that are answered with peers: at once, per minute, per day (0: no limit), and
+--   the seconds after which the next announce of a peer is not early
 --   After these doubles: ports of peers that are not in replies, two bytes each, big-endian, up to the end
 -- ARGV[4..] one announce each, packed (struct, little-endian). Fifteen separate strings would cost the server more than
 --   reading the swarm. In this order:
@@ -64,8 +65,7 @@
 --   { 1, code, reason }   nothing changed; reason only if an operator wrote one
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
---   { 4, a join, an early update or one that changes nothing, without peers }   the user has no budget for an answer
---   with peers
+--   { 4, an answer as above without peers }   the user has no budget for one with peers
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then three
 --   numbers: of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies. Then
@@ -209,9 +209,8 @@ end
 
 local announce_other
 do
--- The answer to an announce with this outcome, a letter, and its head: an answer without peers is its head.
--- `with_peers`: whether it may have peers. `a` is the account of the user, if it was loaded: a user who has no other
--- peer in the swarm needs no look for own ones.
+-- The answer to an announce with this outcome, a letter, and its head, which is all of an answer without peers. `a` is
+-- the account of the user, if it was loaded: a user without another peer in the swarm needs no look for own ones.
 local function answer_to(t, r, outcome, with_peers, a)
   local head = outcome .. ' ' .. t.seeders .. ' ' .. t.leechers .. ' ' .. decimal(t.snatches) .. ' '
   if r.want == 0 or not with_peers then return head, head end
@@ -227,18 +226,10 @@ local function answer_to(t, r, outcome, with_peers, a)
   return ok and answer or head, head -- an array of a wrong type gives no peers: the announce is applied by now
 end
 
--- The answer to a join or an early announce of a user, whose budget may be used up: then it has no peers, and the next
--- announce after LIST_WAIT is due.
-local LIST_WAIT = 290 -- seconds: ten less than the interval of such an answer
-local function answer_within_budget(t, r, p, outcome, a, u)
+-- The answer to a join, or to an announce of a user before it is due. Without budget it has no peers.
+local function answer_within_budget(t, r, outcome, a, u)
   local answer, head = answer_to(t, r, outcome, true, a)
-  if not rules.limits_lists or answer == head then return answer end
-  local waited = p.active and call('HGET', p.at, 'no_list') == '1'
-  if waited and p.elapsed >= LIST_WAIT or take_list(u) then
-    if waited then call('HDEL', p.at, 'no_list') end
-    return answer
-  end
-  if not waited then call('HSET', p.at, 'no_list', '1') end
+  if not rules.limits_lists or answer == head or take_list(u) then return answer end
   return { 4, head }
 end
 
@@ -295,7 +286,9 @@ local function announce_of(r, registered, denied)
     return answer_to(t, r, 'e')
   end
   if not active and has_max_downloads(r, tid) then return refuse('too many downloads') end
-  local u = is_user and load_totals(r, p, tid, is_early and rules.limits_lists)
+  local is_due = active and (p.elapsed < 0 or p.elapsed >= rules.list_wait)
+  local needs_budget = rules.limits_lists and not is_due
+  local u = is_user and load_totals(r, p, tid, needs_budget)
   if not (active and registered) then
     local refusal
     tid, refusal = admit(t, r, registered and tid, u)
@@ -308,12 +301,8 @@ local function announce_of(r, registered, denied)
   if active then outcome = update(t, r, p, a, old) else outcome = join(t, r, p, a) end
   if outcome then return answer_unapplied(t, r, p, outcome, tid) end
   outcome = active and (is_early and 'e' or 'u') or 'j'
-  local answer
-  if u and outcome ~= 'u' then
-    answer = answer_within_budget(t, r, p, outcome, a, u)
-  else
-    answer = answer_to(t, r, outcome, true, a)
-  end
+  local answer = u and needs_budget and answer_within_budget(t, r, outcome, a, u)
+    or answer_to(t, r, outcome, true, a)
   if u then save_user(u, a) end
   if not active and a and type(answer) == 'string' then return with_multipliers(t, r, a, answer) end
   return answer
@@ -345,7 +334,7 @@ local function set_rules(packed)
     hnr_share, hnr_ratio, hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address,
     rules.max_per_network, rules.max_user_credit, rules.max_saved, rules.max_in_swarm, rules.max_in_all, local_too,
     max_changes, rules.max_peers, rules.max_downloads, own_peers, rules.shortest, rules.lists_at_once,
-    rules.lists_per_minute, rules.lists_per_day, ports_at = read('<ddddddddddddddddddddddddddddddd', packed)
+    rules.lists_per_minute, rules.lists_per_day, rules.list_wait, ports_at = read('<' .. string.rep('d', 32), packed)
   rules.own_peers = own_peers == 1
   for at = ports_at, #packed - 1, 2 do
     rules.untold = rules.untold or {}
@@ -362,8 +351,8 @@ local function set_rules(packed)
       { 'snatches', 'derived', 'enabled', 'sole', 'multi_up', 'multi_dn', 'hybrid_of', dht },
     regular_torrent =
       { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6', dht },
-    moved_torrent = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
-      'multi_up', 'multi_dn', 'user_downloaded', 'hybrid_of', dht },
+    torrent_of_peer = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
+      'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
     seeder = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up',
       accounts and 'user_id' or nil },
     account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',

@@ -222,6 +222,7 @@ function load_regular(user, tid, seeding, stored, left, up, down, time, changed)
   if a[1] ~= '1' or a[2] and a[2] - stored[5] > 0 then return end
   if changed then
     local w = regular
+    w.user, w.uid, w.tid = P .. 'u:' .. user[1], user[1], tid
     w.uploaded, w.downloaded = up > 0 and plus(a[5], up), down > 0 and plus(a[6], down)
     w.credited, w.left, w.unreported, w.gained, w.charged, w.cut = a[8], nil, nil, nil, nil, 0
     w.by_ratio = hnr_ratio > 0 and up > 0 and (a[5] or 0) + 0 < hnr_ratio * (a[6] or 0)
@@ -241,18 +242,17 @@ end
 
 -- Decides what the user's totals gain. `user` holds the row of the passkey.
 function credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn)
-  local w, key, u = regular, P .. 'u:' .. user[1]
+  local w, u = regular
   if down > 0 then
-    u = call('HMGET', key, 'uploaded', 'credited_up', 'downloaded', 'credited_down', 'freeleech:' .. tid)
+    u = call('HMGET', w.user, 'uploaded', 'credited_up', 'downloaded', 'credited_down', 'freeleech:' .. tid)
   else
-    u = call('HMGET', key, 'uploaded', 'credited_up')
+    u = call('HMGET', w.user, 'uploaded', 'credited_up')
   end
   local up_multiplier, down_multiplier =
     multipliers(multi_up, multi_dn, up > 0 and user[3], down > 0 and user[4], u[5])
   local gained, charged
   gained, charged, w.cut, w.credited, w.credited_up, w.credited_down =
     limit_credit(w.credited, u[2], u[4], up * up_multiplier, down * down_multiplier, elapsed)
-  w.user, w.uid, w.tid = key, user[1], tid
   w.gained, w.charged = gained > 0 and plus(u[1], gained), charged > 0 and plus(u[3], charged)
 end
 

@@ -24,7 +24,7 @@ local function move(counter, base, lower_counter)
   local new, old, from = tonumber(counter), tonumber(base or '') or 0, tonumber(lower_counter)
   if new >= old then return new - old, counter, '', from and max(0, old - from) or 0 end
   if from and new > from then return new - from, counter, '', 0 end
-  return 0, base, counter, 0
+  return 0, base, counter, 0, new == from
 end
 
 -- The same for both counters of an announce: bytes up and down, both bases, the field `lower` ('' for none), and what
@@ -33,11 +33,11 @@ end
 local function move_both(uploaded, downloaded, base_up, base_down, lower_text, last)
   local lower_up, lower_down, at = match(lower_text or '', '^(%d*) (%d*) (%d+)$')
   if at ~= last then lower_up, lower_down = '', '' end
-  local up, down, again
+  local up, down, again, repeated
   up, base_up, lower_up = move(uploaded, base_up, lower_up)
-  down, base_down, lower_down, again = move(downloaded, base_down, lower_down)
+  down, base_down, lower_down, again, repeated = move(downloaded, base_down, lower_down)
   lower_text = lower_up .. lower_down ~= '' and lower_up .. ' ' .. lower_down .. ' ' .. now or ''
-  return up, down, base_up, base_down, lower_text, again
+  return up, down, base_up, base_down, lower_text, again, repeated
 end
 
 -- Compares addresses without ports: a port may change, an address is hard to borrow.
@@ -63,7 +63,7 @@ end
 -- to another client; `restarted`: what it downloaded before is not in its counter. To read a field costs a walk through
 -- the hash: these fields stand first in it, and rarely needed ones are read where they are needed.
 local function load_peer(tid, r)
-  local p, v, last = peer
+  local p, v, last, repeated = peer
   r.suffix = tid .. ':' .. r.pidx
   local key = P .. 'p:' .. r.suffix
   p.at, p.total_time, p.up, p.down, p.elapsed, p.time, p.restarted = key, 0, 0, 0, 0, 0, true
@@ -93,11 +93,11 @@ local function load_peer(tid, r)
     p.up = max(0, r.uploaded - (tonumber(v[3] or '') or 0))
     p.down = max(0, r.downloaded - (tonumber(v[4] or '') or 0))
   elseif r.uploaded ~= (v[3] or '0') or r.downloaded ~= (v[4] or '0') or v[8] then
-    p.up, p.down, p.base_up, p.base_down, p.lower, p.again =
+    p.up, p.down, p.base_up, p.base_down, p.lower, p.again, repeated =
       move_both(r.uploaded, r.downloaded, v[3], v[4], v[8], v[5])
   end
   p.restarted = r.downloaded ~= (v[4] or '0') and tonumber(r.downloaded) < (tonumber(v[4] or '') or 0)
-    and (r.event == 's' or p.base_down ~= r.downloaded)
+    and (r.event == 's' or p.base_down ~= r.downloaded and not repeated)
   if active and p.elapsed > 0 then
     local time = p.elapsed - time_away(now - p.elapsed)
     if time < rules.max_gap then p.time = time end

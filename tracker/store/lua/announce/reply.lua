@@ -195,7 +195,8 @@ local function is_removed(uid, idx, announced)
     return true
   end
   if of_removing ~= removing then
-    clients_removed, of_removing = new_client_check((string.gsub(removing, 'user:%S+', ''))), removing
+    local prefixes = string.gsub(string.gsub(removing, 'user:%S+', ''), 'client:', '')
+    clients_removed, of_removing = new_client_check(prefixes), removing
   end
   return clients_removed and clients_removed(announced and #announced == 20 and to_hex(announced) or idx)
 end

@@ -4,26 +4,30 @@
 --
 -- Values are compared as text, which is exact and needs no conversion: both are decimals without leading zeros.
 
--- The counts of the torrent and what else a regular announce needs of it. With `moved`, of a user whose bytes moved,
--- also the torrent's multipliers, whether it counts downloads, and the other half of a hybrid. A seeder gets leechers
--- only.
-local function load_counts(torrent, seeding, moved)
+-- The counts of the torrent and what else a regular announce needs of it: of a user the other half of a hybrid, and
+-- with `moved` the multipliers, and whether downloads are counted. A seeder gets leechers only.
+local function load_counts(torrent, seeding, of_user, moved)
   if seeding and rules.give_below == 0 then
-    if not moved then
+    if not of_user then
       return call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded')
     end
-    local t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
-      'multi_up', 'hybrid_of')
-    local multi_up, hybrid_of, multi_dn = t[9], t[10], nil
-    t[9], t[10] = false, false
+    local t, hybrid_of, multi_up, multi_dn
+    if not moved then
+      t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
+        'hybrid_of')
+    else
+      t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
+        'hybrid_of', 'multi_up')
+    end
+    hybrid_of, multi_up, t[9], t[10] = t[9], t[10], false, false
     if multi_up and (byte(multi_up) == 48 or find(multi_up, ',', 1, true)) then -- it may be neutral
       multi_dn = call('HGET', torrent, 'multi_dn')
     end
     return t, nil, hybrid_of, multi_up, multi_dn
   end
-  local t = call('HMGET', torrent, unpack(moved and field_lists.moved_torrent or field_lists.regular_torrent))
+  local t = call('HMGET', torrent, unpack(of_user and field_lists.torrent_of_peer or field_lists.regular_torrent))
   if seeding then t[9], t[10] = false, false end
-  if moved then return t, t[15], t[14], t[11], t[12], t[13] end
+  if of_user then return t, t[15], t[11], t[12], t[13], t[14] end
   return t, t[11]
 end
 
@@ -66,13 +70,19 @@ function update_regular(packed, ih, tid)
     if stored[9] == '1' or stored[10] then return end
     if passkey ~= '' or stored[8] or rules.required then
       user = load_user(passkey, stored[8], seeding, up, down)
-      if not user or elapsed < rules.shortest or elapsed < early and rules.limits_lists then return end
+      if not user or elapsed < rules.shortest or elapsed < rules.list_wait and rules.limits_lists then return end
     end
   end
   local torrent = P .. 't:' .. ih
-  local t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_counts(torrent, seeding, user and moved)
+  local t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_counts(torrent, seeding, user, moved)
   if t[1] ~= tid or t[2] == '0' or t[2] == 'pending' or hybrid_of then return end
 
+  local changed, account, total_time, seed_time = moved or left ~= stored[2], nil, nil, nil
+  if user then
+    account, total_time, seed_time = load_regular(user, tid, seeding, stored, left, up, down, time, changed)
+    if not account then return end
+    if moved then credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn) end
+  end
   local outcome = elapsed < early and elapsed >= 0 and 'f ' or 'r '
   local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
   if #reply > 50 or not find(reply, '^[fr] %d+ %d+ %d+ $') then return end -- another program wrote these counts
@@ -83,12 +93,6 @@ function update_regular(packed, ih, tid)
     reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', (t[9] or 0) + 0, (t[10] or 0) + 0, (t[6] or 0) + 0,
       (t[7] or 0) + 0, want, random, form == 1, on_v4, own4, own6, t[8],
       form == 1 and call('HGET', torrent, 'derived') and tid, dht, tid)
-  end
-  local changed, account, total_time, seed_time = moved or left ~= stored[2], nil, nil, nil
-  if user then
-    account, total_time, seed_time = load_regular(user, tid, seeding, stored, left, up, down, time, changed)
-    if not account then return end
-    if moved then credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn) end
   end
   if call('PEXPIRE', P .. 'ptimeout:' .. suffix, timeout) == 0 then return end
   if changed or stored[7] then
