@@ -100,7 +100,7 @@ async def test_an_announce_that_is_due_needs_no_budget(make_store: MakeStore) ->
     store = await opened(make_store)
     await with_peers(store, *joins(8))
     await with_peers(store, *joins(20, first=9))
-    store.clock.now += EARLY
+    store.clock.now += store.rules.current.list_wait
     before = await field(store)
     every = [said(torrent, uploaded=torrent % 2) for torrent in range(1, 29)]
     assert await with_peers(store, *every) == 28

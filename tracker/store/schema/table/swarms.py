@@ -105,7 +105,8 @@ ROWS: tuple[KeySpec, ...] = (
         "be empty; it holds while TIME (epoch s) is last_announce; paused (0/1); endpoints (packed, 6, 18 or 24 "
         "bytes); key: 8 bytes of a keyed hash of the client's "
         "`key` at the join; peer_id: the announced id, if `<pid>` is a derived one because another client owns the "
-        "announced id; udp: 1 if its last join was over UDP; n4, n6: its slots in the arrays. endpoints, n4 and n6 exist while it is active. An absent field is "
+        "announced id; udp: 1 if its last join was over UDP; n4, n6: its slots in the arrays. endpoints, n4 and n6 "
+        "exist while it is active. An absent field is "
         "empty or 0; both speeds are stored, or neither",
         "while the peer is active; a user's peer `peer_memory_seconds` longer",
         _SWARM_SCRIPTS,
