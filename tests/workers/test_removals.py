@@ -138,6 +138,21 @@ async def test_a_disabled_user_is_told_to_nobody_and_leaves(
     assert [each for each in await changes(store) if each[0] == "removed"] == 16 * [("removed", "7")]
 
 
+async def test_a_disabled_user_leaves_both_halves_of_a_hybrid_torrent(store: Store) -> None:
+    """Of the v2 half no set of the user knows. The halves are in one shard here."""
+    v1, v2 = 1, 1 + SHARDS
+    for number in (v1, v2):
+        await store.torrents.add(torrent(number))
+    await store.hybrids.link(torrent(v2), torrent(v1))
+    for number in (v1, v2):
+        await join(store, 1, in_torrent=number)
+        await join(store, 99, BOB, in_torrent=number)
+    await store.users.edit(ALICE, {"enabled": False})
+    assert await work(store) == 2
+    assert await active(store) == 2
+    assert await told(store, v2) == b""
+
+
 async def test_a_user_who_is_enabled_at_once_stays(store: Store) -> None:
     await join(store, 1)
     await disable(store)

@@ -32,6 +32,7 @@ milliseconds."""
 _PAUSES = 1
 """A removal pauses as long as a call took, so it takes at most half of the store's time."""
 _PAGE = 500
+_HASH = re.compile(rb"[0-9a-f]{40}")
 _TORRENT = re.compile(r"torrent:([0-9a-f]{40})", re.ASCII)
 
 log = structlog.get_logger("tracker.store")
@@ -198,8 +199,26 @@ class Reaping:
         while more:
             key = self._keys.user_set(entry.partition(":")[2], "active")
             cursor, members = await self._connection.command("SSCAN", key, cursor, "COUNT", _PAGE)
-            yield [member.decode() for member in members]
+            yield [member.decode() for member in [*members, *await self._other_halves(members)]]
             more = cursor != b"0"
+
+    async def _other_halves(self, torrent_ids: Sequence[bytes]) -> list[bytes]:
+        """The ids of the v2 halves under this prefix: a user's peers there are in no set of the user."""
+        if not torrent_ids:
+            return []
+        of_ids = (self._keys.torrent_id(each.decode()) for each in torrent_ids)
+        hashes = [found for found in await self._connection.command("MGET", *of_ids) if found]
+        for field in ("hybrid", "tid"):
+            asked = [
+                ("HGET", self._keys.torrent(InfoHash(bytes.fromhex(each.decode()))), field) for each in hashes
+            ]
+            found = await self._connection.pipeline(*asked) if asked else []
+            hashes = [
+                each
+                for each in found
+                if isinstance(each, bytes) and (field == "tid" or _HASH.fullmatch(each))
+            ]
+        return hashes
 
     async def save_peer_counts(self, counts: PeerCounts, seconds: int) -> None:
         """Writes what a round of the sweep has counted, to be shown for ``seconds``."""
