@@ -91,7 +91,7 @@ async def test_an_interrupted_deletion_is_completed_later(
         assert await private.users.hit_and_runs() == []
         assert await named(private, "8", BOB) == others
         assert await check_invariants(private.redis, private.keys) == 1
-    assert states == ["whole", "whole", *6 * ["begun"], "done", "done"]
+    assert states == ["whole", "whole", *7 * ["begun"], "done", "done"]
 
 
 async def state_of(store: Store, before: dict[bytes, Any]) -> str:
