@@ -307,13 +307,13 @@ async def commands_with(redis_url: str, prefix: str, rules: SwarmRules) -> dict[
 
 
 async def test_all_rules_of_a_private_tracker_take_few_commands_more(redis_url: str, prefix: str) -> None:
-    """Of a peer that moves bytes, multipliers of the torrent and the ratio there are read, and of a leecher a token. A
-    join is recorded in the change feed, and of a leecher the downloads are counted."""
+    """A regular announce takes none more. A join is recorded in the change feed, and of a leecher the downloads are
+    counted."""
     plain = await commands_with(redis_url, prefix, private_rules.WITHOUT_RULES)
     ruled = await commands_with(redis_url, f"{prefix}all:", private_rules.ALL_RULES)
-    assert ruled["mix"] <= 1.08 * plain["mix"], f"{plain} {ruled}"
+    assert ruled["mix"] <= 1.02 * plain["mix"], f"{plain} {ruled}"
     assert ruled["idle"] <= plain["idle"]
-    assert ruled["moving"] <= plain["moving"] + 3.5
+    assert ruled["moving"] <= plain["moving"]
     assert ruled["join"] <= plain["join"] + 1.5
     assert ruled["completed"] <= plain["completed"] + 1
 
