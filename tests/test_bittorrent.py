@@ -45,9 +45,8 @@ def test_an_info_hash_is_40_hex_digits() -> None:
     ],
 )
 def test_other_texts_are_no_info_hash(text: str) -> None:
-    with pytest.raises(ClientError, match="40 hexadecimal digits") as caught:
+    with pytest.raises(ClientError, match="40 hexadecimal digits"):
         parse_info_hash(text)
-    assert caught.value.retry_in == "never"
 
 
 def test_mapped_addresses_become_ipv4() -> None:
@@ -149,13 +148,3 @@ def test_basic_types_are_immutable() -> None:
     with pytest.raises(AttributeError):
         announce.port = 1  # type: ignore[misc]  # assignment must fail
     assert Address(b"1234") == b"1234"
-
-
-def test_the_label_of_an_error_is_its_text_by_default() -> None:
-    assert ClientError("no").label == "no"
-    assert ClientError("no").retry_in == 30
-    error = ClientError("because I say so", retry_in="never", label="denied")
-    assert (str(error), error.text, error.label, error.retry_in) == ("because I say so",) * 2 + (
-        "denied",
-        "never",
-    )

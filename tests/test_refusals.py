@@ -1,82 +1,99 @@
-"""The table of refusals: every refusal of an announce or a scrape is in it, and docs/announce.md shows it."""
+"""The table of reasons: every refusal of an announce or a scrape is in it, with an explanation."""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from tools.reasons_page import PAGE, with_tables
+from tracker import refusals
 from tracker.core.rate_limits import LIMITED
-from tracker.refusals import REFUSALS, Refusal, refusal
+from tracker.core.work import Reason as WorkReason
+from tracker.frontends.work.replies import PHRASES, STATUSES
+from tracker.refusals import CLOSED, NAMES, REASONS, SUBJECTS, Busy, Refusal, SilentlyDropped, explained
 
 ROOT = Path(__file__).parents[1]
-ELSEWHERE = ("frontends/work", "wire/torrent_file.py", "core/work")
-"""What these refuse is no announce and no scrape."""
+REFUSING = ("core", "frontends/http", "frontends/udp", "wire")
+"""The folders that refuse announces and scrapes."""
 
 
-def row(name: str, found: Refusal) -> str:
-    seconds = found.interval_seconds or (
-        "the usual one" if found.retry_in == "never" else 60 * found.retry_in
-    )
-    minutes = f"1 to {found.retry_in}" if name == "busy" else found.retry_in
-    interval = f"60 to {seconds}" if name == "busy" else seconds
-    counted = "its text" if found.text == name else found.label or name
-    return f"| {found.text} | {counted} | {minutes} | {interval} |".replace("<passkey>", "&lt;passkey&gt;")
+def test_the_documents_show_each_reason() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert re.findall(r"<!-- reasons: (\w+) -->", page) == [*SUBJECTS, "closed"]
+    assert with_tables(page) == page, "run `make docs`"
 
 
-def test_the_documents_show_each_refusal_with_its_retry() -> None:
-    page = (ROOT / "docs/announce.md").read_text(encoding="utf-8")
-    _, _, table = page.partition(
-        "| the client shows | counted as | retry in | interval |\n|---|---|---|---|\n"
-    )
-    shown = re.match(r"(?:\|.*\n)*", table)
-    assert shown
-    assert shown[0].splitlines() == [row(name, found) for name, found in REFUSALS.items()]
+def test_every_reason_is_explained_once() -> None:
+    rows = [each for reasons in SUBJECTS.values() for each in reasons]
+    assert len({each.name for each in rows}) == len(rows)
+    for each in rows:
+        assert each.text and each.meaning and each in explained(each.counted_as), each
+    assert all(CLOSED.values()) and set(NAMES) > CLOSED.keys()
 
 
-def calls() -> Iterator[tuple[str, ast.Call]]:
-    """(function, call) of all calls in the modules that refuse announces and scrapes."""
-    for folder in ("core", "frontends", "wire"):
+def calls(*folders: str) -> Iterator[tuple[str, ast.Call]]:
+    for folder in folders:
         for path in sorted((ROOT / "tracker" / folder).rglob("*.py")):
-            if not path.relative_to(ROOT / "tracker").as_posix().startswith(ELSEWHERE):
-                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                        yield node.func.id, node
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    yield node.func.id, node
 
 
-def test_announces_are_refused_by_the_table_only() -> None:
-    found = list(calls())
-    assert len(found) > 500
-    assert "ClientError" not in {function for function, _ in found}
+def test_a_text_outside_the_table_cannot_be_sent() -> None:
+    """Encoders take a Refusal, counters a Label (mypy), and only the module of the table makes labels and texts."""
+    outside = [path for path in (ROOT / "tracker").rglob("*.py") if path.name != "refusals.py"]
+    makers = [path.name for path in outside if re.search(r"\bLabel\(", path.read_text(encoding="utf-8"))]
+    assert makers == ["failures.py"], "a page of the dashboard looks one up"
+    for name, reason in REASONS.items():
+        sent = Refusal(name, "an operator's text")
+        assert sent.text == ("an operator's text" if reason.has_own_text else reason.text)
+    assert {each.name for each in REASONS.values() if each.has_own_text} == {
+        "client denied",
+        "denied",
+        "disabled",
+        "pending",
+        "user disabled",
+    }
+    unknown = Refusal("no such name", "x")
+    assert (unknown.text, unknown.label) == ("internal error", "internal error")
+
+
+@pytest.mark.parametrize("refused", [Busy(), SilentlyDropped("too many requests")])
+def test_refusals_of_overload_are_of_the_table_too(refused: Refusal) -> None:
+    assert refused.text in {each.text for each in REASONS.values()}
+    assert refused.label in NAMES
 
 
 def test_every_refusal_in_the_code_is_in_the_table_and_the_other_way_round() -> None:
     """Also those of the store, which its scripts name."""
     said = set(LIMITED.values()) | {"busy"}
-    for function, call in calls():
-        place = {"refusal": 0, "_count": 1}.get(function)
+    for function, call in calls(*REFUSING):
+        place = {"Refusal": 0, "_count": 1}.get(function)
         if place is not None:
             found = [each.value for each in call.args[place : place + 1] if isinstance(each, ast.Constant)]
             said |= {each for each in found if isinstance(each, str)}
-    for path in [*(ROOT / "tracker/frontends").rglob("*.py"), ROOT / "tracker/core/announce.py"]:
-        constants = re.findall(r'(?:text|_[A-Z_]+) = "([^"]+)"', path.read_text(encoding="utf-8"))
-        said |= set(constants) & REFUSALS.keys()
+    for path in (ROOT / "tracker/frontends").rglob("*.py"):
+        said |= set(re.findall(r'text = "([^"]+)"', path.read_text(encoding="utf-8"))) & REASONS.keys()
     scripts = "".join(each.read_text() for each in sorted((ROOT / "tracker/store/lua").rglob("*.lua")))
-    in_scripts = {name for name in REFUSALS if f"'{name}'" in scripts}
-    assert said <= REFUSALS.keys()
-    assert said | in_scripts == REFUSALS.keys()
+    in_scripts = {name for name in REASONS if f"'{name}'" in scripts}
+    assert said <= REASONS.keys()
+    assert said | in_scripts == REASONS.keys()
     refused_in_scripts = set(re.findall(r"(?:refuse\(|return false, |return nil, )'([a-z ]+)'", scripts))
-    assert refused_in_scripts - REFUSALS.keys() == {"may not join"}, "which a rate limit replaces"
+    assert refused_in_scripts - REASONS.keys() == {"may not join"}, "which a rate limit replaces"
 
 
 @pytest.mark.parametrize("name", ["unknown torrent at first", "pending"])
 def test_what_will_soon_work_is_retried_within_half_a_minute(name: str) -> None:
-    error = refusal(name)
-    assert (error.interval_seconds, error.retry_in) == (30, 1)
+    error = Refusal(name)
+    assert (error.interval_seconds, error.retry_in) == (refusals.QUICK_SECONDS, 1)
 
 
-def test_an_operators_reason_replaces_the_text_only() -> None:
-    error = refusal("disabled", "a better version is out")
-    assert (error.text, error.label, error.retry_in) == ("a better version is out", "disabled", 60)
-    assert refusal("no such name").label == "internal error"
+def test_every_refusal_of_work_has_a_status_that_is_explained() -> None:
+    assert STATUSES.keys() == set(get_args(WorkReason))
+    page = (ROOT / "docs/work.md").read_text(encoding="utf-8")
+    assert not {status for status in (*STATUSES.values(), *PHRASES) if f"{status}" not in page}
+    explained_ones = {int(status) for status in re.findall(r"^\| (\d{3}) \|", page, re.MULTILINE)}
+    assert explained_ones == set(STATUSES.values()) | {413, 503}

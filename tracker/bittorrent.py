@@ -143,7 +143,7 @@ def parse_info_hash(text: str) -> InfoHash:
     except ValueError:
         raw = b""
     if len(raw) != HASH_LENGTH or len(text) != 2 * HASH_LENGTH:
-        raise ClientError("an info hash is 40 hexadecimal digits", retry_in="never")
+        raise ClientError("an info hash is 40 hexadecimal digits")
     return InfoHash(raw)
 
 

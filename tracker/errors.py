@@ -1,32 +1,15 @@
 """Errors that cross package borders."""
 
 from collections.abc import Iterable
-from typing import Literal
-
-RetryIn = int | Literal["never"]
-"""Minutes until the peer may ask again, or ``"never"`` (BEP 31)."""
 
 
 class ClientError(Exception):
-    """A refusal whose text the peer may read. Those of announces and scrapes are in ``tracker/refusals.py``.
+    """A refusal whose text the caller may read: it is short, and says what to do. Those of announces and scrapes are in
+    ``tracker/refusals.py``."""
 
-    ``text`` is shown to the client's user; it is short and says what to do. It is a fixed string without input, because
-    it is the default of ``label``, which names counters. For a text by an operator (a deny reason), pass a ``label``.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        *,
-        retry_in: RetryIn = 30,
-        interval_seconds: int | None = None,
-        label: str | None = None,
-    ) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text
-        self.retry_in: RetryIn = retry_in
-        self.interval_seconds = interval_seconds
-        self.label = label or text
 
 
 class NotFound(ClientError):
@@ -35,14 +18,6 @@ class NotFound(ClientError):
 
 class Conflict(ClientError):
     """The request is valid, but does not fit what is stored: a name is taken, a queue is full."""
-
-
-class SilentlyDropped(ClientError):
-    """Refused without an answer: the connection is closed. A trusted proxy's connection stays open."""
-
-
-class Busy(ClientError):
-    """Refused because of overload. The connection is closed after the reply, since each further request costs time."""
 
 
 class StoreUnavailable(Exception):

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from fuzz import vectors
 from fuzz.memory_transport import MemoryTransport
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeFile, ScrapeReply
-from tracker.errors import ClientError
 from tracker.frontends.http import aiohttp_protocol
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
+from tracker.refusals import Refusal
 from tracker.settings.model import HttpSettings, Settings, TorrentSettings, UserSettings
 from tracker.settings.reload import LiveSettings
 
@@ -54,7 +54,7 @@ class Recorder:
         announce: Announce,
         passkey: str | None,
         address: Address,
-        reply: Callable[[AnnounceReply | ClientError], None],
+        reply: Callable[[AnnounceReply | Refusal], None],
     ) -> bool:
         asyncio.get_running_loop().call_soon(reply, self._announced(announce, passkey, address))
         return True
@@ -64,7 +64,7 @@ class Recorder:
         scrape: Scrape,
         passkey: str | None,
         address: Address,
-        reply: Callable[[ScrapeReply | ClientError], None],
+        reply: Callable[[ScrapeReply | Refusal], None],
     ) -> bool:
         if not scrape.info_hashes:
             return False

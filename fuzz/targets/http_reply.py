@@ -6,6 +6,7 @@ from typing import Any
 from bencodepy import decode, encode
 
 from tracker.bittorrent import Address, AnnounceReply, InfoHash, ScrapeFile, ScrapeReply
+from tracker.refusals import Refusal
 from tracker.wire.endpoint import format_address, split_endpoints
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape
 
@@ -39,9 +40,7 @@ def check(data: bytes) -> None:
         for at in rest[:5]
     }
     assert _decode(encode_scrape(ScrapeReply(files)))[b"files"].keys() == files.keys()
-    failure = _decode(
-        encode_failure(text, retry_in="never", interval_seconds=numbers[0], min_interval_seconds=1)
-    )
+    failure = _decode(encode_failure(Refusal("denied", text), numbers[0], 1))
     assert failure[b"interval"] == numbers[0] and failure[b"retry in"] == b"never"
 
 

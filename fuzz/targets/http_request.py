@@ -1,11 +1,11 @@
-"""Queries of announces and scrapes: the fast parser and the general one agree, and raise ClientError only."""
+"""Queries of announces and scrapes: the fast parser and the general one agree, and raise Refusal only."""
 
 import contextlib
 from collections.abc import Iterable
 
 from fuzz import vectors
 from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.wire import http_request
 from tracker.wire.http_request import MAX_KEY_LENGTH, parse_announce, parse_scrape, parse_usual
 
@@ -16,7 +16,7 @@ _MAX_HASHES = 5
 def check(data: bytes) -> None:
     announce = _read(data)
     usual = None
-    with contextlib.suppress(ClientError):
+    with contextlib.suppress(Refusal):
         usual = parse_usual(data)
     if usual is not None:
         assert usual == announce, "the two parsers disagree"
@@ -30,10 +30,10 @@ def _read(data: bytes) -> Announce | None:
     """The result of the general parser."""
     try:
         return http_request._parse_any(data)
-    except ClientError:
+    except Refusal:
         try:
             parse_announce(data)
-        except ClientError:
+        except Refusal:
             return None
         raise AssertionError("one parser rejects what the other accepts") from None
 
@@ -51,7 +51,7 @@ def _check_announce(announce: Announce) -> None:
 def _check_scrape(data: bytes) -> None:
     try:
         scrape = parse_scrape(data, _MAX_HASHES)
-    except ClientError:
+    except Refusal:
         assert b"info_hash" in data
         return
     assert len(scrape.info_hashes) <= _MAX_HASHES and len(set(scrape.info_hashes)) == len(scrape.info_hashes)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tracker.bittorrent import MAX_COUNT, AnnounceReply
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH
 from tracker.wire.udp_server import (
@@ -35,7 +35,7 @@ def check(data: bytes) -> None:
         return
     assert not _IDS.is_valid(data[:8], data[:4], _NOW)  # type: ignore[arg-type]
     transaction = data[12:16]
-    assert encode_error(transaction, data.decode("latin-1"))[4:8] == transaction
+    assert encode_error(transaction, Refusal("denied", data.decode("latin-1")))[4:8] == transaction
     if kind == "scrape":
         hashes = parse_scrape(data)
         assert 0 < len(hashes) <= MAX_SCRAPE_HASHES
@@ -49,7 +49,7 @@ def _check_announce(data: bytes) -> None:
     for ipv6, max_peers, size in ((False, MAX_PEERS, ENDPOINT_LENGTH), (True, MAX_PEERS6, ENDPOINT6_LENGTH)):
         try:
             announce = parse_announce(data, ipv6=ipv6)
-        except ClientError:
+        except Refusal:
             continue
         assert max(int(announce.uploaded), int(announce.downloaded)) <= MAX_COUNT
         assert announce.peers_wanted is None or 0 <= announce.peers_wanted <= max_peers

@@ -14,7 +14,7 @@ from tracker.bittorrent import Address, Announce, AnnounceReply, Event, InfoHash
 from tracker.core.announce import Tracker
 from tracker.core.clients import ClientRules
 from tracker.core.rate_limits import Limits
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.runtime.store import swarm_rules
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
@@ -56,8 +56,8 @@ class TrackerHarness:
         announce = Announce(**digits({**values, "event": Event(event), **changes}))
         return await self.decisions.announce(announce, passkey, at(address or f"11.0.0.{peer}"))
 
-    async def refused(self, *arguments: Any, **changes: Any) -> ClientError:
-        with pytest.raises(ClientError) as caught:
+    async def refused(self, *arguments: Any, **changes: Any) -> Refusal:
+        with pytest.raises(Refusal) as caught:
             await self.announce(*arguments, **changes)
         return caught.value
 

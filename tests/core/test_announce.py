@@ -14,7 +14,7 @@ from tests.store.harness import ALICE, BOB, START, info_hash, peer_id, timeout_k
 from tracker.bittorrent import Announce, Digits, Event, Scrape, ScrapeFile, ScrapeReply
 from tracker.core.intervals import steps, throttled_steps
 from tracker.core.warning_messages import FREELEECH, NEUTRAL, NO_PEERS_NOW, PRIVATE_ADDRESS
-from tracker.errors import Busy, ClientError
+from tracker.refusals import Busy, Refusal
 from tracker.runtime.store import swarm_rules
 from tracker.settings.model import AnnounceSettings, Settings
 
@@ -330,17 +330,17 @@ async def test_an_unavailable_store_has_its_own_failure(make_tracker: MakeTracke
     connection = tracker.store.connection
     connection._lost(OSError())
     error = await tracker.refused(1)
-    assert (error.label, error.retry_in) == ("store away", 1) and "will retry" in error.text
-    with pytest.raises(ClientError) as caught:
+    assert (error.label, error.retry_in) == ("store unavailable", 1) and "will retry" in error.text
+    with pytest.raises(Refusal) as caught:
         await tracker.scrape(1, passkey=ALICE)
-    assert (caught.value.label, caught.value.retry_in) == ("store away", 1)
+    assert (caught.value.label, caught.value.retry_in) == ("store unavailable", 1)
     assert await connection.reconnect()
-    assert await tracker.counted() == ({"requests": 2}, {"store away": 2})
+    assert await tracker.counted() == ({"requests": 2}, {"store unavailable": 2})
 
 
 async def test_refusals_before_a_decision_are_counted(tracker: TrackerHarness) -> None:
-    tracker.decisions.refused("no info_hash")
-    assert await tracker.counted() == ({"requests": 1}, {"no info_hash": 1})
+    tracker.decisions.refused(Refusal("info_hash is missing").label)
+    assert await tracker.counted() == ({"requests": 1}, {"info_hash is missing": 1})
 
 
 async def test_the_allow_list_applies_only_when_enabled(make_tracker: MakeTracker) -> None:
@@ -383,11 +383,11 @@ async def test_private_scrapes_need_a_passkey(make_tracker: MakeTracker) -> None
     await tracker.store.users.add("7", ALICE)
     assert await tracker.scrape(1, passkey=ALICE) == {info_hash(1): ScrapeFile()}
     for passkey in (None, "", "n" * 20):
-        with pytest.raises(ClientError, match="unknown passkey"):
+        with pytest.raises(Refusal, match="unknown passkey"):
             await tracker.scrape(1, passkey=passkey)
     await tracker.store.users.edit(ALICE, {"enabled": False})
     for torrents in ((1,), ()):
-        with pytest.raises(ClientError, match="your account is disabled"):
+        with pytest.raises(Refusal, match="your account is disabled"):
             await tracker.scrape(*torrents, passkey=ALICE)
     assert await tracker.counted() == (
         {"requests": 6, "scrapes": 1},
@@ -396,7 +396,7 @@ async def test_private_scrapes_need_a_passkey(make_tracker: MakeTracker) -> None
 
 
 async def test_full_scrapes_are_disabled_by_default(tracker: TrackerHarness) -> None:
-    with pytest.raises(ClientError, match="full scrapes are disabled") as caught:
+    with pytest.raises(Refusal, match="full scrapes are disabled") as caught:
         await tracker.scrape()
     assert caught.value.retry_in == "never"
 
@@ -626,7 +626,7 @@ async def test_client_software_is_reported_while_the_store_is_unavailable(
     async with open_tracker(server.url, prefix, Settings()) as tracker:
         server.kill()
         await tracker.refused(1)
-        assert tracker.clients_seen == [(peer_id(1), "store away")]
+        assert tracker.clients_seen == [(peer_id(1), "store unavailable")]
 
 
 async def test_announce_latency_is_measured(tracker: TrackerHarness) -> None:
@@ -644,7 +644,7 @@ async def test_overload_refusals_spread_their_retry_times(
 ) -> None:
     """Scrapes and announces share the bound on waiting requests."""
     tracker = await make_tracker()
-    answers: list[ScrapeReply | ClientError] = []
+    answers: list[ScrapeReply | Refusal] = []
     places, more = 2048, 40
     for _ in range(places + more):
         assert tracker.decisions.submit_scrape(Scrape((info_hash(1),)), None, at("11.0.0.1"), answers.append)

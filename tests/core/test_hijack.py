@@ -20,7 +20,7 @@ from tests.core.harness import at, open_tracker
 from tests.examples import examples
 from tests.store.harness import ALICE, BOB, info_hash, peer_id, timeout_key
 from tracker.bittorrent import Accounts, AnnounceReply, PeerId
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.settings.model import Settings
 from tracker.wire.peer_id import secret_of
 
@@ -138,7 +138,7 @@ class HijackMachine(RuleBasedStateMachine):
                 info_hash=info_hash(torrent),
                 **{name: value for name, value in values.items() if name != "event"},
             )
-        except ClientError as error:
+        except Refusal as error:
             return error
 
     @rule(

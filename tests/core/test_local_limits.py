@@ -14,7 +14,7 @@ from tests.waiting import in_background
 from tracker.bittorrent import Announce, AnnounceReply, Scrape
 from tracker.core.local_limits import MAX_LOCAL_SUBJECTS, LocalCounts
 from tracker.core.rate_limits import DROP, REJECT, THROTTLE, Limits
-from tracker.errors import ClientError, SilentlyDropped
+from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings
 from tracker.store.access.rate_limits import HOLD_SECONDS, MAX_STATES, Hit, RateLimitState
@@ -38,7 +38,7 @@ async def label(tracker: TrackerHarness, peer: int, address: str = ATTACKER) -> 
         await tracker.announce(peer, "started", address=address)
     except SilentlyDropped:
         return "dropped"
-    except ClientError as error:
+    except Refusal as error:
         return error.label
     return "answered"
 
@@ -64,8 +64,8 @@ async def test_a_flood_is_rejected_while_the_store_is_unavailable(
             labels_by_second.append([await label(tracker, n) for n in range(50)])
             await tracker.share_limits()
         assert [set(labels) for labels in labels_by_second] == [
-            {"store away"},
-            {"store away"},
+            {"store unavailable"},
+            {"store unavailable"},
             {"too many requests"},
             {"too many requests"},
         ]
@@ -73,7 +73,7 @@ async def test_a_flood_is_rejected_while_the_store_is_unavailable(
             await label(tracker, 1)
         await tracker.share_limits()
         assert await label(tracker, 1) == "dropped"
-        assert await label(tracker, 1, NEIGHBOUR) == "store away"
+        assert await label(tracker, 1, NEIGHBOUR) == "store unavailable"
         server.start()
         await asyncio.wait_for(tracker.store.connection.until_available(), 20)
         await tracker.share_limits()
@@ -88,7 +88,7 @@ async def test_hits_from_before_the_outage_count(start_server: Callable[..., Ser
         await tracker.share_limits()
         assert not tracker.limits.strict
         await lose_store(tracker, server)
-        with pytest.raises(ClientError):
+        with pytest.raises(Refusal):
             await tracker.decisions.scrape(Scrape(tuple(info_hash(n) for n in range(41))), None, at(ATTACKER))
         await tracker.share_limits()
         decision = tracker.limits.check(Announce(info_hash(1), peer_id(1), 1), None, at(ATTACKER))
@@ -110,7 +110,7 @@ async def test_stages_from_before_the_outage_stay_until_they_expire(
         tracker.limits.take()
         clock.now += 2
         await tracker.share_limits()
-        assert not tracker.limits.strict and await label(tracker, 99) == "store away"
+        assert not tracker.limits.strict and await label(tracker, 99) == "store unavailable"
 
 
 async def test_failed_announces_are_not_counted_while_the_store_answers(

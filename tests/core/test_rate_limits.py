@@ -25,8 +25,7 @@ from tracker.core.rate_limits import (
     subject_text,
 )
 from tracker.core.request_counts import network
-from tracker.errors import ClientError, SilentlyDropped
-from tracker.refusals import REFUSALS
+from tracker.refusals import REASONS, Refusal, SilentlyDropped
 from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings
 from tracker.store.access.rate_limits import MAX_SOURCES, MAX_STATES, Hit, RateLimitState
@@ -58,10 +57,10 @@ async def processes(redis_url: str, prefix: str) -> AsyncIterator[Processes]:
         yield make
 
 
-async def outcome(tracker: TrackerHarness, *arguments: Any, **changes: Any) -> AnnounceReply | ClientError:
+async def outcome(tracker: TrackerHarness, *arguments: Any, **changes: Any) -> AnnounceReply | Refusal:
     try:
         return await tracker.announce(*arguments, **changes)
-    except ClientError as error:
+    except Refusal as error:
         return error
 
 
@@ -92,8 +91,8 @@ async def test_a_peer_that_announces_every_second_is_throttled_then_rejected(pro
         ours.store.clock.now += 1
         await ours.share_limits()
         found = await outcome(ours, 1, address=ATTACKER)
-        if isinstance(found, ClientError):
-            assert (found.text, found.retry_in) == (REFUSALS[module.LIMITED["peer"]].text, 5)
+        if isinstance(found, Refusal):
+            assert (found.text, found.retry_in) == (REASONS[module.LIMITED["peer"]].text, 5)
             seen.append("rejected")
         else:
             many, usual = found.interval_seconds > 2000, len(found.peers) == 6 * 20
@@ -102,7 +101,7 @@ async def test_a_peer_that_announces_every_second_is_throttled_then_rejected(pro
     assert seen == ["answered"] * 20 + ["throttled"] * 20 + ["rejected"] * 20
     assert await counted(ours) == {"limited.peer.softened": 20, "limited.peer.refused": 20}
     await theirs.share_limits()
-    assert isinstance(await outcome(theirs, 1, address=ATTACKER), ClientError), "other processes know it"
+    assert isinstance(await outcome(theirs, 1, address=ATTACKER), Refusal), "other processes know it"
     assert isinstance(await outcome(theirs, 2, address=ATTACKER), AnnounceReply), (
         "its neighbours are not limited"
     )
@@ -209,7 +208,7 @@ async def test_scrapes_count_for_their_address(processes: Processes) -> None:
     ours, _ = await processes(address_requests_minute=40)
     refused = []
     for _ in range(200):
-        with suppress(ClientError):
+        with suppress(Refusal):
             await ours.decisions.scrape(Scrape((info_hash(1),)), None, at(ATTACKER))
             refused.append(0)
         await ours.share_limits()
@@ -230,7 +229,7 @@ async def test_a_scrape_counts_once_per_torrent(processes: Processes) -> None:
     assert [decision.stage for decision in ours.limits._decisions.values()] == [THROTTLE]
     await ours.decisions.scrape(Scrape(tuple(info_hash(n) for n in range(40))), None, at(ATTACKER))
     await ours.share_limits()
-    with pytest.raises(ClientError, match="too many requests"):
+    with pytest.raises(Refusal, match="too many requests"):
         await ours.decisions.scrape(Scrape((info_hash(1),)), None, at(ATTACKER))
 
 
@@ -268,18 +267,18 @@ async def test_regular_announces_count_for_their_address(processes: Processes) -
     for _ in range(2):
         await asyncio.gather(*(ours.announce(7, address=ATTACKER) for _ in range(350)))
         await ours.share_limits()
-    assert isinstance(await outcome(ours, 7, address=ATTACKER), ClientError)
+    assert isinstance(await outcome(ours, 7, address=ATTACKER), Refusal)
     await theirs.share_limits()
-    assert isinstance(await outcome(theirs, 7, address=ATTACKER), ClientError)
+    assert isinstance(await outcome(theirs, 7, address=ATTACKER), Refusal)
 
 
 async def test_refused_full_scrapes_count(processes: Processes) -> None:
     ours, _ = await processes(address_requests_minute=40)
     for _ in range(80):
-        with pytest.raises(ClientError, match="disabled"):
+        with pytest.raises(Refusal, match="disabled"):
             await ours.decisions.scrape(Scrape(), None, at(ATTACKER))
     await ours.share_limits()
-    with pytest.raises(ClientError, match="too many requests"):
+    with pytest.raises(Refusal, match="too many requests"):
         await ours.decisions.scrape(Scrape(), None, at(ATTACKER))
 
 
@@ -295,7 +294,7 @@ async def test_guessed_passkeys_are_rejected_without_a_lookup(processes: Process
     assert not ours.limits.strict
     for number in range(30):
         await ours.refused(2, passkey=f"guess{number}", address=ATTACKER)
-        with pytest.raises(ClientError, match="unknown passkey"):
+        with pytest.raises(Refusal, match="unknown passkey"):
             await ours.scrape(1, passkey=f"other{number}")  # from 11.0.0.1
     for number in range(30, PAST_60):
         await ours.refused(2, passkey=f"guess{number}", address=ATTACKER)
@@ -304,7 +303,7 @@ async def test_guessed_passkeys_are_rejected_without_a_lookup(processes: Process
         assert (
             await tracker.refused(2, passkey="next", address=ATTACKER)
         ).label == "too many unknown passkeys"
-        with pytest.raises(ClientError, match="too many unknown passkeys"):
+        with pytest.raises(Refusal, match="too many unknown passkeys"):
             await tracker.decisions.scrape(Scrape((info_hash(1),)), "next", at(ATTACKER))
         await tracker.announce(1, passkey=ALICE, address=ATTACKER)
         assert (await tracker.refused(2, passkey="next", address="11.0.0.9")).label == "unknown passkey"

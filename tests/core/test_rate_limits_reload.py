@@ -4,7 +4,7 @@ import asyncio
 
 from tests.core.harness import TrackerHarness, open_tracker
 from tests.store.harness import ALICE
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings
 from tracker.settings.reload import is_reloaded
@@ -19,7 +19,7 @@ async def join(tracker: TrackerHarness, first: int, number: int, address: str = 
         return_exceptions=True,
     )
     await tracker.share_limits()
-    return sum(not isinstance(outcome, ClientError) for outcome in outcomes)
+    return sum(not isinstance(outcome, Refusal) for outcome in outcomes)
 
 
 def test_every_limit_setting_is_reloaded() -> None:

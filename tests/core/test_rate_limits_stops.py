@@ -11,7 +11,7 @@ from tests.core.harness import TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE, info_hash, peer_id
 from tracker.bittorrent import Announce, AnnounceReply, Event
 from tracker.core.rate_limits import ABSENT_STOPS_MINUTE, DROP, REJECT, THROTTLE
-from tracker.errors import ClientError, SilentlyDropped
+from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings
 
@@ -29,13 +29,13 @@ async def tracker(redis_url: str, prefix: str) -> AsyncIterator[TrackerHarness]:
 
 async def outcome(
     tracker: TrackerHarness, peer: int, *arguments: Any, **changes: Any
-) -> AnnounceReply | ClientError:
+) -> AnnounceReply | Refusal:
     """Each peer has its own port."""
     try:
         return await tracker.announce(
             peer, *arguments, **{"address": SEEDBOX, "port": 2000 + peer, **changes}
         )
-    except ClientError as error:
+    except Refusal as error:
         return error
 
 
@@ -85,7 +85,7 @@ async def test_a_seedbox_that_stops_all_its_torrents_over_its_limit_leaves_no_pe
     assert await announce_all(tracker, "started", neighbours, ANOTHER) == 500  # below the limit
     assert await announce_all(tracker, "started", torrents) == 8000
     assert await stage(tracker) == REJECT
-    assert isinstance(await outcome(tracker, 3, "started"), ClientError)
+    assert isinstance(await outcome(tracker, 3, "started"), Refusal)
     assert await announce_all(tracker, "stopped", torrents) == 8000
     assert await stage(tracker) == REJECT, "stops do not lead to the drop stage"
     assert await announce_all(tracker, "stopped", neighbours, ANOTHER) == 500
@@ -121,13 +121,13 @@ async def test_stops_that_remove_no_peer_are_limited(limited: TrackerHarness) ->
     absent.append(await outcome(limited, 5, "stopped"))
     assert all(isinstance(found, AnnounceReply) for found in absent)
     refused = await outcome(limited, 700, "stopped")
-    assert isinstance(refused, ClientError) and refused.label == "too many new peers"
+    assert isinstance(refused, Refusal) and refused.label == "too many new peers"
     assert isinstance(await outcome(limited, 700, "stopped", address=NEIGHBOUR), AnnounceReply)
     limited.limits.begin_window()
     assert await announce_all(limited, "stopped", range(1, 33)) == 32, "those that remove a peer"
     absent = [await outcome(limited, 500 + n, "stopped") for n in range(ABSENT_STOPS_MINUTE + 32)]
     assert all(isinstance(found, AnnounceReply) for found in absent)
-    assert isinstance(await outcome(limited, 700, "stopped"), ClientError)
+    assert isinstance(await outcome(limited, 700, "stopped"), Refusal)
 
 
 async def test_the_limit_on_stops_covers_all_entries_of_an_address(limited: TrackerHarness) -> None:
@@ -150,7 +150,7 @@ async def test_a_completion_of_a_peer_in_the_swarm_passes(limited: TrackerHarnes
     assert isinstance(done, AnnounceReply) and (done.seeders, done.completions) == (1, 1)
     for peer, torrent in ((7, 1), (ME, 999)):
         refused = await outcome(limited, peer, "completed", bytes_left=0, info_hash=info_hash(torrent))
-        assert isinstance(refused, ClientError)
+        assert isinstance(refused, Refusal)
         assert (refused.label, refused.retry_in) == ("too many new peers", 5)
     assert await limited.store.torrent(info_hash(999)) == {}
     assert (await limited.store.torrent(info_hash(1)))["seeders"] == "1"
@@ -166,7 +166,7 @@ async def test_a_completion_of_an_absent_peer_counts_as_a_join(limited: TrackerH
     await limited.share_limits()
     assert await stage(limited) == REJECT and len(limited.joined) == 32
     for peer in range(200, 200 + 32):
-        assert isinstance(await outcome(limited, peer, "completed", bytes_left=0), ClientError)
+        assert isinstance(await outcome(limited, peer, "completed", bytes_left=0), Refusal)
     await limited.share_limits()
     assert await stage(limited) == DROP and len(limited.joined) == 32
 
@@ -233,7 +233,7 @@ async def test_stops_with_guessed_passkeys_are_dropped(redis_url: str, prefix: s
     """100 beyond the limit are looked up; beyond four times the limit all are dropped."""
     settings = Settings.model_validate({"limits": {}, "users": {"private": True}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
-        labels = []
+        labels: list[str] = []
         for number in range(300):
             labels.append(
                 (await tracker.refused(1, "stopped", passkey=f"guess{number}", address=SEEDBOX)).label

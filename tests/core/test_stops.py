@@ -46,7 +46,7 @@ async def client_denied(store: Store) -> None:
     await store.deny_list_cache.read()
 
 
-REFUSALS = [
+REASONS = [
     user_disabled,
     user_deleted_by_the_site,
     passkey_replaced,
@@ -78,7 +78,7 @@ async def with_users(tracker: TrackerHarness) -> None:
 
 @pytest.mark.parametrize("accounts", ["required", "optional"])
 @pytest.mark.parametrize("over", ["http", "udp"])
-@pytest.mark.parametrize("refuse", REFUSALS)
+@pytest.mark.parametrize("refuse", REASONS)
 async def test_a_stop_is_applied_whatever_is_refused(
     redis_url: str, prefix: str, refuse: Callable[[Store], Awaitable[None]], over: str, accounts: str
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tracker.bittorrent import MAX_COUNT, Announce, Event
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.wire import http_request, udp_server
 from tracker.wire.peer_id import secret_of
 
@@ -49,7 +49,7 @@ def read(changes: dict[str, int], event: str) -> list[tuple[object, ...] | str]:
     for parse in parsers:
         try:
             a = parse()
-        except ClientError as error:
+        except Refusal as error:
             found.append(f"{error.text}, {error.retry_in}")
         else:
             # The front end of UDP limits the number of peers to what fits a packet, core that of both by a setting.
@@ -108,6 +108,6 @@ def test_what_udp_has_no_room_for_is_refused_over_http(name: str) -> None:
 def read_http(name: str, number: int) -> tuple[object, ...] | str:
     try:
         announce = over_http(USUAL | {name: number}, "", shuffled=False)
-    except ClientError as error:
+    except Refusal as error:
         return error.text
     return announce.uploaded, announce.downloaded, announce.bytes_left

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Accounts
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.wire.announce_path import PasskeyForms, Route, find_route, passkey_in
 
 ALL = PasskeyForms("required", after=True, parameter=True)
@@ -48,7 +48,7 @@ def test_paths_have_the_routes_that_clients_expect(path: str, kind: str, passkey
     ],
 )
 def test_near_misses_of_the_announce_path_are_refused(path: str) -> None:
-    with pytest.raises(ClientError):
+    with pytest.raises(Refusal):
         find_route(path)
 
 
@@ -110,11 +110,11 @@ def test_the_passkey_may_follow_the_path_or_be_in_the_query(
 )
 def test_a_url_with_two_passkeys_is_refused(path: str, query: str, text: str, accounts: Accounts) -> None:
     forms = ALL._replace(accounts=accounts)
-    with pytest.raises(ClientError) as refusal:
+    with pytest.raises(Refusal) as refusal:
         find_route(path, query, forms)
     assert refusal.value.text == text
     if text == TWO:
-        with pytest.raises(ClientError) as refusal:
+        with pytest.raises(Refusal) as refusal:
             passkey_in(f"{path}?{query}".encode(), forms)
         assert refusal.value.text == text
 
@@ -136,7 +136,7 @@ def test_a_url_with_two_passkeys_is_refused(path: str, query: str, text: str, ac
 def test_a_malformed_passkey_is_refused_or_anonymous_where_accounts_are_optional(
     path: str, query: str
 ) -> None:
-    with pytest.raises(ClientError) as refusal:
+    with pytest.raises(Refusal) as refusal:
         find_route(path, query, ALL)
     assert refusal.value.text == MALFORMED
     assert find_route(path, query, ALL._replace(accounts="optional")).passkey == "?"
@@ -148,7 +148,7 @@ def test_forms_that_are_off_are_no_passkeys(accounts: Accounts) -> None:
     assert find_route("/announce", "passkey=0a1b&passkey=a:b", forms) == Route("announce")
     assert find_route("/0a1b/announce", "passkey=0a1b", forms) == Route("announce", "0a1b")
     for path in ("/announce/0a1b", "/announce.php", "/scrape.php", "/0a1b/announce.php"):
-        with pytest.raises(ClientError) as refusal:
+        with pytest.raises(Refusal) as refusal:
             find_route(path, "passkey=0a1b", forms)
         assert refusal.value.text == NO_PATH
     assert passkey_in(b"/announce/0a1b", forms) is None
@@ -191,7 +191,7 @@ def test_an_announce_over_udp_has_the_passkey_of_its_url(
 
 def test_a_malformed_passkey_over_udp_is_refused() -> None:
     for url in (b"/a:b/announce", b"/announce/a:b", b"/announce?passkey="):
-        with pytest.raises(ClientError) as refusal:
+        with pytest.raises(Refusal) as refusal:
             passkey_in(url, ALL)
         assert refusal.value.text == MALFORMED
 
@@ -201,7 +201,7 @@ def test_any_bytes_have_a_passkey_or_none_or_are_refused(url: bytes, accounts: A
     for data in (url, b"/" + url + b"/announce", b"/announce/" + url, b"/announce?passkey=" + url):
         try:
             found = passkey_in(data, ALL._replace(accounts=accounts))
-        except ClientError as error:
+        except Refusal as error:
             found, refusals = None, {TWO, MALFORMED} if accounts == "required" else {TWO}
             assert refusals >= {error.text}  # noqa: PT017  # most inputs are not refused
         assert found is None or (found.isascii() and 0 < len(found) <= 128)

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Address, AnnounceReply, InfoHash, ScrapeFile, ScrapeReply
+from tracker.refusals import Refusal
 from tracker.wire.endpoint import format_address, split_endpoints
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts
 
@@ -146,7 +147,9 @@ class TestEncoding:
 
     def test_a_failure_has_a_reason_and_intervals(self) -> None:
         """BEP 31, and the intervals that libtorrent obeys instead."""
-        for_a_while = encode_failure("wait", retry_in=5, interval_seconds=300, min_interval_seconds=60)
-        assert for_a_while == b"d14:failure reason4:wait8:intervali300e12:min intervali60e8:retry ini5ee"
-        for_ever = encode_failure("wait", retry_in="never", interval_seconds=300, min_interval_seconds=60)
+        for_a_while = encode_failure(Refusal("busy"), 300, 60)
+        text = b"43:the tracker is busy; your client will retry"
+        rest = b"8:intervali300e12:min intervali60e8:retry ini5ee"
+        assert for_a_while == b"d14:failure reason" + text + rest
+        for_ever = encode_failure(Refusal("denied"), 300, 60)
         assert for_ever.endswith(b"8:retry in5:nevere")

@@ -18,7 +18,7 @@ from tracker.bittorrent import (
     PeerId,
     Scrape,
 )
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.wire.endpoint import format_address
 from tracker.wire.http_request import (
     _MAX_CACHED_OPTIONS,
@@ -45,7 +45,7 @@ def announce(extra: bytes = b"", port: bytes = b"&port=6881") -> Announce:
 
 
 def refusal(query: bytes) -> str:
-    with pytest.raises(ClientError) as caught:
+    with pytest.raises(Refusal) as caught:
         parse_announce(query)
     return caught.value.text
 
@@ -166,9 +166,9 @@ class TestDecoding:
             BASE + b"&port=" + junk,
             BASE + b"&port=1&left=" + junk,
         ):
-            with suppress(ClientError):
+            with suppress(Refusal):
                 parse_announce(query)
-            with suppress(ClientError):
+            with suppress(Refusal):
                 parse_scrape(query, 10)
 
     @given(
@@ -350,7 +350,7 @@ class TestScrape:
         "query", [b"info_hash=short", b"info_hash=", b"info_hash", b"info_hash=%zz&info_hash="]
     )
     def test_a_scrape_of_malformed_hashes_only_is_refused(self, query: bytes) -> None:
-        with pytest.raises(ClientError):
+        with pytest.raises(Refusal):
             parse_scrape(query, 5)
 
     def test_a_scrape_keeps_the_first_distinct_hashes_up_to_the_limit(self) -> None:
@@ -400,7 +400,7 @@ _COMMON += [
 def _read(parse: Any, query: bytes) -> object:
     try:
         return parse(query)
-    except ClientError as error:
+    except Refusal as error:
         return error.text, error.retry_in
 
 

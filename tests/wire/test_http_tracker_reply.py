@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tracker.bittorrent import Announce, AnnounceReply, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.refusals import Refusal
 from tracker.wire import http_reply, http_tracker_reply
 from tracker.wire.http_request import parse_announce, parse_scrape
 
@@ -146,9 +147,7 @@ class TestAnnounce:
 
 class TestFailures:
     def test_a_failure_reason_is_the_text_of_the_refusal(self) -> None:
-        data = http_reply.encode_failure(
-            "unknown passkey", retry_in=30, interval_seconds=1, min_interval_seconds=1
-        )
+        data = http_reply.encode_failure(Refusal("denied", "unknown passkey"), 1, 1)
         for parse in (scraped, announced):
             with pytest.raises(TrackerRefusal) as refused:
                 parse(data)

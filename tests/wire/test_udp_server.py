@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import MAX_COUNT, Announce, AnnounceReply, Digits, Event, InfoHash, PeerId, ScrapeFile
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.wire import udp
 from tracker.wire import udp_server as server
 
@@ -109,7 +109,7 @@ class TestAnnounces:
     def test_any_bytes_are_an_announce_or_a_refusal(self, fields: bytes, ipv6: bool) -> None:
         try:
             announce = server.parse_announce(ANNOUNCE[:16] + fields, ipv6=ipv6)
-        except ClientError:
+        except Refusal:
             return
         assert 0 <= int(announce.uploaded) <= MAX_COUNT and 0 <= int(announce.downloaded) <= MAX_COUNT
         assert announce.peers_wanted is None or 0 <= announce.peers_wanted <= (67 if ipv6 else 202)
@@ -196,12 +196,12 @@ class TestReplies:
         assert udp.parse_scrape_reply(packet, 0x55667788, 1)[0].completions == 2**31 - 1
 
     def test_an_error_has_its_text(self) -> None:
-        packet = server.encode_error(TRANSACTION, "connection id expired")
+        packet = server.encode_error(TRANSACTION, Refusal("connection id expired"))
         assert packet.hex() == "0000000355667788636f6e6e656374696f6e2069642065787069726564"
 
     @pytest.mark.parametrize("text", ["x" * 300, "ä" * 150, "x" + "€" * 100])
     def test_a_long_text_is_cut_at_a_character(self, text: str) -> None:
-        packet = server.encode_error(TRANSACTION, text)
+        packet = server.encode_error(TRANSACTION, Refusal("denied", text))
         assert 195 < len(packet[8:]) <= 200
         assert text.startswith(packet[8:].decode())
 

@@ -36,8 +36,8 @@ from tracker.core.registrations import RegistrationLimits
 from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, answer_with_warning, warning_of
-from tracker.errors import ClientError, StoreUnavailable
-from tracker.refusals import refusal
+from tracker.errors import StoreUnavailable
+from tracker.refusals import Label, Refusal
 from tracker.settings.reload import LiveSettings
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import (
@@ -54,18 +54,17 @@ from tracker.store.swarms.swarms import Swarms
 from tracker.wire.peer_id import secret_of
 
 _STOPPED = Event.STOPPED  # reading a member off its class is slow
-_PRIVATE_REFUSED = "your address is private: this tracker serves the public network only"
 
 
 _NOTHING_RARE = (0,) * 7
 """What follows the traffic over HTTP in the totals of most batches."""
-Answer = Callable[[AnnounceReply | ClientError], None]
+Answer = Callable[[AnnounceReply | Refusal], None]
 _ordered = tuple.__new__
 """Makes a named tuple from its fields in order, in half the time of the class's own call."""
 _Pending = tuple[Announce, Address, Step, float, Answer, str, Decision | None]
 """(announce, address, interval step, start time, reply callback, passkey, the decision of a limit it exceeds)"""
-_Refusal = Refused | StoreUnavailable | ClientError
-_Outcome = Admitted | _Refusal
+_Failure = Refused | StoreUnavailable | Refusal
+_Outcome = Admitted | _Failure
 _Settled = list[tuple[_Pending, _Outcome]]
 
 
@@ -126,8 +125,8 @@ class Tracker:
         return udp
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
-        """Applies an announce from ``address``; raises ClientError with the failure to send."""
-        future: asyncio.Future[AnnounceReply | ClientError] = asyncio.get_running_loop().create_future()
+        """Applies an announce from ``address``; raises Refusal with the failure to send."""
+        future: asyncio.Future[AnnounceReply | Refusal] = asyncio.get_running_loop().create_future()
         answer = resolving(future)
         while not self.submit(announce, passkey, address, answer):
             try:
@@ -158,16 +157,23 @@ class Tracker:
         """
         if self._live.current is not self._settings:
             self._apply_settings()
-        allowed = self._is_allowed is None or self._is_allowed(announce.peer_id)
-        # A stop needs no permission: the store checks that the peer is the client's own.
-        if allowed is None and announce.event is not _STOPPED:
-            return False
+        refusal = None
+        if announce.event is not _STOPPED:  # the store checks that a peer that stops is the client's own
+            allowed = self._is_allowed is None or self._is_allowed(announce.peer_id)
+            if allowed is None:
+                return False
+            if self._refuses_private and not is_routable(address):
+                refusal = Refusal("your address is private: this tracker serves the public network only")
+            elif not allowed:
+                refusal = self._clients.refusal(announce.peer_id)
         passkey, intervals = passkey or "" if self._reads_passkeys else "", self._steps
         if self._limits.strict:
             decision = self._limits.check(announce, passkey, address)
             if decision is not None:
                 if decision.stage > THROTTLE:
-                    self._submit_over_limit(decision, announce, passkey, address, answer, allowed)
+                    self._submit_over_limit(
+                        decision, announce, passkey, address, answer, may_join=refusal is None
+                    )
                     return True
                 self._limits.count(self._counters, decision)
                 announce, intervals = self._throttle(announce), self._throttled_steps
@@ -180,10 +186,8 @@ class Tracker:
             passkey,
             None,
         )
-        if self._refuses_private and not is_routable(address) and announce.event is not _STOPPED:
-            self._settle([(pending, refusal(_PRIVATE_REFUSED))], None)
-        elif not allowed and announce.event is not _STOPPED:
-            self._settle([(pending, self._clients.refusal(announce.peer_id))], None)
+        if refusal is not None:
+            self._settle([(pending, refusal)], None)
         else:
             try:
                 self._swarms.submit(self._update(pending), self._settle, pending)
@@ -198,16 +202,15 @@ class Tracker:
         passkey: str,
         address: Address,
         answer: Answer,
-        allowed: bool | None,
+        *,
+        may_join: bool,
     ) -> None:
-        """Rejects or drops an announce.
+        """Rejects or drops an announce, in any case if the peer may not announce otherwise.
 
         At the second stage the store still gets ``stopped``, and ``completed`` of a peer in the swarm: clients repeat
         neither.
         """
-        is_private = self._refuses_private and not is_routable(address)
-        may_pass = announce.event is _STOPPED or (allowed and not is_private)
-        if decision.stage == DROP or not may_pass or not self._limits.passes(announce.event, address):
+        if decision.stage == DROP or not may_join or not self._limits.passes(announce.event, address):
             answer(self._reject(decision))
             return
         step = random.choice(self._throttled_steps)
@@ -324,12 +327,12 @@ class Tracker:
             peers_wanted=min(self._peers_default if wanted is None else wanted, THROTTLED_PEERS)
         )
 
-    def _reject(self, decision: Decision) -> ClientError:
+    def _reject(self, decision: Decision) -> Refusal:
         """Counts an announce that a limit rejects or drops."""
         self._limits.refused(self._counters, decision)
         return self._failures.to_error(to_error(decision), "announces")
 
-    def _note_refusal(self, outcome: _Refusal, announce: Announce, passkey: str, address: Address) -> None:
+    def _note_refusal(self, outcome: _Failure, announce: Announce, passkey: str, address: Address) -> None:
         """Charges a refused announce. A store that is unavailable is not the client's fault."""
         if isinstance(outcome, StoreUnavailable):
             self._limits.note_unserved(address)
@@ -342,12 +345,12 @@ class Tracker:
         if isinstance(outcome, Refused) and outcome.unknown_passkey:
             self._limits.on_unknown_passkey(passkey, address)
 
-    def _deny(self, announce: Announce, error: _Refusal, passkey: str) -> ClientError:
+    def _deny(self, announce: Announce, error: _Failure, passkey: str) -> Refusal:
         failure = self._failures.to_error(error, "announces")
         self._on_refused(announce.info_hash, announce.peer_id, failure.label, passkey)
         return failure
 
-    def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
+    def refused(self, label: Label, kind: str = "other", number: int = 1) -> None:
         """Counts requests that were refused before a decision."""
         self._failures.count(label, kind, number)
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from tracker.bittorrent import PeerId
-from tracker.errors import ClientError
-from tracker.refusals import refusal
+from tracker.refusals import Refusal
 from tracker.settings.users import ClientSettings
 from tracker.store.access.allow_list import AllowListCache
 from tracker.store.access.deny_list import DenyListCache
@@ -38,8 +37,8 @@ class ClientRules:
         """Asks the store, so that the function of ``apply_settings`` knows. Raises StoreUnavailable."""
         await self._allow_list.allows(peer_id)
 
-    def refusal(self, peer_id: PeerId) -> ClientError:
+    def refusal(self, peer_id: PeerId) -> Refusal:
         """The failure for a client that may not announce."""
         if self._uses_deny_list and self._deny_list.denies(peer_id):
-            return refusal("client denied", self._deny_list.reason(peer_id))
-        return refusal("your client is not allowed on this tracker")
+            return Refusal("client denied", self._deny_list.reason(peer_id))
+        return Refusal("your client is not allowed on this tracker")

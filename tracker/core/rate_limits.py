@@ -22,8 +22,7 @@ from typing import NamedTuple
 from tracker.bittorrent import Accounts, Address, Announce, Event, is_routable
 from tracker.core.local_limits import LocalCounts
 from tracker.core.request_counts import RegularAnnounces, Sketch, network
-from tracker.errors import ClientError, SilentlyDropped
-from tracker.refusals import refusal
+from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.limits import LimitSettings
 from tracker.store.access.rate_limits import MAX_STATES, Hit, RateLimitState
 from tracker.store.stats.counters import Counters
@@ -371,9 +370,7 @@ class Limits:
         return len(self._decisions) + len(self._guessing)
 
 
-def to_error(decision: Decision) -> ClientError:
+def to_error(decision: Decision) -> Refusal:
     """The failure of a request that a limit rejects or drops."""
-    error = refusal(LIMITED[decision.limit])
-    if decision.stage == DROP:
-        return SilentlyDropped(error.text, retry_in=error.retry_in, label="dropped")
-    return error
+    refused = SilentlyDropped if decision.stage == DROP else Refusal
+    return refused(LIMITED[decision.limit])

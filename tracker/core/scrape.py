@@ -7,8 +7,8 @@ from typing import TypeVar
 from tracker.bittorrent import Address, Scrape, ScrapeReply
 from tracker.core.rate_limits import THROTTLE, Limits, to_error
 from tracker.core.refusals import Failures
-from tracker.errors import ClientError, StoreUnavailable
-from tracker.refusals import refusal
+from tracker.errors import StoreUnavailable
+from tracker.refusals import Refusal
 from tracker.settings.reload import LiveSettings
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import Refused
@@ -18,7 +18,7 @@ _FULL_SCRAPE_SECONDS = 60.0
 _COUNTERS = {size: ("requests", "scrapes", f"scrapes.{family}") for size, family in ((4, "v4"), (16, "v6"))}
 """By the length of an address."""
 _MAX_HITS_FULL_SCRAPE = 1000
-Answer = Callable[[ScrapeReply | ClientError], None]
+Answer = Callable[[ScrapeReply | Refusal], None]
 _Pending = tuple[Address, str, Answer, int, bool]
 """(address, passkey, reply callback, hits for the limit of the address, whether each hit must be in the reply)"""
 _Outcome = Figures | ScrapeReply | Refused | StoreUnavailable
@@ -48,13 +48,13 @@ class Scrapes:
         self._all_lock = asyncio.Lock()
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
-        """The counts of the torrents; raises ClientError with the failure to send."""
-        future: asyncio.Future[ScrapeReply | ClientError] = asyncio.get_running_loop().create_future()
+        """The counts of the torrents; raises Refusal with the failure to send."""
+        future: asyncio.Future[ScrapeReply | Refusal] = asyncio.get_running_loop().create_future()
         answer = resolving(future)
         if not self.submit(scrape, passkey, address, answer) and not self._reject(passkey, address, answer):
             try:
                 every = await self._scrape_all(passkey or "")
-            except (ClientError, StoreUnavailable) as error:
+            except (Refusal, StoreUnavailable) as error:
                 self._limits.note_scrape(address, 1)
                 raise self._failures.to_error(error, "scrapes") from error
             hits = min(len(every.files), _MAX_HITS_FULL_SCRAPE) if isinstance(every, ScrapeReply) else 1
@@ -112,7 +112,7 @@ class Scrapes:
         if isinstance(nothing, Refused):
             return nothing
         if not self._settings.current.torrents.full_scrape:
-            raise refusal("a scrape needs an info_hash: full scrapes are disabled")
+            raise Refusal("a scrape needs an info_hash: full scrapes are disabled")
         async with self._all_lock:
             now = self._clock()
             if self._all is not None:
@@ -135,12 +135,12 @@ class Scrapes:
 _Reply = TypeVar("_Reply")
 
 
-def resolving(future: "asyncio.Future[_Reply | ClientError]") -> Callable[[_Reply | ClientError], None]:
+def resolving(future: "asyncio.Future[_Reply | Refusal]") -> Callable[[_Reply | Refusal], None]:
     """A callback that resolves ``future``, unless its task was cancelled."""
     return lambda reply: None if future.done() else future.set_result(reply)
 
 
-def result_of(reply: _Reply | ClientError) -> _Reply:
-    if isinstance(reply, ClientError):
+def result_of(reply: _Reply | Refusal) -> _Reply:
+    if isinstance(reply, Refusal):
         raise reply
     return reply

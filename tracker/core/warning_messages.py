@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tracker.bittorrent import AnnounceReply
-from tracker.errors import ClientError
+from tracker.refusals import Refusal
 from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers, WithoutPeers
 
 WARNINGS = {
@@ -35,7 +35,7 @@ def warning_of(outcome: Admitted) -> str:
 
 
 def answer_with_warning(
-    warning: str, answer: Callable[[AnnounceReply | ClientError], None], reply: AnnounceReply | ClientError
+    warning: str, answer: Callable[[AnnounceReply | Refusal], None], reply: AnnounceReply | Refusal
 ) -> None:
     """Adds a warning to the reply of an admitted announce."""
     assert isinstance(reply, AnnounceReply)

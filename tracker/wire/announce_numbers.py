@@ -5,7 +5,7 @@ over UDP, and over HTTP from clients that print it without its sign.
 """
 
 from tracker.bittorrent import MAX_COUNT, Digits, Event
-from tracker.refusals import refusal
+from tracker.refusals import Refusal
 
 MAX_BYTES = 2**64
 """Larger byte counts are refused. 2^64 - 1 in double precision is 2^64."""
@@ -26,6 +26,6 @@ def bytes_left(number: int) -> Digits | None:
 
 
 def check_unusual_port(port: int | None, event: Event) -> None:
-    """Raises ClientError for 0, larger numbers than MAX_PORT and None, but for 0 of a peer that stops."""
+    """Raises Refusal for 0, larger numbers than MAX_PORT and None, but for 0 of a peer that stops."""
     if port != 0 or event is not _STOPPED:
-        raise refusal("port must be from 1 to 65535")
+        raise Refusal("port must be from 1 to 65535")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from tracker.bittorrent import Accounts
-from tracker.refusals import refusal
+from tracker.refusals import Refusal
 
 PASSKEY_PARAMETER = "passkey="
 """The parameter of a query that may hold a passkey, with its ``=``."""
@@ -40,7 +40,7 @@ _NO_OTHER_FORMS = PasskeyForms()
 def find_route(path: str, query: str = "", forms: PasskeyForms = _NO_OTHER_FORMS) -> Route:
     """The route of a request: its path in origin or absolute form, and its query, not decoded.
 
-    Raises ClientError for a malformed path, a malformed passkey and two passkeys. With optional accounts a request with
+    Raises Refusal for a malformed path, a malformed passkey and two passkeys. With optional accounts a request with
     a malformed passkey is anonymous.
     """
     if not path.startswith("/"):
@@ -50,14 +50,14 @@ def find_route(path: str, query: str = "", forms: PasskeyForms = _NO_OTHER_FORMS
         return Route("other" if segments else "index")
     kind, passkeys = _split(segments, forms)
     if kind not in _KINDS:
-        raise refusal("no such path: announce to /announce or /<passkey>/announce")
+        raise Refusal("no such path: announce to /announce or /<passkey>/announce")
     return Route(kind, _passkey([*passkeys, *_parameters(query, forms)], forms.accounts))
 
 
 def passkey_in(url: bytes, forms: PasskeyForms) -> str | None:
     """The passkey in the path and query that an announce over UDP carries. Any other path has none.
 
-    Raises ClientError as find_route does for passkeys.
+    Raises Refusal as find_route does for passkeys.
     """
     if not url.startswith(b"/"):
         return None
@@ -100,9 +100,9 @@ def _parameters(query: str, forms: PasskeyForms) -> list[str]:
 
 def _passkey(passkeys: list[str], accounts: Accounts) -> str | None:
     if len(passkeys) > 1:
-        raise refusal("the announce URL has two passkeys")
+        raise Refusal("the announce URL has two passkeys")
     if not passkeys or _PASSKEY.fullmatch(passkeys[0]):
         return passkeys[0] if passkeys else None
     if accounts == "optional":
         return _MALFORMED_PASSKEY
-    raise refusal("the passkey in the announce URL is malformed")
+    raise Refusal("the passkey in the announce URL is malformed")

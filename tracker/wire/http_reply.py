@@ -8,7 +8,7 @@ in order here.
 from collections.abc import Iterator
 
 from tracker.bittorrent import HASH_LENGTH, AnnounceReply, InfoHash, ScrapeReply
-from tracker.errors import RetryIn
+from tracker.refusals import Refusal
 from tracker.wire.bencode import encode
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, format_address, split_endpoints
 
@@ -113,16 +113,14 @@ _MAX_PART = 4096
 _FILE = b"%d:%bd8:completei%de10:downloadedi%de11:downloadersi%de10:incompletei%dee"
 
 
-def encode_failure(
-    text: str, *, retry_in: RetryIn, interval_seconds: int, min_interval_seconds: int
-) -> bytes:
+def encode_failure(refusal: Refusal, interval_seconds: int, min_interval_seconds: int) -> bytes:
     """A failure reply. ``retry in`` (BEP 31) is minutes or ``never``; libtorrent obeys the intervals instead."""
     return encode(
         {
-            "failure reason": _text(text),
+            "failure reason": _text(refusal.text),
             "interval": interval_seconds,
             "min interval": min_interval_seconds,
-            "retry in": retry_in,
+            "retry in": refusal.retry_in,
         }
     )
 

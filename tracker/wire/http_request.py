@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, Digits, Event, InfoHash, PeerId, Scrape
-from tracker.errors import ClientError
-from tracker.refusals import refusal
+from tracker.refusals import Refusal
 from tracker.wire.announce_numbers import (
     MAX_BYTES,
     MAX_PEERS_WANTED,
@@ -82,7 +81,7 @@ def parse_announce(query: bytes) -> Announce:
     """The query of an announce, without its ``?``.
 
     The first of a repeated parameter counts. Unknown parameters, those without ``=`` and empty values are no error.
-    Raises ClientError for no or two info_hash, a hash or peer id that is not 20 bytes, a missing or invalid port, and a
+    Raises Refusal for no or two info_hash, a hash or peer id that is not 20 bytes, a missing or invalid port, and a
     byte count above 2^64.
     """
     return parse_usual(query) or _parse_any(query)
@@ -155,7 +154,7 @@ def _fields(query: bytes) -> dict[bytes, bytes]:
         if name not in fields:
             fields[name] = _unescape(value) if _PERCENT in value else value
         elif name == b"info_hash":
-            raise refusal("an announce is for one info_hash, this one has two")
+            raise Refusal("an announce is for one info_hash, this one has two")
     return fields
 
 
@@ -178,7 +177,7 @@ def _parse_any(query: bytes) -> Announce:
     if len(info_hash) != HASH_LENGTH:
         raise _bad_info_hash(info_hash)
     if len(peer_id) != HASH_LENGTH:
-        raise refusal("peer_id must be exactly 20 bytes")
+        raise Refusal("peer_id must be exactly 20 bytes")
     event, peers_wanted, compact, no_peer_id, *_ = _options(fields)
     left, key, stated = get(b"left"), get(b"key", b""), get(b"ip")
     return Announce(
@@ -200,7 +199,7 @@ def _parse_any(query: bytes) -> Announce:
 def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
     """The query of a scrape (BEP 48): every well-formed info_hash once, at most ``max_hashes``.
 
-    Malformed ones are ignored. A query without any info_hash is a full scrape. Raises ClientError where all are
+    Malformed ones are ignored. A query without any info_hash is a full scrape. Raises Refusal where all are
     malformed, because that is never meant as a full scrape.
     """
     info_hashes: dict[InfoHash, None] = {}
@@ -218,7 +217,7 @@ def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
             if len(info_hashes) >= max_hashes:
                 break
     if present and not info_hashes:
-        raise refusal("info_hash must be the raw 20 bytes, percent-encoded")
+        raise Refusal("info_hash must be the raw 20 bytes, percent-encoded")
     return Scrape(tuple(info_hashes))
 
 
@@ -238,12 +237,12 @@ def _unescape(value: bytes) -> bytes:
         return escape_decode(_MALFORMED_ESCAPE.sub(b"%25", value).replace(b"%", b"\\x"))[0]
 
 
-def _bad_info_hash(value: bytes) -> ClientError:
+def _bad_info_hash(value: bytes) -> Refusal:
     if not value:
-        return refusal("info_hash is missing")
+        return Refusal("info_hash is missing")
     if len(value) == 2 * HASH_LENGTH:
-        return refusal("info_hash must be the raw 20 bytes, not 40 hexadecimal digits")
-    return refusal("info_hash must be exactly 20 bytes")
+        return Refusal("info_hash must be the raw 20 bytes, not 40 hexadecimal digits")
+    return Refusal("info_hash must be exactly 20 bytes")
 
 
 def _number(value: bytes) -> int | None:
@@ -264,7 +263,7 @@ def _count(value: bytes, name: str, clamp: Callable[[int], _Count]) -> _Count:
         return Digits(value.lstrip(b"0") or b"0")
     number = _number(value) if value else 0
     if number is None or number > MAX_BYTES:
-        raise refusal(name)
+        raise Refusal(name)
     return clamp(number)
 
 

@@ -90,7 +90,7 @@ def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFil
     clients do.
     """
     if len(data) > max_bytes:
-        raise ClientError("the .torrent file is too large", retry_in="never")
+        raise ClientError("the .torrent file is too large")
     values = _outer_values(data)
     span = values[b"info"]
     info = bdecode(span)
@@ -98,7 +98,7 @@ def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFil
     if is_v1:
         _check_pieces(info[b"pieces"])
     elif not is_v2:
-        raise ClientError("the .torrent file has neither pieces (v1) nor meta version 2", retry_in="never")
+        raise ClientError("the .torrent file has neither pieces (v1) nor meta version 2")
     return TorrentFile(
         name=_name(info),
         info_hash=InfoHash(sha1(span, usedforsecurity=False).digest()) if is_v1 else None,
@@ -137,7 +137,7 @@ def with_announce_url(bare: bytes, url: str) -> bytes:
 
 
 def _refuse() -> NoReturn:
-    raise ClientError("this is not a well-formed .torrent file", retry_in="never")
+    raise ClientError("this is not a well-formed .torrent file")
 
 
 def _outer_values(data: bytes) -> dict[bytes, bytes]:
@@ -156,7 +156,7 @@ def _outer_values(data: bytes) -> dict[bytes, bytes]:
             found[key] = data[key_end:value_end]
         at = value_end
     if b"info" not in found:
-        raise ClientError("the .torrent file has no info dictionary", retry_in="never")
+        raise ClientError("the .torrent file has no info dictionary")
     return found
 
 
@@ -192,13 +192,13 @@ def _end_of_value(data: bytes, at: int, max_tokens: int) -> tuple[int, int]:
         elif token != ord("i"):
             key_next.append(True if token == ord("d") else None)
             if len(key_next) > MAX_DEPTH:
-                raise ClientError("the .torrent file is nested too deeply", retry_in="never")
+                raise ClientError("the .torrent file is nested too deeply")
             continue
         if not key_next:
             return at, left
         if key_next[-1] is not None:
             key_next[-1] = not key_next[-1]
-    raise ClientError("the .torrent file has too many values", retry_in="never")
+    raise ClientError("the .torrent file has too many values")
 
 
 def _check_pieces(pieces: object) -> None:

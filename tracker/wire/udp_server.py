@@ -21,6 +21,7 @@ from tracker.bittorrent import (
     InfoHash,
     ScrapeFile,
 )
+from tracker.refusals import Refusal
 from tracker.wire.announce_numbers import byte_count, bytes_left, check_unusual_port
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH
 from tracker.wire.udp import ANNOUNCE, CONNECT, ERROR, MAX_ERROR_LENGTH, PROTOCOL_ID, SCRAPE
@@ -71,7 +72,7 @@ def request_kind(packet: bytes) -> RequestKind:
 
 
 def parse_announce(packet: bytes, *, ipv6: bool) -> Announce:
-    """An announce of at least ANNOUNCE_LENGTH bytes. Raises ClientError for port 0 unless the peer stops.
+    """An announce of at least ANNOUNCE_LENGTH bytes. Raises Refusal for port 0 unless the peer stops.
 
     The ``ip`` field is ignored, since anyone could list a victim. A key of 0 is none; others are written as in HTTP.
     """
@@ -163,9 +164,9 @@ def encode_scrape_reply(
     )
 
 
-def encode_error(transaction: bytes, text: str) -> bytes:
-    """``text`` is cut after MAX_ERROR_LENGTH bytes, at a whole character."""
-    raw = text.encode()
+def encode_error(transaction: bytes, refusal: Refusal) -> bytes:
+    """The text is cut after MAX_ERROR_LENGTH bytes, at a whole character."""
+    raw = refusal.text.encode()
     if len(raw) > MAX_ERROR_LENGTH:
         raw = raw[:MAX_ERROR_LENGTH].decode("utf-8", "ignore").encode()
     return _ERROR_ACTION + transaction + raw

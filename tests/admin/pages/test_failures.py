@@ -56,3 +56,18 @@ async def test_an_unknown_reason_is_not_found(admin: Admin) -> None:
     async with admin.browser() as browser:
         for path in ("/failures?reason=nothing", "/failures"):
             await get(browser, path, status=404)
+
+
+async def test_a_reason_of_the_table_is_explained(admin: Admin) -> None:
+    for label in ("may not leech", "dropped"):
+        admin.store.counters.count(f"failures.{label}")
+    await admin.store.counters.flush()
+    async with admin.browser("read") as browser:
+        page = await get(browser, "/failures?reason=may+not+leech")
+        for text in (
+            "your account may not download",
+            "can_leech is off",
+            "tracker user edit USER --can-leech",
+        ):
+            assert text in page.text
+        assert "continued beyond a rate limit" in (await get(browser, "/failures?reason=dropped")).text

@@ -12,9 +12,9 @@ import uvloop
 
 from tests.raw_http import Client, connect
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeFile, ScrapeReply
-from tracker.errors import ClientError
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.server import Timing, serve_http
+from tracker.refusals import Refusal
 from tracker.settings.model import AnnounceSettings, HttpSettings, Settings, TorrentSettings, UserSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.listeners import open_listeners
@@ -56,11 +56,11 @@ def on_loops(*names: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]]
 Reply = TypeVar("Reply")
 
 
-def _outcome(task: "asyncio.Task[Reply]") -> Reply | ClientError:
+def _outcome(task: "asyncio.Task[Reply]") -> Reply | Refusal:
     if task.cancelled():
-        return ClientError("the test is over")
+        return Refusal("internal error")
     error = task.exception()
-    return error if isinstance(error, ClientError) else task.result()
+    return error if isinstance(error, Refusal) else task.result()
 
 
 class RecordingTracker:
@@ -81,11 +81,11 @@ class RecordingTracker:
         announce: Announce,
         passkey: str | None,
         address: Address,
-        answer: Callable[[AnnounceReply | ClientError], None],
+        answer: Callable[[AnnounceReply | Refusal], None],
     ) -> bool:
         if self.reads_store_first:
             return False
-        if self.error is not None and not isinstance(self.error, ClientError):
+        if self.error is not None and not isinstance(self.error, Refusal):
             raise self.error
         asked = asyncio.get_running_loop().create_task(self.announce(announce, passkey, address))
         asked.add_done_callback(lambda task: answer(_outcome(task)))
@@ -96,11 +96,11 @@ class RecordingTracker:
         scrape: Scrape,
         passkey: str | None,
         address: Address,
-        answer: Callable[[ScrapeReply | ClientError], None],
+        answer: Callable[[ScrapeReply | Refusal], None],
     ) -> bool:
         if not scrape.info_hashes:
             return False
-        if self.error is not None and not isinstance(self.error, ClientError):
+        if self.error is not None and not isinstance(self.error, Refusal):
             raise self.error
         asked = asyncio.get_running_loop().create_task(self.scrape(scrape, passkey, address))
         asked.add_done_callback(lambda task: answer(_outcome(task)))

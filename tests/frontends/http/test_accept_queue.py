@@ -12,10 +12,9 @@ from tests.frontends.http import harness
 from tests.frontends.http.conftest import Logs
 from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops
 from tests.raw_http import PATIENCE, connect, request
-from tracker.errors import Busy
 from tracker.frontends.http import accept_queue
-from tracker.frontends.http.accept_queue import SHED
 from tracker.frontends.http.server import Timing
+from tracker.refusals import SHED, Busy
 from tracker.system.listeners import Listener, open_listeners
 
 CONNECTIONS, BACKLOG = 40, 40
@@ -115,18 +114,15 @@ async def test_connections_of_a_trusted_proxy_are_never_shed(logs: Logs) -> None
 @on_loops()
 async def test_a_busy_answer_closes_the_connection_except_for_a_proxy() -> None:
     tracker = RecordingTracker()
-    tracker.error = Busy("busy", retry_in=5)
+    tracker.error = Busy()
     async with serving(tracker) as address, connect(address) as client:
         response = await client.get(ANNOUNCE)
-        assert (response.failure, response.reply[b"retry in"], response.headers["connection"]) == (
-            "busy",
-            5,
-            "close",
-        )
+        assert (response.failure, response.headers["connection"]) == (tracker.error.text, "close")
+        assert response.reply[b"retry in"] == tracker.error.retry_in
         assert await client.is_closed()
     async with serving(tracker, trusted_proxies=["127.0.0.1/32"]) as address, connect(address) as proxy:
         for _ in range(2):
-            assert (await proxy.get(ANNOUNCE, "X-Forwarded-For: 11.0.0.1")).failure == "busy"
+            assert (await proxy.get(ANNOUNCE, "X-Forwarded-For: 11.0.0.1")).failure == tracker.error.text
 
 
 @on_loops()

@@ -10,8 +10,7 @@ import pytest
 from tests.frontends.http.harness import ANNOUNCE, INFO_HASH, RecordingTracker, on_loops, serving, talking
 from tests.raw_http import connect, request
 from tracker.core.rate_limits import LIMITED
-from tracker.errors import ClientError, SilentlyDropped
-from tracker.refusals import REFUSALS
+from tracker.refusals import REASONS, Refusal, SilentlyDropped
 from tracker.wire.http_reply import encode_failure
 
 LOOPBACK = ("127.0.0.0/8",)
@@ -23,7 +22,7 @@ SHORTEST_ANNOUNCE = len(b"GET /announce?info_hash=&peer_id=&port=1&left=0 HTTP/1
 @on_loops()
 async def test_a_dropped_request_closes_the_connection_without_a_byte(target: str) -> None:
     tracker = RecordingTracker()
-    tracker.error = SilentlyDropped("too much", retry_in=5, label="dropped")
+    tracker.error = SilentlyDropped("too many requests")
     async with talking(tracker) as client:
         client.send(request(target))
         assert await client.is_closed()
@@ -34,10 +33,10 @@ async def test_a_dropped_request_closes_the_connection_without_a_byte(target: st
 async def test_a_dropped_request_keeps_a_trusted_proxys_connection_open(target: str) -> None:
     """It carries other clients too, and a proxy treats a server that closes connections as failing."""
     tracker = RecordingTracker()
-    tracker.error = SilentlyDropped("too much", retry_in=5, label="dropped")
+    tracker.error = SilentlyDropped("too many requests")
     async with talking(tracker, trusted_proxies=LOOPBACK) as client:
         for _ in range(2):
-            assert (await client.get(target, "X-Forwarded-For: 11.7.7.7")).failure == "too much"
+            assert (await client.get(target, "X-Forwarded-For: 11.7.7.7")).failure == tracker.error.text
 
 
 @on_loops("uvloop")
@@ -53,13 +52,12 @@ async def test_nothing_is_sent_before_a_complete_request_arrives() -> None:
 @on_loops("uvloop")
 async def test_a_refusal_is_at_most_2_5_times_the_shortest_request() -> None:
     """With its head. Every request of a real client is longer than the shortest one."""
-    texts = [refusal.text for refusal in REFUSALS.values()]
     tracker = RecordingTracker()
     async with talking(tracker) as client:
-        for text in texts:
-            tracker.error = ClientError(text, retry_in=60)
+        for name, reason in REASONS.items():
+            tracker.error = Refusal(name)
             answer = await client.get(ANNOUNCE)
-            assert answer.failure == text and b"peers" not in answer.reply
+            assert answer.failure == reason.text and b"peers" not in answer.reply
             size = len(answer.status_line) + sum(len(k) + len(v) + 4 for k, v in answer.headers.items())
             assert size + len(answer.body) + 4 <= 2.5 * SHORTEST_ANNOUNCE
 
@@ -76,5 +74,4 @@ async def test_requests_of_browsers_and_scanners_get_short_answers(method: str) 
 
 def test_every_rate_limit_failure_is_short() -> None:
     for name in LIMITED.values():
-        text = REFUSALS[name].text
-        assert len(encode_failure(text, retry_in=5, interval_seconds=300, min_interval_seconds=300)) < 160
+        assert len(encode_failure(Refusal(name), 300, 300)) < 160

@@ -11,12 +11,12 @@ from fuzz.memory_transport import MemoryTransport
 from tests.frontends.http.harness import ANNOUNCE, INFO_HASH, RecordingTracker, on_loops, serving, talking
 from tests.raw_http import Client, connect, request
 from tests.waiting import eventually, loop_turns
-from tracker.errors import ClientError
 from tracker.frontends.http.aiohttp_protocol import Connection, Server
-from tracker.frontends.http.connection_table import TOO_MANY, TOO_MUCH_HELD, ConnectionTable
+from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
 from tracker.frontends.http.server import Timing
+from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Refusal
 from tracker.settings.model import HttpSettings, Settings
 from tracker.settings.reload import LiveSettings
 
@@ -44,7 +44,7 @@ async def test_an_address_at_its_limit_loses_its_oldest_idle_connection() -> Non
             assert (await third.get(ANNOUNCE)).reply[b"peers"] == b""
             assert await clients[0].is_closed()
             assert (await clients[1].get(ANNOUNCE)).reply[b"peers"] == b""
-        assert tracker.labels == [TOO_MANY]
+        assert tracker.labels == [TOO_MANY_CONNECTIONS]
 
 
 @on_loops()
@@ -61,7 +61,7 @@ async def test_an_address_whose_connections_all_await_answers_gets_no_more() -> 
         await eventually(lambda: len(tracker.announces) == 2)
         async with connect(address) as third:
             assert await third.is_closed()
-        assert tracker.labels == [TOO_MANY]
+        assert tracker.labels == [TOO_MANY_CONNECTIONS]
         tracker.may_answer.set()
         for client in clients:
             assert (await client.receive()).reply[b"peers"] == b""
@@ -155,7 +155,7 @@ async def test_a_new_connection_is_closed_when_all_others_await_answers() -> Non
         tracker.may_answer.set()
         for client in asking:
             assert (await client.receive()).reply[b"peers"] == b""
-    assert tracker.labels == [TOO_MANY]
+    assert tracker.labels == [TOO_MANY_CONNECTIONS]
 
 
 async def _send_slowly(client: Client, head: bytes) -> None:
@@ -289,7 +289,7 @@ async def test_unfinished_heads_hold_bounded_memory(begun: bytes) -> None:
 @on_loops("uvloop")
 async def test_unread_answers_hold_bounded_memory() -> None:
     tracker = RecordingTracker()
-    tracker.error = ClientError("x" * 60_000)
+    tracker.error = Refusal("denied", "x" * 60_000)
     async with (
         serving(tracker, bounds={"max_unread_answer_bytes": 2**20}) as address,
         contextlib.AsyncExitStack() as stack,
@@ -331,7 +331,7 @@ def test_connections_are_limited_per_network_and_leave_no_entry() -> None:
     connections = [FakeConnection() for _ in range(4)]
     for number, connection in enumerate(connections[:3]):
         assert table.add(connection, FakeTransport(f"2001:db8:0:1::{number}"))
-    assert refused == [TOO_MANY]
+    assert refused == [TOO_MANY_CONNECTIONS]
     assert connections[0].aborted and len(table) == 2
     assert table.add(connections[3], FakeTransport("2001:db8:0:2::"))
     for connection in connections:

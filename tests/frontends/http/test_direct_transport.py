@@ -15,15 +15,14 @@ from tests.frontends.http.conftest import Logs
 from tests.frontends.http.harness import ANNOUNCE, INFO_HASH, RecordingTracker, on_loops, serving
 from tests.raw_http import Client, Response, connect, request
 from tests.waiting import eventually
-from tracker.errors import ClientError, SilentlyDropped
 from tracker.frontends.http import accept_queue, server
-from tracker.frontends.http.connection_table import TOO_MANY, TOO_MUCH_HELD
 from tracker.frontends.http.direct_transport import DirectTransport
+from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Refusal, SilentlyDropped
 from tracker.system import listeners
 
 CLOSE = "Connection: close"
 SCRAPE = "/scrape?info_hash=" + "".join(f"%{byte:02x}" for byte in INFO_HASH)
-LONG = ClientError("x" * 60_000)
+LONG = Refusal("denied", "x" * 60_000)
 """Its answer is longer than the send buffer of these tests."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds connections back")
@@ -113,7 +112,7 @@ async def test_a_failure_and_a_dropped_request_end_the_connection(direct: list[D
     tracker = RecordingTracker()
     async with serving(tracker) as address:
         await ask(address)
-        tracker.error = ClientError("no such torrent")
+        tracker.error = Refusal("denied", "no such torrent")
         assert (await ask(address)).failure == "no such torrent"
         tracker.error = SilentlyDropped("too many requests")
         async with connect(address) as client:
@@ -132,13 +131,13 @@ async def test_they_count_for_the_limits_of_connections(direct: list[DirectTrans
             async with connect(address) as third:
                 third.send(request(ANNOUNCE, CLOSE))
                 assert await third.is_closed()
-            assert tracker.labels == [TOO_MANY] and len(direct) == 3
+            assert tracker.labels == [TOO_MANY_CONNECTIONS] and len(direct) == 3
             tracker.may_answer.set()
             for client in (one, two):
                 assert b"peers" in (await client.receive()).reply
         for _ in range(3):
             assert b"peers" in (await ask(address)).reply
-    assert tracker.labels == [TOO_MANY]
+    assert tracker.labels == [TOO_MANY_CONNECTIONS]
 
 
 @on_loops()

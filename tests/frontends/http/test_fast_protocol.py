@@ -14,8 +14,8 @@ import pytest
 from tests.frontends.http.harness import ANNOUNCE, QUERY, RecordingTracker, on_loops, serving
 from tests.raw_http import PATIENCE, Client, Response, connect, request
 from tests.waiting import loop_turns
-from tracker.errors import ClientError
 from tracker.frontends.http import aiohttp_protocol as aiohttp_side
+from tracker.refusals import Refusal
 from tracker.settings.model import UserSettings
 
 
@@ -194,7 +194,7 @@ async def test_an_internal_error_is_answered_and_closes_the_connection(
 async def test_a_client_that_does_not_read_holds_bounded_memory(hand_overs: HandOvers) -> None:
     """Its requests are not read while answers are unread, and it times out like an idle connection."""
     tracker = RecordingTracker()
-    tracker.error = ClientError("x" * 20_000)
+    tracker.error = Refusal("denied", "x" * 20_000)
     async with talking(tracker, keepalive_seconds=0.3) as client:
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]
         with contextlib.suppress(ConnectionError):
@@ -210,7 +210,7 @@ async def test_a_client_that_does_not_read_holds_bounded_memory(hand_overs: Hand
 async def test_a_client_that_does_not_read_is_disconnected_after_the_hand_over(hand_overs: HandOvers) -> None:
     """The connection is handed over while an answer does not fit in the socket buffers."""
     tracker = RecordingTracker()
-    tracker.error = ClientError("x" * 8_000_000)
+    tracker.error = Refusal("denied", "x" * 8_000_000)
     tracker.may_answer.clear()
     async with talking(tracker, keepalive_seconds=0.3) as client:
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]

@@ -18,8 +18,8 @@ from tests.frontends.http.harness import (
 )
 from tests.raw_http import connect, request
 from tracker.bittorrent import Accounts
-from tracker.errors import ClientError, RetryIn
 from tracker.frontends.http.server import Timing
+from tracker.refusals import REASONS, Refusal, RetryIn
 from tracker.settings.model import AnnounceSettings, UserSettings
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + f"%{number:02x}" * 20 for number in range(3))
@@ -299,12 +299,12 @@ async def test_refusals_of_the_tracker_keep_the_connection() -> None:
     """T2: the text, BEP 31's retry in, and the interval that libtorrent obeys. The tracker counts its own refusals."""
     tracker = RecordingTracker()
     async with talking(tracker) as client:
-        tracker.error = ClientError("unregistered torrent", retry_in="never")
+        tracker.error = Refusal("denied", "no such torrent")
         for target in (ANNOUNCE, SCRAPE):
             reply = (await client.get(target)).reply
-            assert reply[b"failure reason"] == b"unregistered torrent"
+            assert reply[b"failure reason"] == b"no such torrent"
             assert (reply[b"retry in"], reply[b"interval"], reply[b"min interval"]) == (b"never", 1800, 900)
-        tracker.error = ClientError("the tracker is busy", retry_in=1)
+        tracker.error = Refusal("store unavailable")
         assert (await client.get(ANNOUNCE)).reply[b"retry in"] == 1
     assert tracker.labels == []
 
@@ -314,7 +314,7 @@ async def test_refusals_of_the_tracker_keep_the_connection() -> None:
     [
         (1, 1800, 900, (60, 60)),  # after a short outage of the store peers return before they time out
         (5, 1800, 900, (300, 300)),
-        (20, 1800, 900, (1200, 1200)),
+        (15, 1800, 900, (900, 900)),
         (60, 1800, 900, (1800, 1800)),
         (1, 30, 900, (30, 30)),
         ("never", 1800, 900, (1800, 900)),
@@ -327,7 +327,13 @@ async def test_the_intervals_of_a_failure_match_its_retry_time(
 ) -> None:
     """T2: libtorrent obeys the two intervals of a failure, so they equal ``retry in``."""
     tracker = RecordingTracker()
-    tracker.error = ClientError("no", retry_in=retry_in)
+    tracker.error = Refusal(
+        next(
+            name
+            for name, reason in REASONS.items()
+            if reason.retry_in == retry_in and not reason.interval_seconds
+        )
+    )
     settings = AnnounceSettings(interval_seconds=interval, min_interval_seconds=min_interval)
     async with talking(tracker, announce=settings) as client:
         for target in (ANNOUNCE, SCRAPE):

@@ -19,13 +19,13 @@ from tests.frontends.udp.harness import (
     serving,
 )
 from tracker.bittorrent import Address, Event, InfoHash, Scrape
-from tracker.errors import Busy, ClientError, SilentlyDropped
 from tracker.frontends.udp.protocol import (
     CONNECTS_SECOND,
     ERRORS_SECOND,
     MAX_DATAGRAMS,
     MAX_LATE_SECONDS,
 )
+from tracker.refusals import Busy, Refusal, SilentlyDropped
 from tracker.wire.connection_id import SLOT_SECONDS, ConnectionIds
 from tracker.wire.endpoint import pack_address
 
@@ -170,9 +170,9 @@ async def test_refusals_have_the_texts_of_http() -> None:
         client = served.client()
         connection_id = await client.connect()
         for error in (
-            ClientError("this torrent is disabled"),
-            Busy("the tracker is busy"),
-            ClientError("ä" * 200),
+            Refusal("disabled"),
+            Busy(),
+            Refusal("denied", "ä" * 200),
         ):
             tracker.error = error
             for packet in (announce_packet(connection_id), scrape_packet(connection_id)):
@@ -217,7 +217,7 @@ async def test_an_announce_may_wait_for_the_allow_list() -> None:
         connection_id = await client.connect()
         tracker.reads_store_first = True
         assert (await client.ask(announce_packet(connection_id)))[:4] == b"\0\0\0\1"
-        tracker.error = ClientError("your client is not allowed on this tracker")
+        tracker.error = Refusal("your client is not allowed on this tracker")
         assert error_text(await client.ask(announce_packet(connection_id))) == tracker.error.text
         tracker.error = RuntimeError("a mistake")
         assert error_text(await client.ask(announce_packet(connection_id))) == "internal error"

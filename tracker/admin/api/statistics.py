@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Flag, Moment, Whole, number
 from tracker.operations import service
+from tracker.refusals import NAMES
 from tracker.store.stats.slices import PRECISIONS, Distribution
 
 endpoints = Endpoints("statistics", "All-time totals, and counters and distributions over time.")
@@ -27,7 +28,7 @@ ReasonText = Annotated[
     str,
     Field(
         max_length=300,
-        description="A failure reason, as in the totals.",
+        description=f"A failure reason: {', '.join(NAMES)}, or the text that clients show.",
         examples=["unknown torrent"],
     ),
 ]

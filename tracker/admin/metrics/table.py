@@ -52,7 +52,9 @@ _TRACKER = (
     Metric("tracker_dht_bytes_total", "counter", "Bytes of the DHT node", ("direction",)),
     Metric("tracker_dht_lookups_total", "counter", "Lookups of thin torrents in the DHT", ("outcome",)),
     Metric("tracker_dht_given_peers_total", "counter", "Peers found in the DHT that announces got"),
-    Metric("tracker_failures_total", "counter", "Refused requests, by reason", ("reason",)),
+    Metric(
+        "tracker_failures_total", "counter", "Refused requests, by reason (troubleshooting.md)", ("reason",)
+    ),
     Metric(
         "tracker_limited_total",
         "counter",

@@ -1,5 +1,6 @@
 """The page of a failure reason: its requests over time, and the clients and torrents of refused announces."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from tracker.admin.pages.history_data import chart_data
 from tracker.admin.pages.rendering import render
 from tracker.operations import history
 from tracker.operations.history import RANGES, Chart, Line
+from tracker.refusals import CLOSED, Label, Reason, explained
 from tracker.store.stats.client_software import MAX_MEMBERS, parted, shown
 from tracker.store.stats.refusal_samples import MAX_KEPT, RefusedAnnounce
 
@@ -39,6 +41,8 @@ class FailurePages:
         ranged = shown_of(request, self._context.clock())
         variables: dict[str, Any] = {
             "reason": reason,
+            "explained": [_for_page(each) for each in explained(reason)],
+            "closed": CLOSED.get(Label(reason)),
             "total": total,
             "query": urlencode({"reason": reason}),
             "shown": ranged,
@@ -65,6 +69,15 @@ class FailurePages:
         slices = await history.read(counters, lines, window, now)
         chart = Chart("failures", "Refused requests", "per second", lines)
         return web.Response(body=orjson.dumps(chart_data(chart, slices)), content_type="application/json")
+
+
+def _for_page(reason: Reason) -> tuple[str, str, str]:
+    """(text, meaning, remedy) without the Markdown of the documents."""
+    meaning, remedy = (
+        re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
+        for text in (reason.meaning, reason.remedy)
+    )
+    return reason.text, meaning, remedy
 
 
 def _by_torrent(samples: Sequence[RefusedAnnounce]) -> list[tuple[str, int]]:

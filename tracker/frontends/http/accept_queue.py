@@ -29,8 +29,6 @@ from tracker.system.listeners import Listener
 
 MAX_FILL, SHED_FILL = 1 / 2, 3 / 8
 """A queue that is fuller than the first is reduced to the second: shares of the size that the system allows."""
-SHED = "turned away"
-"""The label that counts connections closed by load shedding."""
 MAX_ACCEPTED = 64
 """Connections that one listener accepts in one turn of the event loop."""
 _READ_BYTES = 8192

@@ -22,6 +22,7 @@ import structlog
 
 from tracker.bittorrent import Address
 from tracker.frontends.http.byte_budget import Budget
+from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Label
 from tracker.settings.model import HttpSettings
 from tracker.system.file_limits import max_connections
 from tracker.system.memory import release_memory
@@ -30,10 +31,6 @@ from tracker.wire.proxy import TrustedNetworks
 
 NO_ADDRESS = Address(b"")
 """The address of a client on a unix socket."""
-TOO_MANY = "too many connections"
-"""The label that counts a connection closed by a limit on connections."""
-TOO_MUCH_HELD = "too much held in memory"
-"""The label that counts a connection closed by a limit on memory."""
 MAX_PENDING_REQUEST_BYTES = 32 * 2**20
 """Bytes of unfinished and waiting requests in one process: a thousand connections with the largest head each."""
 MAX_UNREAD_ANSWER_BYTES = 64 * 2**20
@@ -85,7 +82,7 @@ class ConnectionTable:
     def __init__(
         self,
         http: HttpSettings,
-        refused: Callable[[str], None],
+        refused: Callable[[Label], None],
         *,
         max_pending_request_bytes: int = MAX_PENDING_REQUEST_BYTES,
         max_unread_answer_bytes: int = MAX_UNREAD_ANSWER_BYTES,
@@ -136,11 +133,11 @@ class ConnectionTable:
         address, trusted = self._peer_of(transport)
         network = None if trusted or not address else address[:_NETWORK_BYTES]
         if network is not None and len(self._networks.get(network, ())) >= self._max_per_network:
-            self._refused(TOO_MANY)
+            self._refused(TOO_MANY_CONNECTIONS)
             if not self._make_room(self._networks[network]):
                 return None
         elif len(self._connections) >= self._max and not self._make_room(self._connections):
-            self._refused(TOO_MANY)
+            self._refused(TOO_MANY_CONNECTIONS)
             return None
         if network is not None:
             self._networks.setdefault(network, {})[connection] = None

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply
-from tracker.errors import Busy, ClientError, SilentlyDropped
 from tracker.frontends.http.aiohttp_messages import answer_head, with_host
 from tracker.frontends.http.aiohttp_protocol import Server
 from tracker.frontends.http.direct_transport import DirectTransport
 from tracker.frontends.http.handler import HttpHandler
 from tracker.frontends.http.request_heads import ParsedHead, RequestHeadCache
+from tracker.refusals import Busy, Refusal, SilentlyDropped
 from tracker.wire.announce_path import PASSKEY_PARAMETER
 from tracker.wire.http_reply import encode_announce, encode_scrape
 from tracker.wire.http_request import VISIBLE, parse_announce, parse_scrape, parse_usual
@@ -194,7 +194,7 @@ class FastHttpProtocol(asyncio.Protocol):
             if not submit(query, head, passkey):
                 self._request = None
                 self._hand_over(data)
-        except ClientError as error:
+        except Refusal as error:
             self._respond(server.handler.refusal(error, "announces" if announcing else "scrapes"))
         except Exception as error:  # noqa: BLE001  # as aiohttp does for its handlers
             self._answer_crash(error)
@@ -239,13 +239,13 @@ class FastHttpProtocol(asyncio.Protocol):
         self._request = scrape
         return server.tracker.submit_scrape(scrape, passkey, address, self._on_reply)
 
-    def _on_reply(self, reply: AnnounceReply | ScrapeReply | ClientError) -> None:
+    def _on_reply(self, reply: AnnounceReply | ScrapeReply | Refusal) -> None:
         request: Any = self._request  # an announce for the reply to one
         self._request = None
         try:
             if isinstance(reply, AnnounceReply):
                 body = encode_announce(reply, compact=request.compact, no_peer_id=request.no_peer_id)
-            elif isinstance(reply, ClientError):
+            elif isinstance(reply, Refusal):
                 if isinstance(reply, SilentlyDropped) and not self._trusted:
                     self._pipe.abort()
                     return

@@ -19,12 +19,11 @@ from aiohttp.http_exceptions import (
 )
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
-from tracker.errors import Busy, ClientError, SilentlyDropped
 from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser
 from tracker.frontends.http.aiohttp_protocol import Connection, Rules
 from tracker.frontends.http.connection_table import NO_ADDRESS
 from tracker.frontends.http.full_scrapes import FullScrapes
-from tracker.refusals import refusal
+from tracker.refusals import Busy, Label, Refusal, SilentlyDropped
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
@@ -44,14 +43,14 @@ log = structlog.get_logger()
 
 
 class Tracker(Protocol):
-    """The parts of core.announce.Tracker that this front end uses. Both coroutines raise only ClientError."""
+    """The parts of core.announce.Tracker that this front end uses. Both coroutines raise only Refusal."""
 
     def submit(
         self,
         announce: Announce,
         passkey: str | None,
         address: Address,
-        answer: Callable[[AnnounceReply | ClientError], None],
+        answer: Callable[[AnnounceReply | Refusal], None],
     ) -> bool:
         """As announce, with a callback. Returns False, and does nothing, when the store must be read first."""
 
@@ -60,7 +59,7 @@ class Tracker(Protocol):
         scrape: Scrape,
         passkey: str | None,
         address: Address,
-        answer: Callable[[ScrapeReply | ClientError], None],
+        answer: Callable[[ScrapeReply | Refusal], None],
     ) -> bool:
         """As scrape, with a callback. Returns False, and does nothing, for a full scrape."""
 
@@ -68,7 +67,7 @@ class Tracker(Protocol):
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply: ...
 
-    def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
+    def refused(self, label: Label, kind: str = "other", number: int = 1) -> None:
         """Counts requests that were refused before a decision; ``kind`` is announces, scrapes or other."""
 
 
@@ -122,7 +121,7 @@ class HttpHandler:
                 return await self._announce(request, query, route.passkey)
             if route.kind == "scrape":
                 return await self._scrape(request, query, route.passkey)
-        except ClientError as error:
+        except Refusal as error:
             return self._refuse(error, _KINDS.get(request.kind, "other"))
         except TimeoutError as error:  # aiohttp would not log where it was raised
             return self.crashed(error)
@@ -141,13 +140,13 @@ class HttpHandler:
 
     async def _announce(self, request: Request, query: str, passkey: str | None) -> Answer:
         if not query:
-            raise refusal("this is a BitTorrent tracker: open this URL in a torrent client")
+            raise Refusal("this is a BitTorrent tracker: open this URL in a torrent client")
         self._check_client(request)
         announce = parse_announce(query.encode("utf-8", "surrogateescape"))
         address = self._address(request, announce.stated_address)
         try:
             reply = await self.tracker.announce(announce, passkey, address)
-        except ClientError as error:
+        except Refusal as error:
             return self._fail(request, error)
         return Answer(encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id))
 
@@ -157,7 +156,7 @@ class HttpHandler:
         address = self._address(request, None)
         try:
             reply = await self.tracker.scrape(scrape, passkey, address)
-        except ClientError as error:
+        except Refusal as error:
             return self._fail(request, error)
         return Answer(encode_scrape(reply) if scrape.info_hashes else await self._full_scrapes.encode(reply))
 
@@ -165,9 +164,9 @@ class HttpHandler:
     def _check_client(request: Request) -> None:
         """The fast protocol hands browsers' requests over (request_heads.py)."""
         if is_browser(request.headers):
-            raise refusal("this address is for BitTorrent clients")
+            raise Refusal("this address is for BitTorrent clients")
 
-    def _fail(self, request: Request, error: ClientError) -> Answer:
+    def _fail(self, request: Request, error: Refusal) -> Answer:
         """The answer to a refusal. Rate-limited drops close the connection; "busy" answers close it after the answer.
 
         Connections of trusted proxies stay open, because many clients share them.
@@ -202,13 +201,13 @@ class HttpHandler:
         forwarded: Sequence[str],
         stated: Address | None,
     ) -> Address:
-        """The same, for a connection from ``address``. Raises ClientError when the address is unknown."""
+        """The same, for a connection from ``address``. Raises Refusal when the address is unknown."""
         if trusted:
             address = forwarded_address(address, forwarded_for, forwarded, self._proxies)
         if stated is not None and self._may_state(trusted, address):
             address = stated
         if address == NO_ADDRESS:
-            raise refusal("the tracker cannot see your address: its proxy must send X-Forwarded-For")
+            raise Refusal("the tracker cannot see your address: its proxy must send X-Forwarded-For")
         return address
 
     def _may_state(self, trusted: bool, address: Address) -> bool:
@@ -222,7 +221,7 @@ class HttpHandler:
             not_ready = request.raw_path.partition("?")[0] == _READY and bool(self._problems())
             return Answer(b"", status=503 if not_ready else 200)
         cast(Connection, request.protocol).close()  # discards a body
-        answer = self._refuse(refusal("announce and scrape are GET requests"))
+        answer = self._refuse(Refusal("announce and scrape are GET requests"))
         answer.force_close()
         return answer
 
@@ -239,23 +238,21 @@ class HttpHandler:
     def crash(self, error: BaseException | None) -> bytes:
         """Logs and counts an internal error; returns the failure to send."""
         log.error("a request failed", **describe(error))
-        return self.refusal(refusal("internal error"))
+        return self.refusal(Refusal("internal error"))
 
-    def _refuse(self, error: ClientError, kind: str = "other") -> Answer:
+    def _refuse(self, error: Refusal, kind: str = "other") -> Answer:
         return Answer(self.refusal(error, kind))
 
-    def refusal(self, error: ClientError, kind: str = "other") -> bytes:
+    def refusal(self, error: Refusal, kind: str = "other") -> bytes:
         """Counts a request that was refused before a decision; returns the failure to send."""
         self.tracker.refused(error.label, kind)
         return self.failure(error)
 
-    def failure(self, error: ClientError) -> bytes:
+    def failure(self, error: Refusal) -> bytes:
         interval, min_interval = self._intervals(error)
-        return encode_failure(
-            error.text, retry_in=error.retry_in, interval_seconds=interval, min_interval_seconds=min_interval
-        )
+        return encode_failure(error, interval, min_interval)
 
-    def _intervals(self, error: ClientError) -> tuple[int, int]:
+    def _intervals(self, error: Refusal) -> tuple[int, int]:
         """(interval, min interval) of a failure, in seconds.
 
         libtorrent obeys these two and ignores ``retry in``. With the usual interval after a short outage of the store,
@@ -272,7 +269,7 @@ class HttpHandler:
         return interval, interval
 
 
-def explain(error: BaseException | None, http: HttpSettings) -> ClientError:
+def explain(error: BaseException | None, http: HttpSettings) -> Refusal:
     """The failure for a request that aiohttp's parser refused."""
     text = "malformed HTTP request"
     if isinstance(error, LineTooLong) and error.args[1] == http.max_header_bytes:
@@ -289,4 +286,4 @@ def explain(error: BaseException | None, http: HttpSettings) -> ClientError:
         text = "an HTTP/1.1 request needs a Host header"
     elif isinstance(error, HttpProcessingError) and error.message.startswith("Too many headers"):
         text = "the request has too many header lines"
-    return refusal(text)
+    return Refusal(text)

@@ -19,8 +19,7 @@ from typing import Protocol, cast
 import structlog
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, Scrape, ScrapeReply
-from tracker.errors import ClientError, SilentlyDropped
-from tracker.refusals import refusal
+from tracker.refusals import Label, Refusal, SilentlyDropped
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
 from tracker.token_bucket import TokenBucket
@@ -56,10 +55,8 @@ _TRANSACTION = slice(12, 16)
 
 _IGNORED = {kind: f"udp.ignored.{kind}" for kind in ("short", "action", "magic")}
 """Counters of packets that are no requests."""
-_EXPIRED = "connection id expired"
-_BEHIND_PROXY = "UDP announces must not come through the proxy"
-_NO_PRIVATE_SCRAPES = "a scrape over UDP has no passkey; scrape over HTTP"
-CRASHED = "internal error"
+CRASHED = Refusal("internal error")
+_EXPIRED = Refusal("connection id expired")
 
 _pack_address = cast(Callable[[int, str], Address], socket.inet_pton)
 
@@ -69,7 +66,7 @@ LogRequest = Callable[[str, float, Address], None]
 """(kind, seconds, client)"""
 Count = Callable[[str, int], None]
 """(name of a counter, number of events)"""
-Answer = Callable[[AnnounceReply | ClientError], None]
+Answer = Callable[[AnnounceReply | Refusal], None]
 LaterAnnounce = tuple[Announce, str | None, Address, Answer]
 """(announce, passkey, address, reply callback)"""
 Origin = tuple[bytes, tuple[str, int], Ancillary]
@@ -93,12 +90,12 @@ class Tracker(Protocol):
         scrape: Scrape,
         passkey: str | None,
         address: Address,
-        answer: Callable[[ScrapeReply | ClientError], None],
+        answer: Callable[[ScrapeReply | Refusal], None],
     ) -> bool: ...
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply: ...
 
-    def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
+    def refused(self, label: Label, kind: str = "other", number: int = 1) -> None:
         """Counts requests that were refused before a decision; ``kind`` is announces, scrapes or other."""
 
 
@@ -177,7 +174,7 @@ class UdpProtocol:
                 self._receive(packet, ancillary, sender, now, moment, late=late)
             except Exception as error:  # noqa: BLE001  # as the HTTP front end does
                 log.error("a request failed", **describe(error))
-                server.tracker.refused(CRASHED)
+                server.tracker.refused(CRASHED.label)
         self._full_since = min(self._full_since, moment) if self._datagrams.waiting_bytes else inf
 
     def _receive(
@@ -210,7 +207,7 @@ class UdpProtocol:
             if not late and server.errors.take(moment):
                 self._send(origin, encode_error(origin[0], _EXPIRED))
         elif server.proxies and address in server.proxies:
-            self._refuse(origin, refusal(_BEHIND_PROXY), "other")
+            self._refuse(origin, Refusal("UDP announces must not come through the proxy"), "other")
         elif kind == "announce":
             self._announce(packet, address, origin)
         else:
@@ -232,7 +229,7 @@ class UdpProtocol:
             if server.accounts != "off":
                 options = packet[ANNOUNCE_LENGTH : ANNOUNCE_LENGTH + _MAX_OPTIONS_LENGTH]
                 passkey = _passkey(options, server.passkey_forms)
-        except ClientError as error:
+        except Refusal as error:
             self._refuse(origin, error, "announces")
             return
         answer: Answer = partial(self._on_announce_reply, origin)
@@ -245,10 +242,10 @@ class UdpProtocol:
             server.waiting -= 1
             server.counts["udp.ignored.budget"] += 1
 
-    def _on_announce_reply(self, origin: Origin, reply: AnnounceReply | ClientError) -> None:
+    def _on_announce_reply(self, origin: Origin, reply: AnnounceReply | Refusal) -> None:
         server = self._server
         server.waiting -= 1
-        if isinstance(reply, ClientError):
+        if isinstance(reply, Refusal):
             self._send_error(origin, reply)
             return
         transaction, sender, control = origin
@@ -263,7 +260,7 @@ class UdpProtocol:
         answer: Answer,
         began: float,
         address: Address,
-        reply: AnnounceReply | ClientError,
+        reply: AnnounceReply | Refusal,
     ) -> None:
         assert self._server.log_request is not None
         self._server.log_request("announce", self._server.timer() - began, address)
@@ -272,7 +269,7 @@ class UdpProtocol:
     def _scrape(self, packet: bytes, address: Address, origin: Origin) -> None:
         server = self._server
         if server.accounts == "required":
-            self._refuse(origin, refusal(_NO_PRIVATE_SCRAPES), "scrapes")
+            self._refuse(origin, Refusal("a scrape over UDP has no passkey; scrape over HTTP"), "scrapes")
             return
         hashes = parse_scrape(packet)[: server.max_scrape()]
         scrape = Scrape(tuple(dict.fromkeys(hashes)), complete=True)
@@ -280,26 +277,26 @@ class UdpProtocol:
         server.tracker.submit_scrape(scrape, None, address, partial(self._on_scrape_reply, origin, hashes))
 
     def _on_scrape_reply(
-        self, origin: Origin, hashes: tuple[InfoHash, ...], reply: ScrapeReply | ClientError
+        self, origin: Origin, hashes: tuple[InfoHash, ...], reply: ScrapeReply | Refusal
     ) -> None:
         server = self._server
         server.waiting -= 1
-        if isinstance(reply, ClientError):
+        if isinstance(reply, Refusal):
             self._send_error(origin, reply)
             return
         server.counts["scrapes.udp"] += 1
         self._send(origin, encode_scrape_reply(origin[0], hashes, reply.files))
 
-    def _refuse(self, origin: Origin, error: ClientError, kind: str) -> None:
+    def _refuse(self, origin: Origin, error: Refusal, kind: str) -> None:
         """Counts and answers a request that was refused before a decision."""
         self._server.tracker.refused(error.label, kind)
         self._send_error(origin, error)
 
-    def _send_error(self, origin: Origin, error: ClientError) -> None:
+    def _send_error(self, origin: Origin, error: Refusal) -> None:
         if isinstance(error, SilentlyDropped):
             self._server.counts["udp.ignored.limit"] += 1
         else:
-            self._send(origin, encode_error(origin[0], error.text))
+            self._send(origin, encode_error(origin[0], error))
 
     def _send(self, origin: Origin, packet: bytes) -> None:
         try:
@@ -314,6 +311,6 @@ class UdpProtocol:
 def _passkey(options: bytes, forms: PasskeyForms) -> str | None:
     """The passkey in the options of an announce. Clients repeat their options word for word.
 
-    Raises ClientError for two passkeys, and for a malformed one.
+    Raises Refusal for two passkeys, and for a malformed one.
     """
     return passkey_in(parse_options(options), forms)

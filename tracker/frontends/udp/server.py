@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import structlog
 
 from tracker.bittorrent import Address, Announce, AnnounceReply
-from tracker.errors import ClientError
 from tracker.frontends.udp.protocol import (
     CRASHED,
     Answer,
@@ -18,7 +17,7 @@ from tracker.frontends.udp.protocol import (
     UdpProtocol,
     UdpServer,
 )
-from tracker.refusals import refusal
+from tracker.refusals import Refusal
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import DatagramSocket
@@ -147,12 +146,12 @@ class _Later:
         self, announce: Announce, passkey: str | None, address: Address, answer: Answer
     ) -> None:
         try:
-            reply: AnnounceReply | ClientError = await self._tracker.announce(announce, passkey, address)
-        except ClientError as error:
+            reply: AnnounceReply | Refusal = await self._tracker.announce(announce, passkey, address)
+        except Refusal as error:
             reply = error
         except Exception as error:  # noqa: BLE001  # an error of one request must not stop the others
             log.error("a request failed", **describe(error))
-            self._tracker.refused(CRASHED, "announces")
-            reply = refusal(CRASHED)
+            self._tracker.refused(CRASHED.label, "announces")
+            reply = CRASHED
         self._waiting -= 1
         answer(reply)
