@@ -417,7 +417,7 @@ def test_rows_after_a_malformed_row_are_read(tracker: Command, tmp_path: Path) -
         ),
         (f'{{"info_hash": "{HASH}", "uploaded": 1}}', "unknown field of a torrent"),
         ('{"user_id": 1.5}', "a user id is a positive number"),
-        ('{"user_id": true, "uploaded": -5}', "totals are whole numbers"),
+        ('{"user_id": true, "uploaded": -5}', "uploaded is a whole number"),
     ],
 )
 def test_a_bad_json_line_is_reported_and_the_next_is_read(

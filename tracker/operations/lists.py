@@ -10,8 +10,8 @@ from tracker.store.sharding.torrent_filter import TorrentFilter
 from tracker.store.sharding.torrent_listing import ListPage
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.fields import User
 from tracker.store.users.listing import UserFilter
-from tracker.store.users.users import User
 
 MAX_EXPORTED = 100_000
 """Rows of one export. ``tracker export`` has no limit."""

@@ -8,10 +8,10 @@ from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.operations.torrents import parse_hash
 from tracker.store.schema.multipliers import Rules, rules_text
+from tracker.store.schema.record import audited
 from tracker.store.store import Store
 from tracker.store.torrents.records import StoredTorrent, Torrent
-from tracker.store.users.fields import is_user_id
-from tracker.store.users.users import User
+from tracker.store.users.fields import FIELDS, User, is_user_id
 from tracker.store.work.records import UnknownProject
 
 Kind = Literal["torrent", "user", "client", "multipliers", "project", "block", "queue", "job", "token"]
@@ -99,23 +99,7 @@ async def _user(store: Store, who: str) -> Snapshot:
 
 
 def _user_values(found: User) -> dict[str, Any]:
-    rules = found.rules
-    return {
-        "passkey": found.passkey,
-        "name": found.name,
-        "enabled": found.enabled,
-        "reason": found.reason,
-        "can_leech": found.can_leech,
-        "uploaded": found.uploaded,
-        "downloaded": found.downloaded,
-        "snatches": found.snatches,
-        "announces": found.announces,
-        "credit_cut": found.credit_cut,
-        "upload_multiplier": _multiplier(rules.upload_multiplier),
-        "download_multiplier": _multiplier(rules.download_multiplier),
-        "max_downloads": rules.max_downloads,
-        "hnr_exempt": rules.hnr_exempt,
-    }
+    return {"passkey": found.passkey, **audited(found, FIELDS)}
 
 
 async def _client(store: Store, text: str) -> Snapshot:

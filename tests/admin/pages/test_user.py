@@ -10,11 +10,11 @@ from tests.admin.pages.test_users import leave_early
 from tests.store.harness import ALICE, endpoint, info_hash, update
 from tracker.admin.pages.user import PAGE, ROTATED, ratio
 from tracker.store.schema.multipliers import Multiplier
-from tracker.store.users.rules import UserRules
+from tracker.store.users.fields import FIELDS
 from tracker.wire.endpoint import format_endpoint
 
 HERE = "/users/7"
-VERBS = ("edit", "rules", "freeleech", "freeleech/revoke", "passkey", "rotate", "forgive", "delete")
+VERBS = ("edit", "freeleech", "freeleech/revoke", "passkey", "rotate", "forgive", "delete")
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ async def test_name_and_totals_are_edited(alice: Private) -> None:
         page = await get(browser, HERE)
         assert "Alice" in page.text and "Uploaded 3.0 MiB" in page.text
         wrong = await send(browser, f"{HERE}/edit", {"uploaded": "-1"}, status=422)
-        assert "totals are whole numbers" in wrong.text
+        assert "uploaded is a whole number" in wrong.text
         await send(browser, f"{HERE}/edit", {"name": "", "uploaded": ""})
     user = await alice.store.users.find("7")
     assert (user.name, user.uploaded, user.downloaded, user.snatches) == ("", 3145728, 0, 4)
@@ -236,18 +236,29 @@ async def test_rules_of_a_user_are_edited(alice: Private) -> None:
         fields = {"upload_multiplier": "1.5", "download_multiplier": "0"}
         assert (await send(browser, f"{HERE}/multipliers", fields)).location == f"{HERE}?notice=saved"
         fields = {"max_downloads": "3", "hnr_exempt": "1"}
-        assert (await send(browser, f"{HERE}/rules", fields)).location == f"{HERE}?notice=saved"
-        rules = (await alice.store.users.find("7")).rules
-        assert rules == UserRules((Multiplier(1.5),), (Multiplier(0),), 3, True)
+        assert (await send(browser, f"{HERE}/edit", fields)).location == f"{HERE}?notice=saved"
+        user = await alice.store.users.find("7")
+        assert (user.upload_multiplier, user.download_multiplier) == ((Multiplier(1.5),), (Multiplier(0),))
+        assert (user.max_downloads, user.hnr_exempt) == (3, True)
         page = await get(browser, HERE)
         assert {"freeleech", "upload ×1.5", "no hit-and-runs"} <= {e.text for e in page.all("span")}
         assert "freeleech" in (await get(browser, "/users")).text
         await send(browser, f"{HERE}/multipliers", {"upload_multiplier": "x"}, status=422)
-        await send(browser, f"{HERE}/rules", {"max_downloads": "-2"}, status=422)
-        assert (await alice.store.users.find("7")).rules == rules
-        await send(browser, f"{HERE}/rules", {})
+        await send(browser, f"{HERE}/edit", {"max_downloads": "-2"}, status=422)
+        assert await alice.store.users.find("7") == user
+        await send(browser, f"{HERE}/edit", {"max_downloads": "", "hnr_exempt": "0"})
         await send(browser, f"{HERE}/multipliers/remove", {"rule": ""})
-    assert (await alice.store.users.find("7")).rules == UserRules()
+    user = await alice.store.users.find("7")
+    assert not user.upload_multiplier and not user.download_multiplier
+    assert (user.max_downloads, user.hnr_exempt) == (None, False)
+
+
+async def test_the_page_has_every_field(alice: Private) -> None:
+    """A field that the page lacks is named here."""
+    async with alice.admin.browser() as browser:
+        page = await get(browser, HERE)
+    shown = {element.attributes.get("name") for element in page.all("input")}
+    assert [name for name in FIELDS if name not in shown] == []
 
 
 async def test_freeleech_tokens_are_given_and_revoked(alice: Private) -> None:

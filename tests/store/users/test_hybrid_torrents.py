@@ -11,7 +11,7 @@ from tests.store.harness import ALICE, BOB, START, Store, endpoint, peer_id, tex
 from tests.store.sharding.harness import hash_in
 from tracker.bittorrent import InfoHash
 from tracker.store.swarms.codec import Admitted, PeerUpdate
-from tracker.store.users.users import User
+from tracker.store.users.fields import User
 
 NUMBERS_OF_SHARDS = (1, 4)
 V1, V2, OTHER = hash_in(0, 1), hash_in(1, 2), hash_in(2, 3)

@@ -4,8 +4,8 @@ import pytest
 
 from tests.store.harness import ALICE, BOB, Store, text
 from tracker.errors import ClientError
+from tracker.store.users.fields import User
 from tracker.store.users.importing import USERS_A_CALL, SavedUser
-from tracker.store.users.users import User
 
 NEW = "c" * 20
 
@@ -38,8 +38,8 @@ async def test_each_row_has_its_outcome_in_order(store: Store) -> None:
         "a user id is a positive number",
         "a passkey is 16 to 64 letters, digits, _ or -",
         "a user needs user_id or passkey",
-        "totals are whole numbers up to 9007199254740991",
-        "enabled, can_leech and hnr_exempt are 0 or 1",
+        "uploaded is a whole number up to 9007199254740991",
+        "can_leech is 0 or 1",
         "a user has no such field",
         ("9", True),
     ]

@@ -177,7 +177,7 @@ async def test_a_user_may_have_a_limit_of_their_own(limited: Store, own: str, al
 async def test_the_limit_of_a_user_is_edited(limited: Store) -> None:
     for text, expected in (("3", 3), ("", None), ("0", 0), ("-1", None)):
         await limited.users.edit(ALICE, {"max_downloads": text})
-        assert (await limited.users.find("7")).rules.max_downloads == expected
+        assert (await limited.users.find("7")).max_downloads == expected
     for text in ("-2", "1.5", "9" * 7, "x"):
         with pytest.raises(ClientError, match="max_downloads is"):
             await limited.users.edit(ALICE, {"max_downloads": text})

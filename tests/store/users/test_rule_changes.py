@@ -81,7 +81,7 @@ async def test_rules_set_at_the_same_time_all_stay(private: Store) -> None:
     )
     torrent, of_all = await private.torrents.get(info_hash(1)), await private.multipliers.get()
     assert torrent
-    found = [(await private.users.find("7")).rules.upload_multiplier, torrent.download_multiplier, *of_all]
+    found = [(await private.users.find("7")).upload_multiplier, torrent.download_multiplier, *of_all]
     assert [{each.name for each in rules} for rules in found] == [set(names)] * 4
 
 

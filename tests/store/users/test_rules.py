@@ -216,7 +216,7 @@ async def test_other_text_counts_as_no_multiplier(private: Store, held: str) -> 
         await private.redis.set(key, held)
     await private.redis.hset(private.keys.passkey(ALICE), "download_multiplier", held)
     assert await credited(private) == (1000, 1000)
-    rules = (await private.users.find("7")).rules.download_multiplier
+    rules = (await private.users.find("7")).download_multiplier
     assert await private.multipliers.get() == (rules, rules) == (multipliers_of(held), multipliers_of(held))
     assert factors(rules, rules, START) == (1, 1)
 
@@ -244,7 +244,7 @@ async def test_a_user_has_no_other_rules(private: Store) -> None:
 async def test_rules_stay_with_a_new_passkey(private: Store) -> None:
     await private.users.edit(ALICE, {"download_multiplier": f"0.5 {START}"})
     found = await private.users.rotate(ALICE)
-    assert found.rules.download_multiplier == (Multiplier(0.5, START),)
+    assert found.download_multiplier == (Multiplier(0.5, START),)
 
 
 @pytest.mark.parametrize(

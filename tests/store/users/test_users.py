@@ -8,7 +8,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, update
 from tracker.errors import ClientError
-from tracker.store.users.users import User
+from tracker.store.users.fields import User
 
 NEW = "c" * 20
 

@@ -1,11 +1,13 @@
 """Types that several endpoints share: kinds of text, pages of lists, months."""
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
-from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, create_model
 
 from tracker.admin.api.contract import Query, Reply
 from tracker.operations.service import MAX_INTEGER
+from tracker.store.schema import record as records
 from tracker.store.schema.multipliers import (
     MAX_END,
     MAX_MULTIPLIER,
@@ -170,7 +172,6 @@ _RuleEnd = Annotated[End, Field(le=MAX_RULE_END)]
 MultiplierEnd = Annotated[
     _RuleEnd | None, Field(description="When the multiplier ends (epoch s); without it, it never ends.")
 ]
-MaxDownloads = Annotated[int, Field(ge=-1, le=999_999), BeforeValidator(_integral)]
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 """A boolean in a query string."""
 FormEnd = Annotated[_RuleEnd, BeforeValidator(_digits)]
@@ -234,3 +235,67 @@ Period = Annotated[
     ),
 ]
 Scope = Literal["countries", "cities", "postcodes", "torrents"]
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def changes_of(record: type, **types: Any) -> Callable[[type[M]], type[M]]:
+    """Adds the fields of a record that programs set to a body; null ones are unchanged. ``types`` replace those that
+    follow from the record; None: without the field."""
+    return _with_fields(records.settable(record), _to_set, types)
+
+
+def reply_of(record: type, **types: Any) -> Callable[[type[M]], type[M]]:
+    """Adds the fields of a record to a reply."""
+    return _with_fields(records.fields_of(record), _as_shown, types)
+
+
+_Fields = dict[str, tuple[Any, Any]]
+
+
+def _with_fields(
+    fields: Mapping[str, records.Field],
+    made: Callable[[records.Field, Any], _Fields],
+    types: Mapping[str, Any],
+) -> Callable[[type[M]], type[M]]:
+    new: _Fields = {}
+    for name, field in fields.items():
+        if types.get(name, field.hint) is not None:
+            new |= made(field, types.get(name))
+
+    def add(model: type[M]) -> type[M]:
+        return create_model(
+            model.__name__,
+            __base__=model,
+            __doc__=model.__doc__,
+            __module__=model.__module__,
+            **cast("Any", new),
+        )
+
+    return add
+
+
+def _to_set(field: records.Field, hint: Any) -> _Fields:
+    found = {field.name: ((hint or _set_type(field)) | None, Field(None, description=field.about))}
+    return found | {f"{field.name}_until": (MultiplierEnd, None)} if field.kind == "rules" else found
+
+
+def _set_type(field: records.Field) -> Any:
+    if field.kind == "text":
+        return Annotated[LineText, Field(max_length=field.max_length)]
+    if field.kind in ("number", "limit"):
+        lowest = -1 if field.kind == "limit" else field.lowest
+        return Annotated[int, Field(ge=lowest, le=field.highest), BeforeValidator(_integral)]
+    if field.kind == "names":
+        return Annotated[list[Annotated[LineText, Field(max_length=255)]], Field(max_length=field.max_length)]
+    return RulesValue if field.kind == "rules" else field.hint
+
+
+def _as_shown(field: records.Field, hint: Any) -> _Fields:
+    about = Field(description=field.about or None)
+    if field.kind == "rules":
+        until = Field(description="When it ends; null: never.")
+        return {field.name: (StoredRules, about), f"{field.name}_until": (Moment | None, until)}
+    kinds = {"names": list[str], "choice": field.hint}
+    return {field.name: (hint or kinds.get(field.kind, field.hint), about)}

@@ -51,7 +51,7 @@ async def of_user(call: Call, user_id: UserIdText) -> RuleList:
     user = await call.store.users.get(passkey)
     if user is None:
         raise not_found("user")
-    return _listed(call, user.rules.upload_multiplier, user.rules.download_multiplier)
+    return _listed(call, user.upload_multiplier, user.download_multiplier)
 
 
 @endpoints.put("/users/{user_id}/rules/{name}", "Set a rule of a user", errors=_UNKNOWN_USER)

@@ -1,26 +1,22 @@
 """/users: the users and their totals. Passkeys are secrets: role `read` does not see them. Batches: user_batches.py."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
-    Count,
     CursorPage,
-    LineText,
-    MaxDownloads,
     Moment,
-    MultiplierEnd,
     OffsetPage,
     PasskeyText,
-    RulesValue,
     Scanned,
-    StoredRules,
     UserIdText,
     UserIdValue,
+    changes_of,
     page_of,
+    reply_of,
     scan_of,
 )
 from tracker.admin.api.routing import not_found
@@ -29,8 +25,7 @@ from tracker.errors import ClientError
 from tracker.operations.peers import to_integer
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
 from tracker.store.torrents.torrents import Torrent
-from tracker.store.users.fields import MAX_NAME, checked_fields
-from tracker.store.users.users import User
+from tracker.store.users.fields import User, checked_fields
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
 
@@ -41,32 +36,13 @@ _CUT = (
 _UNKNOWN = {404: "Unknown user."}
 _TAKEN = {409: "The ID or the passkey is taken."}
 SetName = Literal["active", "complete", "incomplete", "hnr"]
-NameText = Annotated[LineText, Field(max_length=MAX_NAME)]
 
 
+@reply_of(User)
 class UserRow(Reply):
     """A user with totals."""
 
     user_id: str
-    name: str = Field(description="Display name; empty if none is set.")
-    enabled: bool
-    reason: str = Field(description="Shown to the user's clients while disabled; empty: a default text.")
-    can_leech: bool
-    uploaded: int = Field(description="Bytes, times the multipliers.")
-    downloaded: int = Field(description="Bytes, times the multipliers.")
-    snatches: int
-    announces: int
-    credit_cut: int = Field(description=_CUT)
-    upload_multiplier: StoredRules = Field(
-        description="The user's own; 1: none. Text if it has several rules."
-    )
-    upload_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
-    download_multiplier: StoredRules = Field(description="The same for download; 0: freeleech.")
-    download_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
-    max_downloads: int | None = Field(
-        description="Torrents that the user downloads at once; 0: any number, null: as many as the setting allows."
-    )
-    hnr_exempt: bool = Field(description="The user gets no hit-and-runs.")
 
 
 class UserPage(OffsetPage[UserRow]):
@@ -109,30 +85,11 @@ class Passkey(Reply):
     announce_path: str = Field(description="Path of the announce URL, after host and port.")
 
 
+@changes_of(User)
 class UserFields(Body):
     """Fields of a user; omitted and null ones are unchanged."""
 
     passkey: PasskeyText | None = None
-    name: NameText | None = Field(None, description="Display name; empty: none.")
-    enabled: bool | None = Field(None, description="false: announces are refused immediately.")
-    reason: LineText | None = Field(
-        None,
-        description="Shown to the user's clients while disabled; empty: a default text. Enabling a user clears it.",
-    )
-    can_leech: bool | None = Field(None, description="false: downloading is blocked.")
-    uploaded: Count | None = Field(None, description="Bytes.")
-    downloaded: Count | None = Field(None, description="Bytes.")
-    snatches: Count | None = None
-    announces: Count | None = None
-    credit_cut: Count | None = Field(None, description="Bytes that were not credited.")
-    upload_multiplier: RulesValue | None = Field(None, description="1: none. Text replaces all rules.")
-    upload_multiplier_until: MultiplierEnd = None
-    download_multiplier: RulesValue | None = Field(None, description="0: freeleech, 1: none. As for upload.")
-    download_multiplier_until: MultiplierEnd = None
-    max_downloads: MaxDownloads | None = Field(
-        None, description="0: any number, -1: as many as the setting allows."
-    )
-    hnr_exempt: bool | None = Field(None, description="true: the user gets no hit-and-runs.")
 
 
 class UserNew(UserFields):

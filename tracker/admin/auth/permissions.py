@@ -107,7 +107,6 @@ _PAGES: dict[str, Rule] = {
     "POST /users/multipliers/remove": Rule("admin", "multipliers.set"),
     "POST /users/lookup": Rule("operate"),
     "POST /users/{user_id}/edit": Rule("operate", "user.edit"),
-    "POST /users/{user_id}/rules": Rule("operate", "user.edit"),
     "POST /users/{user_id}/multipliers": Rule("operate", "user.edit"),
     "POST /users/{user_id}/multipliers/remove": Rule("operate", "user.edit"),
     "POST /users/{user_id}/freeleech": Rule("operate", "freeleech.give"),

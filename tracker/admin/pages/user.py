@@ -24,8 +24,8 @@ from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import RuleChange, parse_end
 from tracker.store.sharding.unregistered import MAX_KEPT
 from tracker.store.torrents.torrents import Torrent
-from tracker.store.users.fields import FIELDS
-from tracker.store.users.users import SETS, User
+from tracker.store.users.fields import FIELDS, TOTALS, User
+from tracker.store.users.users import SETS
 
 PAGE = 50
 LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit-and-runs"}
@@ -81,7 +81,6 @@ class UserPage:
         return [
             web.get(here, self.show),
             web.post(f"{here}/edit", self.edit),
-            web.post(f"{here}/rules", self.set_rules),
             web.post(f"{here}/multipliers", partial(self.change_rule, rule_of)),
             web.post(f"{here}/multipliers/remove", partial(self.change_rule, removed_rule)),
             web.post(f"{here}/freeleech", self.give_freeleech),
@@ -150,24 +149,12 @@ class UserPage:
         )
 
     async def edit(self, request: web.Request) -> web.Response:
-        """Sets the fields that the form has; an empty name or reason removes it, other empty fields are unchanged."""
+        """Sets the fields that the form has; of a checkbox the last value. Empty totals are unchanged."""
         user, form = await self._user(request), await read_form(request)
-        texts = {name: form.text(name) for name in FIELDS if form.has(name)}
-        fields = {name: text for name, text in texts.items() if text or name in ("name", "reason")}
+        texts = {name: form.texts(name)[-1] for name in FIELDS if form.has(name)}
+        fields = {name: text for name, text in texts.items() if text or name not in TOTALS}
         try:
             await self._users.edit(user.passkey, fields)
-        except ClientError as error:
-            return await self._page(request, user, str(error))
-        return _back(request, user, "saved")
-
-    async def set_rules(self, request: web.Request) -> web.Response:
-        user, form = await self._user(request), await read_form(request)
-        rules = {
-            "max_downloads": form.text("max_downloads"),
-            "hnr_exempt": str(int(form.ticked("hnr_exempt"))),
-        }
-        try:
-            await self._users.edit(user.passkey, rules)
         except ClientError as error:
             return await self._page(request, user, str(error))
         return _back(request, user, "saved")

@@ -21,8 +21,8 @@ from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.sharding.away import named, noting_shards_away
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.fields import User
 from tracker.store.users.freeleech import MAX_TOKENS
-from tracker.store.users.users import User
 from tracker.system.private_file import private_file
 
 _FORMATS = ("csv", "jsonl")

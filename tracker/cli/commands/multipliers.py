@@ -1,20 +1,20 @@
 """``tracker multipliers``, and the multipliers of torrents and users in other commands."""
 
 import time
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, change_store, with_store
-from tracker.cli.terminal import Moment, Row
+from tracker.cli.terminal import Moment, Value
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.snapshots import EVERYBODY
 from tracker.store.schema.multipliers import (
     MULTIPLIERS,
     RuleChange,
-    Rules,
     multipliers_of,
     parse_end,
     refuse_ended,
@@ -57,30 +57,29 @@ class _Shown(str):
         )
 
 
-def given_multipliers(upload: str | None, download: str | None, until: str | None) -> dict[str, str]:
-    """Those of MULTIPLIERS that are given, as stored, each with the end. Raises ClientError for an invalid end, and for
-    one in the past."""
-    given = {
-        name: text for name, text in zip(MULTIPLIERS, (upload, download), strict=True) if text is not None
-    }
-    if until and not given:
+def given_multipliers(given: Mapping[str, Any], until: str | None) -> dict[str, Any]:
+    """The fields that are given, those of MULTIPLIERS as stored, each with the end. Raises ClientError for an invalid
+    end, and for one in the past."""
+    multipliers = {name: given[name] for name in MULTIPLIERS if name in given}
+    if until and not multipliers:
         raise typer.BadParameter("--until needs a multiplier")
     end = parse_end(until or "", time.time())
-    texts = {name: with_end(text, end) for name, text in given.items()}
+    texts = {name: with_end(text, end) for name, text in multipliers.items()}
     refuse_ended(texts.values(), time.time())
-    return texts
+    return {**given, **texts}
 
 
 def given_rules(
-    upload: str | None, download: str | None, until: str | None, rule: str | None, remove_rule: str | None
-) -> tuple[dict[str, str], list[RuleChange]]:
-    """(those of MULTIPLIERS to replace, as stored; rules to change). Raises ClientError as ``given_multipliers``
-    does."""
+    given: Mapping[str, Any], until: str | None, rule: str | None, remove_rule: str | None
+) -> tuple[dict[str, Any], list[RuleChange]]:
+    """(the fields to set, as of ``given_multipliers``; rules to change). Raises ClientError as that does."""
     now = time.time()
     changes = [] if remove_rule is None else [RuleChange(int(now), remove_rule)]
     if rule is None:
-        return given_multipliers(upload, download, until), changes
-    return {}, [*changes, rule_change(now, rule, upload, download, parse_end(until or "", now))]
+        return given_multipliers(given, until), changes
+    others = {name: value for name, value in given.items() if name not in MULTIPLIERS}
+    upload, download = map(given.get, MULTIPLIERS)
+    return others, [*changes, rule_change(now, rule, upload, download, parse_end(until or "", now))]
 
 
 def check_removed(changed: bool) -> None:
@@ -89,15 +88,11 @@ def check_removed(changed: bool) -> None:
         raise ClientError("there is no rule of this name")
 
 
-def multiplier_columns(upload: Rules, download: Rules) -> Row:
-    """Both multipliers with their ends, for the output of a command."""
-    row: Row = {}
-    for name, value in split_ends(upload, download).items():
-        if name in MULTIPLIERS:
-            row[name] = _Shown(value) if isinstance(value, str) else f"{value:g}"
-        else:
-            row[name] = Moment(value) if isinstance(value, int) else None
-    return row
+def shown_multiplier(name: str, value: Any) -> Value:
+    """A multiplier or its end, as ``split_ends`` makes them, for the output of a command."""
+    if name in MULTIPLIERS:
+        return _Shown(value) if isinstance(value, str) else f"{value:g}"
+    return Moment(value) if isinstance(value, int) else None
 
 
 def multipliers(
@@ -114,7 +109,9 @@ def multipliers(
     config: Config = None,
 ) -> None:
     """Show or set the multipliers for everybody. The best one counts: everybody's, the user's or the torrent's."""
-    fields, changes = given_rules(upload, download, until, rule, remove_rule)
+    values = dict(zip(MULTIPLIERS, (upload, download), strict=True))
+    given = {name: value for name, value in values.items() if value is not None}
+    fields, changes = given_rules(given, until, rule, remove_rule)
 
     async def set_given(store: Store, change: Change) -> None:
         await change.touch("multipliers", EVERYBODY)
@@ -125,7 +122,8 @@ def multipliers(
         await show(store)
 
     async def show(store: Store) -> None:
-        terminal.describe(multiplier_columns(*await store.multipliers.get()), as_json=as_json)
+        row = split_ends(*await store.multipliers.get())
+        terminal.describe({name: shown_multiplier(name, row[name]) for name in row}, as_json=as_json)
 
     if fields or changes:
         change_store(config, "multipliers.set", set_given)

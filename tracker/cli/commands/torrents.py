@@ -29,7 +29,7 @@ from tracker.cli.commands.multipliers import (
     check_removed,
     given_multipliers,
     given_rules,
-    multiplier_columns,
+    shown_multiplier,
 )
 from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
@@ -37,7 +37,7 @@ from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 from tracker.operations import torrents as torrent_operations
 from tracker.operations.peers import PeerView, format_prefix, peer_views
-from tracker.store.schema.multipliers import MultiplierFields, RuleChange
+from tracker.store.schema.multipliers import MULTIPLIERS, MultiplierFields, RuleChange, split_ends
 from tracker.store.store import Store
 from tracker.store.torrents.records import PENDING, STORED_NAMES
 from tracker.store.torrents.torrents import Torrent
@@ -94,7 +94,10 @@ def add_torrent(
         raise typer.BadParameter("--name needs exactly one torrent")
     words, enabled = None if labels is None else [labels], PENDING if pending else None
     files = torrent_files(load_settings(config))
-    multipliers = cast(MultiplierFields, given_multipliers(upload_multiplier, download_multiplier, until))
+    given = dict(zip(MULTIPLIERS, (upload_multiplier, download_multiplier), strict=True))
+    multipliers = cast(
+        MultiplierFields, given_multipliers({n: text for n, text in given.items() if text is not None}, until)
+    )
     new: list[str] = []
 
     async def action(store: Store, text: str) -> str:
@@ -212,16 +215,17 @@ def edit_torrent(
     config: Config = None,
 ) -> None:
     """Edit registered torrents; other fields are unchanged. Multipliers also change the other half of a hybrid one."""
-    multipliers, changes = given_rules(upload_multiplier, download_multiplier, until, rule, remove_rule)
     given = {
         "name": name,
         "private": None if private is None else str(int(private)),
         "size": size,
         "labels": labels,
-        **multipliers,
         "hybrid_of": hybrid_of,
+        **dict(zip(MULTIPLIERS, (upload_multiplier, download_multiplier), strict=True)),
     }
-    fields = {STORED_NAMES.get(name, name): text for name, text in given.items() if text is not None}
+    given_texts = {name: text for name, text in given.items() if text is not None}
+    fields, changes = given_rules(given_texts, until, rule, remove_rule)
+    fields = {STORED_NAMES.get(name, name): text for name, text in fields.items()}
     fields |= torrent_operations.torrent_fields(enabled="pending") if pending else {}
     if not fields and not changes:
         raise typer.BadParameter("nothing to change: give an option such as --name")
@@ -333,7 +337,10 @@ def _torrent_row(found: Torrent) -> Row:
         "half": "v2" if found.hybrid_of else "v1" if found.hybrid else "",
         "hybrid_of": found.hybrid_of,
         "hybrid": found.hybrid,
-        **multiplier_columns(found.upload_multiplier, found.download_multiplier),
+        **{
+            name: shown_multiplier(name, value)
+            for name, value in split_ends(found.upload_multiplier, found.download_multiplier).items()
+        },
         "dht_seeds": found.dht_seeds,
         "dht_peers": found.dht_peers,
         "dht_at": None if found.dht_at is None else Moment(found.dht_at),

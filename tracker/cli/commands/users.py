@@ -1,5 +1,6 @@
 """``tracker user …``."""
 
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
@@ -10,7 +11,7 @@ import typer
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, Yes, change_store, each, with_store
+from tracker.cli.commands import AsJson, Config, Yes, change_store, each, group, with_store
 from tracker.cli.commands.multipliers import (
     RemoveRule,
     Rule,
@@ -19,31 +20,16 @@ from tracker.cli.commands.multipliers import (
     given_multipliers,
     given_rules,
 )
-from tracker.cli.commands.paging import in_no_order
-from tracker.cli.commands.user_group import users
-from tracker.cli.commands.user_list import Passkeys, user_row
-from tracker.cli.commands.user_options import (
-    Announces,
-    CreditCut,
-    Download,
-    Downloaded,
-    Exempt,
-    MaxDownloads,
-    Name,
-    Passkey,
-    Reason,
-    Snatches,
-    Upload,
-    Uploaded,
-    Who,
-    WhoAll,
-)
-from tracker.cli.terminal import Column, Listing, Row, say
+from tracker.cli.commands.options import Given, columns_of, options_of, row_of
+from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
+from tracker.operations.users import pending_hit_and_runs
+from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
-from tracker.store.users.fields import Value
-from tracker.store.users.users import User
+from tracker.store.users.fields import FIELDS, User, Value
+from tracker.store.users.listing import ORDERS, UserFilter
 
 _ON_A_TORRENT = {
     "uploaded": "uploaded",
@@ -56,6 +42,41 @@ _ON_A_TORRENT = {
 _HASH_DIGITS = 40
 
 
+def _read_secret(text: str | None) -> str | None:
+    """The argument, or for ``-`` a line of standard input: other users of the machine can see its arguments."""
+    if text != "-":
+        return text
+    try:
+        line = sys.stdin.readline().strip()
+    except UnicodeDecodeError:
+        line = ""
+    if not line:  # an empty passkey would mean a random one
+        raise ClientError("the first line of standard input is empty or not UTF-8 text")
+    return line
+
+
+Who = Annotated[
+    str,
+    typer.Argument(
+        metavar="USER", help="User id or passkey; `-` reads it from standard input.", callback=_read_secret
+    ),
+]
+WhoAll = Annotated[list[str], typer.Argument(metavar="USER…", help="User ids or passkeys.")]
+Passkey = Annotated[
+    str | None,
+    typer.Option(
+        "--passkey",
+        help="16 to 64 letters, digits, _ or -; `-` reads it from standard input. Default: random.",
+        callback=_read_secret,
+    ),
+]
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", help=fields_of(User)["reason"].about),
+]
+Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys (secret).")]
+
+
 class UserSet(StrEnum):
     active = "active"
     complete = "complete"
@@ -63,44 +84,23 @@ class UserSet(StrEnum):
     hnr = "hnr"
 
 
+users = group("Manage users: passkeys, totals, hit-and-runs.")
+
+
 @users.command("add")
+@options_of(User)
 def add_user(
     user_id: Annotated[
         str | None, typer.Option("--id", help="User id. Default: the next free number.")
     ] = None,
     passkey: Passkey = None,
-    name: Name = None,
-    no_leech: Annotated[bool, typer.Option("--no-leech", help="Block downloading.")] = False,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Refuse the user's announces.")] = False,
-    reason: Reason = None,
-    uploaded: Uploaded = None,
-    downloaded: Downloaded = None,
-    snatches: Snatches = None,
-    announces: Announces = None,
-    credit_cut: CreditCut = None,
-    upload_multiplier: Upload = None,
-    download_multiplier: Download = None,
+    given: Given = None,
     until: Until = None,
-    max_downloads: MaxDownloads = None,
-    hnr_exempt: Exempt = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Add a user and print the passkey."""
-    fields = _given(
-        name=name,
-        can_leech=not no_leech,
-        enabled=not disabled,
-        reason=reason,
-        uploaded=uploaded,
-        downloaded=downloaded,
-        snatches=snatches,
-        announces=announces,
-        credit_cut=credit_cut,
-        **given_multipliers(upload_multiplier, download_multiplier, until),
-        max_downloads=max_downloads,
-        hnr_exempt=hnr_exempt,
-    )
+    fields = given_multipliers(given or {}, until)
 
     async def work(store: Store, change: Change) -> None:
         added = await store.users.add(user_id, passkey, **fields)
@@ -109,11 +109,6 @@ def add_user(
         _show_passkey(added, as_json)
 
     change_store(config, "user.add", work)
-
-
-def _given(**fields: Value | None) -> dict[str, Value]:
-    """The fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 @users.command("rotate")
@@ -146,7 +141,7 @@ def enable_user(who: WhoAll, config: Config = None) -> None:
 @users.command("disable")
 def disable_user(who: WhoAll, reason: Reason = None, config: Config = None) -> None:
     """Disable users: they are refused from their next announce on."""
-    _edit_users(config, who, _given(enabled=False, reason=reason), "disabled")
+    _edit_users(config, who, {"enabled": False, **({} if reason is None else {"reason": reason})}, "disabled")
 
 
 def _edit_users(config: Path | None, who: list[str], fields: Mapping[str, Value], done: str) -> None:
@@ -159,46 +154,17 @@ def _edit_users(config: Path | None, who: list[str], fields: Mapping[str, Value]
 
 
 @users.command("edit")
+@options_of(User)
 def edit_user(
     who: Who,
-    name: Name = None,
-    can_leech: Annotated[
-        bool | None, typer.Option("--can-leech/--no-leech", "--may-leech", help="Allow or block downloading.")
-    ] = None,
-    enabled: Annotated[
-        bool | None, typer.Option("--enabled/--disabled", help="Serve or refuse the user.")
-    ] = None,
-    reason: Reason = None,
-    uploaded: Uploaded = None,
-    downloaded: Downloaded = None,
-    snatches: Snatches = None,
-    announces: Announces = None,
-    credit_cut: CreditCut = None,
-    upload_multiplier: Upload = None,
-    download_multiplier: Download = None,
+    given: Given = None,
     until: Until = None,
     rule: Rule = None,
     remove_rule: RemoveRule = None,
-    max_downloads: MaxDownloads = None,
-    hnr_exempt: Exempt = None,
     config: Config = None,
 ) -> None:
     """Change a user from the next announce on; other fields are unchanged. A total replaces the stored one."""
-    multipliers, changes = given_rules(upload_multiplier, download_multiplier, until, rule, remove_rule)
-    fields = _given(
-        name=name,
-        can_leech=can_leech,
-        enabled=enabled,
-        reason=reason,
-        uploaded=uploaded,
-        downloaded=downloaded,
-        snatches=snatches,
-        announces=announces,
-        credit_cut=credit_cut,
-        **multipliers,
-        max_downloads=max_downloads,
-        hnr_exempt=hnr_exempt,
-    )
+    fields, changes = given_rules(given or {}, until, rule, remove_rule)
     if not fields and not changes:
         raise typer.BadParameter("nothing to change: give an option such as --no-leech")
 
@@ -242,7 +208,7 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
         sets: Row = {**await store.users.set_sizes(found.user_id)}
         check = await store.connect_checks.of_user(found.user_id)
         row: Row = {
-            **user_row(found, passkeys),
+            **_user_row(found, passkeys),
             "unreported": found.unreported,
             **sets,
             "connectable": check.connectable if check else None,
@@ -344,3 +310,98 @@ async def _forgive_one(store: Store, who: str, text: str) -> str:
     if not torrent_id or not await store.users.forgive(found.user_id, torrent_id):
         raise ClientError(f"user {found.user_id} has no hit-and-run on this torrent")
     return f"cleared the hit-and-run of user {found.user_id} on torrent {text}"
+
+
+@users.command("list")
+def list_users(
+    by: Annotated[str, typer.Option(help=f"Sort by {', '.join(ORDERS)}.")] = "id",
+    descending: Annotated[bool, typer.Option("--descending", help="Highest first.")] = False,
+    enabled: Annotated[
+        bool | None, typer.Option("--enabled/--disabled", help="Only enabled, or only disabled users.")
+    ] = None,
+    can_leech: Annotated[
+        bool | None,
+        typer.Option("--can-leech/--no-leech", help="Only users who may download, or only others."),
+    ] = None,
+    search: Annotated[
+        str, typer.Option(help="Only users with this text in their name; sorted by name.")
+    ] = "",
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of users.", show_default="all")
+    ] = EVERYTHING,
+    passkeys: Passkeys = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List users and their totals. The order by uploaded, downloaded or ratio follows announces within minutes."""
+    if by not in ORDERS:
+        raise typer.BadParameter(f"--by must be {', '.join(ORDERS)}")
+    wanted = UserFilter(by, descending, enabled, can_leech, search)
+    columns = [Column("user_id", 15, right=True), *columns_of(User), Column("name", optional=True)]
+    listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
+
+    async def work(store: Store) -> None:
+        cursor, left = "", limit
+        while left > 0:
+            cursor, users, *_ = await store.user_listing.page(wanted, cursor, min(PAGE, left))
+            listing.page(_user_row(each, passkeys) for each in users)
+            left -= len(users)
+            if not cursor:
+                break
+
+    with_store(config, work)
+
+
+def _user_row(found: User, passkeys: bool) -> Row:
+    """JSON output has more fields than the table."""
+    row: Row = {"user_id": found.user_id, **row_of(found, FIELDS)}
+    return {**row, "passkey": found.passkey} if passkeys else row
+
+
+@users.command("owing")
+def list_owing(
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of users.")] = 100,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List users by their number of hit-and-runs (see TRACKER_USERS__HNR_THRESHOLD_SECONDS), highest first."""
+
+    async def work(store: Store) -> None:
+        listing = Listing([Column("hit_and_runs", 12, right=True), Column("user_id")], as_json=as_json)
+        async for page in in_order(limit, store.users.hit_and_runs):
+            listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
+            if not page and not as_json:
+                note("no user has a hit-and-run")
+
+    with_store(config, work)
+
+
+@users.command("unregistered")
+def list_unregistered(who: Who, as_json: AsJson = False, config: Config = None) -> None:
+    """List torrents that a user announced in the last 90 days, and that are not registered: the newest 100."""
+    listing = Listing([Column("at", MOMENT), Column("info_hash", 40)], as_json=as_json)
+
+    async def work(store: Store) -> None:
+        found = await store.users.find(who)
+        tried = await store.unregistered.of(found.user_id)
+        listing.page({"at": Moment(each.at), "info_hash": each.info_hash.hex()} for each in tried)
+
+    with_store(config, work)
+
+
+@users.command("pending")
+def list_pending(
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List torrents that become hit-and-runs unless their users come back (see TRACKER_USERS__HNR_GRACE_SECONDS)."""
+    columns = [Column("at", MOMENT), Column("user_id", 15, right=True), Column("downloaded", 16, right=True)]
+    columns += [Column("total_seconds", 13, right=True), Column("seed_seconds", 13, right=True)]
+
+    async def work(store: Store) -> None:
+        listing = Listing([*columns, Column("info_hash", 40), Column("name")], as_json=as_json)
+        async for page in in_order(limit, partial(pending_hit_and_runs, store)):
+            listing.page({**pending, "at": Moment(pending["at"])} for pending in page)
+
+    with_store(config, work)

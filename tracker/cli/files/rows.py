@@ -13,8 +13,9 @@ from typing import Literal, get_args
 
 from tracker.errors import ClientError
 from tracker.store.schema.multipliers import multiplier_text, with_end_names
+from tracker.store.schema.record import fields_of
 from tracker.store.torrents.records import TORRENT_FIELDS
-from tracker.store.users.fields import FIELDS, FLAGS
+from tracker.store.users.fields import FIELDS, User
 
 Row = dict[str, str]
 Kind = Literal["torrent", "user", "denial", "client", "denied_client", "freeleech_token"]
@@ -37,7 +38,10 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     "freeleech_token": ("user_id", "info_hash", "until"),
 }
 """The first field identifies the record and is required."""
-TEXTS = frozenset({"name", "reason", "prefix", "labels"})
+_USER = fields_of(User).values()
+TEXTS = frozenset(
+    {"name", "reason", "prefix", "labels", *(each.name for each in _USER if each.kind == "text")}
+)
 _OLD_NAMES = {
     "multi_up": "upload_multiplier",
     "multi_dn": "download_multiplier",
@@ -45,7 +49,7 @@ _OLD_NAMES = {
     "may_leech": "can_leech",
 }
 """Names of earlier versions, in files and in output of the command line."""
-_FLAGS = frozenset({"private", *FLAGS})
+_FLAGS = frozenset({"private", *(each.name for each in _USER if each.kind == "flag")})
 _NUMBERS = (
     frozenset(COLUMNS["user"] + COLUMNS["torrent"] + ("until",))
     - _FLAGS

@@ -201,17 +201,22 @@ def with_end(factor: float | str, until: int | None, name: str = "") -> str:
 
 
 def split_ends(upload: Rules, download: Rules) -> dict[str, float | int | str | None]:
-    """Both multipliers and their ends, each as a field: the reverse of ``join_ends``. An end of None: never.
+    """Both multipliers and their ends, each as a field: the reverse of ``join_ends``."""
+    upload_name, download_name = MULTIPLIERS
+    return split_end(upload_name, upload) | split_end(download_name, download)
+
+
+def split_end(name: str, rules: Rules) -> dict[str, float | int | str | None]:
+    """A multiplier and its end, each as a field. An end of None: never.
 
     One rule without a name is a number. Others are the text that is stored.
     """
-    row: dict[str, float | int | str | None] = {}
-    for name, rules in zip(MULTIPLIERS, (upload, download), strict=True):
-        first, *others = rules or (Multiplier(),)
-        is_plain = not others and not first.name
-        row |= {name: first.factor if is_plain else rules_text(rules)}
-        row |= {f"{name}_until": first.until if is_plain else None}
-    return row
+    first, *others = rules or (Multiplier(),)
+    is_plain = not others and not first.name
+    return {
+        name: first.factor if is_plain else rules_text(rules),
+        f"{name}_until": first.until if is_plain else None,
+    }
 
 
 def with_end_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts
 from tracker.store.sharding.user_copies import UserCopies
 from tracker.store.sharding.user_sums import UserSums
 from tracker.store.swarms.reaping import Reaping
-from tracker.store.users.fields import Value
+from tracker.store.users.fields import User, Value
 from tracker.store.users.freeleech import Freeleech, Token, tokens_of
 from tracker.store.users.hit_and_runs import (
     TORRENTS_A_CALL,
@@ -28,7 +28,7 @@ from tracker.store.users.hit_and_runs import (
 )
 from tracker.store.users.importing import SavedUser, UserImport
 from tracker.store.users.rules import Multipliers
-from tracker.store.users.users import User, Users, checked_set, fields_of, size_commands, sum_sizes
+from tracker.store.users.users import Users, checked_set, fields_of, size_commands, sum_sizes
 
 _Result = TypeVar("_Result")
 _MIN_SCANNED = 16

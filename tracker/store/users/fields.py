@@ -1,32 +1,105 @@
-"""The fields of a user that programs set: their names, their valid values, and how they go to the scripts."""
+"""A user: the record, the values of its fields that are valid, and how they go to the scripts."""
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import orjson
 
 from tracker.errors import ClientError
 from tracker.store.schema.folding import fold_name
-from tracker.store.schema.multipliers import MULTIPLIERS, checked_multipliers
-from tracker.store.users.rules import LIMIT, RULE_FIELDS
+from tracker.store.schema.multipliers import NO_MULTIPLIER, Rules
+from tracker.store.schema.record import Field, fields_of, names_of_part, settable, shown
 
-RIGHTS = ("enabled", "can_leech", "reason", *RULE_FIELDS)
-"""Fields of ``t:user:<passkey>``, which each announce reads."""
-PROFILE = ("name",)
-TOTALS = ("uploaded", "downloaded", "snatches", "announces", "credit_cut")
-FIELDS = (*RIGHTS, *PROFILE, *TOTALS)
-"""The API, the command line, the dashboard and files set each of them."""
-_PARTS = {"rights": RIGHTS, "profile": PROFILE, "totals": TOTALS}
-FLAGS = ("enabled", "can_leech", "hnr_exempt")
 Value = str | int
 """Text, a number, or a boolean."""
-MAX_NAME, MAX_REASON = 255, 1000
-MAX_TOTAL = 2**53 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Parts: ``rights`` are fields of ``t:user:<passkey>``, which each announce reads; ``profile`` and ``totals`` are
+    fields of ``t:u:<uid>``."""
+
+    user_id: str
+    passkey: str
+    enabled: Annotated[
+        bool, Field("Accept announces, or refuse them immediately.", "rights", off="disabled", column=8)
+    ] = True
+    can_leech: Annotated[bool, Field("Allow or block downloading.", "rights", off="no-leech", column=10)] = (
+        True
+    )
+    uploaded: Annotated[
+        int, Field("Credited upload in bytes, times the multipliers.", "totals", column=16)
+    ] = 0
+    downloaded: Annotated[
+        int, Field("Credited download in bytes, times the multipliers.", "totals", column=16)
+    ] = 0
+    snatches: Annotated[int, Field("Completed downloads.", "totals", column=11)] = 0
+    announces: Annotated[int, Field("Announces so far.", "totals", column=11)] = 0
+    credit_cut: Annotated[
+        int,
+        Field("Bytes that were not credited because of the maximum rate of credit.", "totals", column=16),
+    ] = 0
+    unreported: int = field(default=0, compare=False)
+    """Bytes by which ``left`` fell on all torrents, but that the user's clients did not report as downloaded. They
+    are not counted as downloaded."""
+    name: Annotated[str, Field("Display name; empty: none.", "profile")] = ""
+    reason: Annotated[
+        str,
+        Field(
+            "Shown to the user's clients while disabled; empty: a default text. Enabling a user clears it.",
+            "rights",
+            max_length=1000,
+        ),
+    ] = ""
+    upload_multiplier: Annotated[
+        Rules, Field("Factor for the user's upload, 0 to 1000; 1: none. Text has several rules.", "rights")
+    ] = NO_MULTIPLIER
+    download_multiplier: Annotated[
+        Rules,
+        Field(
+            "Factor for the user's download; 0: freeleech, 1: none. Text has several rules.",
+            "rights",
+        ),
+    ] = NO_MULTIPLIER
+    max_downloads: Annotated[
+        int | None,
+        Field(
+            "Torrents downloaded at once; 0: any number, -1: as many as the setting allows (null in replies).",
+            "rights",
+            highest=999_999,
+        ),
+    ] = None
+    hnr_exempt: Annotated[bool, Field("The user gets no hit-and-runs.", "rights")] = False
+
+    def settable(self) -> dict[str, Any]:
+        """FIELDS with their values, and the ends of the multipliers as fields of their own."""
+        return shown(self, FIELDS)
+
+
+FIELDS = tuple(settable(User))
+"""The API, the command line, the dashboard and files set each of them."""
+_PARTS = {part: names_of_part(User, part) for part in ("rights", "profile", "totals")}
+TOTALS = _PARTS["totals"]
+MAX_NAME = fields_of(User)["name"].max_length
+STORED_RIGHTS = ("user_id", *_PARTS["rights"])
+STORED_TOTALS = (*_PARTS["profile"], *TOTALS, "unreported")
+"""What is read of a user, from the row of the passkey and from that of the id."""
+
+
+def user_of(row: Sequence[bytes | None]) -> User:
+    """``row``: the passkey, STORED_RIGHTS and STORED_TOTALS."""
+    values = dict(zip(("passkey", *STORED_RIGHTS, *STORED_TOTALS), row, strict=True))
+    known = fields_of(User)
+    return User(**{name: (known.get(name) or _OTHERS[name]).read(value) for name, value in values.items()})
+
+
+_OTHERS = {"passkey": Field(kind="text"), "user_id": Field(kind="text"), "unreported": Field(kind="number")}
 
 _PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
-_TOTAL = re.compile(r"[0-9]{1,16}", re.ASCII)
 
 
 def is_user_id(text: str) -> bool:
@@ -49,46 +122,14 @@ def checked_fields(fields: Mapping[str, Value]) -> dict[str, str]:
     """Returns the fields as stored; an empty text means none, and so does -1 for max_downloads. Enabling a user clears
     the reason, unless one is given. Raises ClientError for an unknown field or an invalid value."""
     row: dict[str, str] = {}
+    known = settable(User)
     for name, value in fields.items():
-        check = _CHECKS.get(name)
-        if check is None:
+        if name not in known:
             raise ClientError("a user has no such field")
-        row[name] = check(str(int(value)) if isinstance(value, bool) else str(value))
+        row[name] = known[name].stored(value)
     if row.get("enabled") == "1":
         row.setdefault("reason", "")
     return row
-
-
-def _checked_flag(text: str) -> str:
-    if text not in ("0", "1"):
-        raise ClientError("enabled, can_leech and hnr_exempt are 0 or 1")
-    return text
-
-
-def _checked_total(text: str) -> str:
-    if not _TOTAL.fullmatch(text) or int(text) > MAX_TOTAL:
-        raise ClientError(f"totals are whole numbers up to {MAX_TOTAL}")
-    return text
-
-
-def _checked_limit(text: str) -> str:
-    if text in ("", "-1"):
-        return ""
-    if not LIMIT.fullmatch(text):
-        raise ClientError("max_downloads is a whole number of at most 6 digits, or -1")
-    return text
-
-
-_CHECKS: Mapping[str, Callable[[str], str]] = {
-    **dict.fromkeys(FLAGS, _checked_flag),
-    **dict.fromkeys(MULTIPLIERS, checked_multipliers),
-    **dict.fromkeys(TOTALS, _checked_total),
-    "hnr_exempt": lambda text: _checked_flag(text).replace("0", ""),
-    "max_downloads": _checked_limit,
-    "name": lambda text: text.strip()[:MAX_NAME],
-    "reason": lambda text: text.strip()[:MAX_REASON],
-}
-"""Each returns the value as stored, empty for none, or raises ClientError."""
 
 
 def pack_user(user_id: str, passkey: str, row: Mapping[str, str]) -> bytes:

@@ -18,8 +18,8 @@ from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.folding import fold
 from tracker.store.schema.keys import Keys
-from tracker.store.users.fields import is_user_id
-from tracker.store.users.users import User, Users
+from tracker.store.users.fields import User, is_user_id
+from tracker.store.users.users import Users
 
 Order = Literal["id", "name", "uploaded", "downloaded", "ratio", "hit_and_runs"]
 ORDERS: tuple[Order, ...] = get_args(Order)

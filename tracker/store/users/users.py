@@ -2,31 +2,28 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tracker.errors import ClientError, Conflict
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
-from tracker.store.schema.lenient_numbers import ranked, whole
-from tracker.store.schema.multipliers import RuleChange, has_changed, split_ends, with_end_names
+from tracker.store.schema.lenient_numbers import ranked
+from tracker.store.schema.multipliers import RuleChange, has_changed
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.fields import (
-    FIELDS,
-    TOTALS,
+    STORED_RIGHTS,
+    STORED_TOTALS,
+    User,
     Value,
     checked_fields,
     checked_passkey,
     is_user_id,
     new_passkey,
     pack_user,
+    user_of,
 )
-from tracker.store.users.rules import RULE_FIELDS, UserRules, rules_of
 
-_COUNTS = (*TOTALS, "unreported")
-_RIGHTS, _TOTALS = ("user_id", "enabled", "can_leech", "reason", *RULE_FIELDS), ("name", *_COUNTS)
-"""What is read of a user, from the row of the passkey and from that of the id."""
 _READ_PER_CALL = 200
 """Users that one script call reads. Takes the store about a millisecond. Announces wait for that call."""
 _PAGE = 500
@@ -35,39 +32,6 @@ _MAX_DELETED_PER_CALL = 100
 HAS_PEERS = 2
 """The answer of delete_user.lua while peers of the user must be removed first."""
 SETS = ("active", "complete", "incomplete", "hnr")
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    user_id: str
-    passkey: str
-    enabled: bool
-    can_leech: bool
-    uploaded: int = 0
-    downloaded: int = 0
-    snatches: int = 0
-    announces: int = 0
-    credit_cut: int = 0
-    """Bytes that were not credited, because the rate was above the maximum."""
-    unreported: int = field(default=0, compare=False)
-    """Bytes by which ``left`` fell on all torrents, but that the user's clients did not report as downloaded. They
-    are not counted as downloaded."""
-    name: str = ""
-    """Display name; empty if none is set."""
-    reason: str = ""
-    """Shown to the clients of the user while the user is disabled; empty: a default text."""
-    rules: UserRules = field(default_factory=UserRules)
-
-    def settable(self) -> dict[str, str | int | float | None]:
-        """FIELDS with their values, and the ends of the multipliers as fields of their own."""
-        rules = self.rules
-        row = {
-            **{name: getattr(self, name) for name in FIELDS if name not in RULE_FIELDS},
-            **split_ends(rules.upload_multiplier, rules.download_multiplier),
-            "max_downloads": rules.max_downloads,
-            "hnr_exempt": rules.hnr_exempt,
-        }
-        return {name: row[name] for name in with_end_names(FIELDS)}
 
 
 class Users:
@@ -138,8 +102,10 @@ class Users:
         rows: list[list[bytes | None] | None] = []
         for first in range(0, len(names), _READ_PER_CALL):
             some = names[first : first + _READ_PER_CALL]
-            rows += await self._scripts.read_users([int(by_id), " ".join(_RIGHTS), " ".join(_TOTALS), *some])
-        return [_user_of(row) for row in rows if row is not None]
+            rows += await self._scripts.read_users(
+                [int(by_id), " ".join(STORED_RIGHTS), " ".join(STORED_TOTALS), *some]
+            )
+        return [user_of(row) for row in rows if row is not None]
 
     async def edit(self, passkey: str, fields: Mapping[str, Value]) -> None:
         """Sets some of FIELDS, as ``checked_fields`` reads them. Enabling a user clears the reason.
@@ -349,23 +315,6 @@ class Users:
 
     async def _changed(self, user_id: str) -> None:
         await self._connection.command("PUBLISH", self._keys.channel("users"), user_id)
-
-
-def _user_of(row: Sequence[bytes | None]) -> User:
-    """``row``: the passkey, _RIGHTS and _TOTALS."""
-    passkey, user_id, enabled, can_leech, reason, *rules = (_text(value) for value in row[: len(_RIGHTS) + 1])
-    name, *numbers = row[len(_RIGHTS) + 1 :]
-    counts = dict(zip(_COUNTS, map(whole, numbers), strict=True))
-    return User(
-        user_id,
-        passkey,
-        enabled != "0",
-        can_leech != "0",
-        **counts,
-        name=_text(name),
-        reason=reason,
-        rules=rules_of(rules),
-    )
 
 
 def _text(value: bytes | None) -> str:

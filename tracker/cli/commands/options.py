@@ -1,0 +1,69 @@
+"""Options of the command line that derive from a record, rows of it, and columns of a table of it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
+
+import typer
+
+from tracker.cli.commands.multipliers import shown_multiplier
+from tracker.cli.terminal import Column, Row
+from tracker.store.schema.multipliers import MULTIPLIERS
+from tracker.store.schema.record import Field, fields_of, settable, shown
+
+Command = Callable[..., None]
+Given = Mapping[str, Any] | None
+"""What the options of a record give to a command; None only in the declaration."""
+
+
+def options_of(record: type, *, without: Iterable[str] = ()) -> Callable[[Command], Command]:
+    """The command has an option for each field of the record that programs set. Its parameter ``given`` gets those
+    that were given, by name."""
+    fields = {name: field for name, field in settable(record).items() if name not in without}
+
+    def decorate(command: Command) -> Command:
+        parameters: list[Parameter] = []
+        for each in signature(command, eval_str=True).parameters.values():
+            parameters += map(_option, fields.values()) if each.name == "given" else [each]
+
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            given = {name: arguments.pop(name) for name in fields}
+            command(**arguments, given={name: value for name, value in given.items() if value is not None})
+
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
+_TYPES: dict[str, type] = {"flag": bool, "number": int}
+
+
+def _option(field: Field) -> Parameter:
+    option = f"--{field.name.replace('_', '-')}"
+    if field.kind == "flag":
+        option += f"/--{field.off or f'no-{option[2:]}'}"
+    about = f"{field.about.rstrip('.')}: {', '.join(field.choices)}." if field.choices else field.about
+    hint: Any = _TYPES.get(field.kind, str)
+    annotation = Annotated[hint | None, typer.Option(option, help=about)]
+    return Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+
+
+def row_of(found: Any, among: Iterable[str]) -> Row:
+    """These fields of a record for the output of a command."""
+    return {
+        name: shown_multiplier(name, value) if name.startswith(MULTIPLIERS) else value
+        for name, value in shown(found, among).items()
+    }
+
+
+def columns_of(record: type) -> list[Column]:
+    """Those of the fields that tables have; numbers stand on the right."""
+    return [
+        Column(name, field.column, right=field.kind in ("number", "limit"))
+        for name, field in fields_of(record).items()
+        if field.column
+    ]
