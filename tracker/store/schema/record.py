@@ -4,7 +4,7 @@ A record is a dataclass whose annotations carry a ``Field``. The models and the 
 columns of the command line, files, the audit log and the stored values derive from it.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -85,9 +85,8 @@ class Field:
 
 
 @cache
-def fields_of(record: Hashable) -> Mapping[str, Field]:
+def fields_of(record: Any) -> Mapping[str, Field]:
     """The fields of a record that carry a ``Field``, by name."""
-    assert isinstance(record, type)
     hints = get_type_hints(record, include_extras=True)
     found: dict[str, Field] = {}
     for each in fields(record):
@@ -114,12 +113,12 @@ def _kind(hint: Any) -> Kind:
     return "choice" if get_origin(hint) is Literal else _KINDS.get(hint, "other")
 
 
-def settable(record: Hashable) -> Mapping[str, Field]:
+def settable(record: type) -> Mapping[str, Field]:
     """The fields that programs set."""
     return {name: each for name, each in fields_of(record).items() if each.part}
 
 
-def names_of_part(record: Hashable, part: str) -> tuple[str, ...]:
+def names_of_part(record: type, part: str) -> tuple[str, ...]:
     return tuple(name for name, each in fields_of(record).items() if each.part == part)
 
 
