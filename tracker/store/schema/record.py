@@ -113,12 +113,12 @@ def _kind(hint: Any) -> Kind:
     return "choice" if get_origin(hint) is Literal else _KINDS.get(hint, "other")
 
 
-def settable(record: type) -> Mapping[str, Field]:
+def settable(record: Any) -> Mapping[str, Field]:
     """The fields that programs set."""
     return {name: each for name, each in fields_of(record).items() if each.part}
 
 
-def names_of_part(record: type, part: str) -> tuple[str, ...]:
+def names_of_part(record: Any, part: str) -> tuple[str, ...]:
     return tuple(name for name, each in fields_of(record).items() if each.part == part)
 
 
