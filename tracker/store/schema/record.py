@@ -113,29 +113,29 @@ def _kind(hint: Any) -> Kind:
     return "choice" if get_origin(hint) is Literal else _KINDS.get(hint, "other")
 
 
-def settable(record: Any) -> Mapping[str, Field]:
+def settable(record: type) -> Mapping[str, Field]:
     """The fields that programs set."""
     return {name: each for name, each in fields_of(record).items() if each.part}
 
 
-def names_of_part(record: Any, part: str) -> tuple[str, ...]:
+def names_of_part(record: type, part: str) -> tuple[str, ...]:
     return tuple(name for name, each in fields_of(record).items() if each.part == part)
 
 
-def shown(found: object, among: Iterable[str]) -> dict[str, Any]:
+def shown(found: Any, among: Iterable[str]) -> dict[str, Any]:
     """The values of these fields as the API and files have them: a multiplier and its end are two."""
     row: dict[str, Any] = {}
     for name in among:
         value = getattr(found, name)
-        row |= split_end(name, value) if fields_of(type(found))[name].kind == "rules" else {name: value}
+        row |= split_end(name, value) if fields_of(found.__class__)[name].kind == "rules" else {name: value}
     return row
 
 
-def audited(found: object, among: Iterable[str]) -> dict[str, Any]:
+def audited(found: Any, among: Iterable[str]) -> dict[str, Any]:
     """The values of these fields as the audit log compares them."""
     row = {name: getattr(found, name) for name in among}
     for name, value in row.items():
         if isinstance(value, tuple):
-            is_rules = fields_of(type(found))[name].kind == "rules"
+            is_rules = fields_of(found.__class__)[name].kind == "rules"
             row[name] = (rules_text(value) or "1") if is_rules else " ".join(value)
     return row
