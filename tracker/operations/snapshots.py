@@ -1,7 +1,6 @@
 """The values of an object that the audit log shows when they change."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Literal
 
 from tracker.errors import ClientError
@@ -12,7 +11,7 @@ from tracker.store.schema.record import audited
 from tracker.store.store import Store
 from tracker.store.torrents.records import StoredTorrent, Torrent
 from tracker.store.users.fields import FIELDS, User, is_user_id
-from tracker.store.work.records import UnknownProject
+from tracker.store.work.records import PROJECT_FIELDS, UnknownProject
 
 Kind = Literal["torrent", "user", "client", "multipliers", "project", "block", "queue", "job", "token"]
 RowKind = Literal["torrent", "user"]
@@ -118,10 +117,9 @@ async def _multipliers(store: Store, object_id: str) -> Snapshot:
 
 async def _project(store: Store, name: str) -> Snapshot:
     try:
-        values = asdict(await store.work.projects.get(name))
+        return name, _texts(audited(await store.work.projects.get(name), ("name", *PROJECT_FIELDS)))
     except UnknownProject:
         return name, {}
-    return name, _texts({**values, "domains": " ".join(values["domains"])})
 
 
 async def _block(store: Store, text: str) -> Snapshot:

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import LineText
+from tracker.admin.api.models import LineText, changes_of, reply_of
 from tracker.operations.work import create_project
-from tracker.store.work.records import MAX_DOMAINS, PROJECT_FIELDS, Project
+from tracker.store.schema.record import shown
+from tracker.store.work.records import PROJECT_FIELDS, Project
 from tracker.store.work.statistics import ProjectStatistics
 from tracker.store.work.verification import asks_for_probes
 
@@ -51,51 +52,11 @@ Number = Annotated[int, Field(ge=0, le=10**15)]
 Positive = Annotated[int, Field(ge=1, le=10**15)]
 ShortText = Annotated[LineText, Field(max_length=255)]
 KindName = Literal["items", "seeding"]
-OrderName = Literal["random", "weakest"]
-VerifyName = Literal["none", "announce", "handshake", "piece", "address"]
 
 
+@changes_of(Project)
 class ProjectPatch(Body):
     """Settings of a project. Missing and null fields stay unchanged."""
-
-    title: ShortText | None = None
-    item_type: ShortText | None = Field(None, description="What the items are; shown on the project's page.")
-    domains: list[ShortText] | None = Field(
-        None,
-        max_length=MAX_DOMAINS,
-        description="The names under which a finished item reports bytes: exactly these. Empty: any.",
-    )
-    min_version: ShortText | None = Field(
-        None, description="The oldest version of a claimant's program. Empty: any."
-    )
-    per_minute: Number | None = Field(
-        None, description="Max claims in any 60 s, by all claimants; 0: no limit."
-    )
-    start_budget: Positive | None = Field(None, description="Max claims at once of a new claimant.")
-    budget: Positive | None = Field(None, description="Max claims at once of any claimant.")
-    lease_seconds: Positive | None = Field(None, description="How long a new claim lasts.")
-    verify: VerifyName | None = Field(
-        None,
-        description="How the tracker verifies a claim. `none`: the claimant's report counts. `address` (for "
-        "trackers without passkeys) can only be set when the project is created, and stays.",
-    )
-    passkeys: bool | None = Field(None, description="Claimants identify by passkey.")
-    order: OrderName | None = None
-    lapsed_to_redo: bool | None = Field(
-        None, description="The item of a lapsed claim goes to the queue `redo` instead of its own."
-    )
-    block_wrong_domains: bool | None = Field(
-        None, description="An address that reports wrong domains is blocked."
-    )
-    keep_done_days: Number | None = Field(
-        None, description="How long finished items are kept; 0: for ever, only in kind `items`."
-    )
-    public: bool | None = Field(None, description="The list of needed torrents is served to everyone.")
-    target: Positive | None = Field(None, description="Seeders that each torrent should have.")
-    seed_hours: Number | None = Field(None, description="Verified seed time of a finished claim.")
-    claim_days: Number | None = Field(None, description="A claim ends after these days at the latest.")
-    min_size: Number | None = Field(None, description="Smaller torrents (bytes) are not wanted.")
-    max_size: Number | None = Field(None, description="Larger torrents (bytes) are not wanted; 0: no limit.")
 
 
 class ProjectNew(ProjectPatch):
@@ -128,31 +89,11 @@ class Totals(Reply):
     seconds: int = Field(description="Verified seed time.")
 
 
+@reply_of(Project)
 class ProjectRow(Reply):
     """A project."""
 
     name: str
-    kind: KindName
-    title: str
-    item_type: str
-    domains: list[str]
-    min_version: str
-    per_minute: int
-    start_budget: int
-    budget: int
-    lease_seconds: int
-    verify: VerifyName
-    passkeys: bool
-    order: OrderName
-    lapsed_to_redo: bool
-    block_wrong_domains: bool
-    keep_done_days: int
-    public: bool
-    target: int
-    seed_hours: int
-    claim_days: int
-    min_size: int
-    max_size: int
     claimants: int = Field(description="Claimants who ever finished an item.")
     items: Queues
     totals: Totals
@@ -232,8 +173,7 @@ async def _details(call: Call, project: Project) -> ProjectDetails:
 
 
 def _row(project: Project, found: ProjectStatistics) -> dict[str, Any]:
-    fields = {name: getattr(project, name) for name in ("name", *PROJECT_FIELDS)}
-    fields["domains"] = list(project.domains)
+    fields = shown(project, ("name", *PROJECT_FIELDS))
     items = Queues(**{name: getattr(found, name) for name in Queues.model_fields})
     totals = Totals(**{name: found.totals.get(name, 0) for name in Totals.model_fields})
     return {**fields, "claimants": found.claimants, "items": items, "totals": totals}

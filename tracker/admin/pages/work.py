@@ -1,7 +1,6 @@
 """The pages of work distribution: all projects, and the settings of one."""
 
-from dataclasses import fields
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from aiohttp import web
 
@@ -11,7 +10,8 @@ from tracker.admin.pages.forms import Form, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
 from tracker.operations.work import create_project, policy_preview
-from tracker.store.work.records import Kind, Order, Project, UnknownProject, Verify
+from tracker.store.schema.record import settable
+from tracker.store.work.records import Kind, Project, UnknownProject
 from tracker.store.work.sizes import CLASSES
 from tracker.store.work.verification import asks_for_probes
 
@@ -28,43 +28,7 @@ _PREVIEWED = 200
 """Torrents that the preview of the policy looks at."""
 
 
-class Setting(NamedTuple):
-    """A field of the settings form. ``choices``: empty for text and numbers."""
-
-    name: str
-    label: str
-    hint: str = ""
-    choices: tuple[str, ...] = ()
-
-
-SETTINGS = (
-    Setting("title", "Title"),
-    Setting("item_type", "Item type", "What the items are; shown on the project's page."),
-    Setting("domains", "Domains", "Names under which finished items report bytes, separated by commas."),
-    Setting("min_version", "Min version", "Oldest version of a claimant's program."),
-    Setting("per_minute", "Claims per minute", "By all claimants; 0: no limit."),
-    Setting("start_budget", "Claims of a new claimant", "At once."),
-    Setting("budget", "Claims of any claimant", "At once."),
-    Setting("lease_seconds", "Lease (s)", "How long a new claim lasts."),
-    Setting(
-        "verify",
-        "Verification",
-        "address: only with tracker work create, or the API.",
-        choices=get_args(Verify),
-    ),
-    Setting("passkeys", "Passkeys needed", choices=("no", "yes")),
-    Setting("order", "Order", choices=get_args(Order)),
-    Setting("lapsed_to_redo", "Lapsed items to the queue redo", choices=("no", "yes")),
-    Setting("block_wrong_domains", "Block addresses with wrong domains", choices=("no", "yes")),
-    Setting("keep_done_days", "Keep finished items (days)", "0: for ever, in kind items."),
-    Setting("public", "Public list of needed torrents", choices=("no", "yes")),
-    Setting("target", "Seeders per torrent"),
-    Setting("seed_hours", "Seed time of a finished claim (h)"),
-    Setting("claim_days", "Longest claim (days)"),
-    Setting("min_size", "Smallest torrent (bytes)"),
-    Setting("max_size", "Largest torrent (bytes)", "0: no limit."),
-)
-_NUMBERS = frozenset(each.name for each in fields(Project) if each.type is int)
+SETTINGS = settable(Project)
 
 
 class WorkPages:
@@ -155,8 +119,8 @@ class WorkPages:
         frame = await project_frame(self._context, request, "/settings")
         variables = {
             **frame,
-            "settings": SETTINGS,
-            "values": {each.name: _shown(getattr(frame["project"], each.name)) for each in SETTINGS},
+            "settings": SETTINGS.values(),
+            "values": {name: _shown(getattr(frame["project"], name)) for name in SETTINGS},
             "error": error,
         }
         return render(request, "work_settings.html", variables, status=422 if error else 200)
@@ -223,16 +187,16 @@ def _shown(value: Any) -> str:
 def _changes(form: Form) -> dict[str, Any]:
     """The settings of the form. Raises ClientError for text in place of a number."""
     changes: dict[str, Any] = {}
-    for setting in SETTINGS:
-        text = form.text(setting.name)
-        if setting.choices == ("no", "yes"):
-            changes[setting.name] = text == "yes"
-        elif setting.name == "domains":
-            changes["domains"] = tuple(filter(None, (each.strip() for each in text.split(","))))
-        elif setting.name in _NUMBERS:
+    for name, setting in SETTINGS.items():
+        text = form.text(name)
+        if setting.kind == "flag":
+            changes[name] = text == "yes"
+        elif setting.kind == "names":
+            changes[name] = tuple(filter(None, (each.strip() for each in text.split(","))))
+        elif setting.kind == "number":
             if not (text.isascii() and text.isdigit() and len(text) <= 16):
                 raise ClientError(f"{setting.label}: must be a whole number")
-            changes[setting.name] = int(text)
+            changes[name] = int(text)
         else:
-            changes[setting.name] = text
+            changes[name] = text
     return changes

@@ -30,7 +30,9 @@ def options_of(record: type, *, without: Iterable[str] = ()) -> Callable[[Comman
         @wraps(command)
         def run(**arguments: Any) -> None:
             given = {name: arguments.pop(name) for name in fields}
-            command(**arguments, given={name: value for name, value in given.items() if value is not None})
+            given = {name: value for name, value in given.items() if value is not None}
+            names = {name: _words(value) for name, value in given.items() if fields[name].kind == "names"}
+            command(**arguments, given={**given, **names})
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -46,10 +48,15 @@ def _option(field: Field) -> Parameter:
     option = f"--{field.name.replace('_', '-')}"
     if field.kind == "flag":
         option += f"/--{field.off or f'no-{option[2:]}'}"
-    about = f"{field.about.rstrip('.')}: {', '.join(field.choices)}." if field.choices else field.about
+    about = f"{field.about} One of {', '.join(field.choices)}." if field.choices else field.about
+    about += " Separated by commas." if field.kind == "names" else ""
     hint: Any = _TYPES.get(field.kind, str)
     annotation = Annotated[hint | None, typer.Option(option, help=about)]
     return Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in text.split(","))))
 
 
 def row_of(found: Any, among: Iterable[str]) -> Row:

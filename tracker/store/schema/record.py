@@ -39,8 +39,6 @@ class Field:
     """Of a text; of ``names``: how many there may be."""
     off: str = ""
     """The option of the command line that sets a flag to false; empty: ``no-<name>``."""
-    label: str = ""
-    """In forms of the dashboard."""
     column: int = 0
     """Width of its column in tables; 0: it has none."""
     name: str = ""
@@ -49,6 +47,10 @@ class Field:
     """The type."""
     default: Any = None
     choices: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.name.replace("_", " ").capitalize()
 
     def stored(self, value: object) -> str:
         """The value as stored; empty: none. Raises ClientError if it is invalid."""
@@ -125,9 +127,10 @@ def names_of_part(record: type, part: str) -> tuple[str, ...]:
 def shown(found: Any, among: Iterable[str]) -> dict[str, Any]:
     """The values of these fields as the API and files have them: a multiplier and its end are two."""
     row: dict[str, Any] = {}
+    known = fields_of(found.__class__)
     for name in among:
         value = getattr(found, name)
-        row |= split_end(name, value) if fields_of(found.__class__)[name].kind == "rules" else {name: value}
+        row |= split_end(name, value) if name in known and known[name].kind == "rules" else {name: value}
     return row
 
 

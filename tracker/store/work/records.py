@@ -8,11 +8,12 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
 
 from tracker.errors import ClientError, Conflict, NotFound
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.record import Field, fields_of
 
 Kind = Literal["items", "seeding"]
 Order = Literal["random", "weakest"]
@@ -60,51 +61,63 @@ class ProjectExists(Conflict):
         super().__init__("a project of this name exists")
 
 
+def _setting(about: str, *, lowest: int = 0, max_length: int = MAX_ITEM_BYTES, off: str = "") -> Field:
+    return Field(about, "project", lowest=lowest, highest=10**15, max_length=max_length, off=off)
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The definition of a project. All limits are at least 0; where not said otherwise, 0 means none."""
+    """The definition of a project. The kind cannot be changed."""
 
     name: str
-    kind: Kind = "items"
-    title: str = ""
-    item_type: str = ""
-    """What an item is, for people."""
-    domains: tuple[str, ...] = ()
-    """The names under which a finished item reports bytes, sorted: exactly these. Empty: not checked."""
-    min_version: str = ""
-    """The oldest version of a claimant's program; empty: any."""
-    per_minute: int = 0
-    """Most claims in any 60 s, of all claimants together."""
-    start_budget: int = 2
-    """Most claims at once of a new claimant, at least 1."""
-    budget: int = 20
-    """Most claims at once of any claimant, at least 1."""
-    lease_seconds: int = 21_600
-    """How long a new claim lasts, at least 1."""
-    verify: Verify = "none"
-    """How a claim is verified; ``none``: the claimant's word counts."""
-    passkeys: bool = False
-    """Claimants identify by passkey. Always so in ``seeding``."""
-    order: Order = "random"
+    kind: Annotated[Kind, Field()] = "items"
+    title: Annotated[str, _setting("Title of the project's page.")] = ""
+    item_type: Annotated[str, _setting("What the items are; shown on the project's page.")] = ""
+    domains: Annotated[
+        tuple[str, ...],
+        _setting(
+            "Names under which a finished item reports bytes: exactly these; empty: any.",
+            max_length=MAX_DOMAINS,
+        ),
+    ] = ()
+    """Sorted."""
+    min_version: Annotated[str, _setting("Oldest version of a claimant's program; empty: any.")] = ""
+    per_minute: Annotated[int, _setting("Max claims in any 60 s, by all claimants; 0: no limit.")] = 0
+    start_budget: Annotated[int, _setting("Max claims at once of a new claimant.", lowest=1)] = 2
+    budget: Annotated[int, _setting("Max claims at once of any claimant.", lowest=1)] = 20
+    lease_seconds: Annotated[int, _setting("How long a new claim lasts.", lowest=1)] = 21_600
+    verify: Annotated[
+        Verify,
+        _setting(
+            "How the tracker verifies a claim; `none`: the claimant's report counts. `address`, for trackers without "
+            "passkeys, can only be set when the project is created, and stays."
+        ),
+    ] = "none"
+    passkeys: Annotated[bool, _setting("Claimants identify by passkey.")] = False
+    """Always so in ``seeding``."""
+    order: Annotated[Order, _setting("Which items of a queue are given first.")] = "random"
     """``random``: all orders of a queue are equally likely. ``weakest``: by the place that was given."""
-    lapsed_to_redo: bool = False
-    """A lapsed claim's item goes to the queue ``redo`` instead of its own."""
-    block_wrong_domains: bool = False
-    """An address that reports wrong domains is blocked."""
-    keep_done_days: int = 0
-    """How long finished items are kept; 0: for ever, in ``items`` only."""
-    public: bool = False
-    """The open list of needed torrents is served to everybody."""
-    target: int = 3
-    """Policy: seeders that each torrent should have."""
-    seed_hours: int = 24
-    """Policy: verified seed time of a finished claim."""
-    claim_days: int = 7
-    """Policy: a claim ends for good after these, and after the time to download at 100 kB/s."""
-    min_size: int = 0
-    """Policy: torrents smaller than this (bytes) are never wanted."""
-    max_size: int = 0
-    """Policy: torrents larger than this (bytes) are never wanted."""
+    lapsed_to_redo: Annotated[
+        bool,
+        _setting(
+            "The item of a lapsed claim goes to the queue `redo` instead of its own.", off="lapsed-to-own"
+        ),
+    ] = False
+    block_wrong_domains: Annotated[
+        bool, _setting("An address that reports wrong domains is blocked.", off="ignore-wrong-domains")
+    ] = False
+    keep_done_days: Annotated[
+        int, _setting("How long finished items are kept; 0: for ever, only in kind `items`.")
+    ] = 0
+    public: Annotated[bool, _setting("The list of needed torrents is served to everyone.", off="hidden")] = (
+        False
+    )
+    target: Annotated[int, _setting("Seeders that each torrent should have.", lowest=1)] = 3
+    seed_hours: Annotated[int, _setting("Verified seed time of a finished claim, in hours.")] = 24
+    claim_days: Annotated[int, _setting("A claim ends after these days at the latest.")] = 7
+    """Plus the time to download at 100 kB/s."""
+    min_size: Annotated[int, _setting("Minimum torrent size in bytes.")] = 0
+    max_size: Annotated[int, _setting("Maximum torrent size in bytes; 0: no limit.")] = 0
 
     @property
     def by_name(self) -> bool:
@@ -112,7 +125,7 @@ class Project:
         return self.verify == "address" or (self.kind == "items" and not self.passkeys)
 
 
-PROJECT_FIELDS = tuple(each.name for each in fields(Project) if each.name != "name")
+PROJECT_FIELDS = tuple(fields_of(Project))
 
 
 @dataclass(frozen=True, slots=True)
