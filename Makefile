@@ -15,14 +15,18 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install
 LOCKED := --require-hashes --no-build-isolation --use-pep517
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock"
-# Tests wait more than they compute; those marked serial measure, and run alone.
+# Tests wait more than they compute; those marked serial measure, and run alone. Named files run in one process, which starts
+# sooner than several.
 PROCESSES := $(shell expr 2 \* `getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1` + 1)
 PARALLEL := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal --serial without
 SERIAL := $(BIN)/python -m pytest --numprocesses 0 --serial only
+ONE_PROCESS := $(BIN)/python -m pytest --numprocesses 0
 # Python runs, and the environment still lies where it was made (scripts in it name their place).
 SOUND := $(shell $(BIN)/python -I -c '' 2>/dev/null && [ "`cat $(VENV)/.made`" = "$(CURDIR)" ] && echo yes)
 
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
+# Each file is compiled once: the tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
 .PHONY: help run test test-parallel test-serial test-all lint lint-rules lint-format lint-types lint-lua format docs site screenshots bench bench-scale profile chaos soak slow-clients fuzz lock audit clean which-python always
@@ -50,9 +54,13 @@ run: $(VENV)/.run
 
 # pytest ends with 5 where no test is selected.
 test: $(VENV)/.dev
+ifneq ($(findstring .py,$(ARGS)),)
+	@exec $(ONE_PROCESS) $(ARGS)
+else
 	@$(PARALLEL) $(ARGS); parallel=$$?; case $$parallel in 0|1|5) ;; *) exit $$parallel ;; esac; \
 	$(SERIAL) $(ARGS); serial=$$?; \
 	case $$parallel,$$serial in 0,0|0,5|5,0) ;; 5,5) exit 5 ;; *) exit 1 ;; esac
+endif
 
 test-parallel: $(VENV)/.dev
 	@exec $(PARALLEL) $(ARGS)
