@@ -29,7 +29,7 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
 unexport PYTHONDONTWRITEBYTECODE
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
-.PHONY: help run test test-parallel test-serial test-all lint lint-rules lint-format lint-types lint-lua format docs site screenshots bench bench-scale profile chaos soak slow-clients fuzz lock audit clean which-python always
+.PHONY: help run test test-parallel test-serial test-all lint lint-rules lint-format lint-types lint-lua format docs site screenshots bench bench-scale profile mutate chaos soak slow-clients fuzz lock audit clean which-python always
 .NOTPARALLEL:
 .SUFFIXES:
 
@@ -45,6 +45,7 @@ help:
 	@echo "make chaos    fault experiments               ARGS=--list lists them, ARGS=store-killed runs one; make soak: half an hour of load"
 	@echo "make slow-clients  thousands of slow clients beside normal ones"
 	@echo "make fuzz     coverage-guided input            ARGS='--seconds 60 http_request' for one target; default: each for a minute"
+	@echo "make mutate   changes single conditions and tells which the tests do not notice: ARGS=tracker/core/clients.py"
 	@echo "make lock     update the lock files in requirements/"
 	@echo "make audit    known vulnerabilities in them   ARGS=--strict fails if there are any"
 	@echo "make clean    remove the files these commands created, except data"
@@ -70,6 +71,9 @@ test-serial: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	@$(BIN)/python tools/test_all.py $(ARGS)
+
+mutate: $(VENV)/.dev
+	@exec $(BIN)/python tools/mutate.py $(ARGS)
 
 lint: lint-rules lint-format lint-types lint-lua
 

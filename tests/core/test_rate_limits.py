@@ -14,7 +14,7 @@ from loadtest.servers import Server
 from tests.core.harness import TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE, START, Clock, info_hash, peer_id, timeout_key
 from tests.waiting import eventually, in_background
-from tracker.bittorrent import Announce, AnnounceReply, PeerId, Scrape
+from tracker.bittorrent import Announce, AnnounceReply, Event, PeerId, Scrape
 from tracker.core import rate_limits as module
 from tracker.core.rate_limits import (
     DROP,
@@ -520,3 +520,78 @@ async def test_every_process_learns_the_stages_in_force(start_server: Callable[.
         "dropped": 0,
     } in lines
     assert ATTACKER not in repr(lines)
+
+
+def decision(limit: str) -> module.Decision:
+    return module.Decision(REJECT, limit, network(at(ATTACKER)), START + 60)
+
+
+@pytest.mark.parametrize(
+    ("limit", "outcome", "event", "hits"),
+    [
+        (module.JOINS, "join", Event.COMPLETED, [1]),
+        (module.JOINS, "early", Event.COMPLETED, [1]),
+        (module.JOINS, "leave", Event.STOPPED, [0]),
+        (module.PEER, "update", Event.COMPLETED, [1]),
+        (module.PEER, "leave", Event.STOPPED, [1]),
+        (module.PEER, "early", Event.COMPLETED, []),
+        (module.TORRENT, "update", Event.COMPLETED, []),
+        (module.ADDRESS, "leave", Event.STOPPED, []),
+    ],
+)
+def test_an_announce_that_passes_is_counted_for_the_limits_that_do_not_count_it_yet(
+    limit: str, outcome: str, event: Event, hits: list[int]
+) -> None:
+    """An early announce counts for its peer already, every announce for its torrent and its address."""
+    limits = Limits(LimitSettings(), accounts="off")
+    limits.note_passed(decision(limit), outcome, event)
+    assert [hit.number for hit in limits.take()] == hits
+
+
+@pytest.mark.parametrize(
+    ("alone", "address", "counted"),
+    [
+        (True, ATTACKER, True),
+        (False, ATTACKER, False),
+        (True, "127.0.0.1", False),
+        (False, "127.0.0.1", False),
+    ],
+)
+def test_unserved_announces_count_only_while_the_store_is_unavailable(
+    alone: bool, address: str, counted: bool
+) -> None:
+    limits = Limits(LimitSettings(address_requests_minute=8), accounts="off")
+    if alone:
+        limits.decide_alone([], START)
+    for _ in range(8):
+        limits.note_unserved(at(address))
+    assert bool(limits.take()) == counted
+
+
+async def test_a_guess_that_a_limit_rejects_counts_as_a_guess(processes: Processes) -> None:
+    """A completion is looked up, as it may be of a peer in the swarm; here it is of none, and with a wrong passkey."""
+    ours, _ = await processes(accounts="optional", joins_minute=16, unknown_passkeys_minute=8)
+    await joins(ours, range(40))
+    await ours.share_limits()
+    for number in range(8):
+        refused = await ours.refused(
+            50, "completed", passkey=f"guess{number}", address=ATTACKER, bytes_left=0
+        )
+        assert refused.label == "too many new peers"
+    assert sum(hit.number for hit in ours.limits.take() if hit.limit == module.PASSKEYS) > 0
+
+
+@pytest.mark.parametrize("which", ["regular", "noted"])
+async def test_answered_announces_wait_to_be_counted_up_to_a_number(processes: Processes, which: str) -> None:
+    ours, _ = await processes()
+    await ours.announce(1, "started")
+    ours.limits.count_noted()
+    if which == "regular":
+        ours.limits.regular.extend([at(ATTACKER)] * (module.MAX_NOTED - 2))
+    else:
+        other = ("leave", Announce(info_hash(1), peer_id(9), 1), at(ATTACKER))
+        ours.limits.noted.extend([other] * (module.MAX_NOTED - 2))
+    for waiting in (module.MAX_NOTED - 1, 0):
+        ours.store.clock.now += 900
+        await ours.announce(1)
+        assert len(ours.limits.regular) + len(ours.limits.noted) == waiting

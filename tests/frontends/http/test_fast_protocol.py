@@ -13,7 +13,7 @@ import pytest
 
 from tests.frontends.http.harness import ANNOUNCE, QUERY, RecordingTracker, on_loops, serving
 from tests.raw_http import PATIENCE, Client, Response, connect, request
-from tests.waiting import loop_turns
+from tests.waiting import eventually, loop_turns
 from tracker.frontends.http import aiohttp_protocol as aiohttp_side
 from tracker.refusals import Refusal
 from tracker.settings.model import UserSettings
@@ -115,6 +115,30 @@ async def test_an_announce_may_arrive_in_pieces(hand_overs: HandOvers) -> None:
                 await asyncio.sleep(0)
             assert (await client.receive()).reply[b"peers"] == b""
     assert hand_overs.count == 0
+
+
+@on_loops()
+@pytest.mark.parametrize("answered", [0, 1], ids=["new", "kept"])
+async def test_a_head_that_is_never_finished_ends_the_connection(
+    hand_overs: HandOvers, answered: int
+) -> None:
+    """After the time for a head, which is shorter than that of an idle connection."""
+    async with talking(RecordingTracker(), header_seconds=0.05, keepalive_seconds=3600) as client:
+        for _ in range(answered):
+            await client.get(ANNOUNCE)
+        client.send(request(ANNOUNCE)[:-2])
+        assert await client.is_closed()
+    assert hand_overs.count == 0
+
+
+@on_loops("uvloop")
+async def test_an_unfinished_head_is_waited_for_up_to_the_limit(hand_overs: HandOvers) -> None:
+    async with talking(RecordingTracker(), max_request_line_bytes=1024) as client:
+        client.send(f"GET {ANNOUNCE}&x=".encode().ljust(1024, b"x"))
+        await loop_turns(20)
+        assert hand_overs.count == 0
+        client.send(b"x")
+        await eventually(lambda: hand_overs.count == 1)
 
 
 @on_loops()

@@ -190,6 +190,24 @@ async def test_a_self_registered_torrent_is_forgotten_when_empty_for_long(store:
     assert await store.torrents.get(info_hash(2)) is not None
 
 
+@pytest.mark.parametrize(
+    ("forget_after", "addresses", "seconds"),
+    [(7200, 1, 3600), (7200, 2, 7200), (600, 1, 600), (600, 2, 600)],
+)
+async def test_a_torrent_of_one_address_is_forgotten_after_an_hour_or_sooner(
+    make_store: MakeStore, forget_after: int, addresses: int, seconds: int
+) -> None:
+    store = await make_store(forget_after=forget_after)
+    for event in "sx":
+        for peer in range(addresses):
+            await store.announce(update(peer, event))
+    assert (await sweep(store)).forgotten == 0
+    await store.pass_time(seconds - 1)
+    assert (await sweep(store)).forgotten == 0
+    await store.pass_time(1)
+    assert (await sweep(store)).forgotten == 1
+
+
 async def test_keys_of_the_wrong_type_do_not_stop_the_rest(store: Store) -> None:
     for torrent in (1, 2):
         await store.announce(update(torrent, "s", torrent=torrent))

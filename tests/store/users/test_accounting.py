@@ -152,6 +152,26 @@ async def test_overlapping_peers_count_time_once(private: Store) -> None:
     assert (await account(private))["total_time"] == 3200
 
 
+@pytest.mark.parametrize(
+    ("announces", "seconds"),
+    [
+        pytest.param([(100, 2, "s"), (300, 2, ""), (400, 1, "")], 400, id="one began earlier and ends later"),
+        pytest.param([(50, 2, "s"), (100, 1, ""), (200, 1, ""), (250, 2, "")], 250, id="one follows itself"),
+        pytest.param([(100, 2, "s"), (150, 1, "x"), (160, 2, "")], 160, id="one ends first"),
+    ],
+)
+async def test_overlapping_seeders_count_seed_time_once(
+    private: Store, announces: list[tuple[int, int, str]], seconds: int
+) -> None:
+    """T15: (second, peer, event) of two clients of a user; the first one starts at 0."""
+    await private.announce(alice(1, "s", bytes_left=0))
+    for second, peer, event in announces:
+        private.clock.now = START + second
+        await private.announce(alice(peer, event or "u", bytes_left=0))
+    found = await account(private)
+    assert (found["total_time"], found["seed_time"]) == (seconds, seconds)
+
+
 async def test_seed_time_is_counted_separately(private: Store) -> None:
     await private.announce(alice(event="s"))
     private.clock.now += 60
@@ -289,6 +309,27 @@ async def test_an_outage_is_known_before_the_heartbeat(private: Store) -> None:
     assert await private.silence(alice()) == 0
     await private.announce(alice(event="x", downloaded=500))
     assert (await account(private))["total_time"] == 0
+
+
+@pytest.mark.parametrize(("seconds", "counted"), [(60, 60), (61, 0)])
+async def test_an_outage_begins_after_a_minute_without_a_heartbeat(
+    private: Store, seconds: int, counted: int
+) -> None:
+    await private.reaping.heartbeat()
+    await private.announce(alice(event="s"))
+    private.clock.now += seconds
+    await private.announce(alice())
+    assert (await account(private))["total_time"] == counted
+
+
+@pytest.mark.parametrize(("seconds", "is_step"), [(5, False), (6, True)])
+async def test_a_clock_that_is_set_back_by_more_than_five_seconds_is_an_interruption(
+    private: Store, seconds: int, is_step: bool
+) -> None:
+    await private.reaping.heartbeat()
+    private.clock.now -= seconds
+    await private.reaping.heartbeat()
+    assert (await private.redis.get(f"{private.keys.prefix}gap") is not None) == is_step
 
 
 async def test_a_clock_that_was_ahead_leaves_no_outage_behind(private: Store) -> None:

@@ -253,3 +253,62 @@ async def test_multiplied_bytes_count_up_to_the_rate(limited: Store) -> None:
     await limited.announce(alice(uploaded=900))
     assert await uploaded(limited) == 600 + 10 * RATE
     assert await limited.redis.get(limited.keys.stat("credit_cut")) == b"1100"
+
+
+async def all_upload_without_limit(store: Store, *peers: int) -> int:
+    """What the user has been credited after that."""
+    for peer in peers:
+        await store.announce(alice(peer, uploaded=EXACT))
+    return await uploaded(store)
+
+
+async def test_a_long_gap_is_credited_as_long_as_it_was(limited: Store) -> None:
+    """Also where it is longer than the time for which unused credit accumulates."""
+    await limited.announce(alice(event="s"))
+    limited.clock.now += 2000
+    assert await all_upload_without_limit(limited, 1) == 2000 * RATE
+
+
+async def test_credit_that_peers_share_accumulates_for_a_limited_time(limited: Store) -> None:
+    """Each peer announces within that time; the account on the torrent has been idle for longer."""
+    peers = (1, 2, 3)
+    for peer in peers:
+        await limited.announce(alice(peer, "s"))
+    limited.clock.now += 2000
+    for peer in peers:
+        await limited.announce(alice(peer))
+    limited.clock.now += 600
+    assert await all_upload_without_limit(limited, *peers) == 1000 * RATE
+
+
+@pytest.mark.parametrize(
+    ("peer", "event", "seconds"),
+    [
+        pytest.param(1, "s", 10, id="a known peer that starts"),
+        pytest.param(4, "u", 10, id="an unknown peer that goes on"),
+        pytest.param(4, "s", 10, id="an unknown peer that starts"),
+        pytest.param(1, "u", 10 * 3, id="a known peer that goes on was never absent"),
+    ],
+)
+async def test_peers_after_an_absence_share_no_credit_of_the_absence(
+    limited: Store, peer: int, event: str, seconds: int
+) -> None:
+    await limited.announce(alice(1, "s"))
+    if (peer, event) == (1, "u"):
+        await limited.silence(alice(1))
+    else:
+        await limited.announce(alice(1, "x"))
+    limited.clock.now += 900
+    await limited.announce(alice(peer, event))
+    for other in (2, 3):
+        await limited.announce(alice(other, "s"))
+    limited.clock.now += 10
+    assert await all_upload_without_limit(limited, peer, 2, 3) == seconds * RATE
+
+
+async def test_a_further_peer_takes_no_credit_from_one_that_goes_on(limited: Store) -> None:
+    await limited.announce(alice(1, "s"))
+    limited.clock.now += 900
+    await limited.announce(alice(2, "s"))
+    limited.clock.now += 10
+    assert await all_upload_without_limit(limited, 1) == 910 * RATE

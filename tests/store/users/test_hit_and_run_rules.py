@@ -160,6 +160,20 @@ async def test_who_comes_back_in_time_gets_none(make_store: MakeStore) -> None:
     assert await store.hit_and_runs.decide() == 1
 
 
+async def test_a_user_who_is_back_when_the_grace_period_ends_is_left_alone(make_store: MakeStore) -> None:
+    """The rules changed while the user was absent, so that coming back ended no grace period."""
+    store = await open_with(make_store, hnr_grace=GRACE, max_changes=100)
+    await leave(store)
+    rules = store.rules.current
+    store.rules.current = replace(rules, hnr_min_bytes=10_000)
+    await store.announce(update(2, "s", passkey=ALICE, bytes_left=0))
+    store.clock.now += GRACE
+    assert await store.hit_and_runs.decide() == 0
+    assert (await owed(store), await pending(store)) == ([], [])
+    changes = await store.changes.newest(100)
+    assert {"hit_and_run", "hit_and_run_cleared"}.isdisjoint(each.change for each in changes)
+
+
 async def test_forgiving_all_clears_pending_ones_too(make_store: MakeStore) -> None:
     store = await open_with(make_store, hnr_grace=GRACE)
     for torrent in (1, 2):

@@ -99,21 +99,26 @@ class TestRequests:
             reply = await tracker.announce(OBSERVER)
         assert (reply.peers, reply.peers6) == (b"", bytes(range(36)))
 
-    @pytest.mark.skipif(not loopback6(), reason="no IPv6 here")
-    @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-    async def test_after_a_failure_the_other_family_is_tried(self, host: str) -> None:
-        async with udp_tracker(host) as responder:
-            async with asking(f"udp://localhost:{responder.port}") as tracker:
-                families = await asyncio.get_running_loop().getaddrinfo(
-                    "localhost", 1, type=socket.SOCK_DGRAM
-                )
-                for _ in range(len(families) - 1):
-                    try:
-                        await tracker.scrape([HASH])
-                    except Unreachable:
-                        continue
-                if any(each[4][0] == host for each in families):
-                    assert await tracker.scrape([HASH]) == {HASH: ScrapeFile()}
+    @pytest.mark.parametrize(("answers", "error"), [(False, "unreachable"), (True, "no reply in time")])
+    async def test_after_a_failure_the_next_address_of_the_name_is_tried(
+        self, responder: UdpResponder, monkeypatch: pytest.MonkeyPatch, answers: bool, error: str
+    ) -> None:
+        """The first of two addresses refuses packets or does not answer."""
+        found = [(socket.AF_INET, 0, 0, "", (host, responder.port)) for host in ("127.0.0.2", "127.0.0.1")]
+
+        async def resolve(*_: object, **__: object) -> list[tuple[object, ...]]:
+            return list(found)
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+            if answers:
+                silent.bind(found[0][4])
+            url = f"udp://two.example:{responder.port}"
+            async with asking(url, timeout=0.5 if answers else ENOUGH) as tracker:
+                with pytest.raises(Unreachable, match=error):
+                    await tracker.scrape([HASH])
+                for _ in range(2):
+                    assert await tracker.scrape([HASH]) == {HASH: FILE}
 
     async def test_a_name_is_resolved_again_after_five_minutes(self, responder: UdpResponder) -> None:
         clock = Clock()
