@@ -35,6 +35,7 @@ class Store(RealStore):
     """The store over its own connection, with helpers for tests."""
 
     clock: Clock
+    _redis: Any = None
 
     def __init__(
         self,
@@ -52,7 +53,10 @@ class Store(RealStore):
 
     @property
     def redis(self) -> Any:  # redis-py's types cover both bytes and text: too wide to be of use
-        return redis_of(self.connection)
+        pool = self.connection.client.connection_pool
+        if self._redis is None or self._redis.connection_pool is not pool:  # making one takes its time
+            self._redis = redis_of(self.connection)
+        return self._redis
 
     async def announce(self, update: PeerUpdate) -> Admitted:
         reply = await self.swarms.announce(update)

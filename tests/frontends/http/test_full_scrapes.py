@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from functools import cache
 
 from tests.frontends.http.harness import RecordingTracker, on_loops, serving
 from tests.raw_http import connect, request
@@ -11,14 +12,18 @@ from tracker.frontends.http.full_scrapes import FullScrapes
 from tracker.wire.http_reply import encode_scrape, encode_scrape_parts
 
 MANY = 100_000
-LONG = ScrapeReply({InfoHash(b"%020d" % (n * 7919 % MANY)): ScrapeFile(n, 1, 2, 3) for n in range(MANY)})
+
+
+@cache
+def long_reply() -> ScrapeReply:
+    return ScrapeReply({InfoHash(b"%020d" % (n * 7919 % MANY)): ScrapeFile(n, 1, 2, 3) for n in range(MANY)})
 
 
 class Everything(RecordingTracker):
     """Answers each full scrape with the same reply."""
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
-        return await super().scrape(scrape, passkey, address) if scrape.info_hashes else LONG
+        return await super().scrape(scrape, passkey, address) if scrape.info_hashes else long_reply()
 
 
 async def test_a_full_scrape_is_encoded_once_and_in_parts() -> None:
@@ -31,10 +36,10 @@ async def test_a_full_scrape_is_encoded_once_and_in_parts() -> None:
             turns += 1
 
     counting = asyncio.Task(count_turns())
-    bodies = await asyncio.gather(*(full.encode(LONG) for _ in range(50)))
+    bodies = await asyncio.gather(*(full.encode(long_reply()) for _ in range(50)))
     counting.cancel()
-    parts = len(list(encode_scrape_parts(LONG)))
-    assert len({id(body) for body in bodies}) == 1 and bodies[0] == encode_scrape(LONG)
+    parts = len(list(encode_scrape_parts(long_reply())))
+    assert len({id(body) for body in bodies}) == 1 and bodies[0] == encode_scrape(long_reply())
     assert parts <= turns < 3 * parts, "other tasks run between the parts"
     other = ScrapeReply()
     assert await full.encode(other) == encode_scrape(other)
@@ -42,7 +47,7 @@ async def test_a_full_scrape_is_encoded_once_and_in_parts() -> None:
 
 async def test_an_encoded_full_scrape_expires() -> None:
     full = FullScrapes()
-    await full.encode(LONG)
+    await full.encode(long_reply())
     kept = full._cached
     assert kept is not None
     await full.encode(ScrapeReply())
@@ -54,7 +59,7 @@ async def test_an_encoded_full_scrape_expires() -> None:
 
 @on_loops()
 async def test_a_slow_client_buffers_only_a_part_of_a_full_scrape() -> None:
-    body = encode_scrape(LONG)
+    body = encode_scrape(long_reply())
     assert len(body) > 8_000_000
     async with serving(Everything()) as address, connect(address) as slow, connect(address) as quick:
         slow.writer.transport.pause_reading()  # type: ignore[attr-defined]

@@ -205,7 +205,9 @@ async def test_an_invalid_size_of_a_site_is_unknown(store: Store, size: str) -> 
         ("Films,4K", ("films", "4k")),
         ("a/b <b> ok \x00", ("ok",)),
         ("x" * 33 + " y", ("y",)),
-        (" ".join(f"l{n}" for n in range(1_000_000)), tuple(f"l{n}" for n in range(20))),
+        pytest.param(
+            " ".join(f"l{n}" for n in range(100_000)), tuple(f"l{n}" for n in range(20)), id="many labels"
+        ),
     ],
 )
 async def test_invalid_labels_of_a_site_are_left_out(
