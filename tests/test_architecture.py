@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax import nodes_of, tree_of
+from tools.nearest_tests import HELD_BY, TESTS, nearest_tests
+
 pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracker"
@@ -205,206 +208,6 @@ ONLY: dict[str, tuple[str, ...]] = {
 }
 """Library -> the only modules that may import it. The longest matching name decides."""
 
-TESTED_BY: dict[str, str] = {
-    "admin.api.batch_rows": "admin/api/test_batches.py",
-    "admin.api.hit_and_runs": "admin/api/test_users.py",
-    "admin.api.torrent_batches": "admin/api/test_batches.py",
-    "admin.api.torrent_query": "admin/api/test_exports.py",
-    "admin.api.user_batches": "admin/api/test_batches.py",
-    "admin.api.user_query": "admin/api/test_users.py",
-    "admin.api.work_blocked": "admin/api/test_work.py",
-    "admin.api.work_claims": "admin/api/test_work.py",
-    "admin.api.work_items": "admin/api/test_work.py",
-    "admin.api.work_policy": "admin/api/test_work.py",
-    "admin.api.work_results": "admin/api/test_work.py",
-    "admin.pages.work_project": "admin/pages/test_work.py",
-    "cli.commands.audit": "cli/test_audit.py",
-    "cli.commands.reshard": "cli/test_reshard.py",
-    "store.schema.table.places": "store/schema/test_places.py",
-    "cli.commands.work": "cli/test_work.py",
-    "cli.commands.work.claims": "cli/test_work.py",
-    "cli.commands.work.drain": "cli/test_work.py",
-    "cli.commands.work.group": "cli/test_work.py",
-    "cli.commands.work.items": "cli/test_work.py",
-    "cli.commands.work.policy": "cli/test_work.py",
-    "cli.commands.work.projects": "cli/test_work.py",
-    **dict.fromkeys(
-        (f"store.resharding.{name}" for name in ("copying", "counts", "feed", "joined", "parts", "values")),
-        "store/resharding/test_reshard.py",
-    ),
-    "doctor.clock": "doctor/test_checks.py",
-    "doctor.nodes": "doctor/test_replicas.py",
-    "store.sharding.counters": "store/sharding/test_parts.py",
-    "store.sharding.dht_torrents": "store/sharding/test_parts.py",
-    "store.sharding.leases": "workers/test_shard_leases.py",
-    "store.sharding.maintenance": "store/sharding/test_parts.py",
-    "store.sharding.peer_counts": "store/sharding/test_parts.py",
-    "store.sharding.scores": "store/sharding/test_parts.py",
-    "store.sharding.shards": "store/sharding/test_torrents.py",
-    "store.sharding.unique_users": "store/sharding/test_parts.py",
-    "store.sharding.user_copies": "store/sharding/test_users.py",
-    "store.sharding.user_sums": "store/sharding/test_users.py",
-    "store.work.finished": "admin/api/test_work.py",
-    "store.work.statistics": "admin/api/test_work.py",
-    "store.work.sizes": "workers/work/test_sizes.py",
-    "store.work.demand": "store/work/test_policy.py",
-    "store.work.facts": "store/sharding/test_work.py",
-    "store.work.torrent_states": "workers/work/test_policy.py",
-    "admin.pages": "admin/pages/test_pages.py",
-    "admin.pages.history_data": "admin/pages/test_history.py",
-    "admin.world": "admin/pages/test_world_data.py",
-    "settings.http": "settings/test_model.py",
-    "settings.announces": "settings/test_model.py",
-    "store.client.reply_errors": "store/client/test_connection.py",
-    "settings.store": "settings/test_model.py",
-    "settings.users": "settings/test_model.py",
-    "settings.udp": "settings/test_model.py",
-    "settings.removed": "settings/test_sources.py",
-    "frontends.http.handler": "frontends/http/test_server.py",
-    "admin.context": "admin/test_server.py",
-    "admin.auth.auth": "admin/test_security.py",
-    "admin.api": "admin/api/test_openapi.py",
-    "admin.api.contract": "admin/api/test_openapi.py",
-    "admin.api.models": "admin/api/test_reading.py",
-    "admin.http.headers": "admin/test_server.py",
-    "admin.http.stopping": "admin/test_server.py",
-    "admin.pages.rendering": "admin/pages/test_pages.py",
-    "admin.metrics.exposition": "admin/metrics/test_metrics.py",
-    "admin.metrics.store_readings": "admin/metrics/test_metrics.py",
-    "admin.metrics.metric": "admin/metrics/test_metrics.py",
-    "admin.metrics.sources": "admin/metrics/test_metrics.py",
-    "admin.metrics.table": "admin/metrics/test_metrics.py",
-    "__main__": "cli/test_main.py",
-    "system.child_process": "valkey/test_server.py",
-    "cli.commands.tokens": "cli/test_tokens.py",
-    "store.schema.table.access": "store/schema/test_keys.py",
-    "store.changes.webhooks": "workers/test_webhooks.py",
-    "store.schema.table.changes": "store/schema/test_keys.py",
-    "cli.commands": "cli/test_main.py",
-    "cli.commands.options": "cli/test_every_field.py",
-    "cli.commands.changes": "cli/test_changes.py",
-    "cli.commands.clients": "cli/test_main.py",
-    "cli.commands.denials": "cli/test_main.py",
-    "cli.commands.doctor": "cli/test_main.py",
-    "cli.commands.geoip": "cli/test_geoip.py",
-    "cli.commands.exports": "cli/test_imports.py",
-    "cli.commands.imports": "cli/test_imports.py",
-    "cli.commands.jobs": "cli/test_jobs.py",
-    "system.private_file": "cli/test_imports.py",
-    "cli.progress": "cli/test_imports.py",
-    "cli.commands.backups": "valkey/test_backup.py",
-    "cli.commands.completion": "cli/test_commands.py",
-    "cli.commands.health": "cli/test_commands.py",
-    "cli.commands.maintenance": "cli/test_maintenance.py",
-    "cli.commands.paging": "cli/test_main.py",
-    "cli.commands.scores": "cli/test_commands.py",
-    "cli.commands.top": "cli/test_top.py",
-    "cli.files": "cli/test_imports.py",
-    "cli.files.checkpoint": "cli/test_import_mapping.py",
-    "cli.files.mapping": "cli/test_import_mapping.py",
-    "cli.files.reading": "cli/test_imports.py",
-    "cli.files.rows": "cli/test_imports.py",
-    "cli.files.writing": "cli/test_imports.py",
-    "store.schema.folding": "store/torrents/test_search.py",
-    "store.users.fields": "store/users/test_importing.py",
-    "store.sharding.removals": "workers/test_removals.py",
-    "store.schema.table": "store/schema/test_keys.py",
-    "store.torrents.name_index": "store/torrents/test_search.py",
-    "store.schema.table.cleanup": "store/maintenance/test_maintenance.py",
-    "store.torrents.records": "store/torrents/test_torrents.py",
-    "store.swarms.codec": "store/swarms/test_swarms.py",
-    "store.swarms.peer_counts": "store/swarms/test_sweep.py",
-    "store.swarms.rules": "store/users/test_accounting.py",
-    "store.swarms.reaping": "store/swarms/test_sweep.py",
-    "store.schema.table.stats": "store/schema/test_keys.py",
-    "store.schema.table.jobs": "store/schema/test_keys.py",
-    "store.schema.table.matching": "store/maintenance/test_maintenance.py",
-    "store.schema.table.row": "store/schema/test_keys.py",
-    "store.schema.table.swarms": "store/schema/test_keys.py",
-    "store.schema.table.unique_users": "store/schema/test_keys.py",
-    "store.schema.table.users": "store/schema/test_keys.py",
-    "store.schema.multipliers": "store/users/test_rules.py",
-    "core.work": "frontends/work/test_calls.py",
-    "core.work_figures": "frontends/work/test_public.py",
-    "core.work_holdings": "frontends/work/test_holdings.py",
-    "core.work_limits": "frontends/work/test_server.py",
-    "frontends.work.connections": "frontends/work/test_server.py",
-    "frontends.work.feed": "frontends/work/test_public.py",
-    "frontends.work.links": "frontends/work/test_calls.py",
-    "frontends.work.replies": "frontends/work/test_calls.py",
-    "frontends.work.requests": "frontends/work/test_calls.py",
-    "frontends.work.rendering": "frontends/work/test_public.py",
-    "settings.work": "frontends/work/test_server.py",
-    "settings.dht": "app/test_dht.py",
-    "store.schema.table.dht": "store/schema/test_keys.py",
-    "store.schema.table.work": "store/schema/test_keys.py",
-    "store.work.blocks": "store/work/test_refusals.py",
-    "store.work.leaderboard": "store/work/test_log.py",
-    "store.work.paging": "store/work/test_projects.py",
-    "store.work.items": "store/work/test_projects.py",
-    "store.work.project_fields": "store/work/test_projects.py",
-    "store.work.records": "store/work/test_claims.py",
-    "store.work.work": "store/work/test_claims.py",
-    "dht.samples": "dht/test_responder.py",
-    "app.dht_client": "cli/test_dht.py",
-    "cli.commands.dht": "cli/test_dht.py",
-    "cli.commands.menu": "cli/test_main.py",
-    "cli.commands.multipliers": "cli/test_multipliers.py",
-    "cli.commands.freeleech": "cli/test_freeleech.py",
-    "cli.commands.serve": "app/test_service.py",
-    "cli.commands.settings": "cli/test_main.py",
-    "cli.commands.stats": "cli/test_stats.py",
-    "cli.commands.torrents": "cli/test_main.py",
-    "cli.commands.uniques": "cli/test_unique_users.py",
-    "cli.commands.users": "cli/test_main.py",
-    "cli.commands.waiting": "cli/test_jobs.py",
-    "cli.commands.work.seed": "cli/test_seed.py",
-    "volunteer.clients": "volunteer/test_clients.py",
-    "volunteer.clients.internal": "volunteer/test_clients.py",
-    "volunteer.clients.opening": "cli/test_seed.py",
-    "volunteer.clients.qbittorrent": "volunteer/test_clients.py",
-    "volunteer.clients.transmission": "volunteer/test_clients.py",
-    "volunteer.rules": "volunteer/test_loop.py",
-    "volunteer.work_api": "volunteer/test_loop.py",
-    "volunteer.state": "volunteer/test_loop.py",
-    "store.stats.count": "store/stats/test_counters.py",
-    "store.stats.refusal_samples": "workers/test_refusal_samples.py",
-    "store.stats.size_samples": "workers/test_size_samples.py",
-    "valkey.data_directory": "valkey/test_server.py",
-    "doctor.finding": "doctor/test_checks.py",
-    "doctor.server_checks": "doctor/test_checks.py",
-    "doctor.settings_checks": "doctor/test_checks.py",
-    "errors": "test_bittorrent.py",
-    "system.listeners": "frontends/http/test_listeners.py",
-    "runtime.context": "app/test_service.py",
-    "app.join_events": "e2e/test_background.py",
-    "core.counter_names": "core/test_announce.py",
-    "core.refusals": "core/test_announce.py",
-    "core.warning_messages": "core/test_announce.py",
-    "core.intervals": "core/test_announce.py",
-    "core.scrape": "core/test_announce.py",
-    "settings.limits": "core/test_rate_limits.py",
-    "store.access.rate_limits": "core/test_rate_limits.py",
-    "workers.rate_limits": "core/test_rate_limits.py",
-    "system.event_loop": "app/test_service.py",
-    "settings.background": "settings/test_model.py",
-    "app.start": "app/test_service.py",
-    "valkey.opening": "app/test_service.py",
-    "runtime.store": "app/test_service.py",
-    "frontends.http.aiohttp_messages": "frontends/http/test_server.py",
-    "cli.terminal": "cli/test_main.py",
-    "workers.upstreams.protocol": "workers/test_upstreams.py",
-    "workers.upstreams.upstream": "workers/test_upstreams.py",
-    "app.web": "app/test_service.py",
-    "operations.service": "admin/api/test_jobs.py",
-    "operations.users": "admin/api/test_users.py",
-    "store.users.hit_and_runs": "store/users/test_hit_and_runs.py",
-    "app.web_process": "app/test_web_processes.py",
-    "workers.heartbeat": "app/test_web_processes.py",
-    "workers.push.sender": "workers/push/test_stathat.py",
-}
-"""Modules whose test file has another name."""
-
 FUNCTION_LINES = 60
 FILE_LINES = 500
 LARGER: dict[str, str] = {
@@ -431,14 +234,9 @@ def path_of(module: str) -> Path:
     return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
 def imports(module: str) -> Iterator[str]:
     """Returns the full names of all imports in a module, also inside functions."""
-    for node in ast.walk(tree_of(path_of(module))):
+    for node in nodes_of(path_of(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -532,7 +330,7 @@ def test_no_command_walks_all_keys() -> None:
             script
         )
     for module in modules():
-        for node in ast.walk(tree_of(path_of(module))):
+        for node in nodes_of(path_of(module)):
             if isinstance(node, ast.Call):
                 assert not _asks_for_all_keys(node), f"{module} line {node.lineno}"
 
@@ -584,7 +382,7 @@ def store_classes() -> set[str]:
         node.name
         for module in modules()
         if covers("store", module) and not covers("store.client", module)
-        for node in ast.walk(tree_of(path_of(module)))
+        for node in nodes_of(path_of(module))
         if isinstance(node, ast.ClassDef)
         and node.name not in ("Store", "Search", "Memory", "Series", "TorrentStates")
         for method in node.body
@@ -595,7 +393,7 @@ def store_classes() -> set[str]:
 
 def own_classes(module: str) -> set[str]:
     """Returns the classes that a module defines. A model of the API may have the same name as a store class."""
-    return {node.name for node in ast.walk(tree_of(path_of(module))) if isinstance(node, ast.ClassDef)}
+    return {node.name for node in nodes_of(path_of(module)) if isinstance(node, ast.ClassDef)}
 
 
 def test_store_classes_are_constructed_in_one_place() -> None:
@@ -606,7 +404,7 @@ def test_store_classes_are_constructed_in_one_place() -> None:
     built = [
         (node.func.id, module)
         for module in modules()
-        for node in ast.walk(tree_of(path_of(module)))
+        for node in nodes_of(path_of(module))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         if node.func.id in classes | {"Scripts", "Keys", "Store"} and node.func.id not in own_classes(module)
     ]
@@ -620,7 +418,7 @@ def test_store_classes_are_constructed_in_one_place() -> None:
 
 def lone_tasks(module: str) -> Iterator[str]:
     """Yields the lines that start a task outside a task group. Nothing would report an error of such a task."""
-    for node in ast.walk(tree_of(path_of(module))):
+    for node in nodes_of(path_of(module)):
         if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future"):
             owner = node.value
             named = isinstance(owner, ast.Name) and owner.id in ("asyncio", "loop")
@@ -635,24 +433,18 @@ def test_tasks_are_started_in_task_groups_only() -> None:
     assert not [place for module in modules() for place in lone_tasks(module)]
 
 
-def has_test_file(module: str) -> bool:
-    """tests/x/test_y.py, or several test_y_….py, for tracker/x/y.py."""
-    if not path_of(module).read_text(encoding="utf-8").strip():
-        return True
-    if module in TESTED_BY:
-        return (ROOT / "tests" / TESTED_BY[module]).exists()
-    folder, _, name = module.rpartition(".")
-    places = (ROOT / "tests" / folder.replace(".", "/"), ROOT / "tests" / "e2e")
-    return any(True for place in places for _ in place.glob(f"test_{name}*.py"))
-
-
-def test_each_module_has_a_test_file() -> None:
-    assert not [module for module in modules() if not has_test_file(module)]
+def test_each_file_has_a_test() -> None:
+    """By its name, an import, or a line of HELD_BY in tools/nearest_tests.py, which `make mutate` uses as well."""
+    files = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.lua")]
+    assert not [
+        path for path in files if path.read_text(encoding="utf-8").strip() and not nearest_tests(path)
+    ]
 
 
 def test_the_tables_name_only_existing_modules() -> None:
     assert not {place for place in MAY_IMPORT if not path_of(place).exists()}
-    assert all(path_of(module).exists() for module in TESTED_BY)
+    assert all((PACKAGE / place).exists() for place in HELD_BY)
+    assert all((TESTS / test).exists() for tests in HELD_BY.values() for test in tests)
     assert all((ROOT / name.partition(":")[0]).exists() for name in LARGER)
 
 
@@ -661,7 +453,7 @@ def sizes() -> Iterator[tuple[str, int, int]]:
         name = str(path.relative_to(ROOT))
         yield name, len(path.read_text(encoding="utf-8").splitlines()), FILE_LINES
         if path.suffix == ".py":
-            for node in ast.walk(tree_of(path)):
+            for node in nodes_of(path):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     yield f"{name}:{node.name}", (node.end_lineno or 0) - node.lineno + 1, FUNCTION_LINES
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax import tree_of
+
 pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
@@ -44,7 +46,7 @@ def functions(file: Path) -> set[str]:
                 if isinstance(node, ast.ClassDef):
                     walk(node.body, f"{above}::{node.name}")
 
-    walk(ast.parse(file.read_text(encoding="utf-8")).body, "")
+    walk(tree_of(file).body, "")
     return found
 
 

@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+from tests.syntax import nodes_of
 from tools.reasons_page import PAGE, with_tables
 from tracker import refusals
 from tracker.core.rate_limits import LIMITED
@@ -37,7 +38,7 @@ def test_every_reason_is_explained_once() -> None:
 def calls(*folders: str) -> Iterator[tuple[str, ast.Call]]:
     for folder in folders:
         for path in sorted((ROOT / "tracker" / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in nodes_of(path):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                     yield node.func.id, node
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax import nodes_of, tree_of
+
 pytestmark = pytest.mark.once
 TESTS = Path(__file__).parent
 SECTIONS = {"T": 34, "B": 15, "C": 10, "Q": 15, "W": 30, "U": 5, "D": 22, "S": 10}
@@ -20,10 +22,10 @@ ROW = re.compile(rf"\b[{''.join(SECTIONS)}]\d+\b")
 def docstrings() -> Iterator[tuple[str, str]]:
     """Yields (place, docstring) of every test, test class and test file."""
     for path in sorted(TESTS.rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        tree = tree_of(path)
         yield str(path.relative_to(TESTS)), ast.get_docstring(tree) or ""
         kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-        for node in (node for node in ast.walk(tree) if isinstance(node, kinds)):
+        for node in (node for node in nodes_of(path) if isinstance(node, kinds)):
             if node.name.lower().startswith("test"):
                 yield f"{path.relative_to(TESTS)}:{node.name}", ast.get_docstring(node) or ""
 

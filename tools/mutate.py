@@ -126,7 +126,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     total = survived = 0
     with tempfile.TemporaryDirectory(prefix="sk-") as name:
-        copy_checkout(folder := Path(name))
+        folder = Path(name)
+        if not options.list:
+            copy_checkout(folder)
         for argument in options.files:
             file, wanted = chosen(argument)
             tests = options.tests or [str(path.relative_to(ROOT)) for path in nearest_tests(file)]

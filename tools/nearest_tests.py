@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, TESTS = ROOT / "tracker", ROOT / "tests"
 LUA = PACKAGE / "store" / "lua"
 INCLUDE = re.compile(r"^--@ include (\S+)", re.MULTILINE)
+IMPORT = re.compile(r"^\s*from (tracker[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 HELD_BY: dict[str, tuple[str, ...]] = {
     "__main__.py": ("cli/test_main.py",),
@@ -50,8 +51,17 @@ HELD_BY: dict[str, tuple[str, ...]] = {
 
 
 @cache
-def _texts() -> dict[Path, str]:
-    return {path: path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("test_*.py"))}
+def _importing() -> dict[str, list[Path]]:
+    """The test files that import a module, by its dotted name."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        names = set(re.findall(r"^import (tracker[\w.]*)", text, re.MULTILINE))
+        for package, imported in IMPORT.findall(text):
+            names |= {package, *(f"{package}.{name}" for name in re.findall(r"\w+", imported))}
+        for name in names:
+            found.setdefault(name, []).append(path)
+    return found
 
 
 def _of_its_name(folder: Path, name: str) -> list[Path]:
@@ -63,16 +73,6 @@ def _of_its_name(folder: Path, name: str) -> list[Path]:
     return own or next(([path] for each in first_words if (path := folder / f"test_{each}.py").exists()), [])
 
 
-def _importing(module: str) -> list[Path]:
-    package, _, name = module.rpartition(".")
-    statement = re.compile(
-        rf"^\s*(?:from {re.escape(module)} import|import {re.escape(module)}\b"
-        rf"|from {re.escape(package)} import .*\b{name}\b)",
-        re.MULTILINE,
-    )
-    return [path for path, text in _texts().items() if statement.search(text)]
-
-
 def _by_row(inside: str) -> list[Path]:
     rows = [row for row in HELD_BY if inside == row or inside.startswith(f"{row.rstrip('/')}/")]
     return [TESTS / each for each in HELD_BY[max(rows, key=len)]] if rows else []
@@ -82,7 +82,7 @@ def _of_module(file: Path) -> list[Path]:
     inside = file.relative_to(PACKAGE).with_suffix("")
     parts = ("", *(inside.parent if inside.name == "__init__" else inside).parts)
     folder = TESTS.joinpath(*parts[:-1])
-    importing = _importing(".".join(("tracker", *parts[1:])))
+    importing = _importing().get(".".join(("tracker", *parts[1:])), [])
     return (
         _of_its_name(folder, parts[-1])
         or _of_its_name(folder.parent, parts[-1])
@@ -92,10 +92,15 @@ def _of_module(file: Path) -> list[Path]:
     )
 
 
+@cache
+def _included() -> dict[Path, frozenset[str]]:
+    return {path: frozenset(INCLUDE.findall(path.read_text(encoding="utf-8"))) for path in LUA.rglob("*.lua")}
+
+
 def _scripts_with(fragment: Path) -> Iterator[Path]:
     """The scripts that include a fragment, also through others."""
-    for path in LUA.rglob("*.lua"):
-        if str(fragment.relative_to(LUA)) in INCLUDE.findall(path.read_text(encoding="utf-8")):
+    for path, included in _included().items():
+        if str(fragment.relative_to(LUA)) in included:
             yield from _scripts_with(path) if path.parent.name == "lib" else (path,)
 
 

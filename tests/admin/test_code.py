@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax import nodes_of
+
 pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 ADMIN = ROOT / "tracker" / "admin"
@@ -31,8 +33,8 @@ GOES_OUT = {
 }
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def imported(path: Path) -> Iterator[str]:
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -40,20 +42,19 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-def called(tree: ast.AST) -> Iterator[str]:
+def called(path: Path) -> Iterator[str]:
     """Names of called functions, with the name before the dot, if any."""
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func)
 
 
 def runs_input(path: Path) -> Iterator[str]:
     """Calls that evaluate text as code, deserialize objects, or run a shell."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    yield from (RUNS_TEXT | {"os.system", "os.popen"}) & set(called(tree))
-    unpacks = {name.partition(".")[0] for name in imported(tree)} & MAKES_OBJECTS
+    yield from (RUNS_TEXT | {"os.system", "os.popen"}) & set(called(path))
+    unpacks = {name.partition(".")[0] for name in imported(path)} & MAKES_OBJECTS
     yield from unpacks ^ BETWEEN_OURSELVES.get(path.name, set())
-    words = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "shell"]
+    words = [node for node in nodes_of(path) if isinstance(node, ast.keyword) and node.arg == "shell"]
     yield from ("shell=" for word in words if isinstance(word.value, ast.Constant))
 
 
@@ -63,14 +64,13 @@ def test_no_input_is_run_or_unpickled() -> None:
 
 def goes_out(path: Path) -> Iterator[str]:
     """Calls and imports that send requests or start programs."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     yield from (
         name
-        for name in imported(tree)
+        for name in imported(path)
         if name in GOES_OUT or name.startswith(tuple(f"{x}." for x in GOES_OUT))
     )
     yield from (
-        name for name in called(tree) if name.endswith(("ClientSession", "open_connection", ".connect"))
+        name for name in called(path) if name.endswith(("ClientSession", "open_connection", ".connect"))
     )
 
 
