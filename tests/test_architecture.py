@@ -19,7 +19,7 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracker"
 
-NOUNS = ("bittorrent", "errors")
+NOUNS = ("bittorrent", "errors", "names")
 STORE_BASE = (*NOUNS, "store.client", "store.schema")
 
 _ADMIN = (
@@ -38,6 +38,7 @@ _ADMIN = (
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Basic types. All modules may import them.
     "errors": (),
+    "names": (),
     "bittorrent": ("errors",),
     # What announces and scrapes are refused with.
     "refusals": ("errors",),

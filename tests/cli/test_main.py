@@ -21,12 +21,12 @@ HASH, OTHER = "ab" * 20, "cd" * 20
 
 def torrent_file(path: Path, name: str, **more: object) -> Path:
     info = {"name": name, "piece length": 16384, "length": 3, "pieces": b"x" * 20, **more}
-    path.write_bytes(bencode({"info": info}))
+    path.write_bytes(bencode({"info": dict(sorted(info.items()))}))
     return path
 
 
 def hybrid_file(path: Path) -> Path:
-    tree = {b"a": {b"": {b"length": 3, b"pieces root": b"r" * 32}}}
+    tree = {b"both": {b"": {b"length": 3, b"pieces root": b"r" * 32}}}
     return torrent_file(path, "both", **{"meta version": 2, "file tree": tree})
 
 
@@ -184,14 +184,29 @@ def test_in_a_terminal_pages_share_one_header(tracker: Command, tmp_path: Path) 
     assert len(narrow) == 131
 
 
-def test_names_are_escaped_and_not_interpreted_as_markup(tracker: Command) -> None:
-    tracker("torrent", "add", HASH, "--name", "a\x1b[2J\n[red]b\u202e\t")
-    for words in (("torrent", "list"), ("torrent", "show", HASH)):
-        text = tracker(*words).stdout
-        assert "a\\x1b[2J\\n[red]b\\u202e\\t" in text
-        assert "\x1b" not in text and "\u202e" not in text
+def test_names_follow_the_rule_and_are_not_interpreted_as_markup(
+    tracker: Command, keys: "Redis", prefix: str
+) -> None:
+    """Also one that a site wrote. Joiners and wide spaces stay."""
+    name = "a\x1b[2J\n[red]b\u202e\t می\u200cخواهم\u3000x"
+    tracker("torrent", "add", HASH, "--name", name)
+    assert keys.hget(f"{prefix}t:{HASH}", "name") == "a[2J[red]b می\u200cخواهم\u3000x".encode()
+    for written in (False, True):
+        if written:
+            keys.hset(f"{prefix}t:{HASH}", "name", name)
+        for words in (("torrent", "list"), ("torrent", "show", HASH)):
+            assert "a[2J[red]b می\u200cخواهم\u3000x" in tracker(*words).stdout
     tracker("client", "allow", "-XX", "--name", "\x1b]0;x\x07")
-    assert rows(tracker("client", "list")) == [["-XX", "\\x1b]0;x\\x07"]]
+    assert rows(tracker("client", "list")) == [["-XX", "]0;x"]]
+
+
+def test_text_that_moves_the_cursor_or_reorders_is_escaped(
+    tracker: Command, keys: "Redis", prefix: str
+) -> None:
+    tracker("torrent", "add", HASH)
+    keys.hset(f"{prefix}t:{HASH}", "reason", "a\x1b[2J\n[red]b\u202e\t\u200c")
+    text = tracker("torrent", "show", HASH).stdout
+    assert "a\\x1b[2J\\n[red]b\\u202e\\t\u200c" in text and "\x1b" not in text and "\u202e" not in text
 
 
 # Users

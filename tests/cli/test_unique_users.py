@@ -63,7 +63,7 @@ def test_places_are_ranked(unique: Command) -> None:
 @pytest.mark.usefixtures("seen")
 def test_torrents_are_ranked_with_their_names(unique: Command) -> None:
     """B13."""
-    assert rows(unique("top", "torrents")) == [[FIRST, "4", "one\\x1b[2J"], [SECOND, "1", ""]]
+    assert rows(unique("top", "torrents")) == [[FIRST, "4", "one[2J"], [SECOND, "1", ""]]
     assert rows(unique("top", "torrents", "--month", month_of(LATER))) == [[SECOND, "1", ""]]
 
 

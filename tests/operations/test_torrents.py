@@ -4,6 +4,7 @@ import bencodepy
 import pytest
 
 from tests.store.harness import Store, info_hash
+from tests.torrent_files import HYBRID, changed, made
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.operations.torrents import (
@@ -28,16 +29,6 @@ from tracker.system.torrent_files import TorrentFiles
 @pytest.fixture
 def files(tmp_path: Path) -> TorrentFiles:
     return TorrentFiles(tmp_path, enabled=True)
-
-
-HYBRID = {
-    b"name": b"a film",
-    b"pieces": bytes(20),
-    b"piece length": 16384,
-    b"length": 5,
-    b"meta version": 2,
-    b"file tree": {b"a film": {b"": {b"length": 5}}},
-}
 
 
 async def test_a_hybrid_file_is_registered_under_both_hashes(store: Store, files: TorrentFiles) -> None:
@@ -66,6 +57,21 @@ async def test_a_file_is_kept_without_announce_urls_until_its_torrent_is_removed
     assert await remove_torrent(store, files, first)
     assert (files.read(first), files.read(second)) == (None, bare)
     assert not await remove_torrent(store, files, first)
+
+
+@pytest.mark.parametrize("kind", ["v2", "hybrid"])
+async def test_a_kept_file_is_not_replaced_by_one_with_fewer_piece_layers(
+    store: Store, tmp_path: Path, files: TorrentFiles, kind: str
+) -> None:
+    data = made(tmp_path / "content", kind, {"large.bin": bytes(range(250)) * 300})
+    less = changed(data, b"piece layers", to={})
+    hashes = [each.info_hash for each in await add_file(store, less, files=files)]
+    poor = files.read(hashes[0])
+    await add_file(store, data, files=files)
+    complete = files.read(hashes[0])
+    assert poor is not None and complete is not None and len(poor) < len(complete)
+    assert not any(each.new for each in await add_file(store, less, files=files))
+    assert {files.read(each) for each in hashes} == {complete}
 
 
 async def test_a_file_that_cannot_be_kept_registers_nothing(store: Store, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, S
 from tracker.store.sharding.users import ShardedMultipliers
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
-from tracker.wire.torrent_file import Pieces, parse_pieces
+from tracker.wire.torrent_file import Pieces, parse_torrent_file
 from tracker.workers import connectable, counter_cleanup, rescore
 from tracker.workers.adoption import AdoptionWorker
 from tracker.workers.connectable import ConnectableWorker
@@ -263,7 +263,7 @@ def _verification(context: RuntimeContext, prober: Prober) -> WorkVerification:
         files = TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)
         try:
             data = files.read(info_hash)
-            return parse_pieces(data) if data is not None else None
+            return parse_torrent_file(data).pieces if data is not None else None
         except (OSError, ClientError):
             return None
 

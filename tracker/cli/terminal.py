@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tracker import __version__
+from tracker.names import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,13 +44,6 @@ MOMENT = 20
 """Width of a date in characters."""
 Value = str | int | float | bool | None
 Row = dict[str, Value]
-
-
-def printable(text: str) -> str:
-    """``text`` with everything but visible characters and plain spaces escaped, as in ``\\x1b``."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )
 
 
 def say(text: str) -> None:

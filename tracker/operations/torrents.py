@@ -10,6 +10,7 @@ from typing import Literal, Unpack
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
+from tracker.names import clean_name
 from tracker.store.schema.multipliers import MultiplierFields, RuleChange, join_ends
 from tracker.store.sharding.hybrids import V1_IS_UNREGISTERED
 from tracker.store.store import Store
@@ -90,7 +91,7 @@ async def add_torrent(
     await _link(store, info_hash, fields)
     if not new or "hybrid_of" in fields:
         await _share(store, [(info_hash, row)])
-    return Added(info_hash, torrent_id, new, fields.get("name", ""))
+    return Added(info_hash, torrent_id, new, clean_name(fields.get("name", "")))
 
 
 async def add_torrents(

@@ -26,10 +26,16 @@ class TorrentFiles:
         self.enabled = enabled
 
     def keep(self, info_hash: InfoHash, data: bytes) -> None:
-        """Writes the file of a torrent, or replaces it. Raises OSError."""
+        """Writes the file of a torrent. Raises OSError.
+
+        A longer one stays: all have the same info dictionary, and the longer has more of the piece layers.
+        """
         if not self.enabled:
             return
         path = self._path(info_hash)
+        with suppress(FileNotFoundError):
+            if path.stat().st_size > len(data):
+                return
         path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         with private_file(path) as file:

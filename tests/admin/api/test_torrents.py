@@ -7,8 +7,9 @@ from aiohttp import FormData
 from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
 from tests.every_field import TORRENT
-from tests.operations.test_torrents import HYBRID
 from tests.store.harness import info_hash, update
+from tests.torrent_files import HYBRID, V1
+from tracker.bittorrent import InfoHash
 from tracker.settings.model import Settings
 
 HASH = "ab" * 20
@@ -44,6 +45,32 @@ async def test_a_torrent_waits_for_approval(full: ApiClient, way: str) -> None:
     (row,) = (await full.get("/torrents", enabled="true"))["items"]
     assert row["state"] == "registered"
     await full.ask("PATCH", f"/torrents/{row['info_hash']}", 422, json={"enabled": "maybe"})
+
+
+@pytest.mark.parametrize("way", ["new", "batch", "patch", "file", "name of the form", "site"])
+async def test_names_follow_one_rule(full: ApiClient, admin: Admin, way: str) -> None:
+    """Joiners and wide spaces stay, overrides are dropped; of a name that cannot be refused, control characters too."""
+    given, name = "می\u200cخواهم \u202egpj\u3000", "می\u200cخواهم gpj\u3000"
+    info_hash = HASH
+    if way in ("file", "name of the form"):
+        form = torrent_file(V1 | {b"name": f"\n{given}\x1b".encode() if way == "file" else b"x"})
+        if way != "file":
+            form.add_field("name", given)
+        info_hash = (await full.ask("POST", "/torrent-files", 201, data=form))["torrents"][0]["info_hash"]
+    elif way == "batch":
+        await full.ask("POST", "/torrents/batch", json={"torrents": [{"info_hash": HASH, "name": given}]})
+    else:
+        new = {"info_hash": HASH} | ({"name": given} if way == "new" else {})
+        added = await full.ask("POST", "/torrents", 201, json=new)
+        assert added["torrents"][0]["name"] == ("" if way != "new" else name)
+    if way == "patch":
+        await full.ask("PATCH", f"/torrents/{HASH}", json={"name": given})
+    if way == "site":
+        key = admin.store.keys.torrent(InfoHash(bytes.fromhex(HASH)))
+        await admin.store.connection.command("HSET", key, "name", f"\n{given}")
+    assert (await full.get(f"/torrents/{info_hash}"))["name"] == name
+    (found,) = (await full.get("/torrents"))["items"]
+    assert found["name"] == name
 
 
 @pytest.mark.parametrize("way", ["new", "batch", "known", "patch"])
@@ -299,7 +326,7 @@ async def test_a_kept_file_is_downloaded_until_its_torrent_is_removed(
     async with full.session.get(f"/api/v1{here}/file") as response:
         assert (response.status, response.content_type) == (200, "application/x-bittorrent")
         assert first["info_hash"] in response.headers["Content-Disposition"]
-        assert bencodepy.decode(await response.read()) == {b"info": HYBRID}
+        assert bencodepy.decode(await response.read()) == {b"info": HYBRID, b"piece layers": {}}
     await full.ask("DELETE", here, 204)
     await full.ask("POST", "/torrents", 201, json={"info_hash": first["info_hash"]})
     assert (await full.get(here))["has_file"] is False

@@ -8,7 +8,7 @@ import pytest
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store
 from tracker.bittorrent import InfoHash
-from tracker.store.schema.folding import fold_name
+from tracker.names import fold_name
 from tracker.store.torrents.search import NAMES_A_CALL
 from tracker.store.torrents.torrents import RANKINGS
 

@@ -10,7 +10,7 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, timeout_key, update
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
-from tracker.store.schema.folding import NAME_CHARACTERS, fold, fold_name
+from tracker.names import NAME_CHARACTERS, fold, fold_name
 from tracker.store.torrents import search, torrents
 from tracker.store.torrents.search import Search
 
@@ -75,7 +75,7 @@ async def test_names_are_sorted_and_an_empty_text_finds_all(store: Store) -> Non
 
 
 async def test_separators_within_names_are_one_space(store: Store) -> None:
-    await register(store, "  two \t\r\n words\x00here ")
+    await register(store, "  two \t\r\n words\u3000here ")
     assert len(await names(store, "two words here")) == 1
     assert len(await names(store, "two\nwords")) == 1
     assert fold_name("\t\n ") == "" and fold("a\tb") == "a b"

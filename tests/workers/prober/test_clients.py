@@ -25,7 +25,7 @@ from tests.e2e.processes import running
 from tests.waiting import eventually, until
 from tests.workers.prober.peers import loopback, prober
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.wire.torrent_file import Pieces, parse_pieces
+from tracker.wire.torrent_file import Pieces, parse_torrent_file
 from tracker.workers.prober import Level, Outcome, Status
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def libtorrent_seeds(
         until(lambda: seeder.handle.status().state not in (_CHECKING, _RESUMING))
         hashes = lt.torrent_info(str(folder / "it.torrent")).info_hashes()
         raw = hashes.v1.to_bytes() if hashes.has_v1() else hashes.v2.to_bytes()[:20]
-        yield Shared(loopback(seeder.session.listen_port()), InfoHash(raw), parse_pieces(data))
+        yield Shared(loopback(seeder.session.listen_port()), InfoHash(raw), parse_torrent_file(data).pieces)
 
 
 _CHECKING, _RESUMING = lt.torrent_status.checking_files, lt.torrent_status.checking_resume_data
@@ -191,7 +191,7 @@ def other_client_seeds(folder: Path, command: Command, *, encrypted: bool) -> It
     if shutil.which(program) is None:
         pytest.skip(f"no {program} on this system")
     share = Share.make(folder / "source", size=SIZE)
-    pieces = parse_pieces((torrent := share.torrent()).read_bytes())
+    pieces = parse_torrent_file((torrent := share.torrent()).read_bytes()).pieces
     with running(command(torrent, share.folder, port := free_port(), encrypted=encrypted), folder / "output"):
         yield Shared(loopback(port), InfoHash(share.info_hash), pieces)
 

@@ -15,8 +15,9 @@ import typer
 from redis.exceptions import RedisError
 
 from tracker.cli.commands import AsJson, Config, load_settings, run_with_store, with_store
-from tracker.cli.terminal import Row, printable, sparkline
+from tracker.cli.terminal import Row, sparkline
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.names import printable
 from tracker.store.stats.memory_usage import read_usages
 from tracker.store.store import Store
 from tracker.valkey.server import EmbeddedValkey

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tracker.errors import ClientError
+from tracker.names import clean_name
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.multipliers import (
     Rules,
@@ -37,6 +38,8 @@ class Field:
     highest: int = MAX_EXACT
     max_length: int = 255
     """Of a text; of ``names``: how many there may be."""
+    is_name: bool = False
+    """Whether the rule for names applies to a text."""
     off: str = ""
     """The option of the command line that sets a flag to false; empty: ``no-<name>``."""
     column: int = 0
@@ -68,7 +71,7 @@ class Field:
                 or_none = ", or -1" if self.kind == "limit" else ""
                 raise ClientError(f"{self.name} is a whole number up to {self.highest}{or_none}")
             return text
-        return text.strip()[: self.max_length]
+        return (clean_name(text) if self.is_name else text).strip()[: self.max_length]
 
     def read(self, value: bytes | None) -> Any:
         """The value of what is stored. Of a value that a site has overwritten, the default or 0."""
@@ -79,7 +82,9 @@ class Field:
             return text != "0" if self.default else text == "1"
         if self.kind == "limit":
             return int(text) if self._is_number(text) else None
-        return multipliers_of(text) if self.kind == "rules" else text
+        if self.kind == "rules":
+            return multipliers_of(text)
+        return clean_name(text) if self.is_name else text
 
     def _is_number(self, text: str) -> bool:
         digits = text.isascii() and text.isdigit() and len(text) <= len(str(self.highest))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from tracker.store.schema.folding import fold, fold_name
+from tracker.names import fold, fold_name
 from tracker.store.sharding.shards import Shard
 from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent

@@ -15,8 +15,8 @@ from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.names import fold, fold_name
 from tracker.store.client.pipe import Argument
-from tracker.store.schema.folding import fold, fold_name
 from tracker.store.sharding.hybrids import Hybrids
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards

@@ -7,9 +7,9 @@ from typing import Any
 
 from redis.exceptions import OutOfMemoryError
 
+from tracker.names import fold_name
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
-from tracker.store.schema.folding import fold_name
 from tracker.store.schema.keys import Keys
 
 

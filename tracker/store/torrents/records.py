@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
+from tracker.names import clean_name
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.multipliers import (
     MULTIPLIERS,
@@ -183,7 +184,7 @@ def torrent_of(
         info_hash=info_hash,
         torrent_id=fields.get("tid") or (torrent_id or b"").decode("utf-8", "replace"),
         registered=torrent_id is not None,
-        name=fields.get("name", ""),
+        name=clean_name(fields.get("name", "")),
         seeders=number("seeders"),
         leechers=number("leechers"),
         completions=number("snatches"),

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 
 from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError
+from tracker.names import fold
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
-from tracker.store.schema.folding import fold
 from tracker.store.schema.keys import Keys
 
 NAMES_A_CALL = 1000

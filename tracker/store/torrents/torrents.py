@@ -11,9 +11,9 @@ import orjson
 
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import ClientError
+from tracker.names import clean_name, fold_name
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
-from tracker.store.schema.folding import fold_name
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
@@ -354,6 +354,8 @@ def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
         if name == "size" and value and size_of(value) is None:
             raise ClientError(f"a size is a number of bytes from 0 to {MAX_SIZE}")
     row = {name: value[:_MAX_TEXT] for name, value in fields.items()}
+    if "name" in row:
+        row["name"] = clean_name(row["name"])
     return row | ({"labels": checked_labels(fields["labels"])} if "labels" in fields else {})
 
 

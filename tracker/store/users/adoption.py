@@ -6,8 +6,8 @@ Lists users by their names too, which a site may have written or changed.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tracker.names import fold_name
 from tracker.store.client.scripts import Scripts
-from tracker.store.schema.folding import fold_name
 from tracker.store.schema.keys import Keys, pattern_of
 
 KEYS_A_STEP = 100

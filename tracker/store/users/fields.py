@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import orjson
 
 from tracker.errors import ClientError
-from tracker.store.schema.folding import fold_name
+from tracker.names import fold_name
 from tracker.store.schema.multipliers import NO_MULTIPLIER, Rules
 from tracker.store.schema.record import Field, fields_of, names_of_part, settable, shown
 
@@ -45,7 +45,7 @@ class User:
     unreported: int = field(default=0, compare=False)
     """Bytes by which ``left`` fell on all torrents, but that the user's clients did not report as downloaded. They
     are not counted as downloaded."""
-    name: Annotated[str, Field("Display name; empty: none.", "profile")] = ""
+    name: Annotated[str, Field("Display name; empty: none.", "profile", is_name=True)] = ""
     reason: Annotated[
         str,
         Field(

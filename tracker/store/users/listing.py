@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple, get_args
 from redis.exceptions import OutOfMemoryError
 
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.names import fold
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
-from tracker.store.schema.folding import fold
 from tracker.store.schema.keys import Keys
 from tracker.store.users.fields import User, is_user_id
 from tracker.store.users.users import Users

@@ -18,8 +18,9 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from tracker.cli.commands import Config
 from tracker.cli.commands.work.group import commands
-from tracker.cli.terminal import note, printable, say
+from tracker.cli.terminal import note, say
 from tracker.errors import ClientError
+from tracker.names import printable
 from tracker.settings.model import LogSettings
 from tracker.system import logs
 from tracker.system.event_loop import running
