@@ -17,6 +17,7 @@ from loadtest import trackers
 from loadtest.servers import ROOT
 from tests.commands import Command, rows
 from tracker.cli import main
+from tracker.store.sharding.torrent_filter import ORDERS
 
 HASH, OTHER = "ab" * 20, "cd" * 20
 
@@ -77,7 +78,7 @@ def test_a_users_rights_are_edited(tracker: Command) -> None:
     tracker("user", "edit", "7", "--no-leech", "--disabled")
     row = json.loads(tracker("user", "list", "--json").stdout)
     assert (row["can_leech"], row["enabled"]) == (False, False)
-    tracker("user", "edit", "7", "--may-leech")
+    tracker("user", "edit", "7", "--can-leech")
     row = json.loads(tracker("user", "list", "--json").stdout)
     assert (row["can_leech"], row["enabled"]) == (True, False)
     tracker("user", "edit", "7", code=2)
@@ -89,6 +90,38 @@ def test_scores(tracker: Command) -> None:
     place = json.loads(tracker("score", "place", HASH, "--json").stdout)
     assert (place["rank"], place["of"], place["score"]) == (1, 1, 1)
     assert "not in the ranking" in tracker("score", "place", OTHER, code=1).stderr
+
+
+def test_torrents_are_listed_in_every_order_filtered_and_counted(tracker: Command) -> None:
+    for number, name in enumerate(("b", "c", "a"), 1):
+        tracker("torrent", "add", f"{number:040x}", "--name", name)
+        tracker("torrent", "edit", f"{number:040x}", "--size", str(10 - number))
+    tracker("torrent", "edit", f"{2:040x}", "--private")
+    tracker("torrent", "disable", f"{3:040x}")
+    tracker("reindex")
+
+    def numbers(*words: str) -> list[int]:
+        return [int(row[0], 16) for row in rows(tracker("torrent", "list", *words))]
+
+    assert numbers("--by", "name", "--least") == [3, 1, 2]
+    assert numbers("--by", "size") == [1, 2, 3]
+    for order in ORDERS:
+        assert sorted(numbers("--by", order)) == [1, 2, 3], order
+    assert (numbers("--private"), sorted(numbers("--public"))) == ([2], [1, 3])
+    assert (numbers("--state", "disabled"), numbers("--state", "pending")) == ([3], [])
+    assert (numbers("--seeded"), len(numbers("--unseeded"))) == ([], 3)
+    assert (numbers("--search", "A"), numbers("--search", "a", "--private")) == ([3], [])
+    for words, count in (
+        ((), 3),
+        (("--private",), 1),
+        (("--search", "c"), 1),
+        (("--public", "--unseeded"), 2),
+    ):
+        assert tracker("torrent", "list", "--count", *words).stdout == f"{count}\n"
+    listed = tracker("torrent", "list", "--limit", "2")
+    assert (len(rows(listed)), listed.stderr) == (2, "note: 2 of 3 torrents\n")
+    for option in ("--by", "--state"):
+        assert f"{option} must be" in tracker("torrent", "list", option, "x", code=2).stderr
 
 
 def test_ranks_continue_across_pages(tracker: Command, keys: "Redis", prefix: str) -> None:

@@ -123,9 +123,11 @@ def test_jobs_are_purged_after_confirmation(jobs: Command, do: Do) -> None:
 def test_queues_are_listed_with_their_sizes(jobs: Command, do: Do) -> None:
     assert jobs("queues").stdout == ""
     do(several)
+    assert jobs("limit", "sweep", "--concurrency", "2", "--priority", "-3").stdout == "changed sweep\n"
+    assert "concurrency is" in jobs("limit", "sweep", "--concurrency", "257", code=1).stderr
     assert rows(jobs("queues")) == [
-        ["process_torrent", "1", "1", "0", "1", "1"],
-        ["sweep", "1", "0", "0", "0", "0"],
+        ["process_torrent", "1", "1", "0", "1", "1", "", ""],
+        ["sweep", "1", "0", "0", "0", "0", "2", "-3"],
     ]
     first, _ = jobs("queues", "--json").stdout.splitlines()
     assert json.loads(first) == {
@@ -135,7 +137,12 @@ def test_queues_are_listed_with_their_sizes(jobs: Command, do: Do) -> None:
         "retry": 0,
         "completed": 1,
         "failed": 1,
+        "concurrency": None,
+        "priority": None,
     }
+    jobs("limit", "sweep")
+    assert rows(jobs("queues"))[1][-2:] == ["", ""]
+    assert "queue name" in jobs("limit", "no queue", code=1).stderr
 
 
 def test_recent_jobs_are_kept_with_older_than(jobs: Command, do: Do) -> None:
@@ -188,7 +195,7 @@ def test_a_command_waits_for_rescoring(jobs: Command, do: Do, options: tuple[str
         tracker = pool.submit(do, walking("completed"))
         assert jobs("reprocess", "--wait", *options).stdout == "1 queued\nall torrents are scored\n"
         tracker.result()
-    assert rows(jobs("queues"))[0] == ["process_torrent", "0", "0", "0", "2", "0"]
+    assert rows(jobs("queues"))[0][:6] == ["process_torrent", "0", "0", "0", "2", "0"]
 
 
 def test_a_failed_rescoring_ends_the_waiting(jobs: Command, do: Do) -> None:

@@ -357,7 +357,7 @@ def test_a_misspelt_setting_is_refused_with_the_right_name(
 
 @pytest.mark.parametrize(
     "words",
-    [("nonsense",), ("torrent", "add"), ("torrent", "list", "--by", "size"), ("user", "add", "--nope")],
+    [("nonsense",), ("torrent", "add"), ("torrent", "list", "--by", "age"), ("user", "add", "--nope")],
 )
 def test_wrong_usage_is_exit_code_2(tracker: Command, words: tuple[str, ...]) -> None:
     assert "Usage: " in tracker(*words, code=2).stderr

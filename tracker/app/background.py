@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from tracker.bittorrent import Address, InfoHash
 from tracker.core.scoring import Source
 from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
+from tracker.settings.types import queue_numbers
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.store.sharding.users import ShardedMultipliers
@@ -231,9 +233,11 @@ def _jobs(
         await adoption.round(0.0)
 
     queues = {
-        PROCESS_TORRENT: Queue(scorer.handle, settings.jobs.concurrency),
+        PROCESS_TORRENT: Queue(scorer.handle),
         REPROCESS: Queue(
-            Rescore(jobs, store.scores, connection).handle, 1, rescore.TIMEOUT_SECONDS, resumes=True
+            Rescore(jobs, store.scores, connection).handle,
+            timeout_seconds=rescore.TIMEOUT_SECONDS,
+            resumes=True,
         ),
         CLEAN_COUNTERS: Queue(clean_up),
         SWEEP: Queue(sweep),
@@ -245,6 +249,9 @@ def _jobs(
     }
     if look_up is not None and settings.dht.enabled:
         queues[DHT_LOOKUP] = Queue(look_up)
+    for name, number in queue_numbers(settings.jobs.concurrency).items():
+        if name in queues:
+            queues[name] = replace(queues[name], concurrency=number)
     is_off = {FLUSH_STATHAT: not receiver.enabled, CHECK_CONNECTABLE: not settings.probe.connectable}
     periodic = {queue: s for queue, s in PERIODIC_SECONDS.items() if not is_off.get(queue)}
     return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)

@@ -31,16 +31,33 @@ async def find_torrents(
     return await store.torrent_listing.filtered(replace(wanted, name=text), cursor, count)
 
 
+async def listed_torrents(
+    store: Store, wanted: TorrentFilter, text: str, limit: int
+) -> AsyncIterator[ListPage]:
+    """The first ``limit`` torrents of the list, in pages."""
+    cursor, offset, is_walk = "", 0, bool(text) or wanted.is_selective
+    while offset < limit:
+        count = min(limit - offset, _PAGE)
+        if is_walk:
+            page = await find_torrents(store, wanted, text, cursor, count)
+        else:
+            page = await store.torrent_listing.page(wanted, offset, count)
+        yield page
+        offset += len(page.torrents) if is_walk else count
+        cursor = page.cursor
+        if not cursor if is_walk else offset >= (page.total or 0):
+            return
+
+
 async def exported_torrents(store: Store, wanted: TorrentFilter, text: str) -> AsyncIterator[list[Torrent]]:
     """The first MAX_EXPORTED of the list, in pages."""
-    cursor, left = "", MAX_EXPORTED
-    while left > 0:
+    pages = listed_torrents(store, wanted, text, MAX_EXPORTED)
+    while True:
         with _of_all_shards():
-            page = await find_torrents(store, wanted, text, cursor, min(left, _PAGE))
-        yield page.torrents
-        left -= len(page.torrents)
-        if not (cursor := page.cursor):
+            page = await anext(pages, None)
+        if page is None:
             return
+        yield page.torrents
 
 
 async def exported_users(store: Store, wanted: UserFilter) -> AsyncIterator[list[User]]:

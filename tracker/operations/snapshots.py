@@ -1,6 +1,7 @@
 """The values of an object that the audit log shows when they change."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 from tracker.errors import ClientError
@@ -129,6 +130,10 @@ async def _block(store: Store, text: str) -> Snapshot:
     return text, {"blocked": "true"} if blocked else {}
 
 
+async def _queue(store: Store, name: str) -> Snapshot:
+    return name, _texts(asdict(await store.jobs.limits_of(name)))
+
+
 async def _job(store: Store, job_id: str) -> Snapshot:
     job = await store.jobs.get(job_id)
     return job_id, {} if job is None else {"queue": job.queue, "status": job.status}
@@ -150,6 +155,7 @@ _READERS: Mapping[Kind, Callable[[Store, str], Awaitable[Snapshot]]] = {
     "multipliers": _multipliers,
     "project": _project,
     "block": _block,
+    "queue": _queue,
     "job": _job,
     "token": _token,
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -10,6 +11,7 @@ import structlog
 from tracker.errors import StartupError
 from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
 from tracker.settings.reference import mask_url
+from tracker.settings.types import queue_numbers
 from tracker.store.client.cluster import Cluster, SlotMap, SlotRange, check_node, find_nodes
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.timed_call import OnRoundTrip
@@ -142,7 +144,9 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
 
 def build_store(connection: Connection, settings: Settings, tap: Tap | None = None) -> Store:
     """The store of this process; ``tap`` as in Counters."""
-    return Store(connection, settings.redis.prefix, store_options(settings), tap=tap)
+    store = Store(connection, settings.redis.prefix, store_options(settings), tap=tap)
+    store.jobs.limits = replace(store.jobs.limits, priorities=queue_numbers(settings.jobs.priority))
+    return store
 
 
 def store_options(settings: Settings) -> StoreOptions:

@@ -3,9 +3,17 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from tracker.settings.types import AnnounceUrls, Section, UdpAddress, WebAddress, host_and_port
+from tracker.settings.types import (
+    AnnounceUrls,
+    QueueNumbers,
+    Section,
+    UdpAddress,
+    WebAddress,
+    host_and_port,
+    queue_numbers,
+)
 
 
 class GeoIPSettings(Section):
@@ -90,12 +98,24 @@ class ScoringSettings(Section):
 class JobSettings(Section):
     """The queue of background jobs."""
 
-    concurrency: int = Field(
-        4,
-        ge=1,
-        le=256,
-        description="Torrent jobs that run at the same time, over all trackers on the store.",
+    concurrency: QueueNumbers = Field(
+        ("process_torrent:4",),
+        description="Jobs of a queue that run at the same time, over all trackers on the store: `queue:number`, 1 to "
+        "256; of other queues one. `tracker jobs limit` sets another number for a queue.",
     )
+    priority: QueueNumbers = Field(
+        (),
+        description="Priority of new jobs of a queue: `queue:number`, -10 to 10; of other queues 0. `tracker jobs "
+        "limit` sets another for a queue.",
+    )
+
+    @field_validator("concurrency", "priority")
+    @classmethod
+    def _in_range(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        lowest, highest = (1, 256) if info.field_name == "concurrency" else (-10, 10)
+        if not all(lowest <= number <= highest for number in queue_numbers(value).values()):
+            raise ValueError(f"must be numbers from {lowest} to {highest}")
+        return value
 
 
 class ProbeSettings(Section):

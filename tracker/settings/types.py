@@ -112,6 +112,23 @@ AnnounceUrls = Annotated[tuple[SecretStr, ...], AfterValidator(_announce_urls)]
 """Other trackers; tracker_url.py validates the URLs and masks their passkeys."""
 
 
+def queue_numbers(texts: tuple[str, ...]) -> dict[str, int]:
+    """The numbers of queues by name; raises ValueError."""
+    found = [re.fullmatch(r"([a-z][a-z0-9_]{0,63}):(-?[0-9]{1,3})", text, re.ASCII) for text in texts]
+    if not all(found) or len(numbers := {each[1]: int(each[2]) for each in found if each}) < len(texts):
+        raise ValueError("must be written queue:number, each queue once")
+    return numbers
+
+
+def _queue_numbers(texts: tuple[str, ...]) -> tuple[str, ...]:
+    queue_numbers(texts)
+    return texts
+
+
+QueueNumbers = Annotated[tuple[str, ...], AfterValidator(_queue_numbers)]
+"""Numbers of some job queues, each written ``queue:number``."""
+
+
 class Section(BaseModel):
     """The settings of one part: frozen, without unknown fields."""
 

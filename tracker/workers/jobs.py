@@ -179,8 +179,7 @@ class JobWorker:
     async def _claim(self) -> None:
         busy = Counter(run.job.queue for run in self._runs)
         wants = {
-            name: (queue.concurrency, max(0, queue.concurrency - busy[name]))
-            for name, queue in self._queues.items()
+            name: (queue.concurrency, queue.concurrency - busy[name]) for name, queue in self._queues.items()
         }
         for job in await self._jobs.claim(wants):
             run = _Run(job)

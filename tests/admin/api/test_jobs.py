@@ -22,6 +22,22 @@ async def test_jobs_are_queued(full: ApiClient) -> None:
     assert names == [REPROCESS, SWEEP]
 
 
+async def test_a_queue_has_limits(full: ApiClient, admin: Admin) -> None:
+    await admin.store.jobs.enqueue(SWEEP)
+    (queue,) = (await full.get("/queues"))["items"]
+    assert (queue["concurrency"], queue["priority"], queue["pending"]) == (None, None, 1)
+    limits = {"concurrency": 2, "priority": -3}
+    assert (await full.ask("PUT", "/queues/sweep/limits", json=limits)).items() >= limits.items()
+    (entry, *_) = (await full.get("/audit"))["items"]
+    assert (entry["operation"], entry["objects"][0]["after"]) == (
+        "jobs.limit",
+        {"concurrency": "2", "priority": "-3"},
+    )
+    wrong = await full.wrong_fields("PUT", "/queues/sweep/limits", json={"priority": 11})
+    assert wrong == ["body.priority"]
+    assert (await full.ask("PUT", "/queues/sweep/limits", json={}))["priority"] is None
+
+
 async def test_a_min_above_the_max_is_refused(full: ApiClient) -> None:
     response = await full.ask("POST", "/reprocess", 422, json={"min_seeders": 3, "max_seeders": 2})
     assert response["detail"].startswith("a minimum exceeds")

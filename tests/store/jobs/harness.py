@@ -103,3 +103,4 @@ async def some_jobs(store: Store) -> None:
     await jobs.enqueue("q", {"n": 4}, deadline=now + 60)
     await jobs.enqueue("q", {"n": 5}, run_after=now + 60)
     await jobs.enqueue_slot("sweep", now, 60)
+    await jobs.set_limits("sweep", {"concurrency": 2})

@@ -8,8 +8,9 @@ import pytest
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store
 from tests.store.jobs.harness import check_queue_is_sound, claim, claim_one, end, jobs_of
+from tracker.errors import ClientError
 from tracker.store.jobs.jobs import Jobs
-from tracker.store.jobs.records import Claimed
+from tracker.store.jobs.records import Claimed, QueueLimits
 
 POINT, RETRY_PENALTY = 60.0, 21 * 60.0
 """Seconds of waiting that equal a point of priority, and the penalty of a retry (s)."""
@@ -189,3 +190,25 @@ async def test_many_due_jobs_are_all_started(store: Store) -> None:
     while found := await claim(jobs, limit=400, concurrency=1200):
         ids += (job.id for job in found)
     assert len(set(ids)) == 1200
+
+
+async def test_a_queue_has_limits_of_its_own(store: Store) -> None:
+    """The store's limits go before those of the settings; jobs that wait keep their priority."""
+    jobs = jobs_of(store, priorities={"q": 4})
+    first, _ = await jobs.enqueue("q", {"n": 0})
+    assert await jobs.limits_of("q") == QueueLimits()
+    assert await jobs.set_limits("q", {"concurrency": 3, "priority": "-5"}) == QueueLimits(3, -5)
+    second, _ = await jobs.enqueue("q", {"n": 1})
+    slot = await jobs.enqueue_slot("q", store.clock.now, 60)
+    own, _ = await jobs.enqueue("q", {"n": 2}, priority=7)
+    other, _ = await jobs.enqueue("other", {})
+    ids = (first, second, slot.id if slot else "", own, other)
+    found = [await jobs.get(id) for id in ids]
+    assert [job.priority for job in found if job] == [4, -5, -5, 7, 0]
+    taken = await jobs.claim({"q": (1, 1), "other": (1, 1)})
+    assert sorted(job.id for job in taken) == sorted([own, first, second, other])
+    assert await jobs.claim({"q": (1, -2)}) == []
+    with pytest.raises(ClientError, match="concurrency is"):
+        await jobs.set_limits("q", {"concurrency": 0})
+    assert await jobs.set_limits("q", {}) == QueueLimits()
+    assert await jobs.claim({"q": (3, 0)}) == []

@@ -58,7 +58,7 @@ BEYOND: dict[str, str] = {
     "upload_multiplier user:* user_id users",
     "audit": "audit audit:rows",
     "begin_removal": "removing",
-    "claim": "job:* lease q:*:",
+    "claim": "job:* lease q:*: q:*:limits",
     "clean": "count: dist: known: known:dist",
     "cleanup": "* i:seeders w",
     "collect": "lease leases:outbox outbox outbox:* outbox:waiting",
@@ -88,8 +88,8 @@ BEYOND: dict[str, str] = {
     "edit_user": "changes copies copies:version deleting edits i:user_* i:user_downloaded i:user_name "
     "i:user_ratio i:user_uploaded removing u:* u:*:active user:* user_id users",
     "end_removal": "deleting removing removing:torrents u:* u:*:active user:*",
-    "enqueue": "job job:* q q:*:",
-    "enqueue_slot": "job job:* q q:*: q:*:slot",
+    "enqueue": "job job:* q q:*: q:*:limits",
+    "enqueue_slot": "job job:* q q:*: q:*:limits q:*:slot",
     "estimate_unique": "countries.*.users hll:* i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
     "stats:outbox_dropped",
     "extend": "q:*:running",

@@ -1,15 +1,16 @@
 """/queues and /jobs: background jobs."""
 
 from collections.abc import Awaitable
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Count, Moment, OffsetPage, Paged, Whole, page_of
+from tracker.admin.api.models import Count, Moment, OffsetPage, Paged, Whole, changes_of, page_of, reply_of
 from tracker.admin.api.routing import not_found
 from tracker.operations import service
-from tracker.store.jobs.records import Enqueued, Job
+from tracker.store.jobs.records import Enqueued, Job, QueueLimits
 
 endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
 
@@ -23,6 +24,7 @@ QueueText = Annotated[
 JobIdText = Annotated[str, Field(pattern="^[0-9]{1,20}$", description="Job ID.", examples=["42"])]
 
 
+@reply_of(QueueLimits)
 class QueueRow(Reply):
     """A queue with its number of jobs by status."""
 
@@ -32,6 +34,11 @@ class QueueRow(Reply):
     retry: int = Field(description="Failed, waiting for a retry.")
     completed: int
     failed: int
+
+
+@changes_of(QueueLimits)
+class LimitsOfQueue(Body):
+    """Limits of a queue; null or omitted: those of the settings."""
 
 
 class Queues(Reply):
@@ -101,8 +108,19 @@ class JobEnqueued(Reply):
 
 @endpoints.get("/queues", "List queues")
 async def queues(call: Call) -> Queues:
+    return Queues(items=[await _queue(call, name) for name in await call.store.jobs.queues()])
+
+
+async def _queue(call: Call, name: str) -> QueueRow:
     jobs = call.store.jobs
-    return Queues(items=[QueueRow(name=name, **await jobs.sizes(name)) for name in await jobs.queues()])
+    return QueueRow(name=name, **await jobs.sizes(name), **asdict(await jobs.limits_of(name)))
+
+
+@endpoints.put("/queues/{queue}/limits", "Set the limits of a queue")
+async def limit(call: Call, queue: QueueText, body: LimitsOfQueue) -> QueueRow:
+    """Running trackers apply them from their next claim on; jobs that wait keep their priority."""
+    await call.store.jobs.set_limits(queue, body.model_dump(exclude_none=True))
+    return await _queue(call, queue)
 
 
 @endpoints.get("/queues/{queue}/jobs", "List jobs of a queue", errors=_UNKNOWN_QUEUE)

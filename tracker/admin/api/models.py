@@ -285,7 +285,7 @@ def _set_type(field: records.Field) -> Any:
     if field.kind == "text":
         return Annotated[LineText, Field(max_length=field.max_length)]
     if field.kind in ("number", "limit"):
-        lowest = -1 if field.kind == "limit" else field.lowest
+        lowest = min(-1, field.lowest) if field.kind == "limit" else field.lowest
         return Annotated[int, Field(ge=lowest, le=field.highest), BeforeValidator(_integral)]
     if field.kind == "names":
         return Annotated[list[Annotated[LineText, Field(max_length=255)]], Field(max_length=field.max_length)]

@@ -73,6 +73,7 @@ _API: dict[str, Rule] = {
     "DELETE /work/projects/{project}/blocked": Rule("operate", "block.remove"),
     "GET /work/projects/{project}/blocked-log": Rule("operate"),
     "DELETE /queues/{queue}/jobs": Rule("operate", "jobs.purge"),
+    "PUT /queues/{queue}/limits": Rule("operate", "jobs.limit"),
     "POST /jobs/{id}/retry": Rule("operate", "jobs.retry"),
     "POST /reprocess": Rule("operate", "jobs.reprocess"),
     "POST /sweep": Rule("operate", "jobs.sweep"),

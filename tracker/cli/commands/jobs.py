@@ -2,19 +2,21 @@
 
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from tracker.cli.commands import AsJson, Config, Yes, change_store, each, group, with_store
+from tracker.cli.commands.options import Given, columns_of, options_of
 from tracker.cli.commands.paging import EVERYTHING, PAGE
 from tracker.cli.commands.waiting import until_scored
 from tracker.cli.terminal import Column, Listing, Row, describe, say
 from tracker.errors import ClientError
 from tracker.operations import service
 from tracker.operations.audit import Change
-from tracker.store.jobs.records import STATUSES, Enqueued, Job, check_queue
+from tracker.store.jobs.records import STATUSES, Enqueued, Job, QueueLimits, check_queue
 from tracker.store.store import Store
 
 QueueName = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
@@ -79,15 +81,32 @@ def list_jobs(
 
 @jobs.command("queues")
 def list_queues(as_json: AsJson = False, config: Config = None) -> None:
-    """List queues and the number of their jobs by status."""
+    """List queues: the number of their jobs by status, and the limits set with `tracker jobs limit`."""
     columns = [Column("queue", 20), *(Column(status, 10, right=True) for status in STATUSES)]
-    listing = Listing(columns, as_json=as_json)
+    listing = Listing([*columns, *columns_of(QueueLimits)], as_json=as_json)
 
     async def work(store: Store) -> None:
         for name in await store.jobs.queues():
-            listing.page([{"queue": name, **await store.jobs.sizes(name)}])
+            limits = asdict(await store.jobs.limits_of(name))
+            listing.page([{"queue": name, **await store.jobs.sizes(name), **limits}])
 
     with_store(config, work)
+
+
+@jobs.command("limit")
+@options_of(QueueLimits)
+def limit_queue(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE")], given: Given = None, config: Config = None
+) -> None:
+    """Set how many jobs of a queue run at once, and the priority of new ones. Without an option: as the settings."""
+
+    async def work(store: Store, change: Change) -> None:
+        (name,) = await _queues(store, queue)
+        await change.touch("queue", name)
+        await store.jobs.set_limits(name, given or {})
+        say(f"changed {name}")
+
+    change_store(config, "jobs.limit", work)
 
 
 @jobs.command("show")

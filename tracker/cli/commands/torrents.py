@@ -31,18 +31,21 @@ from tracker.cli.commands.multipliers import (
     given_rules,
     shown_multiplier,
 )
-from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
+from tracker.cli.commands.paging import EVERYTHING, in_no_order
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 from tracker.operations import torrents as torrent_operations
+from tracker.operations.lists import listed_torrents
 from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.store.schema.multipliers import MULTIPLIERS, MultiplierFields, RuleChange, split_ends
+from tracker.store.sharding.torrent_filter import ORDERS, TorrentFilter
 from tracker.store.store import Store
-from tracker.store.torrents.records import PENDING, STORED_NAMES
+from tracker.store.torrents.records import PENDING, STORED_NAMES, Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
 
+_STATES: dict[str, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
 _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
 Labels = Annotated[
@@ -242,18 +245,7 @@ def search_torrents(
     config: Config = None,
 ) -> None:
     """Find torrents by name or info hash."""
-    listing = Listing(_columns(score=False), as_json=as_json)
-
-    async def work(store: Store) -> None:
-        left, cursor = limit, "first"
-        while left and cursor:
-            cursor, found = await store.torrents.search(
-                text, min(PAGE, left), "" if cursor == "first" else cursor
-            )
-            listing.page(_torrent_row(each) for each in found)
-            left -= len(found)
-
-    with_store(config, work)
+    _list(config, TorrentFilter(), text, limit, as_json=as_json)
 
 
 @torrents.command("history")
@@ -287,25 +279,55 @@ def show_history(
 
 @torrents.command("list")
 def list_torrents(
-    by: Annotated[str, typer.Option(help="Sort by seeders, leechers, snatches or score.")] = "seeders",
+    by: Annotated[str, typer.Option(help=f"Sort by {', '.join(ORDERS)}.")] = "seeders",
     least: Annotated[bool, typer.Option("--least", help="Lowest first.")] = False,
+    state: Annotated[str | None, typer.Option(help=f"Only torrents that are {', '.join(_STATES)}.")] = None,
+    private: Annotated[
+        bool | None, typer.Option("--private/--public", help="Only private, or only public torrents.")
+    ] = None,
+    seeded: Annotated[
+        bool | None, typer.Option("--seeded/--unseeded", help="Only torrents with seeders, or only others.")
+    ] = None,
+    search: Annotated[
+        str, typer.Option(help="Only torrents with this text in their name; sorted by name.")
+    ] = "",
+    count: Annotated[bool, typer.Option("--count", help="Print only their number.")] = False,
     limit: Annotated[
         int, typer.Option(min=1, help="Maximum number of lines.", show_default="all")
     ] = EVERYTHING,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List registered torrents, highest first. By score, only ranked torrents are listed."""
-    if by not in ("seeders", "leechers", "snatches", "score"):
-        raise typer.BadParameter("--by must be seeders, leechers, snatches or score")
-    listing = Listing(_columns(score=by == "score"), as_json=as_json)
+    """List registered torrents, highest first. By name, size or score, only torrents that have one are listed.
+
+    Sizes, times and filters follow changes within some minutes.
+    """
+    if by not in ORDERS:
+        raise typer.BadParameter(f"--by must be {', '.join(ORDERS)}")
+    if state is not None and state not in _STATES:
+        raise typer.BadParameter(f"--state must be {', '.join(_STATES)}")
+    wanted = TorrentFilter(by, not least, _STATES.get(state or ""), private, seeded)
+    _list(config, wanted, search, limit, as_json=as_json, count=count)
+
+
+def _list(
+    config: Path | None, wanted: TorrentFilter, text: str, limit: int, *, as_json: bool, count: bool = False
+) -> None:
+    """With ``count``, prints only the number of the torrents."""
+    listing = Listing(_columns(score=wanted.order == "score"), as_json=as_json)
 
     async def work(store: Store) -> None:
-        async def read(offset: int, count: int) -> list[Torrent]:
-            return await store.torrents.top(by, count, offset, ascending=least)
-
-        async for page in in_order(limit, read):
-            listing.page(map(_torrent_row, page))
+        shown, total = 0, None
+        async for page in listed_torrents(store, wanted, text, limit):
+            shown, total = shown + len(page.torrents), page.total
+            if count and total is not None:
+                break
+            if not count:
+                listing.page(map(_torrent_row, page.torrents))
+        if count:
+            terminal.say(str(shown if total is None else min(total, limit)))
+        elif total is not None and shown < total:
+            note(f"{shown} of {total} torrents")
 
     with_store(config, work)
 

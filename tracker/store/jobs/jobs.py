@@ -26,6 +26,7 @@ from tracker.store.jobs.records import (
     Enqueued,
     Job,
     JobLimits,
+    QueueLimits,
     Result,
     canonical_json,
     check_queue,
@@ -35,6 +36,7 @@ from tracker.store.jobs.records import (
     whole,
 )
 from tracker.store.schema.keys import Keys
+from tracker.store.schema.record import fields_of
 from tracker.store.stats.count import Count
 
 MAX_BATCH = 500
@@ -94,23 +96,30 @@ class Jobs:
         queue: str,
         payloads: Sequence[Mapping[str, Any]],
         *,
-        priority: int = 0,
+        priority: int | None = None,
         run_after: float | None = None,
         deadline: float | None = None,
         max_retries: int | None = None,
     ) -> list[Enqueued]:
         """Adds jobs, MAX_BATCH per script call. A job with the same payload that waits or runs stays unchanged.
 
-        ``run_after`` and ``deadline`` are epoch seconds: a job runs neither before ``run_after`` nor from
+        Without ``priority``, jobs have that of the queue. ``run_after`` and ``deadline`` are epoch seconds: a job runs
+        neither before ``run_after`` nor from
         ``deadline`` on. Raises QueueFull if not all jobs fit into the queue; a later call adds the rest. Raises
         ValueError for an invalid queue name, priority or payload.
         """
         check_queue(queue)
-        if not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+        if priority is not None and not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
             raise ValueError(f"a priority is a number from {-MAX_PRIORITY} to {MAX_PRIORITY}")
         retries = self.limits.max_retries if max_retries is None else max_retries
         texts = [canonical_json(payload) for payload in payloads]
-        head = (queue, priority, _milliseconds(run_after), _milliseconds(deadline), retries)
+        head = (
+            queue,
+            *self._priority(queue, priority),
+            _milliseconds(run_after),
+            _milliseconds(deadline),
+            retries,
+        )
         enqueued: list[Enqueued] = []
         for first in range(0, len(texts), MAX_BATCH):
             argv: list[Argument] = [self._now(), self.limits.max_waiting, *head]
@@ -122,6 +131,10 @@ class Jobs:
         if not all(job.id for job in enqueued):
             raise QueueFull
         return enqueued
+
+    def _priority(self, queue: str, priority: int | None = None) -> tuple[int, int]:
+        """The priority of new jobs, and 1 unless the store may have another for the queue."""
+        return (self.limits.priorities.get(queue, 0), 0) if priority is None else (priority, 1)
 
     def _enqueued(self, queue: str, answer: list[Any]) -> list[Enqueued]:
         pairs = zip(answer[::2], answer[1::2], strict=True)
@@ -137,24 +150,18 @@ class Jobs:
         is full.
         """
         check_queue(queue)
-        argv: list[Argument] = [
-            self._now(),
-            self.limits.max_waiting,
-            queue,
-            int(start * 1000),
-            int(seconds * 1000),
-        ]
+        argv: list[Argument] = [self._now(), self.limits.max_waiting, queue, *self._priority(queue)]
+        argv += (int(start * 1000), int(seconds * 1000), self.limits.max_retries)
         text = canonical_json({})
-        answer = await self._scripts.enqueue_slot(
-            [*argv, self.limits.max_retries, fingerprint(queue, text), text]
-        )
+        answer = await self._scripts.enqueue_slot([*argv, fingerprint(queue, text), text])
         (enqueued,) = self._enqueued(queue, answer)
         return enqueued if enqueued.id else None
 
     # Claim and finish
 
     async def claim(self, wants: Mapping[str, tuple[int, int]]) -> list[Claimed]:
-        """Claims jobs to run. ``wants`` maps a queue to (max running jobs on all workers, max jobs to claim).
+        """Claims jobs to run. ``wants`` maps a queue to (max running jobs on all workers, how many of these the
+        caller has not running); what the store has for the queue goes before the first.
 
         The call also processes the ended leases, delays and deadlines of these queues, so no other job needs to.
         """
@@ -162,7 +169,7 @@ class Jobs:
         until = now + int(self.limits.lease_seconds * 1000)
         argv: list[Argument] = [now, until, self.limits.max_kept]
         for queue, (concurrency, max_jobs) in wants.items():
-            argv += (queue, concurrency, min(max_jobs, MAX_BATCH))
+            argv += (queue, concurrency, max_jobs)
         jobs, changes, broken = await self._scripts.claim(argv)
         if broken:
             log.error("queues have keys of a wrong type, which no tracker wrote", queues=broken)
@@ -221,6 +228,19 @@ class Jobs:
         """Returns every queue that ever had a job. Leaves out invalid names, which no tracker wrote."""
         names = await self._connection.command("SMEMBERS", self._keys.queues())
         return sorted(name for raw in names if is_queue(name := raw.decode("utf-8", "replace")))
+
+    async def limits_of(self, queue: str) -> QueueLimits:
+        key, known = self._keys.queue_limits(queue), fields_of(QueueLimits)
+        found = await self._connection.command("HMGET", key, *known)
+        return QueueLimits(*(each.read(value) for each, value in zip(known.values(), found, strict=True)))
+
+    async def set_limits(self, queue: str, given: Mapping[str, Any]) -> QueueLimits:
+        """Replaces what is set for a queue; a field that is not given is unset. Raises ClientError if one is
+        invalid, and ValueError for an invalid queue name."""
+        row = {name: each.stored(given.get(name, "")) for name, each in fields_of(QueueLimits).items()}
+        parts = (part for pair in row.items() for part in pair)
+        await self._connection.command("HSET", self._keys.queue_limits(check_queue(queue)), *parts)
+        return await self.limits_of(queue)
 
     async def sizes(self, queue: str) -> dict[str, int]:
         """Returns the number of jobs of each status. A key of the wrong type counts as 0."""

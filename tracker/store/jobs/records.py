@@ -4,8 +4,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
+
+from tracker.store.schema.record import Field
 
 PROCESS_TORRENT = "process_torrent"
 """The queue whose jobs score one torrent each: ``{"torrent_id": "7"}``."""
@@ -45,6 +47,34 @@ class JobLimits:
     """Max waiting jobs of one queue; further jobs are refused."""
     max_kept: int = 10_000
     """Max finished jobs of one queue and status; the oldest are deleted first."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Of new jobs by queue; others have 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """What is set for one queue in the store."""
+
+    concurrency: Annotated[
+        int | None,
+        Field(
+            "Max jobs that run at the same time, over all trackers; none: TRACKER_JOBS__CONCURRENCY.",
+            "limits",
+            lowest=1,
+            highest=256,
+            column=12,
+        ),
+    ] = None
+    priority: Annotated[
+        int | None,
+        Field(
+            "Priority of new jobs, -10 to 10, the highest runs first; none: TRACKER_JOBS__PRIORITY.",
+            "limits",
+            lowest=-MAX_PRIORITY,
+            highest=MAX_PRIORITY,
+            column=9,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

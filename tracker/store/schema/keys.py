@@ -274,6 +274,9 @@ class Keys:
     def queue_jobs(self, queue: str, status: str) -> str:
         return f"{self.prefix}q:{queue}:{status}"
 
+    def queue_limits(self, queue: str) -> str:
+        return f"{self.prefix}q:{queue}:limits"
+
     def admin_tokens(self) -> str:
         return f"{self.prefix}admin:tokens"
 

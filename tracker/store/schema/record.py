@@ -4,6 +4,7 @@ A record is a dataclass whose annotations carry a ``Field``. The models and the 
 columns of the command line, files, the audit log and the stored values derive from it.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -23,6 +24,7 @@ from tracker.store.schema.multipliers import (
 Kind = Literal["flag", "number", "limit", "rules", "text", "choice", "names", "other"]
 MAX_EXACT = 2**53 - 1
 """The largest number that is exact in JSON and in the store's scripts."""
+_NUMBER = re.compile(r"-?[0-9]{1,16}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,13 @@ class Field:
             if text not in ("0", "1"):
                 raise ClientError(f"{self.name} is 0 or 1")
             return text if text == "1" or self.default else ""
-        if self.kind == "limit" and text in ("", "-1"):
+        if self.kind == "limit" and (not text or (text == "-1" and self.lowest >= 0)):
             return ""
         if self.kind in ("number", "limit"):
             if not self._is_number(text):
-                or_none = ", or -1" if self.kind == "limit" else ""
-                raise ClientError(f"{self.name} is a whole number up to {self.highest}{or_none}")
+                lowest = f" from {self.lowest}" if self.lowest else ""
+                or_none = ", or -1" if self.kind == "limit" and self.lowest >= 0 else ""
+                raise ClientError(f"{self.name} is a whole number{lowest} up to {self.highest}{or_none}")
             return text
         return (clean_name(text) if self.is_name else text).strip()[: self.max_length]
 
@@ -87,8 +90,7 @@ class Field:
         return clean_name(text) if self.is_name else text
 
     def _is_number(self, text: str) -> bool:
-        digits = text.isascii() and text.isdigit() and len(text) <= len(str(self.highest))
-        return digits and self.lowest <= int(text) <= self.highest
+        return bool(_NUMBER.fullmatch(text)) and self.lowest <= int(text) <= self.highest
 
 
 @cache

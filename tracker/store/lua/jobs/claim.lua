@@ -4,7 +4,8 @@
 -- only a token for each running job.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch ms)   ARGV[2] end of the leases (epoch ms)   ARGV[3] max finished jobs kept by queue and status
--- ARGV[4..] triples: queue, max jobs of it that run at the same time on all workers, max jobs to take now
+-- ARGV[4..] triples: queue, max jobs of it that run at the same time on all workers, unless the queue has another
+--           limit; how many of these the worker itself does not run
 -- Answer    { jobs, changes, queues that failed }
 --   jobs: lists of queue, id, token, payload, retries, run after (epoch ms), cursor
 --   changes: pairs of queue and status, for each job that changed by time
@@ -20,6 +21,7 @@ local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonum
 --@ include lib/queue_update.lua
 
 local MAX_CLOCK_SKEW = 3600000 -- ms that clocks of trackers may differ
+local MAX_TAKEN = 500
 local jobs, changes, failed = {}, {}, 0
 
 -- update_queue() fails a limited number of late jobs at once: the next late job may come here.
@@ -33,7 +35,7 @@ local function take(Q, id, note)
   jobs[#jobs + 1] = { Q.name, id, token, v[2] or '', v[3] or '0', v[4] or '', v[5] or '' }
 end
 
-local function serve(queue, max_running, max_taken)
+local function serve(queue, max_running, free_here)
   local Q = open_queue(queue)
   local function note(status)
     changes[#changes + 1] = queue
@@ -43,7 +45,8 @@ local function serve(queue, max_running, max_taken)
     call('ZADD', Q.running, 'XX', now, id)
   end
   update_queue(Q, note)
-  local free = math.min(max_taken, max_running - call('ZCARD', Q.running))
+  local own = tonumber(call('HGET', P .. 'q:' .. queue .. ':limits', 'concurrency') or '') or max_running
+  local free = math.min(free_here + own - max_running, own - call('ZCARD', Q.running), MAX_TAKEN)
   if free <= 0 then return end
   for _, id in ipairs(call('ZRANGE', Q.ready, 0, free - 1)) do take(Q, id, note) end
 end

@@ -3,8 +3,9 @@
 -- store: some of these jobs free memory, and there is at most one of each.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch ms)   ARGV[2] max jobs that may wait in the queue    ARGV[3] queue
--- ARGV[4]   start of the slot (epoch ms)                                    ARGV[5] length of a slot (ms)
--- ARGV[6]   max retries      ARGV[7] fingerprint                            ARGV[8] payload (JSON)
+-- ARGV[4]   priority         ARGV[5] 1: even if the queue has another
+-- ARGV[6]   start of the slot (epoch ms)                                    ARGV[7] length of a slot (ms)
+-- ARGV[8]   max retries      ARGV[9] fingerprint                            ARGV[10] payload (JSON)
 -- Answer    id and 1 when it is new; '' and 0 when it was added before, or there is no room
 local P, call, now, max_waiting = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 --@ include lib/numbers.lua
@@ -13,11 +14,11 @@ local P, call, now, max_waiting = KEYS[1], redis.call, tonumber(ARGV[1]), tonumb
 --@ include lib/queue_unfinished.lua
 --@ include lib/queue_add.lua
 
-local Q, slot = open_queue(ARGV[3]), tonumber(ARGV[4])
+local Q, slot = open_queue(ARGV[3]), tonumber(ARGV[6])
 call('SCARD', P .. 'q')
 local key = P .. 'q:' .. Q.name .. ':slot'
 local last = tonumber(call('GET', key) or '')
 -- A slot far ahead was written by a wrong clock.
-if last and last >= slot and last <= slot + 2 * tonumber(ARGV[5]) then return { '', 0 } end
-call('SET', key, ARGV[4])
-return { enqueue(Q, ARGV[7], ARGV[8], '0', '', '', ARGV[6]) }
+if last and last >= slot and last <= slot + 2 * tonumber(ARGV[7]) then return { '', 0 } end
+call('SET', key, ARGV[6])
+return { enqueue(Q, ARGV[9], ARGV[10], priority_of(Q, ARGV[4], ARGV[5]), '', '', ARGV[8]) }

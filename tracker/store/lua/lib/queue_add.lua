@@ -1,6 +1,11 @@
 -- queue_add.lua: adds a job to a queue. After numbers.lua, queue_wait.lua and queue_unfinished.lua; needs
 -- `max_waiting`, how many jobs of a queue may wait.
 
+-- The priority of new jobs: that of the caller if it is `own`, else what the store has for the queue goes first.
+local function priority_of(Q, priority, own)
+  return own ~= '1' and tonumber(call('HGET', P .. 'q:' .. Q.name .. ':limits', 'priority') or '') or priority
+end
+
 -- Returns the id and 1; the id and 0 of a job with the same payload that waits or runs; '' and 0 when too many wait.
 local function enqueue(Q, fingerprint, payload, priority, run_after, deadline, max_retries)
   local known = find_unfinished(Q, fingerprint)

@@ -59,6 +59,13 @@ ROWS: tuple[KeySpec, ...] = (
         "enqueue.lua, retry.lua; claim.lua, finish.lua, purge.lua delete",
     ),
     KeySpec(
+        "t:q:<queue>:limits",
+        "HASH",
+        "concurrency and priority of the queue, where they are not those of the settings (else empty)",
+        "permanent",
+        "`tracker jobs limit`, the API",
+    ),
+    KeySpec(
         "t:q:<queue>:slot",
         "STRING",
         "start of the last time slot whose periodic job was enqueued (epoch ms)",
