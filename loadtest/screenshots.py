@@ -178,7 +178,7 @@ def _start(folder: Path) -> RunningTracker:
 
 async def _fill(socket: Path) -> None:
     now, chance = time.time(), random.Random(1)
-    connection = Connection(connect(f"unix://{socket}", connect_timeout=10), timeout=10)
+    connection = Connection(connect(f"unix://{socket}", connect_timeout=10, timeout=10))
     rules = SwarmRules(accounts="optional", hnr_min_bytes=2**20, hnr_threshold=DAY)
     store = Store(connection, "t:", StoreOptions(rules=rules))
     try:

@@ -289,7 +289,7 @@ async def test_rules_for_users_take_few_commands(redis_url: str, prefix: str, *,
 
 async def commands_with(redis_url: str, prefix: str, rules: SwarmRules) -> dict[str, float]:
     """Commands per announce by kind, and in the mix of a private tracker."""
-    connection, counts = Connection(connect(redis_url, connect_timeout=20), timeout=20), []
+    connection, counts = Connection(connect(redis_url, connect_timeout=20, timeout=20)), []
 
     async def measure() -> None:
         rows: Any = await redis_of(connection).info("commandstats")

@@ -116,7 +116,7 @@ async def _measure(part: Part) -> tuple[float, float, float]:
 @asynccontextmanager
 async def _store(directory: Path) -> AsyncIterator[Store]:
     with processes.store(directory) as (pid, path):
-        connection, keys = Connection(connect(f"unix://{path}", connect_timeout=5), timeout=30), Keys()
+        connection, keys = Connection(connect(f"unix://{path}", connect_timeout=5, timeout=30)), Keys()
         try:
             yield Store(pid, connection, Scripts(connection, keys.prefix), keys)
         finally:

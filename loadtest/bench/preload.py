@@ -24,7 +24,7 @@ _LOOPBACK = bytes([127, 0, 0, 1])
 async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Callable[[], float]) -> None:
     """Lets all ``peers`` join, with a fixed timeout or the next one. Raises BenchError for the first refusal."""
     timeout = timeout_seconds if callable(timeout_seconds) else lambda: timeout_seconds
-    connection, keys = Connection(connect(url, connect_timeout=5), timeout=60), Keys()
+    connection, keys = Connection(connect(url, connect_timeout=5, timeout=60)), Keys()
     rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
     scripts = Scripts(connection, keys.prefix)
     counts = AnnounceCounts(connection, scripts)

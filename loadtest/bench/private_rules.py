@@ -110,7 +110,7 @@ class _Clock:
 
 
 async def _announce_counted(url: str, rules: SwarmRules, alone: bool) -> None:
-    connection = Connection(connect(url, connect_timeout=START_SECONDS), timeout=START_SECONDS)
+    connection = Connection(connect(url, connect_timeout=START_SECONDS, timeout=START_SECONDS))
 
     async def echo() -> None:
         await connection.command("ECHO", "")

@@ -78,7 +78,7 @@ def measure() -> list[Section]:
 
 
 async def _run(url: str) -> None:
-    connection = Connection(connect(url, connect_timeout=START_SECONDS), timeout=START_SECONDS)
+    connection = Connection(connect(url, connect_timeout=START_SECONDS, timeout=START_SECONDS))
     store = Store(connection, "t:", StoreOptions(rules=SwarmRules()))
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -108,7 +108,7 @@ async def measure(url: str, items: int, calls: int, rounds: int) -> Section:
 
 @contextlib.asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Store]:
-    connection = Connection(connect(url, connect_timeout=20), timeout=20)
+    connection = Connection(connect(url, connect_timeout=20, timeout=20))
     store = Store(connection, "t:")
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -69,7 +69,7 @@ def main() -> None:
 
 async def measure(url: str, torrents: int) -> Section:
     section = Section(f"Work policy with {torrents:,} torrents below the target")
-    store = Store(Connection(connect(url, connect_timeout=60), timeout=60), _PREFIX)
+    store = Store(Connection(connect(url, connect_timeout=60, timeout=60)), _PREFIX)
     try:
         command = store.connection.command
         for first in range(1, torrents + 1, _STEP):

@@ -103,7 +103,7 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
             settings = settings or Settings(redis=RedisSettings(prefix=prefix))
             admin = AdminSettings(**{"listen": ("127.0.0.1:0",), **options})
             settings = settings.model_copy(update={"admin": admin})
-            connection = Connection(connect(redis_url, connect_timeout=20), timeout=20)
+            connection = Connection(connect(redis_url, connect_timeout=20, timeout=20))
             stack.push_async_callback(connection.close)
             return await stack.enter_async_context(
                 running_admin(settings, connection, prefix, streams or StreamLimits())

@@ -134,7 +134,6 @@ async def test_an_unavailable_store_is_reported(serve: Serve) -> None:
     admin = await serve()
     await admin.token("read")
     async with admin.client("read") as client, admin.browser("read") as browser:
-        await admin.store.connection.client.connection_pool.disconnect()
         admin.store.connection._lost(OSError())
         response = await client.get("/metrics/nothing")
         assert (response.status, response.content_type) == (503, CONTENT_TYPE)

@@ -13,7 +13,7 @@ class Interrupted(Connection):
     """Something else happens in the store after the first page was read."""
 
     def __init__(self, url: str, then: Callable[[], Awaitable[None]]) -> None:
-        super().__init__(connect(url, connect_timeout=5), timeout=5)
+        super().__init__(connect(url, connect_timeout=5, timeout=5))
         self.then: Callable[[], Awaitable[None]] | None = then
 
     async def command(self, *args: Any) -> Any:

@@ -46,7 +46,7 @@ class Store(RealStore):
         shards: int = 1,
         connection: Connection | None = None,
     ) -> None:
-        connection = connection or Connection(connect(url, connect_timeout=20), timeout=20)
+        connection = connection or Connection(connect(url, connect_timeout=20, timeout=20))
         self.url, self.clock = url, clock or Clock()
         options = StoreOptions(rules=rules, scoring_interval_seconds=SCORED_EVERY, shards=shards)
         super().__init__(connection, keys.prefix, options, clock=self.clock)
@@ -113,8 +113,8 @@ class Store(RealStore):
 
 
 def redis_of(connection: Connection) -> Any:
-    """A client over the same connections that converts replies as redis-py usually does."""
-    return Redis(connection_pool=connection.client.connection_pool)
+    """A client of redis-py for the same server."""
+    return Redis(connection_pool=connection.server.client.connection_pool)
 
 
 def timeout_key(keys: Keys, torrent_id: int | str, peer_id: PeerId) -> str:

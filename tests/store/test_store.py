@@ -21,14 +21,14 @@ async def test_each_script_is_hashed_once(redis_url: str, monkeypatch: pytest.Mo
             return hashlib.sha1(text, **options)  # noqa: S324  # as EVALSHA names scripts
 
     monkeypatch.setattr(module, "hashlib", Counting)
-    connection = Connection(connect(redis_url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(redis_url, connect_timeout=5, timeout=5))
     Store(connection, "x:")
     assert len(hashed) == len(set(hashed)) == len(Scripts.__annotations__)
     await connection.close()
 
 
 async def test_the_shared_secret_is_read_once_and_given_to_unique_users(redis_url: str, prefix: str) -> None:
-    connection = Connection(connect(redis_url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(redis_url, connect_timeout=5, timeout=5))
     one, other = Store(connection, prefix), Store(connection, prefix)
     assert one.secret == b""
     assert await one.load_secret() == one.secret == await other.load_secret()

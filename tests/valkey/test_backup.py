@@ -107,7 +107,7 @@ async def test_a_restore_ends_all_sessions_and_keeps_the_tokens_of_the_backup(tm
 
 @asynccontextmanager
 async def connected(server: EmbeddedValkey) -> AsyncIterator[tuple[Connection, Tokens]]:
-    connection = Connection(connect(server.url, connect_timeout=5), timeout=10)
+    connection = Connection(connect(server.url, connect_timeout=5, timeout=10))
     try:
         yield connection, Tokens(connection, Scripts(connection, "t:"), Keys("t:"), time.time)
     finally:

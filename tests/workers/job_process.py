@@ -25,7 +25,7 @@ def say(text: str) -> None:
 
 
 async def main(url: str, prefix: str, lease_seconds: float) -> None:
-    connection = Connection(connect(url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(url, connect_timeout=5, timeout=5))
     jobs = Jobs(
         connection,
         Scripts(connection, prefix),

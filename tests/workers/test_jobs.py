@@ -347,9 +347,10 @@ async def test_a_disconnected_worker_stops_jobs_before_their_leases_end(store: S
     async with working(store, jobs, {"q": handler}, clock=time.time):
         await begun.wait()
         await store.redis.client_pause(1500)
-        store.connection._timeout = 0.1
+        store.connection.server.timeout = 0.1
+        store.connection.server.close_sockets()
         await asyncio.wait_for(cancelled.wait(), 20)
-        store.connection._timeout = 5
+        store.connection.server.timeout = 5
         await store.connection.until_available()
         await eventually(has(store, "completed"))
 

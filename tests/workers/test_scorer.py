@@ -435,7 +435,7 @@ async def ask(info_hashes):
 
 async def main(url, prefix, now):
     keys = Keys(prefix)
-    connection = Connection(connect(url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(url, connect_timeout=5, timeout=5))
     clock = lambda: float(now)
     scores = Scores(connection, Scripts(connection, prefix), keys, clock, interval_seconds=3600)
     await Scorer(scores, connection, ScoringSettings(), lambda: 50, lambda *names, by=1: None, clock, ask).run()

@@ -14,7 +14,7 @@ from tracker.settings.reference import mask_url
 from tracker.settings.types import queue_numbers
 from tracker.store.client.cluster import Cluster, SlotMap, SlotRange, check_node, find_nodes
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.timed_call import OnRoundTrip
+from tracker.store.client.server import OnRoundTrip
 from tracker.store.client.url import Address, node_urls, url_at
 from tracker.store.client.version import NoAnswer, check_server
 from tracker.store.schema.keys import home_prefix
@@ -95,21 +95,19 @@ async def open_unchecked(
     password = redis.sentinel_password
     login = (redis.sentinel_user or None, password.get_secret_value() if password else None)
 
-    client_at = partial(
-        connect, connect_timeout=redis.connect_timeout_seconds, tls_ca_file=ca_file, sentinel_login=login
+    server_at = partial(
+        connect,
+        connect_timeout=redis.connect_timeout_seconds,
+        timeout=timeout,
+        tls_ca_file=ca_file,
+        sentinel_login=login,
+        on_round_trip=on_round_trip,
     )
-    connection: Connection
     if nodes:
-        cluster = Cluster(
-            lambda address: client_at(url_at(url, address)),
-            nodes,
-            ranges,
-            timeout=timeout,
-            on_round_trip=on_round_trip,
-        )
+        cluster = Cluster(lambda address: server_at(url_at(url, address), address=address), nodes, ranges)
         connection = cluster.of(home_prefix(redis.prefix, redis.shards))
     else:
-        connection = Connection(client_at(url), timeout=timeout, on_round_trip=on_round_trip)
+        connection = Connection(server_at(url))
     try:
         yield connection
     finally:
@@ -122,13 +120,13 @@ async def _check(
     """The server's name and version, and its cluster."""
     while True:
         try:
-            server = await check_server(connection.client, shown)
+            server = await check_server(connection.server, shown)
         except NoAnswer as error:
             if not wait_for_server:
                 raise
             log.warning("waiting for the store", error=str(error))
         else:
-            found = await find_nodes(connection.client, prefix, shown) if server.clustered else ([], [])
+            found = await find_nodes(connection.server, prefix, shown) if server.clustered else ([], [])
             return server.name, found
 
 

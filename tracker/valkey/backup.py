@@ -158,7 +158,7 @@ async def _prepare(source: Path, staging: Path, prepare: Prepare) -> None:
     """Loads the backup in a staging folder and changes it there."""
     await asyncio.to_thread(_make_ready, source, staging)
     async with EmbeddedValkey(staging, log) as server:
-        connection = Connection(connect(server.url, connect_timeout=5), timeout=10)
+        connection = Connection(connect(server.url, connect_timeout=5, timeout=10))
         try:
             await prepare(connection)
         finally:

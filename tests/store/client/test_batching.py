@@ -14,7 +14,6 @@ from tests.waiting import eventually, loop_turns
 from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.batching import MAX_CALLS, Batches
 from tracker.store.client.connection import connect
-from tracker.store.client.pipe import RedisPipe, open_pipe
 from tracker.store.client.scripts import Script
 
 
@@ -27,7 +26,7 @@ class Calls:
         self.gate.set()
         self.error: Exception | None = None
         self.unavailable = False
-        self.pipe: RedisPipe | None = None
+        self.server = connect("unix:///closed", connect_timeout=5, timeout=60)
 
     async def call(self, numbers: list[Any], error: Exception | None) -> list[Any]:
         assert error is None
@@ -107,15 +106,15 @@ async def test_a_small_call_waits_while_the_server_works_on_those_of_other_shard
 ) -> None:
     """It would wait there too, and more requests share it now. Half a full call is sent at once."""
     script, busy = "return ARGV", ("BLPOP", f"{prefix}list", 0)
-    client = connect(valkey.url, connect_timeout=5)
-    pipe = await open_pipe(client, 60, lambda finished: None)
-    pipe.gathers = True
-    await pipe.execute("SCRIPT", "LOAD", script)
     calls, settled = Calls(), Settled()
-    calls.pipe = pipe
+    calls.server = server = connect(valkey.url, connect_timeout=5, timeout=60)
+    for name in "ab":
+        server.serve(name)
+    pipe = await server.announces.opened()
+    await pipe.execute("SCRIPT", "LOAD", script)
 
     async def end_work() -> None:
-        await client.execute_command("LPUSH", f"{prefix}list", "")  # type: ignore[no-untyped-call]  # redis-py's
+        await server.execute("LPUSH", f"{prefix}list", "")
 
     async with running(calls, max_requests=8, script=script) as batches:
         working = pipe.execute(*busy)
@@ -134,8 +133,7 @@ async def test_a_small_call_waits_while_the_server_works_on_those_of_other_shard
         await end_work()
         await eventually(lambda: settled.batches == [(2, "2 numbers"), (4, "4 numbers")])
         assert working.done()
-    pipe.close()
-    await client.aclose()
+    await server.close()
 
 
 async def test_several_calls_are_in_flight_when_more_wait_than_one_takes() -> None:

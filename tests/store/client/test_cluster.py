@@ -19,8 +19,8 @@ from tests.waiting import eventually, until
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.runtime.store import build_store, open_connection
 from tracker.settings.model import RedisSettings, Settings
-from tracker.store.client.cluster import Cluster, SlotConnection, slot_of
-from tracker.store.client.connection import connect
+from tracker.store.client.cluster import Cluster, slot_of
+from tracker.store.client.connection import Connection, connect
 from tracker.store.client.url import Address, url_at
 from tracker.store.store import Store
 from tracker.system.event_loop import running
@@ -54,13 +54,17 @@ async def store_at(
 
 
 @asynccontextmanager
-async def connected(prefix: str, *urls: str) -> AsyncIterator[SlotConnection]:
+async def connected(prefix: str, *urls: str) -> AsyncIterator[Connection]:
     """A connection that knows these nodes and has read no map; its watch does not run."""
     addresses = [address_in(url) for url in urls]
     nodes = Cluster(
-        lambda address: connect(url_at("redis://127.0.0.1:1/0", address), connect_timeout=TIMEOUT),
+        lambda address: connect(
+            url_at("redis://127.0.0.1:1/0", address),
+            connect_timeout=TIMEOUT,
+            timeout=TIMEOUT,
+            address=address,
+        ),
         addresses,
-        timeout=TIMEOUT,
     )
     try:
         yield nodes.of(prefix)
@@ -301,31 +305,31 @@ class TestMap:
         stale, true = slots(old.port), slots(serving.port)
         async with answering(stale) as one, answering(true) as two, answering(true) as three:
             async with connected(self.PREFIX, one, two, three) as connection:
-                await connection._cluster.read_map()
+                await connection._topology.find()
                 assert connection.master == f"127.0.0.1:{serving.port}"
 
     async def test_an_endpoint_without_host_is_the_node_that_was_asked(self) -> None:
         for unknown in (b"$-1\r\n", b"$0\r\n\r\n", b"$1\r\n?\r\n"):
             async with answering(slots(7000, unknown)) as url, connected(self.PREFIX, url) as connection:
-                await connection._cluster.read_map()
+                await connection._topology.find()
                 assert connection.master == "127.0.0.1:7000"
 
     async def test_nodes_that_left_are_forgotten(self, group: Servers) -> None:
         async with answering(slots(group.nodes[0].port)) as url:
             async with connected(self.PREFIX, url, "redis://127.0.0.1:1/0") as connection:
-                await connection._cluster.read_map()
+                await connection._topology.find()
                 assert connection.nodes == (("127.0.0.1", group.nodes[0].port),)
 
     async def test_without_an_answer_nothing_changes(self) -> None:
         async with connected(self.PREFIX, "redis://127.0.0.1:1/0") as connection:
             with pytest.raises(StoreUnavailable):
-                await connection._cluster.read_map()
+                await connection._topology.find()
             assert connection.master == "127.0.0.1:1"
 
     async def test_nodes_that_send_each_other_the_call_are_asked_no_more_than_twice(self) -> None:
         moved: dict[bytes, bytes] = {}
         async with answering(moved) as url, connected(self.PREFIX, url) as connection:
-            moved[b"GET"] = b"-MOVED %d 127.0.0.1:%d\r\n" % (connection.slot, address_in(url)[1])
+            moved[b"GET"] = b"-MOVED %d 127.0.0.1:%d\r\n" % (key_slot(b"map"), address_in(url)[1])
             for call in (
                 connection.command("GET", "k"),
                 connection.direct("GET", "k"),

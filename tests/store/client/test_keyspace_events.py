@@ -64,7 +64,7 @@ async def test_a_warning_names_the_remedy_where_config_is_forbidden(
     await store.redis.acl_setuser(user, enabled=True, nopass=True, keys="*", commands=["+@all", forbidden])
     await store.redis.config_set(SETTING, "")
     connection = Connection(
-        connect(f"unix://{user}:any@{any_server.socket_path}", connect_timeout=5), timeout=5
+        connect(f"unix://{user}:any@{any_server.socket_path}", connect_timeout=5, timeout=5)
     )
     try:
         with structlog.testing.capture_logs() as logs:

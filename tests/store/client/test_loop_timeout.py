@@ -70,7 +70,7 @@ def test_a_store_that_answers_is_not_lost_while_the_process_is_busy(redis_url: s
     """Commands on pooled connections, on the direct one, and on connections that have to be opened first."""
 
     async def work(loop: LaggingLoop) -> None:
-        connection = Connection(connect(redis_url, connect_timeout=SECONDS), timeout=SECONDS)
+        connection = Connection(connect(redis_url, connect_timeout=SECONDS, timeout=SECONDS))
         for _ in range(2):
             calls = [
                 asyncio.Task(call(*command))
@@ -90,7 +90,7 @@ def test_a_store_that_answers_is_not_lost_while_the_process_is_busy(redis_url: s
 def test_a_silent_store_is_lost_although_the_process_is_busy() -> None:
     async def work(loop: LaggingLoop) -> None:
         async with silent_server() as url:
-            connection = Connection(connect(url, connect_timeout=SECONDS), timeout=SECONDS)
+            connection = Connection(connect(url, connect_timeout=SECONDS, timeout=SECONDS))
             call = asyncio.Task(connection.direct("PING"))
             await asyncio.sleep(0)
             loop.ahead += BUSY_SECONDS

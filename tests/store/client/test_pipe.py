@@ -13,18 +13,17 @@ from tests.store.fakes import answering
 from tests.waiting import eventually
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.pipe import RedisPipe, open_pipe
+from tracker.store.client.pipe import RedisPipe
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[RedisPipe]:
-    client = connect(url, connect_timeout=5)
-    pipe = await open_pipe(client, 5, lambda finished: None)
+    server = connect(url, connect_timeout=5, timeout=5)
+    pipe = await server.announces.opened()
     try:
         yield pipe
     finally:
-        pipe.close()
-        await client.aclose()
+        await server.close()
 
 
 class TestPipe:
@@ -115,11 +114,12 @@ class TestPipe:
                 await pipe.execute("PING")
 
     async def test_a_pipe_works_over_tls(self, debian_redis: Server) -> None:
-        client = connect(debian_redis.tls_url, connect_timeout=5, tls_ca_file=str(debian_redis.ca_file))
-        pipe = await open_pipe(client, 5, lambda finished: None)
+        server = connect(
+            debian_redis.tls_url, connect_timeout=5, timeout=5, tls_ca_file=str(debian_redis.ca_file)
+        )
+        pipe = await server.announces.opened()
         assert await pipe.execute("ECHO", b"x" * 100_000) == b"x" * 100_000
-        pipe.close()
-        await client.aclose()
+        await server.close()
 
 
 class _Recorder(asyncio.Transport):
@@ -182,7 +182,7 @@ class TestGathering:
                 await asked
 
     async def test_a_pipe_gathers_when_it_serves_several_prefixes(self, valkey: Server) -> None:
-        connection = Connection(connect(valkey.url, connect_timeout=5), timeout=5)
+        connection = Connection(connect(valkey.url, connect_timeout=5, timeout=5))
         for prefix, gathers in (("a:", False), ("a:", False), ("b:", True)):
             assert connection.of(prefix) is connection
             await connection.direct("PING")
@@ -194,7 +194,7 @@ class TestGathering:
 
 class TestDirect:
     async def test_a_closed_pipe_is_opened_again(self, valkey: Server) -> None:
-        connection = Connection(connect(valkey.url, connect_timeout=5), timeout=5)
+        connection = Connection(connect(valkey.url, connect_timeout=5, timeout=5))
         number = await connection.direct("CLIENT", "ID")
         with valkey.client() as other:
             other.client_kill_filter(_id=str(number))
@@ -204,7 +204,7 @@ class TestDirect:
         await connection.close()
 
     async def test_a_timed_out_command_closes_its_pipe(self, valkey: Server) -> None:
-        connection = Connection(connect(valkey.url, connect_timeout=5), timeout=0.2)
+        connection = Connection(connect(valkey.url, connect_timeout=5, timeout=0.2))
         number = await connection.direct("CLIENT", "ID")
         with pytest.raises(StoreUnavailable):
             await connection.direct("BLPOP", "nothing here", 0)

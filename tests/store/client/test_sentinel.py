@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 30.0
 @asynccontextmanager
 async def followed(url: str, timeout: float = 5.0) -> AsyncIterator[Connection]:
     """A connection that is watched as in a tracker."""
-    connection = Connection(connect(url, connect_timeout=timeout), timeout=timeout)
+    connection = Connection(connect(url, connect_timeout=timeout, timeout=timeout))
     try:
         async with running(connection.watch, connection.follow):
             yield connection
@@ -114,7 +114,7 @@ async def test_a_suspended_master_is_left(group: Failover) -> None:
     """It neither replies nor closes anything; after it resumes, nothing is written to it."""
     old, new = group.servers
     async with store_at(group.url) as store:
-        store.connection._timeout = 0.5
+        store.connection.server.timeout = 0.5
         await announced(store, 1)
         os.kill(old.pid, signal.SIGSTOP)
         try:
@@ -157,10 +157,10 @@ class TestReplies:
 
     async def test_a_replica_is_not_written_to_even_if_sentinels_name_it(self, pair: list[Server]) -> None:
         async with sentinels(named(pair[1])) as url:
-            client = connect(url, connect_timeout=5)
+            master = connect(url, connect_timeout=5, timeout=5)
             with pytest.raises(StartupError, match="is not a master"):
-                await check_server(client, "it", 5)
-            await client.aclose()
+                await check_server(master, "it", 5)
+            await master.close()
 
     async def test_a_replaced_master_is_left_though_it_replies(self, pair: list[Server]) -> None:
         """It is cut off from the sentinels, does not know, and would take writes that are lost later."""
@@ -215,10 +215,10 @@ class TestReplies:
 )
 async def test_useless_sentinels_are_reported_in_one_line(answer: bytes, reason: str) -> None:
     async with sentinels({b"SENTINEL": answer}) as url:
-        client = connect(url, connect_timeout=5)
+        master = connect(url, connect_timeout=5, timeout=5)
         with pytest.raises(StartupError) as caught:
-            await check_server(client, "it", 5)
-        await client.aclose()
+            await check_server(master, "it", 5)
+        await master.close()
     text = str(caught.value)
     assert reason in text and "no sentinel names the master swarm" in text and "\n" not in text
 
@@ -251,15 +251,17 @@ sentinel monitor {NAME} 127.0.0.1 {server.tls_port} 1
         await asyncio.to_thread(sentinel.start)
         url = f"rediss+sentinel://me:right@127.0.0.1:{tls_port}/{NAME}/0"
         for login, found in ((("watcher", "word"), True), ((None, None), False), (("watcher", "x"), False)):
-            client = connect(url, connect_timeout=5, tls_ca_file=str(server.ca_file), sentinel_login=login)
+            master = connect(
+                url, connect_timeout=5, timeout=5, tls_ca_file=str(server.ca_file), sentinel_login=login
+            )
             try:
                 if found:
-                    assert "redis 7" in (await check_server(client, "it", 10)).name
+                    assert "redis 7" in (await check_server(master, "it", 10)).name
                 else:
                     with pytest.raises(StartupError, match="no sentinel names the master"):
-                        await check_server(client, "it", 10)
+                        await check_server(master, "it", 10)
             finally:
-                await client.aclose()
+                await master.close()
     finally:
         sentinel.kill()
         server.kill()

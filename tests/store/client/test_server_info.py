@@ -15,7 +15,7 @@ def test_fields_are_text_and_section_titles_are_left_out() -> None:
 
 
 async def test_a_server_reports_its_memory_and_its_process(any_server: Server) -> None:
-    connection = Connection(connect(any_server.url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(any_server.url, connect_timeout=5, timeout=5))
     assert bytes_in(await read_info(connection, "memory"), "used_memory") > 0
     assert any_server.process is not None
     assert int((await read_info(connection))["process_id"]) == any_server.process.pid

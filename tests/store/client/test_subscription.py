@@ -5,25 +5,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError
 
-from loadtest.servers import Server
+from loadtest.servers import Server as Valkey
 from tests.waiting import eventually
 from tracker.store.client.connection import connect
-from tracker.store.client.subscription import MAX_WAITING, Subscriber, Subscription, open_subscription
+from tracker.store.client.server import Server
+from tracker.store.client.subscription import MAX_WAITING, Subscriber, Subscription
 
 MANY = 10 * MAX_WAITING
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[tuple[Redis, Subscription]]:
-    client = connect(url, connect_timeout=5)
-    subscription = await open_subscription(client)
-    yield client, subscription
-    subscription.close()
-    await client.aclose()
+async def opened(url: str) -> AsyncIterator[tuple[Server, Subscription]]:
+    server = connect(url, connect_timeout=5, timeout=5)
+    subscription = await server.subscription.opened()
+    yield server, subscription
+    await server.close()
 
 
 async def started(
@@ -34,12 +33,12 @@ async def started(
     return subscriber
 
 
-async def test_unconsumed_messages_wait_in_the_store(any_server: Server, prefix: str) -> None:
+async def test_unconsumed_messages_wait_in_the_store(any_server: Valkey, prefix: str) -> None:
     """Events arrive faster than peers are reaped: none is lost, and the process does not hold them all."""
-    async with opened(any_server.url) as (client, subscription):
+    async with opened(any_server.url) as (server, subscription):
         messages = await started(subscription, patterns=(f"{prefix}*",))
         script = "for n = 1, tonumber(ARGV[1]) do redis.call('PUBLISH', ARGV[2] .. n % 7, n .. ARGV[3]) end"
-        await client.eval(script, 0, str(MANY), prefix, "." * 200)
+        await server.execute("EVAL", script, 0, str(MANY), prefix, "." * 200)
         await eventually(lambda: subscription.paused)
         async with asyncio.timeout(30):
             waiting = subscription.waiting
@@ -50,10 +49,10 @@ async def test_unconsumed_messages_wait_in_the_store(any_server: Server, prefix:
         assert subscription.waiting == 0
 
 
-async def test_a_broken_subscription_stays_broken(any_server: Server, prefix: str) -> None:
-    async with opened(any_server.url) as (client, subscription):
+async def test_a_broken_subscription_stays_broken(any_server: Valkey, prefix: str) -> None:
+    async with opened(any_server.url) as (server, subscription):
         several = [await started(subscription, channels=(f"{prefix}{name}",)) for name in "ab"]
-        await client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")  # type: ignore[no-untyped-call]  # redis-py's
+        await server.execute("CLIENT", "KILL", "TYPE", "pubsub")
         for messages in 2 * several:
             with pytest.raises(RedisConnectionError):
                 await anext(messages)
@@ -61,13 +60,13 @@ async def test_a_broken_subscription_stays_broken(any_server: Server, prefix: st
             await started(subscription, channels=("late",))
 
 
-async def test_subscribers_share_a_connection(any_server: Server, prefix: str) -> None:
+async def test_subscribers_share_a_connection(any_server: Valkey, prefix: str) -> None:
     """Each gets its own messages. Those of one that has left cost no more, and the last one closes the connection."""
-    async with opened(any_server.url) as (client, subscription):
+    async with opened(any_server.url) as (server, subscription):
         one = await started(subscription, patterns=(f"{prefix}1*",), channels=(f"{prefix}news",))
         two = await started(subscription, patterns=(f"{prefix}2*",), channels=(f"{prefix}news",))
         for channel in ("11", "21", "news", "12"):
-            await client.publish(prefix + channel, channel)
+            await server.execute("PUBLISH", prefix + channel, channel)
         assert [(await anext(one))[1] for _ in range(3)] == [b"11", b"news", b"12"]
         assert [(await anext(two))[1] for _ in range(2)] == [b"21", b"news"]
         one.close()
@@ -76,8 +75,8 @@ async def test_subscribers_share_a_connection(any_server: Server, prefix: str) -
         again = await started(
             subscription, channels=(f"{prefix}again",)
         )  # after the store has heard of the end
-        assert await client.publish(f"{prefix}13", "") == 0
-        assert await client.publish(f"{prefix}news", "for two") == 1
+        assert await server.execute("PUBLISH", f"{prefix}13", "") == 0
+        assert await server.execute("PUBLISH", f"{prefix}news", "for two") == 1
         assert (await anext(two))[1] == b"for two"
         two.close()
         again.close()
@@ -85,21 +84,21 @@ async def test_subscribers_share_a_connection(any_server: Server, prefix: str) -
 
 
 async def test_messages_of_one_that_left_do_not_keep_the_others_waiting(
-    any_server: Server, prefix: str
+    any_server: Valkey, prefix: str
 ) -> None:
-    async with opened(any_server.url) as (client, subscription):
+    async with opened(any_server.url) as (server, subscription):
         stuck = await started(subscription, channels=(f"{prefix}stuck",))
         other = await started(subscription, channels=(f"{prefix}other",))
         script = "for n = 1, tonumber(ARGV[1]) do redis.call('PUBLISH', ARGV[2], ARGV[3]) end"
-        await client.eval(script, 0, str(MANY), f"{prefix}stuck", "." * 200)
+        await server.execute("EVAL", script, 0, str(MANY), f"{prefix}stuck", "." * 200)
         await eventually(lambda: subscription.paused)
         stuck.close()
-        await client.publish(f"{prefix}other", "x")
+        await server.execute("PUBLISH", f"{prefix}other", "x")
         async with asyncio.timeout(30):
             assert (await anext(other))[1] == b"x"
 
 
-async def test_a_refused_subscriber_ends_alone(any_server: Server, prefix: str) -> None:
+async def test_a_refused_subscriber_ends_alone(any_server: Valkey, prefix: str) -> None:
     with any_server.client() as admin:
         rules = ("on", ">p", "+@all", "resetchannels", f"&{prefix}mine")
         admin.execute_command("ACL", "SETUSER", f"{prefix}half", *rules)

@@ -26,9 +26,9 @@ def test_an_unknown_version_is_too_old(info: bytes) -> None:
 
 
 async def test_real_servers_are_recognised(any_server: Server) -> None:
-    client = connect(any_server.url, connect_timeout=5)
-    name = (await check_server(client, "it", 5)).name
-    await client.aclose()
+    server = connect(any_server.url, connect_timeout=5, timeout=5)
+    name = (await check_server(server, "it", 5)).name
+    await server.close()
     assert name.startswith("valkey 9." if "valkey" in any_server.binary else "redis ")
 
 
@@ -41,8 +41,8 @@ async def test_real_servers_are_recognised(any_server: Server) -> None:
 )
 async def test_old_servers_are_refused(info: bytes, name: str) -> None:
     async with answering({b"INFO": b"$%d\r\n%b\r\n" % (len(info), info)}) as url:
-        client = connect(url, connect_timeout=5)
+        server = connect(url, connect_timeout=5, timeout=5)
         with pytest.raises(StartupError) as refused:
-            await check_server(client, "it", 5)
-        await client.aclose()
+            await check_server(server, "it", 5)
+        await server.close()
     assert str(refused.value) == f"the store at it is {name}: Redis 7.0, Valkey 7.2 or newer is needed"

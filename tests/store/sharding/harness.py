@@ -29,9 +29,8 @@ class ClusterStore(Store):
     def __init__(self, url: str, keys: Keys, rules: SwarmRules, client: RedisCluster, shards: int) -> None:
         node = client.get_nodes()[0]
         nodes = Cluster(
-            lambda address: connect(url_at(url, address), connect_timeout=20),
+            lambda address: connect(url_at(url, address), connect_timeout=20, timeout=20, address=address),
             [(str(node.host), int(node.port))],
-            timeout=20,
         )
         connection = nodes.of(home_prefix(keys.prefix, shards))
         super().__init__(url, keys, rules, shards=shards, connection=connection)

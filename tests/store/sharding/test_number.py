@@ -11,7 +11,7 @@ from tracker.store.swarms.rules import SwarmRules
 
 
 async def check(url: str, prefix: str, shards: int) -> None:
-    connection = Connection(connect(url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(url, connect_timeout=5, timeout=5))
     try:
         await check_number(connection, prefix, shards)
     finally:

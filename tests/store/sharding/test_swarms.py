@@ -55,7 +55,7 @@ def ignore(outcomes: list[tuple[Any, Any]], totals: Any) -> None:
 
 async def test_the_bound_of_waiting_announces_holds_for_all_shards_together(redis_url: str) -> None:
     """Without this, a store with many shards would let many times as many wait."""
-    connection = Connection(connect(redis_url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(redis_url, connect_timeout=5, timeout=5))
     store = PlainStore(connection, "x:", StoreOptions(shards=SHARDS, max_waiting=4 * MAX_BATCH))
 
     def submit(number: int) -> None:
@@ -70,7 +70,7 @@ async def test_the_bound_of_waiting_announces_holds_for_all_shards_together(redi
 
 async def test_an_overloaded_shard_fails_the_scrape(redis_url: str, prefix: str) -> None:
     """Its torrents are not left out: clients have to come back later."""
-    connection = Connection(connect(redis_url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(redis_url, connect_timeout=5, timeout=5))
     store = PlainStore(connection, prefix, StoreOptions(shards=SHARDS, max_waiting=2))
     for _ in range(2):
         store.swarms.submit_scrape([hash_in(3)], "", ignore, None)
@@ -81,7 +81,7 @@ async def test_an_overloaded_shard_fails_the_scrape(redis_url: str, prefix: str)
 
 
 async def test_a_scrape_whose_shards_are_all_away_fails_once(redis_url: str) -> None:
-    connection = Connection(connect(redis_url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(redis_url, connect_timeout=5, timeout=5))
     connection.unavailable = True
     store = PlainStore(connection, "x:", StoreOptions(shards=SHARDS))
     with pytest.raises(StoreUnavailable):

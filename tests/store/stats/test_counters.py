@@ -73,7 +73,7 @@ async def test_counts_are_kept_while_the_store_is_unavailable(store: Store) -> N
 async def test_a_lost_reply_does_not_count_twice(any_server: Server, store: Store) -> None:
     """The store had added the batch, but its reply never arrived."""
     async with Proxy(any_server) as proxy:
-        connection = Connection(connect(proxy.url, connect_timeout=1), timeout=1)
+        connection = Connection(connect(proxy.url, connect_timeout=1, timeout=1))
         counters = Counters(connection, Scripts(connection, store.keys.prefix), store.keys, store.clock)
         counters.count("requests", by=5)
         await counters.flush()
@@ -375,7 +375,7 @@ from tracker.store.stats.slices import PRECISIONS, Distribution, oldest_retained
 from tracker.runtime.telemetry import Telemetry
 
 async def main(url, prefix):
-    connection = Connection(connect(url, connect_timeout=5), timeout=5)
+    connection = Connection(connect(url, connect_timeout=5, timeout=5))
     ours = counters.Counters(connection, Scripts(connection, prefix), Keys(prefix), time.time)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(ours.run(pause_seconds=0.2))

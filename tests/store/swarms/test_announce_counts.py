@@ -155,7 +155,7 @@ async def test_counts_wait_for_the_store_and_a_lost_call_is_not_repeated(
     """The store may have counted them."""
     await store.announce(update(1, "s"))
     async with Proxy(any_server) as proxy:
-        connection = Connection(connect(proxy.url, connect_timeout=1), timeout=20)
+        connection = Connection(connect(proxy.url, connect_timeout=1, timeout=20))
         counts = AnnounceCounts(connection, Scripts(connection, store.keys.prefix))
         counts.add([info_hash(1)])
         await counts.flush()

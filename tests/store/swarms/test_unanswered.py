@@ -35,7 +35,7 @@ def join_of(peer: int, torrent: int = 1) -> Join:
 async def lossy(store: Store, server: Server) -> AsyncIterator[Lossy]:
     """Swarms that can lose replies, and the joins that they report late."""
     async with Proxy(server) as proxy:
-        connection = Connection(connect(proxy.url, connect_timeout=1), timeout=1)
+        connection = Connection(connect(proxy.url, connect_timeout=1, timeout=1))
         late: asyncio.Queue[Join] = asyncio.Queue()
         scripts = Scripts(connection, store.keys.prefix)
         counts = AnnounceCounts(connection, scripts)

@@ -23,7 +23,7 @@ class Dying(Connection):
     """A connection that is lost after a number of commands; the next command never reaches the store."""
 
     def __init__(self, url: str, commands: int) -> None:
-        super().__init__(connect(url, connect_timeout=5), timeout=5)
+        super().__init__(connect(url, connect_timeout=5, timeout=5))
         self.left = commands
 
     async def command(self, *args: Any) -> Any:

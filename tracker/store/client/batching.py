@@ -18,8 +18,9 @@ import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreOverloaded, StoreUnavailable
-from tracker.store.client.pipe import Argument, RedisPipe
+from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script
+from tracker.store.client.server import Server
 
 MAX_CALLS = 16
 """Calls in flight at a time."""
@@ -44,7 +45,7 @@ class Connection(Protocol):
     """The part of a connection that Batches uses."""
 
     unavailable: bool
-    pipe: RedisPipe | None
+    server: Server
 
 
 class Batches:
@@ -131,7 +132,7 @@ class Batches:
         waiting, seen = self._waiting, 0
         while seen < len(waiting) < self._max_requests:
             seen = len(waiting)
-            pipe = self._connection.pipe
+            pipe = self._connection.server.announces.socket
             if pipe is not None and pipe.gathers and seen < self._max_requests // 2 and pipe.in_flight:
                 await pipe.answered()
                 return
@@ -171,7 +172,7 @@ class Batches:
             self._sent -= len(batch)
 
     async def _execute(self, argv: list[Argument]) -> Any:
-        pipe = self._connection.pipe
+        pipe = self._connection.server.announces.socket
         if pipe is None or pipe.broken or self._connection.unavailable:
             return await self._call(argv, None)
         try:

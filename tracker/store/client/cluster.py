@@ -7,32 +7,19 @@ whether an undeclared key of a script has moved cannot be known.
 """
 
 import asyncio
-from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from redis.asyncio import Redis
 from redis.crc import key_slot
-from redis.exceptions import (
-    AskError,
-    ClusterDownError,
-    MovedError,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
-from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError, TryAgainError
 
 from tracker.errors import StartupError, StoreUnavailable
-from tracker.store.client.connection import MAX_SOCKETS, PROBE_SECONDS, Connection
-from tracker.store.client.loop_timeout import loop_timeout
-from tracker.store.client.pipe import Argument, RedisPipe
+from tracker.store.client.connection import Connection, Topology
 from tracker.store.client.sentinel import MasterPool
-from tracker.store.client.shared_socket import SharedSocket
-from tracker.store.client.subscription import Subscription
-from tracker.store.client.timed_call import OnRoundTrip
+from tracker.store.client.server import Server
 from tracker.store.client.url import Address
 
 _ASKED = 5
@@ -43,8 +30,8 @@ _NOT_SERVED = (AskError, ClusterDownError, TryAgainError)
 LOOK_SECONDS = 5.0
 """How often each node is pinged, so that a lost one is noticed also where nothing else is sent to it."""
 
-OpenClient = Callable[[Address], Redis]
-"""Returns a client for the node at an address."""
+ServerAt = Callable[[Address], Server]
+"""Returns the node at an address."""
 SlotRange = tuple[int, int, Address]
 """First slot, last slot, and the node that serves them."""
 SlotMap = tuple[list[SlotRange], list[Address]]
@@ -58,115 +45,69 @@ def slot_of(prefix: str) -> int | None:
     return key_slot(prefix.encode()) if tag and end else None
 
 
-class _Node:
-    """What the connections share that a node serves."""
-
-    def __init__(self, client: Redis) -> None:
-        self.client = client
-        self.sockets = asyncio.Semaphore(MAX_SOCKETS)
-        self.opening = asyncio.Lock()
-        self.pipe: RedisPipe | None = None
-        self.command_pipe = SharedSocket[RedisPipe]()
-        self.subscription = SharedSocket[Subscription]()
-        self.connections: set[SlotConnection] = set()
-
-    def use(self, pipe: RedisPipe) -> None:
-        self.pipe = pipe
-        for connection in self.connections:
-            connection.pipe = pipe
-
-    def add(self, connection: "SlotConnection") -> None:
-        self.connections.add(connection)
-        if self.pipe is not None:
-            self.pipe.gathers = len(self.connections) > 1
-
-    async def close(self) -> None:
-        if self.pipe is not None:
-            self.pipe.close()
-        self.command_pipe.close()
-        self.subscription.close()
-        await self.client.aclose()
+def _slot(prefix: str) -> int:
+    slot = slot_of(prefix)
+    assert slot is not None
+    return slot
 
 
-class Cluster:
+class Cluster(Topology):
     """The nodes of a cluster. ``addresses`` are known ones, at least one; ``ranges`` say which of them serves which
-    slot: commands without a key, such as SCAN, never get MOVED. ``timeout`` and ``on_round_trip`` are those of each
-    connection."""
+    slot: commands without a key, such as SCAN, never get MOVED."""
 
     def __init__(
-        self,
-        open_client: OpenClient,
-        addresses: Sequence[Address],
-        ranges: Sequence[SlotRange] = (),
-        *,
-        timeout: float,
-        on_round_trip: OnRoundTrip | None = None,
+        self, server_at: ServerAt, addresses: Sequence[Address], ranges: Sequence[SlotRange] = ()
     ) -> None:
-        self._open_client = open_client
+        super().__init__()
+        self._server_at = server_at
         self._first = addresses[0]
         self._addresses = deque(addresses)
-        self._timeout = timeout
-        self._on_round_trip = on_round_trip
         self._ranges = list(ranges)
-        self._nodes: dict[Address, _Node] = {}
-        self._connections: dict[str, SlotConnection] = {}
-        self._doubt = asyncio.Event()
+        self._servers: dict[Address, Server] = {}
 
     @property
-    def addresses(self) -> tuple[Address, ...]:
+    def nodes(self) -> tuple[Address, ...]:
         """All known nodes, replicas too."""
         return tuple(self._addresses)
 
-    def of(self, prefix: str) -> "SlotConnection":
+    def of(self, prefix: str) -> Connection:
         """The connection for the keys under ``prefix``, which must have a hash tag."""
-        if prefix not in self._connections:
-            slot = slot_of(prefix)
-            assert slot is not None
-            address = _primary(self._ranges, slot) or self._first  # which may answer MOVED
-            self._connections[prefix] = SlotConnection(
-                self, prefix, slot, address, self._timeout, self._on_round_trip
-            )
-        return self._connections[prefix]
+        for known in self.connections:
+            if known.prefix == prefix:
+                return known
+        server = self._server(_primary(self._ranges, _slot(prefix)) or self._first)  # which may answer MOVED
+        server.serve(prefix)
+        return Connection(server, self, prefix)
 
-    def node(self, address: Address) -> _Node:
-        if address not in self._nodes:
-            self._nodes[address] = _Node(self._open_client(address))
-        return self._nodes[address]
+    def _server(self, address: Address) -> Server:
+        if address not in self._servers:
+            self._servers[address] = self._server_at(address)
+        return self._servers[address]
 
-    def doubt(self) -> None:
-        """Makes ``watch`` read the map."""
-        self._doubt.set()
+    def redirects(self, connection: Connection, error: Exception) -> bool:
+        """After MOVED, the call can be repeated, and goes to the node that serves the slot now."""
+        if isinstance(error, MovedError):
+            host, _ = connection.server.address or self._first
+            self._use(connection, (error.host or host, error.port))
+            return True
+        if isinstance(error, _NOT_SERVED):  # other nodes may have chosen another one for the slot
+            connection.set_unavailable(error)
+        return False
 
-    async def watch(self) -> None:
-        """Finds the nodes of unavailable slots, several times a second, and lost nodes, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look())
-            tasks.create_task(self._reconnect())
+    def _use(self, connection: Connection, address: Address) -> None:
+        if address != connection.server.address:
+            connection.use(self._server(address))
 
-    async def _look(self) -> None:
+    async def follow(self) -> None:
+        """Pings each node, so that a lost one is noticed also where nothing else is sent to it."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for node in list(self._nodes.values()):
-                available = [each for each in node.connections if not each.unavailable]
-                if available:
-                    with suppress(StoreUnavailable, RedisError):
-                        await available[0].command("PING")
+            available = {each.server: each for each in self.connections if not each.unavailable}
+            for connection in available.values():
+                with suppress(StoreUnavailable, RedisError):
+                    await connection.command("PING")
 
-    async def _reconnect(self) -> None:
-        while True:
-            await self._doubt.wait()
-            self._doubt.clear()
-            with suppress(StoreUnavailable):
-                await self.read_map()
-            async with asyncio.TaskGroup() as tasks:
-                for each in list(self._connections.values()):
-                    if each.unavailable:
-                        tasks.create_task(each.reconnect())
-            if any(each.unavailable for each in self._connections.values()):
-                self._doubt.set()
-            await asyncio.sleep(PROBE_SECONDS)
-
-    async def read_map(self) -> None:
+    async def find(self) -> None:
         """Asks several nodes which of them serves which slot, and moves the connections; raises StoreUnavailable when
         none answers."""
         self._addresses.rotate(1 - _ASKED)
@@ -183,35 +124,35 @@ class Cluster:
         self._ranges = [each for ranges, _ in maps for each in ranges]
         if not self._ranges:
             raise StoreUnavailable("no node of the cluster says which nodes serve")
-        for connection in self._connections.values():
-            connection.use(_primary(self._ranges, connection.slot) or connection.address)
+        for connection in self.connections:
+            if primary := _primary(self._ranges, _slot(connection.prefix)):
+                self._use(connection, primary)
         await self._forget({address for _, addresses in maps for address in addresses})
 
     async def _read_map_of(self, address: Address) -> SlotMap:
-        client = self._open_client(address)
+        server = self._server_at(address)
         try:
-            async with loop_timeout(self._timeout):
-                return await read_slot_map(client)
+            return await read_slot_map(server)
         finally:
-            await client.aclose()
+            await server.close()
 
     async def _forget(self, named: set[Address]) -> None:
         """Forgets what is not in the map any more, and closes the connections to nodes that serve no slot."""
         new = [each for each in sorted(named) if each not in self._addresses]
         self._addresses = deque([*new, *(each for each in self._addresses if each in named)])
-        for address in [address for address, node in self._nodes.items() if not node.connections]:
-            await self._nodes.pop(address).close()
+        for address in [address for address, server in self._servers.items() if not server.prefixes]:
+            await self._servers.pop(address).close()
 
     async def close(self) -> None:
-        for node in self._nodes.values():
-            await node.close()
+        for server in self._servers.values():
+            await server.close()
 
 
-async def read_slot_map(client: Redis) -> SlotMap:
+async def read_slot_map(server: Server) -> SlotMap:
     """What one node knows. CLUSTER SLOTS names the port with or without TLS, as the connection to it is."""
-    host = client.connection_pool.connection_kwargs["host"]
+    host = server.client.connection_pool.connection_kwargs["host"]
     ranges, addresses = [], []
-    for first, last, *nodes in await client.execute_command("CLUSTER", "SLOTS"):  # type: ignore[no-untyped-call]
+    for first, last, *nodes in await server.execute("CLUSTER", "SLOTS"):
         found = [_address(node, host) for node in nodes]
         ranges.append((first, last, found[0]))
         addresses += found
@@ -230,154 +171,22 @@ def _primary(ranges: Sequence[SlotRange], slot: int) -> Address | None:
     return votes.most_common(1)[0][0] if votes else None
 
 
-class SlotConnection(Connection):
-    """A Connection to the node that serves the slot of one prefix."""
+async def find_nodes(server: Server, prefix: str, shown: str) -> SlotMap:
+    """The cluster that ``server`` is part of. The first node is the one that serves ``prefix``.
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        prefix: str,
-        slot: int,
-        address: Address,
-        timeout: float,
-        on_round_trip: OnRoundTrip | None,
-    ) -> None:
-        self.slot = slot
-        self._cluster = cluster
-        self.address = address
-        self._node = cluster.node(address)
-        self._prefix = prefix
-        super().__init__(self._node.client, timeout=timeout, on_round_trip=on_round_trip)
-        self._log = self._log.bind(prefix=prefix)
-        self._join()
-
-    def _join(self) -> None:
-        node = self._node
-        node.add(self)
-        self._client, self.pipe = node.client, node.pipe
-        self._sockets, self._opening = node.sockets, node.opening
-        self._command_pipe, self._subscription = node.command_pipe, node.subscription
-
-    def of(self, prefix: str) -> "SlotConnection":
-        return self._cluster.of(prefix)
-
-    @property
-    def server(self) -> object:
-        return self._node
-
-    @property
-    def _is_shared(self) -> bool:
-        return len(self._node.connections) > 1
-
-    @property
-    def nodes(self) -> tuple[Address, ...]:
-        return self._cluster.addresses
-
-    @property
-    def master(self) -> str:
-        """The address of the node that serves the slot."""
-        return f"{self.address[0]}:{self.address[1]}"
-
-    def use(self, address: Address) -> None:
-        """Goes on at another node. Subscriptions end: the node that has left sends no events of the slot."""
-        if address == self.address:
-            return
-        self._node.connections.discard(self)
-        self.address, self._node = address, self._cluster.node(address)
-        self._join()
-        self._losses += 1
-        self._log.info("another node serves the store", slot=self.slot, address=self.master)
-        for subscriber in self._subscribers:
-            subscriber.end(RedisConnectionError("the slot has moved"))
-
-    async def command(self, *args: Argument) -> Any:
-        with suppress(MovedError):
-            return await super().command(*args)
-        return await self._once_moved(super().command(*args))
-
-    async def direct(self, *args: Argument) -> Any:
-        with suppress(MovedError):
-            return await super().direct(*args)
-        return await self._once_moved(super().direct(*args))
-
-    async def send(self, commands: Sequence[tuple[Connection, tuple[Argument, ...]]]) -> list[Any]:
-        answers = await super().send(commands)
-        moved = defaultdict[Connection, list[int]](list)
-        for number, answer in enumerate(answers):
-            if isinstance(answer, MovedError):  # the others were executed before the move
-                moved[commands[number][0]].append(number)
-        for connection, numbers in moved.items():
-            repeated = await Connection.send(connection, [commands[number] for number in numbers])
-            for number, answer in zip(numbers, repeated, strict=True):
-                again = isinstance(answer, MovedError)
-                answers[number] = StoreUnavailable("the slot is moving") if again else answer
-        return answers
-
-    async def _once_moved(self, call: Awaitable[Any]) -> Any:
-        try:
-            return await call
-        except MovedError as error:
-            self._cluster.doubt()
-            raise StoreUnavailable("the slot is moving") from error
-
-    def raise_if_unavailable(self, error: Exception) -> None:
-        """MOVED does not mean it: the call can be repeated, and goes to the node that serves the slot now."""
-        if isinstance(error, MovedError):
-            self.use((error.host or self.address[0], error.port))
-            return
-        if isinstance(error, _NOT_SERVED):
-            self._cluster.doubt()  # other nodes may have chosen another one for the slot
-            self._set_unavailable(error)
-        super().raise_if_unavailable(error)
-
-    async def _disconnect_idle(self) -> None:
-        """Not while the node answers for other slots, whose calls may take these connections."""
-        if all(each.unavailable for each in self._node.connections):
-            await super()._disconnect_idle()
-
-    async def _ping(self) -> None:
-        """A node may answer and not serve the slot. The prefix itself is no key: while a slot is moved key by key, its
-        node answers ASK."""
-        with suppress(ResponseError):  # any other reply proves that it serves
-            await self.command("EXISTS", self._prefix)
-
-    def _lost(self, error: Exception) -> None:
-        """The node is lost for all its slots."""
-        self._cluster.doubt()
-        for each in tuple(self._node.connections):
-            Connection._lost(each, error)  # another of this class
-
-    async def _open_pipe(self) -> RedisPipe:
-        node = self._node
-        pipe = await super()._open_pipe()
-        if node is self._node:
-            node.use(pipe)
-        return pipe
-
-    async def watch(self) -> None:
-        """Watches all connections of the cluster."""
-        await self._cluster.watch()
-
-    async def close(self) -> None:
-        await self._cluster.close()
-
-
-async def find_nodes(client: Redis, prefix: str, shown: str) -> SlotMap:
-    """The cluster that the server of ``client`` is part of. The first node is the one that serves ``prefix``.
-
-    ``shown`` is the server's address as it may be printed. Raises StartupError when the cluster cannot be used.
+    ``shown`` is its address as it may be printed. Raises StartupError when the cluster cannot be used.
     """
-    slot, options = slot_of(prefix), client.connection_pool.connection_kwargs
+    slot, pool = slot_of(prefix), server.client.connection_pool
     if slot is None:
         raise StartupError(
             f"the store at {shown} is part of a cluster: TRACKER_REDIS__PREFIX needs a hash tag, as in t:{{t}}:"
         )
-    if "host" not in options or isinstance(client.connection_pool, MasterPool):
+    if "host" not in pool.connection_kwargs or isinstance(pool, MasterPool):
         raise StartupError(f"the store at {shown} is part of a cluster: name a node by redis:// or rediss://")
-    if options.get("db"):
+    if pool.connection_kwargs.get("db"):
         raise StartupError(f"the store at {shown}: only database 0 of a cluster can be used")
     try:
-        ranges, addresses = await read_slot_map(client)
+        ranges, addresses = await read_slot_map(server)
     except (RedisError, OSError) as error:
         raise StartupError(f"the store at {shown} does not tell the nodes of its cluster: {error}") from error
     primary = _primary(ranges, slot)

@@ -1,48 +1,39 @@
-"""The connection to the store: one client, its errors as StoreUnavailable, and whether the store answers.
+"""The connection to the store: its commands, its errors as StoreUnavailable, and whether the store answers.
 
-When a call gets no answer, ``unavailable`` is set: further calls fail at once, instead of timing out one by one, until
-watch() has reached the store again. redis-py's own retries are off: a script that writes must not be sent twice
-unnoticed.
+When a command gets no answer, ``unavailable`` is set: further commands fail at once, instead of timing out one by one,
+until watch() has reached the store again. No command is sent twice unnoticed.
 
-Commands share MAX_SOCKETS sockets, or with several prefixes a pipe. A flood of scrapes queues here, and is bounded.
+A connection sends to the server that serves its keys now. A topology finds it: one server, the master that sentinels
+name, or the node of a cluster.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import MovedError, RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, open_pipe
-from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal, outcome_of
+from tracker.store.client.pipe import Argument, RedisPipe
+from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
-from tracker.store.client.shared_socket import SharedSocket
-from tracker.store.client.subscription import (
-    Messages,
-    Subscriber,
-    Subscription,
-    open_subscription,
-    subscribed,
-)
-from tracker.store.client.timed_call import OnRoundTrip, timed_call
+from tracker.store.client.server import OnRoundTrip, Server, Shared
+from tracker.store.client.subscription import Messages, Subscriber, subscribed
 from tracker.store.client.url import Address, bad_url, check_ca_file, parse_url
 
-MAX_SOCKETS = 16
 MAX_CALLS = 2048
+"""Calls of a connection that wait for their replies."""
 PROBE_SECONDS = 0.25
 """How often an unavailable store is pinged."""
 FOLLOW_SECONDS = 0.25
 """How often the sentinels are asked for the master."""
-
-_Opened = TypeVar("_Opened", RedisPipe, Subscription)
 
 log = structlog.get_logger("tracker.store")
 
@@ -51,20 +42,22 @@ def connect(
     url: str,
     *,
     connect_timeout: float,
+    timeout: float,
     tls_ca_file: str | None = None,
     sentinel_login: tuple[str | None, str | None] = (None, None),
-) -> Redis:
-    """A client for ``url`` (see url.py) that never retries. Raises StartupError for a bad URL or CA file.
+    on_round_trip: OnRoundTrip | None = None,
+    address: Address | None = None,
+) -> Server:
+    """The server at ``url`` (see url.py). Raises StartupError for a bad URL or CA file.
 
-    Replies are what the server sends (bytes, int, lists of them), as on the pipe: redis-py converts none. Connection
-    has the timeout: redis-py's own starts a task for each command on Python 3.11, and loses cancellations.
+    Replies are what the server sends: bytes, int, lists of them.
     """
     sentinel_url = parse_url(url)
     options: dict[str, Any] = {
         "socket_timeout": None,
         "socket_connect_timeout": connect_timeout,
         "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,  # with RESP3 redis-py reuses idle connections that the server has closed
+        "protocol": 2,
     }
     if tls_ca_file:
         check_ca_file(tls_ca_file, url)
@@ -76,73 +69,144 @@ def connect(
             client = Redis.from_pool(open_pool(sentinel_url, sentinel_login, options))
     except (ValueError, TypeError) as error:
         raise bad_url() from error
-    client.response_callbacks.clear()
-    return client
+    return Server(client, timeout=timeout, on_round_trip=on_round_trip, address=address)
 
 
-class Connection:
-    """Sends commands to the store, and tracks whether it is available.
+class Topology:
+    """Finds the servers of a store: here the same one for all keys. ``watch`` restores the connections to them."""
 
-    ``timeout`` (s) limits each call. ``on_round_trip`` receives the outcome and duration of each round trip.
-    """
-
-    def __init__(self, client: Redis, *, timeout: float, on_round_trip: OnRoundTrip | None = None) -> None:
-        self._client = client
-        self._timeout = timeout
-        self._on_round_trip = on_round_trip
-        self._timed = partial(timed_call, timeout=timeout, on_round_trip=on_round_trip)
-        self._prefixes: set[str] = set()
-        self._losses = 0
-        self._lost_at = 0.0
-        self._lost_event = asyncio.Event()
-        self._available = asyncio.Event()
-        self._available.set()
-        self._on_reconnect: list[Callable[[], Awaitable[None]]] = []
-        self._probe_task: asyncio.Task[Any] | None = None
-        self._sockets = asyncio.Semaphore(MAX_SOCKETS)
-        self._calls = 0
-        self.unavailable = False
-        """Whether the last call found no store. Commands fail at once until ``watch`` has reached it again."""
-        self.pipe: RedisPipe | None = None
-        """The pipe of ``direct``, once it is open. It may be broken."""
-        self._opening = asyncio.Lock()
-        self._command_pipe = SharedSocket[RedisPipe]()
-        self._subscription = SharedSocket[Subscription]()
-        self._subscribers: set[Subscriber] = set()
-        pool: Any = client.connection_pool
-        self._log = log
-        self._pool = pool if isinstance(pool, MasterPool) else None
-        if self._pool is not None:
-            self._pool.on_move = self._moved
-
-    def of(self, prefix: str) -> "Connection":
-        """The connection for the keys under ``prefix``: one server has them all."""
-        self._prefixes.add(prefix)
-        return self
-
-    @property
-    def server(self) -> object:
-        """The same for all connections to one server."""
-        return self
-
-    @property
-    def _is_shared(self) -> bool:
-        """Whether the keys under several prefixes are read over the same pipes."""
-        return len(self._prefixes) > 1
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+        self.doubt = asyncio.Event()
+        """Set while a connection is unavailable, or may lead to a wrong server."""
 
     @property
     def nodes(self) -> tuple[Address, ...]:
         """The servers of the cluster, as far as they are known; none without a cluster."""
         return ()
 
+    def of(self, prefix: str) -> "Connection":
+        (connection,) = self.connections
+        connection.server.serve(prefix)
+        return connection
+
+    async def find(self) -> None:
+        """Looks where the servers are; raises StoreUnavailable, RedisError or OSError."""
+
+    async def follow(self) -> None:
+        """Leaves servers that serve no more, until cancelled."""
+
+    async def replies(self) -> list[SentinelReply] | None:
+        return None
+
+    def redirects(self, connection: "Connection", error: Exception) -> bool:
+        """Whether ``connection`` has gone on to another server because of ``error``, and nothing was executed."""
+        del connection, error
+        return False
+
+    async def watch(self) -> None:
+        """Looks for unavailable servers every quarter of a second, until cancelled."""
+        while True:
+            await self.doubt.wait()
+            self.doubt.clear()
+            with suppress(StoreUnavailable, RedisError, OSError):
+                await self.find()
+            async with asyncio.TaskGroup() as tasks:
+                for each in self.connections:
+                    if each.unavailable:
+                        tasks.create_task(each.reconnect())
+            if any(each.unavailable for each in self.connections):
+                self.doubt.set()
+            await asyncio.sleep(PROBE_SECONDS)
+
+    async def close(self) -> None:
+        for each in self.connections:
+            await each.server.close()
+
+
+class Sentinels(Topology):
+    """One server at a time: the master that the sentinels of ``pool`` name."""
+
+    def __init__(self, pool: MasterPool) -> None:
+        super().__init__()
+        self._pool = pool
+        pool.on_move = self._moved
+
+    def _moved(self) -> None:
+        for each in self.connections:
+            log.warning("store failover", address=each.master)
+            each._lost(RedisConnectionError("the store has moved"))
+
+    async def find(self) -> None:
+        await self._pool.get_master_address()
+
+    async def follow(self) -> None:
+        """A server that is no longer the master may not know yet, and what it still accepts is lost."""
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            with suppress(RedisError, OSError):  # no sentinel names a master
+                await self.find()
+
+    async def replies(self) -> list[SentinelReply]:
+        return await self._pool.replies()
+
+    def redirects(self, connection: "Connection", error: Exception) -> bool:
+        if isinstance(error, DEMOTED):  # another server is the master
+            connection._lost(error)
+        return False
+
+
+class Connection:
+    """Sends commands to the server of some keys, and tracks whether it is available.
+
+    Without a ``topology``, ``server`` has all keys. ``prefix`` are the keys of this connection, if it has not all.
+    """
+
+    def __init__(self, server: Server, topology: Topology | None = None, prefix: str = "") -> None:
+        pool: Any = server.client.connection_pool
+        self.server = server
+        """The same for all connections to one server."""
+        self._topology = topology or (Sentinels(pool) if isinstance(pool, MasterPool) else Topology())
+        self._topology.connections.append(self)
+        self.prefix = prefix
+        self._log = log.bind(prefix=prefix) if prefix else log
+        self._lost_at = 0.0
+        self._available = asyncio.Event()
+        self._available.set()
+        self._on_reconnect: list[Callable[[], Awaitable[None]]] = []
+        self._probe_task: asyncio.Task[Any] | None = None
+        self._calls = 0
+        self._subscribers: set[Subscriber] = set()
+        self.unavailable = False
+        """Whether the last call found no store. Commands fail at once until ``watch`` has reached it again."""
+
+    def of(self, prefix: str) -> "Connection":
+        """The connection for the keys under ``prefix``: one server has them all."""
+        return self._topology.of(prefix)
+
     @property
-    def client(self) -> Redis:
-        """The redis-py client; raises redis.exceptions.RedisError."""
-        return self._client
+    def pipe(self) -> RedisPipe | None:
+        """The pipe of ``direct``, once it is open. It may be broken."""
+        return self.server.announces.socket
+
+    @property
+    def nodes(self) -> tuple[Address, ...]:
+        """The servers of the cluster, as far as they are known; none without a cluster."""
+        return self._topology.nodes
+
+    @property
+    def master(self) -> str:
+        """The address of the server; empty where only the URL knows it."""
+        address = self.server.address
+        return f"{address[0]}:{address[1]}" if address else ""
+
+    async def sentinels(self) -> list[SentinelReply] | None:
+        """The reply of each sentinel; None without sentinels."""
+        return await self._topology.replies()
 
     def keyspace_channel(self, key: str) -> str:
         """The channel of keyspace notifications for ``key`` in this connection's database."""
-        return f"__keyspace@{self._client.connection_pool.connection_kwargs.get('db') or 0}__:{key}"
+        return f"__keyspace@{self.server.client.connection_pool.connection_kwargs.get('db') or 0}__:{key}"
 
     async def until_available(self) -> None:
         """Waits until the store is available."""
@@ -154,13 +218,25 @@ class Connection:
 
     async def command(self, *args: Argument) -> Any:
         """One command; raises StoreUnavailable when the store does not answer, else redis.exceptions.RedisError."""
-        if self._is_shared:
-            return await self._call(lambda: self._piped(args))
-        return await self._call(
-            lambda: self._timed(
-                lambda: self._client.execute_command(*args)  # type: ignore[no-untyped-call]  # redis-py's
-            )
-        )
+        with suppress(MovedError):
+            return await self._execute(self.server.commands, args)
+        return await self._once_moved(self._execute(self.server.commands, args))
+
+    async def direct(self, *args: Argument) -> Any:
+        """The same for a command that peers wait for: it waits for no reply of another command."""
+        with suppress(MovedError):
+            return await self._execute(self.server.announces, args)
+        return await self._once_moved(self._execute(self.server.announces, args))
+
+    async def _execute(self, pipe: Shared[RedisPipe], command: tuple[Argument, ...]) -> Any:
+        return await self._call(pipe, lambda opened: opened.execute(*command))
+
+    async def _once_moved(self, call: Awaitable[Any]) -> Any:
+        try:
+            return await call
+        except MovedError as error:
+            self._topology.doubt.set()
+            raise StoreUnavailable("the slot is moving") from error
 
     async def pipeline(self, *commands: tuple[Argument, ...]) -> list[Any]:
         """Several commands in one round trip, without a transaction; a failed command's reply is its error.
@@ -174,6 +250,19 @@ class Connection:
 
     async def send(self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]]) -> list[Any]:
         """The same for several connections to this server. What one that is away gets is a StoreUnavailable."""
+        answers = await self._send_once(commands)
+        moved = defaultdict[Connection, list[int]](list)
+        for number, answer in enumerate(answers):
+            if isinstance(answer, MovedError):  # the others were executed before the move
+                moved[commands[number][0]].append(number)
+        for connection, numbers in moved.items():
+            repeated = await connection._send_once([commands[number] for number in numbers])
+            for number, answer in zip(numbers, repeated, strict=True):
+                again = isinstance(answer, MovedError)
+                answers[number] = StoreUnavailable("the slot is moving") if again else answer
+        return answers
+
+    async def _send_once(self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]]) -> list[Any]:
         answers: list[Any] = [StoreUnavailable("the store is unavailable")] * len(commands)
         asked = [number for number, (connection, _) in enumerate(commands) if connection._is_here]
         if asked:
@@ -184,16 +273,8 @@ class Connection:
 
     async def _replies(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         """An error is the reply of its command."""
-
-        def send() -> Awaitable[Any]:
-            pipe = self._client.pipeline(transaction=False)
-            for command in commands:
-                pipe.execute_command(*command)
-            return pipe.execute(raise_on_error=False)
-
-        call = (lambda: self._all_piped(commands)) if self._is_shared else (lambda: self._timed(send))
         try:
-            return list(await self._call(call))
+            return list(await self._call(self.server.commands, lambda opened: opened.execute_all(commands)))
         except StoreUnavailable as error:
             return [error] * len(commands)
 
@@ -206,64 +287,14 @@ class Connection:
             return error
         return answer
 
-    async def _piped(self, command: tuple[Argument, ...]) -> Any:
-        return await (await self._command_pipe.opened(self._new_pipe)).execute(*command)
-
-    async def _all_piped(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
-        """An error is the reply of its command."""
-        return await (await self._command_pipe.opened(self._new_pipe)).execute_all(commands)
-
-    async def direct(self, *args: Argument) -> Any:
-        """One command on the pipe, so that it waits for no other caller; raises as ``command`` does."""
-        self._check_here()
-        try:
-            pipe = self.pipe
-            if pipe is None or pipe.broken:
-                pipe = await self._open_pipe()
-            return await pipe.execute(*args)
-        except (RedisError, OSError) as error:
-            self.raise_if_unavailable(error)
-            raise
-
-    async def _open_pipe(self) -> RedisPipe:
-        async with self._opening:
-            self._check_here()  # it may have been lost while another caller tried
-            if self.pipe is None or self.pipe.broken:
-                self.pipe = await self._new_pipe()
-            return self.pipe
-
-    async def _new_pipe(self) -> RedisPipe:
-        pipe: RedisPipe = await self._timed(
-            lambda: self._opened(lambda client: open_pipe(client, self._timeout, self._note_round_trips)),
-            ok="",
-        )
-        pipe.gathers = self._is_shared
-        return pipe
-
-    def _note_round_trips(self, finished: Sequence[RoundTrip]) -> None:
-        if self._on_round_trip is not None:
-            for seconds, error in finished:
-                self._on_round_trip(outcome_of(error), seconds)
-
-    async def _opened(self, opening: Callable[[Redis], Awaitable[_Opened]]) -> _Opened:
-        """Raises StoreUnavailable when the store was lost meanwhile: what was opened may lead to another server."""
-        losses = self._losses
-        opened = await opening(self._client)
-        if losses != self._losses:
-            opened.close()
-            raise StoreUnavailable("the store was lost just now")
-        return opened
-
-    async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """One of MAX_SOCKETS round trips at a time. Calls that wait for their turn fail when the store is lost."""
-        self._check_here()
+    async def _call(self, pipe: Shared[RedisPipe], send: Callable[[RedisPipe], Awaitable[Any]]) -> Any:
+        if not self._is_here:
+            raise StoreUnavailable("the store is unavailable")
         if self._calls >= MAX_CALLS:
             raise StoreUnavailable("too many calls wait for the store")
         self._calls += 1
         try:
-            async with self._sockets:
-                self._check_here()
-                return await call()
+            return await send(await pipe.opened())
         except (RedisError, OSError) as error:
             self.raise_if_unavailable(error)
             raise
@@ -274,35 +305,33 @@ class Connection:
     def _is_here(self) -> bool:
         return not self.unavailable or asyncio.current_task() is self._probe_task
 
-    def _check_here(self) -> None:
-        if not self._is_here:
-            raise StoreUnavailable("the store is unavailable")
-
     def raise_if_unavailable(self, error: Exception) -> None:
         """Raises StoreUnavailable where ``error`` means that. Removes a command's arguments from the error's text."""
         text, cut, _ = str(error).partition(", with args beginning with")
         if cut:
             error.args = (text,)
-        demoted = isinstance(error, DEMOTED)
-        if isinstance(error, NO_REPLY) or (demoted and self._pool is not None):
+        if self._topology.redirects(self, error):
+            return
+        if isinstance(error, NO_REPLY):
             self._lost(error)
             raise StoreUnavailable("the store does not answer") from error
-        if demoted:
-            self._close_sockets()  # the URL may lead to another server now
+        if isinstance(error, DEMOTED):
+            self.server.close_sockets()  # the URL may lead to another server now
         if is_refusal(error):
             raise StoreUnavailable("the store refuses work") from error
 
     def _lost(self, error: Exception) -> None:
-        """Closes the pipes and the subscription: a server that vanished silently would never close them."""
-        self._losses += 1
-        self._set_unavailable(error)
-        self._close_sockets()
+        """The server is lost, for all connections to it."""
+        for each in self._topology.connections:
+            if each.server is self.server:
+                each.set_unavailable(error)
+        self.server.lose()
 
-    def _set_unavailable(self, error: Exception) -> None:
+    def set_unavailable(self, error: Exception) -> None:
+        self._topology.doubt.set()
         if not self.unavailable:
             self.unavailable = True
             self._lost_at = asyncio.get_running_loop().time()
-            self._lost_event.set()
             self._available.clear()
             self._log.warning("store lost", error=type(error).__name__)
 
@@ -310,76 +339,51 @@ class Connection:
         """Whether it is unavailable, and has been since before ``other`` was lost last."""
         return self.unavailable and self._lost_at < other._lost_at
 
-    def _moved(self) -> None:
-        log.warning("store failover", address=self.master)
-        self._lost(RedisConnectionError("the store has moved"))
-
-    @property
-    def master(self) -> str:
-        """The address of the master that the sentinels name; empty without sentinels."""
-        address = self._pool.master_address if self._pool is not None else None
-        return f"{address[0]}:{address[1]}" if address else ""
-
-    async def sentinels(self) -> list[SentinelReply] | None:
-        """The reply of each sentinel; None without sentinels."""
-        return None if self._pool is None else await self._pool.replies()
-
-    async def follow(self) -> None:
-        """With sentinels: leaves a server that is no longer the master, until cancelled.
-
-        That server may not know yet, and what it still accepts is lost.
-        """
-        while self._pool is not None:
-            await asyncio.sleep(FOLLOW_SECONDS)
-            with suppress(RedisError, OSError):  # no sentinel names a master
-                await self._pool.get_master_address()
+    def use(self, server: Server) -> None:
+        """Goes on at another server. Subscriptions end: the server that is left sends no events of the keys."""
+        self.server.prefixes.discard(self.prefix)
+        self.server = server
+        server.serve(self.prefix)
+        self._log.info("another node serves the store", address=self.master)
+        for subscriber in self._subscribers:
+            subscriber.end(RedisConnectionError("the slot has moved"))
 
     def subscription(
         self, *, channels: Sequence[str] = (), patterns: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[Messages]:
         """A block with the messages of ``channels`` and ``patterns``; see ``subscribed``."""
-        opened = partial(self._subscription.opened, lambda: self._opened(open_subscription))
-        return subscribed(opened, self._timeout, self._subscribers, channels, patterns)
+        server = self.server
+        return subscribed(server.subscription.opened, server.timeout, self._subscribers, channels, patterns)
 
     async def watch(self) -> None:
-        """Pings an unavailable store every quarter of a second, until cancelled."""
-        while True:
-            await self._lost_event.wait()
-            while not await self.reconnect():
-                await asyncio.sleep(PROBE_SECONDS)
+        """Restores all connections of the store, until cancelled."""
+        await self._topology.watch()
+
+    async def follow(self) -> None:
+        """Leaves servers that serve no more, until cancelled."""
+        await self._topology.follow()
 
     async def reconnect(self) -> bool:
         """Pings once. When the store answers, runs the callbacks of ``on_reconnect`` first."""
         self._probe_task = asyncio.current_task()
+        server, losses = self.server, self.server.losses
         try:
-            # So that the next connections find the master unchanged.
-            if self._pool is not None:
-                await self._pool.get_master_address()
-            losses = self._losses
-            await self._disconnect_idle()
-            await self._ping()
+            # A node of a cluster may answer and not serve the slot. The prefix itself is no key: while a slot is moved
+            # key by key, its node answers ASK. Other errors prove that the store answers.
+            await self.pipeline(("PING",), ("EXISTS", self.prefix))
             for callback in self._on_reconnect:
                 await self._run_callback(callback)
         except (StoreUnavailable, RedisError, OSError):
             return False
         finally:
             self._probe_task = None
-        if losses != self._losses:  # lost again meanwhile
+        if server is not self.server or losses != server.losses:  # lost again meanwhile
             return False
         self.unavailable = False
-        self._lost_event.clear()
         self._available.set()
         away = asyncio.get_running_loop().time() - self._lost_at
         self._log.info("store is back", away_seconds=round(away, 1))
         return True
-
-    async def _disconnect_idle(self) -> None:
-        """Each dead one would cost a probe. With sentinels, those in use may lead to another server."""
-        await self._client.connection_pool.disconnect(inuse_connections=self._pool is not None)
-
-    async def _ping(self) -> None:
-        with suppress(ResponseError):  # any reply proves that the store answers
-            await self.command("PING")
 
     @staticmethod
     async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
@@ -388,12 +392,5 @@ class Connection:
         except RedisError as error:  # the store is available, but refuses what the callback sent
             log.error("reconnect callback failed", error=str(error))
 
-    def _close_sockets(self) -> None:
-        if self.pipe is not None:
-            self.pipe.close()
-        self._command_pipe.close()
-        self._subscription.close()
-
     async def close(self) -> None:
-        self._close_sockets()
-        await self._client.aclose()
+        await self._topology.close()

@@ -1,8 +1,8 @@
-"""A dedicated connection to the store, for callers that send many commands.
+"""A pipe to the store: the way of every command.
 
-redis-py opens the connection (address, TLS, password, database). This protocol then takes over the transport: a
-command is one write, and hiredis parses the replies as they arrive. redis-py's own layers cost as much CPU time per
-call as a dozen announces.
+redis-py opens the socket (address, TLS, password, database). This protocol then takes over the transport: a command is
+one write, and hiredis parses the replies as they arrive. redis-py's own layers cost as much CPU time per call as a
+dozen announces.
 """
 
 import asyncio
@@ -56,8 +56,8 @@ class _Replies:
 class RedisPipe(asyncio.Protocol):
     """An open connection. Replies arrive in the order of the commands; a pipe that has failed stays ``broken``.
 
-    A pipe breaks when a command is not answered within ``timeout`` seconds. ``on_round_trips`` receives every finished
-    command, in groups.
+    A pipe breaks when commands wait and no reply arrives for ``timeout`` seconds: a store that answers many commands is
+    not lost. ``on_round_trips`` receives every round trip, in groups.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RedisPipe(asyncio.Protocol):
         self._waiting: deque[tuple[asyncio.Future[Any] | _Replies, float, int]] = deque()
         """(future, start time, tick at the start) of each command without a reply."""
         self._round_trips: list[RoundTrip] = []
-        self._ticks = 0
+        self._ticks = self._answered = 0
         self._timer: asyncio.TimerHandle | None = None
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NO_REPLY
@@ -148,7 +148,8 @@ class RedisPipe(asyncio.Protocol):
             while (reply := reader.gets()) is not _NO_REPLY:
                 future, began, _ = waiting.popleft()
                 error = reply if isinstance(reply, Exception) else None
-                self._round_trips.append((perf_counter() - began, error))
+                if not waiting or waiting[0][0] is not future:  # not one of several commands before the last
+                    self._round_trips.append((perf_counter() - began, error))
                 if future.done():  # the caller was cancelled
                     continue
                 if error is None:
@@ -157,6 +158,7 @@ class RedisPipe(asyncio.Protocol):
                     future.set_exception(error)
         except (InvalidResponse, IndexError):  # not a reply, or a reply to nothing
             self.close()
+        self._answered = self._ticks
 
     def _tick(self) -> None:
         """Reports the round trips, and ends the pipe when the oldest command is overdue."""
@@ -165,7 +167,7 @@ class RedisPipe(asyncio.Protocol):
         self._report()
         if not self._waiting:
             return
-        if self._ticks - self._waiting[0][2] > TIMEOUT_PARTS:
+        if self._ticks - max(self._waiting[0][2], self._answered) > TIMEOUT_PARTS:
             self._fail(self._waiting.popleft(), RedisTimeoutError("no reply in time"))
             self.close()
         else:
@@ -174,7 +176,8 @@ class RedisPipe(asyncio.Protocol):
     def _fail(self, waiting: "tuple[asyncio.Future[Any] | _Replies, float, int]", error: Exception) -> None:
         future, began, _ = waiting
         if not future.done():
-            self._round_trips.append((perf_counter() - began, error))
+            if not self._waiting or self._waiting[0][0] is not future:
+                self._round_trips.append((perf_counter() - began, error))
             future.set_exception(error)
 
     def _report(self) -> None:
@@ -197,20 +200,17 @@ class RedisPipe(asyncio.Protocol):
         self._transport.abort()
 
 
-async def open_pipe(
-    client: Redis, timeout: float, on_round_trips: Callable[[list[RoundTrip]], None]
-) -> RedisPipe:
-    """A new pipe to the server of ``client``; raises what its commands raise."""
-    return RedisPipe(await open_stream(client), timeout, on_round_trips)
-
-
 async def open_stream(client: Redis) -> asyncio.StreamWriter:
-    """A connection that redis-py has opened and no longer manages."""
+    """A socket that redis-py has opened and no longer manages. The caller limits the time."""
     connection: Any = client.connection_pool.make_connection()  # type: ignore[no-untyped-call]  # redis-py's
-    try:
-        await connection.connect()
-    except BaseException:  # cancelled while it signs in
-        await connection.disconnect(nowait=True)
-        raise
+    while True:
+        try:
+            await connection.connect()
+            break
+        except RedisTimeoutError:  # its timer also counts time in which this process was busy
+            await asyncio.sleep(0)
+        except BaseException:  # cancelled while it signs in
+            await connection.disconnect(nowait=True)
+            raise
     stream, connection._writer, connection._reader = connection._writer, None, None
     return cast(asyncio.StreamWriter, stream)

@@ -12,14 +12,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Self, cast
 
 import hiredis
-from redis.asyncio import Redis
 from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse, RedisError, ResponseError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.loop_timeout import loop_timeout
-from tracker.store.client.pipe import open_stream
 
 MAX_WAITING = 5_000
 """Messages that wait to be consumed, beside those of the last read."""
@@ -205,11 +203,6 @@ class Subscription(asyncio.Protocol):
 
     def close(self) -> None:
         self._end(RedisConnectionError("the subscription was closed"))
-
-
-async def open_subscription(client: Redis) -> Subscription:
-    """A new connection to the server of ``client``, without subscribers; raises what its commands raise."""
-    return Subscription(await open_stream(client))
 
 
 @asynccontextmanager

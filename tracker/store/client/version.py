@@ -6,10 +6,10 @@ import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from tracker.errors import StartupError
+from tracker.store.client.server import Server
 from tracker.store.client.server_info import parse_info
 
 _MIN_VERSIONS = {"valkey": (7, 2), "redis": (7, 0)}
@@ -39,14 +39,14 @@ class CheckedServer(NamedTuple):
     clustered: bool
 
 
-async def check_server(client: Redis, shown: str, timeout: float = 2.0) -> CheckedServer:
+async def check_server(server: Server, shown: str, timeout: float = 2.0) -> CheckedServer:
     """Raises NoAnswer when the server does not answer in time (s), StartupError when it is unusable.
 
-    ``shown`` is the server's address as it may be printed (no password).
+    ``shown`` is its address as it may be printed (no password).
     """
     try:
         async with asyncio.timeout(timeout):
-            raw = await client.execute_command("INFO", "server", "cluster")  # type: ignore[no-untyped-call]
+            raw = await server.execute("INFO", "server", "cluster")
     except TimeoutError as error:
         raise NoAnswer(f"no usable store at {shown}: no answer within {timeout:g} s") from error
     except (RedisError, OSError, ssl.SSLError, ValueError) as error:

@@ -1,0 +1,45 @@
+"""The sockets to a server. test_connection.py tests commands and subscriptions."""
+
+import asyncio
+
+import pytest
+
+from loadtest.servers import Server as Valkey
+from tracker.store.client.connection import connect
+from tracker.store.client.server import Shared
+
+
+async def test_callers_share_one_socket_until_it_is_broken(valkey: Valkey) -> None:
+    server = connect(valkey.url, connect_timeout=5, timeout=5)
+    first, second = await asyncio.gather(server.commands.opened(), server.commands.opened())
+    assert first is second is await server.commands.opened()
+    server.close_sockets()
+    assert first.broken
+    assert await server.execute("PING") == b"PONG"
+    assert server.commands.socket is not first
+    await server.close()
+
+
+async def test_commands_announces_and_messages_have_sockets_of_their_own(valkey: Valkey) -> None:
+    server = connect(valkey.url, connect_timeout=5, timeout=5)
+    ids = [
+        await (await pipe.opened()).execute("CLIENT", "ID") for pipe in (server.announces, server.commands)
+    ]
+    assert len(set(ids)) == 2
+    subscription = await server.subscription.opened()
+    waiting = (await server.commands.opened()).execute("BLPOP", "nothing here", 0)
+    assert await (await server.announces.opened()).execute("PING") == b"PONG"
+    assert not waiting.done() and not subscription.broken
+    await server.close()
+    await asyncio.wait([waiting])
+
+
+async def test_a_socket_that_cannot_be_opened_is_tried_again_by_the_next_caller() -> None:
+    async def fail() -> None:
+        raise OSError("nobody listens")
+
+    shared = Shared(fail)  # type: ignore[type-var]  # it opens none
+    shared.close()
+    for _ in range(2):
+        with pytest.raises(OSError, match="nobody listens"):
+            await shared.opened()

@@ -1,0 +1,143 @@
+"""A server of the store, and the sockets to it that all its callers share.
+
+redis-py opens each socket: it knows the address, TLS, password and database. Then the socket is ours: commands go over
+a pipe (pipe.py), messages come over a subscription (subscription.py).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
+from typing import Any, Generic, Protocol, TypeVar
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.store.client.loop_timeout import loop_timeout
+from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, open_stream
+from tracker.store.client.reply_errors import outcome_of
+from tracker.store.client.sentinel import MasterPool
+from tracker.store.client.subscription import Subscription
+from tracker.store.client.url import Address
+
+OnRoundTrip = Callable[[str, float], None]
+"""(outcome, seconds) of a round trip; the outcome is one of OUTCOMES."""
+
+
+class _Socket(Protocol):
+    broken: bool
+
+    def close(self) -> None: ...
+
+
+_SocketT = TypeVar("_SocketT", bound=_Socket)
+
+
+class Shared(Generic[_SocketT]):
+    """A socket that is opened when a caller needs it, and again after it broke."""
+
+    def __init__(self, open_socket: Callable[[], Awaitable[_SocketT]]) -> None:
+        self._open = open_socket
+        self._opening = asyncio.Lock()
+        self.socket: _SocketT | None = None
+        """The last one. It may be broken."""
+
+    async def opened(self) -> _SocketT:
+        """Raises what opening raises."""
+        socket = self.socket
+        if socket is not None and not socket.broken:
+            return socket
+        async with self._opening:
+            if self.socket is None or self.socket.broken:
+                self.socket = await self._open()
+            return self.socket
+
+    def close(self) -> None:
+        if self.socket is not None:
+            self.socket.close()
+
+
+class Server:
+    """``timeout`` (s) limits each reply, and the time that opening a socket takes. ``on_round_trip`` receives the
+    outcome and duration of each round trip."""
+
+    def __init__(
+        self,
+        client: Redis,
+        *,
+        timeout: float,
+        on_round_trip: OnRoundTrip | None = None,
+        address: Address | None = None,
+    ) -> None:
+        self.client = client
+        self.timeout = timeout
+        self._on_round_trip = on_round_trip
+        self._address = address
+        self.losses = 0
+        """How often it was lost: what began before the last time may be about another server."""
+        self.prefixes: set[str] = set()
+        """The prefixes whose keys it serves."""
+        self.announces = Shared(self._open_announces)
+        """For commands that peers wait for: no reply of another command delays theirs."""
+        self.commands = Shared(self._open_commands)
+        self.subscription = Shared(lambda: self._opened(Subscription))
+
+    @property
+    def address(self) -> Address | None:
+        """None where only the URL knows it."""
+        pool: Any = self.client.connection_pool
+        return pool.master_address if isinstance(pool, MasterPool) else self._address
+
+    async def execute(self, *command: Argument) -> Any:
+        """One command; raises redis.exceptions.RedisError, OSError, or StoreUnavailable."""
+        return await (await self.commands.opened()).execute(*command)
+
+    def serve(self, prefix: str) -> None:
+        self.prefixes.add(prefix)
+        if self.announces.socket is not None:
+            self.announces.socket.gathers = len(self.prefixes) > 1
+
+    async def _open_announces(self) -> RedisPipe:
+        pipe = await self._opened(self._pipe)
+        pipe.gathers = len(self.prefixes) > 1
+        return pipe
+
+    async def _open_commands(self) -> RedisPipe:
+        pipe = await self._opened(self._pipe)
+        pipe.gathers = True
+        return pipe
+
+    def _pipe(self, stream: asyncio.StreamWriter) -> RedisPipe:
+        return RedisPipe(stream, self.timeout, self._note_round_trips)
+
+    async def _opened(self, socket_on: Callable[[asyncio.StreamWriter], _SocketT]) -> _SocketT:
+        """Raises StoreUnavailable when the server was lost meanwhile: the socket may lead to another one."""
+        losses, began = self.losses, perf_counter()
+        try:
+            async with loop_timeout(self.timeout):
+                socket = socket_on(await open_stream(self.client))
+        except (RedisError, OSError) as error:
+            self._note_round_trips([(perf_counter() - began, error)])
+            raise
+        if losses != self.losses:
+            socket.close()
+            raise StoreUnavailable("the store was lost just now")
+        return socket
+
+    def _note_round_trips(self, finished: Sequence[RoundTrip]) -> None:
+        if self._on_round_trip is not None:
+            for seconds, error in finished:
+                self._on_round_trip(outcome_of(error), seconds)
+
+    def lose(self) -> None:
+        """A server that vanished silently would never close its sockets."""
+        self.losses += 1
+        self.close_sockets()
+
+    def close_sockets(self) -> None:
+        for shared in (self.announces, self.commands, self.subscription):
+            shared.close()
+
+    async def close(self) -> None:
+        self.close_sockets()
+        await self.client.aclose()
