@@ -53,7 +53,7 @@ class Store(RealStore):
 
     @property
     def redis(self) -> Any:  # redis-py's types cover both bytes and text: too wide to be of use
-        pool = self.connection.client.connection_pool
+        pool = self.connection.server.client.connection_pool
         if self._redis is None or self._redis.connection_pool is not pool:  # making one takes its time
             self._redis = redis_of(self.connection)
         return self._redis
