@@ -36,7 +36,7 @@ def group() -> Iterator[Cluster]:
 
 def places_in(group: Cluster) -> tuple[Node, list[Node]]:
     """The nodes of home and of each shard."""
-    return group.primary("t:{home}:"), [group.primary(each) for each in shard_prefixes("t:", SHARDS)]
+    return group.primary("t:{main}:"), [group.primary(each) for each in shard_prefixes("t:", SHARDS)]
 
 
 @asynccontextmanager
@@ -79,24 +79,31 @@ async def test_replies_name_the_shards_that_they_lack(lacking: tuple[Admin, list
     async with program(admin, "admin") as asking:
         page = await asking.ask("GET", "/torrents?sort=leechers", 200)
         assert sorted(row["info_hash"] for row in page["items"]) == sorted(present)
-        assert (page["total"], page["shards_away"]) == (len(present), away)
+        assert (page["total"], page["shards_unavailable"]) == (len(present), away)
         statistics = await asking.ask("GET", "/statistics", 200)
-        assert statistics["shards_away"] == away
+        assert statistics["shards_unavailable"] == away
         changes = await asking.ask("GET", "/changes", 200)
-        assert (changes["items"], changes["next"], changes["shards_away"]) == ([], "0", away)
+        assert (changes["items"], changes["next"], changes["shards_unavailable"]) == ([], "0", away)
         health = await asking.ask("GET", "/health", 200)
-        assert (health["ready"], health["shards_away"], health["home_away"]) == (True, away, False)
-        assert "shards_away" not in await asking.ask("GET", "/tokens", 200)
+        assert (health["ready"], health["shards_unavailable"], health["main_unavailable"]) == (
+            True,
+            away,
+            False,
+        )
+        assert "shards_unavailable" not in await asking.ask("GET", "/tokens", 200)
         torrent = await asking.ask("GET", f"/torrents/{present[0]}", 200)
-        assert (torrent["leechers"], torrent["shards_away"]) == (1, away)  # its rank is one of all torrents
+        assert (torrent["leechers"], torrent["shards_unavailable"]) == (
+            1,
+            away,
+        )  # its rank is one of all torrents
         refused = await asking.ask("GET", f"/torrents/{missing}", 503)
-        assert refused["detail"] == f"store unavailable (away: {named(away)}); try again later"
+        assert refused["detail"] == f"unavailable: {named(away)}; try again later"
 
 
 @pytest.mark.slow
 async def test_every_page_and_list_is_shown_without_a_shard(lacking: tuple[Admin, list[int]]) -> None:
     admin, away = lacking
-    notice = f"<span data-store-notices-text>away: {named(away)}"
+    notice = f"<span data-store-notices-text>unavailable: {named(away)}"
     async with admin.browser() as browser:
         for path in PATHS:
             async with browser.get(path) as response:
@@ -117,12 +124,12 @@ async def test_every_page_and_list_is_shown_without_a_shard(lacking: tuple[Admin
                     assert is_export, path  # it is complete, or cut off
         async with client.get("/metrics") as response:
             text = await response.text()
-        assert f"tracker_shards_away {len(away)}" in text and "tracker_store_up 1" in text
+        assert f"tracker_shards_unavailable {len(away)}" in text and "tracker_store_up 1" in text
         others = {shard.connection.master for shard in admin.store.shards if shard.number not in away}
         shown = set(re.findall(r'^tracker_store_memory_bytes\{node="([^"]*)"\}', text, re.MULTILINE))
         assert shown == {*others, admin.store.connection.master}
         async with client.get("/ready") as response:
-            assert await response.text() == f"ready\naway: {named(away)}\n"
+            assert await response.text() == f"ready\nunavailable: {named(away)}\n"
 
 
 @pytest.mark.slow
@@ -133,9 +140,9 @@ async def test_an_open_overview_stays_ready_while_only_home_is_away(group: Clust
         await stream.until("figures")
         home.kill()
         await admin.store.torrents.count()
-        data = await stream.until("away")
+        data = await stream.until("unavailable")
         while not data["notices"]:
-            data = await stream.until("away")
+            data = await stream.until("unavailable")
         assert (data["problems"], data["text"]) == ([], "")
         assert data["notices"] == admin.store.notices()
-        assert data["notices"][-1] == "away: home"
+        assert data["notices"][-1] == "unavailable: main store"

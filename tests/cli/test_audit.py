@@ -100,7 +100,7 @@ def test_changes_by_commands_are_recorded(tracker: Command) -> None:
             {},
         ),
         (("user", "delete", "7", "--yes"), "user.delete", ["user 7"], {}),
-        (("multipliers", "--upload", "2"), "multipliers.set", ["multipliers everybody"], {}),
+        (("multipliers", "--upload", "2"), "multipliers.set", ["multipliers all"], {}),
         (("client", "allow", "-TR4"), "client.allow", ["client -TR4"], {}),
         (("client", "deny", "-qB"), "client.deny", ["client -qB"], {}),
         (("work", "create", "proj"), "project.create", ["project proj"], {}),

@@ -114,7 +114,7 @@ def test_the_last_result_is_in_the_torrents_row(tracker: Command, redis_url: str
 def test_a_torrent_without_part_is_not_asked_for(tracker: Command) -> None:
     tracker("torrent", "add", HASH, "--private")
     for wanted in (HASH, "02" * 20):
-        assert "takes no part" in tracker("dht", "find", wanted, code=1).stderr
+        assert "does not take part" in tracker("dht", "find", wanted, code=1).stderr
 
 
 def test_a_silent_node_is_named(tracker: Command) -> None:

@@ -56,7 +56,7 @@ def test_the_url_of_the_new_store_may_be_in_a_file(
 ) -> None:
     (tmp_path / "url").write_text(f"{redis_url}\n", encoding="utf-8")
     filled("reshard", "--url-file", "url", "--shards", "2", "--yes")
-    assert keys.get(f"{prefix}{{home}}:shards") == b"2"
+    assert keys.get(f"{prefix}{{main}}:shards") == b"2"
 
 
 @pytest.mark.parametrize(

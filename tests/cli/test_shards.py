@@ -215,7 +215,7 @@ def test_commands_name_the_shards_and_the_node_that_are_away(
     """What needs one of the shards fails. The rest goes on, and says what it lacks."""
     with cluster() as group:
         group.be_patient()
-        home = group.primary(f"{prefix}{{home}}:")
+        home = group.primary(f"{prefix}{{main}}:")
         places = [group.primary(each) for each in shard_prefixes(prefix, SHARDS)]
         node = next(place for place in places if place is not home)
         away = [number for number, place in enumerate(places) if place is node]
@@ -231,11 +231,11 @@ def test_commands_name_the_shards_and_the_node_that_are_away(
             ("wipe-stats", "--yes"),
             ("export", "--what", "all", "out.jsonl"),
         ):
-            assert f"; away: {where}; " in tracker(*words, code=1).stderr, words
+            assert f"; unavailable: {where}; " in tracker(*words, code=1).stderr, words
         present = next(each for each in (A, B, C, D) if each != missing)
         for command in ("deny", "torrent remove", "torrent add"):  # goes on with the next one
             result = tracker(*command.split(), missing, present, code=1)
-            assert result.stderr == f"error: {missing}: the store is unavailable; away: {where}\n"
+            assert result.stderr == f"error: {missing}: the store is unavailable; unavailable: {where}\n"
             assert present in result.stdout
         for text in (
             "torrent list",
@@ -255,6 +255,6 @@ def test_commands_name_the_shards_and_the_node_that_are_away(
         home.kill()
         refused = tracker("torrent", "list", code=1).stderr
         assert (
-            f"the node 127.0.0.1:{home.port} of the cluster, which serves {prefix}{{home}}:, does not"
+            f"the node 127.0.0.1:{home.port} of the cluster, which serves {prefix}{{main}}:, does not"
             in refused
         )

@@ -87,7 +87,7 @@ async def test_disabled_events_are_wrong_while_a_tracker_is_running(start_server
         await context.connection.command("SET", context.keys.heartbeat(), int(time.time()))
         found = await findings(context)
     assert (found["events"].level, found["tracker"].text) == ("wrong", "a tracker is running")
-    assert "lacks x" in found["events"].text
+    assert "does not have x" in found["events"].text
     assert (found["persistence"].level, "snapshots only" in found["persistence"].text) == ("warning", True)
 
 

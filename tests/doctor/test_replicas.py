@@ -120,7 +120,7 @@ async def test_each_node_and_the_shards_that_are_away_are_named() -> None:
         group.be_patient()
         prefixes = shard_prefixes("t:", 4)
         places = {number: group.primary(prefix) for number, prefix in enumerate(prefixes)}
-        home = group.primary("t:{home}:")
+        home = group.primary("t:{main}:")
         node, other = (each for each in group.nodes if each is not home)
         served = {each.port: named(n for n, place in places.items() if place is each) for each in group.nodes}
         other.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
@@ -130,10 +130,8 @@ async def test_each_node_and_the_shards_that_are_away_are_named() -> None:
         assert f"127.0.0.1:{other.port}" not in texts(found, "node", "ok")
         node.kill()
         found = await every_finding(home.tcp_url)
-        away = (
-            f"127.0.0.1:{node.port} is away or does not serve {served[node.port]}: their torrents are refused"
-        )
-        assert texts(found, "shards", "wrong") == away
+        away = f"127.0.0.1:{node.port} is unavailable, or does not serve {served[node.port]}"
+        assert texts(found, "shards", "wrong") == f"{away}: their torrents are refused"
 
 
 async def every_finding(url: str) -> list[Finding]:

@@ -78,7 +78,7 @@ def test_a_tracker_starts_while_a_node_is_away_and_names_its_shards(start_tracke
     """The URL's first node is the one that is away. Its shards are served once it is there."""
     with cluster() as nodes:
         nodes.be_patient()
-        home = nodes.primary("t:{home}:")
+        home = nodes.primary("t:{main}:")
         places = {shard: nodes.primary(f"t:{{{shard:02}}}:") for shard in range(4)}
         node = next(place for place in places.values() if place is not home)
         away = [shard for shard, place in places.items() if place is node]
@@ -103,14 +103,14 @@ def test_a_tracker_starts_while_a_node_is_away_and_names_its_shards(start_tracke
             reply = join(shard)
             assert (b"retry in" in reply) if shard in away else reply[b"complete"] == 1
         for base in (tracker.url, tracker.admin_url):
-            assert ready(base) == f"ready\naway: {named(away)}\n"
+            assert ready(base) == f"ready\nunavailable: {named(away)}\n"
         node.start()
         for shard in away:
             until(lambda shard=shard: b"complete" in join(shard))  # type: ignore[misc]
         until(lambda: ready(tracker.url) == "ready\n")
         home.stop()
         others = [shard for shard, place in places.items() if place is not home]
-        until(lambda: "away: home" in ready(tracker.url))
+        until(lambda: "unavailable: main store" in ready(tracker.url))
         for shard in others:
             until(lambda shard=shard: b"complete" in join(shard))  # type: ignore[misc]
         assert tracker.end() == 0
@@ -122,7 +122,7 @@ def test_a_node_that_is_away_concerns_its_shards_only(start_tracker: StartTracke
     meanwhile. These are refused when the node is back."""
     with cluster() as nodes:
         settings = {
-            "TRACKER_REDIS__URL": nodes.primary("t:{home}:").tcp_url,
+            "TRACKER_REDIS__URL": nodes.primary("t:{main}:").tcp_url,
             "TRACKER_REDIS__SHARDS": "4",
             "TRACKER_USERS__PRIVATE": "required",
         }
@@ -132,7 +132,7 @@ def test_a_node_that_is_away_concerns_its_shards_only(start_tracker: StartTracke
             assert added.returncode == 0, added.stderr
         keys = {shard: f"t:{{{shard:02}}}:" for shard in range(4)}
         places = {shard: nodes.primary(key) for shard, key in keys.items()}
-        home = nodes.primary("t:{home}:")
+        home = nodes.primary("t:{main}:")
         node = next(place for place in places.values() if place is not home)
         away = [shard for shard, place in places.items() if place is node]
 
@@ -206,6 +206,6 @@ def test_two_trackers_share_the_shards_of_a_cluster(start_tracker: StartTracker)
         both[0].kill()
         until(lambda: seeders() == 0)
         until(lambda: len(holders()) == 1)
-        home = "t:{home}:"
+        home = "t:{main}:"
         assert int(nodes.primary(home).ask("GET", f"{home}stats:repairs") or 0) == 0
         assert both[1].end() == 0

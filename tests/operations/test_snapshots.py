@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.store.harness import Store, info_hash
-from tracker.operations.snapshots import EVERYBODY, Kind, snapshot
+from tracker.operations.snapshots import ALL_USERS, Kind, snapshot
 from tracker.store.work.records import Project
 
 HASH = info_hash(1).hex()
@@ -62,7 +62,7 @@ async def test_lists_projects_tokens_and_jobs(store: Store) -> None:
         ("block", "/eve"): ("/eve", {}),
         ("job", job.id): (job.id, {"queue": "sweep", "status": "pending"}),
         ("job", "none"): ("none", {}),
-        ("multipliers", EVERYBODY): (EVERYBODY, {"upload": "2", "download": "0 1900000000"}),
+        ("multipliers", ALL_USERS): (ALL_USERS, {"upload": "2", "download": "0 1900000000"}),
         ("project", "other"): ("other", {}),
         ("queue", "sweep"): ("sweep", {}),
     }

@@ -26,7 +26,7 @@ FEW_SECONDS = 3.0
 """With at least one node, but fewer than a lookup begins with."""
 _ENOUGH_NODES = 8
 _MAX_SAVED = 64
-"""Saved nodes that are pinged, of each family: a command must not make thousands of connections in a home's router."""
+"""Saved nodes that are pinged, of each family: a command must not make thousands of connections in a small router."""
 _POLL_SECONDS = 0.1
 
 

@@ -240,7 +240,7 @@ async def reaper_on(context: RuntimeContext) -> AnyReaper:
 
 
 async def _start_shards(store: Store) -> None:
-    """Prepares each shard. One that is away is prepared when it returns."""
+    """Prepares each shard. An unavailable one is prepared when it returns."""
     for shard in store.shards:
         with suppress(StoreUnavailable):
             await store.copy_secret(shard)

@@ -25,7 +25,7 @@ SECTIONS: Sections = {
         "denied": Entry("denials:denied", "List denied torrents."),
         "user": Entry("users:users", "Manage users: passkeys, totals, hit-and-runs."),
         "multipliers": Entry(
-            "multipliers:multipliers", "Show or set freeleech and double upload for everybody."
+            "multipliers:multipliers", "Show or set freeleech and double upload for all users."
         ),
         "freeleech": Entry("freeleech:freeleech", "Give users freeleech tokens for torrents."),
         "client": Entry("clients:clients", "Manage allowed and denied clients; show client statistics."),

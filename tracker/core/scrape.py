@@ -95,7 +95,7 @@ class Scrapes:
             if not isinstance(outcome, dict):
                 reply = outcome
             elif complete and len(outcome) < hits:
-                reply = StoreUnavailable("a shard of the torrents is away")
+                reply = StoreUnavailable("a shard of the torrents is unavailable")
             else:
                 reply = ScrapeReply(outcome, self._settings.current.announce.min_interval_seconds)
             if isinstance(reply, ScrapeReply):

@@ -239,7 +239,7 @@ class WorkRequests:
         if claimant.project.verify == "address" and not token:
             raise Refused(
                 "malformed", "token is missing"
-            )  # anybody can give the name, and the items are known
+            )  # any client can give the name, and the items are known
         self._check_item(claimant.project, item)
         await self.check_blocked(claimant)
         with _checked():

@@ -1,4 +1,4 @@
-"""What a project shows to everybody: its figures, its leaderboards, its log, and what it needs most."""
+"""What a project shows publicly: its figures, its leaderboards, its log, and what it needs most."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ BOARDS: tuple[Board, ...] = ("seconds", "count", "bytes")
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A finished item, for everybody: without address."""
+    """A finished item as shown publicly: without address."""
 
     id: str
     """Of the log's stream."""
@@ -61,7 +61,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Needy:
+class Needed:
     """A torrent that needs seeders. ``average`` is None without a history."""
 
     torrent: Torrent
@@ -135,7 +135,7 @@ class WorkFigures:
         }
 
     async def item(self, project: Project, item: str) -> tuple[str | None, str | None]:
-        """(todo, out, done or None; who has it). A private torrent is no item for everybody."""
+        """(todo, out, done or None; who has it). A private torrent is not public."""
         if project.kind == "seeding" and not await self._open_torrents([item]):
             return None, None
         found = await self._store.work.items.status(project.name, item)
@@ -163,22 +163,22 @@ class WorkFigures:
         """The id of the newest entry of the log; ``0-0`` when it is empty."""
         return next((each.id for each in await self._store.work.log.newest(project.name, 1)), "0-0")
 
-    async def needy(
+    async def needed(
         self, project: Project, count: int, *, claimant: str = "", max_size: int | None = None
-    ) -> list[Needy]:
+    ) -> list[Needed]:
         """The torrents that need seeders most: those that ask for ``claimant`` first, then by their average seeders,
         and of equal ones those with most leechers. Without a claimant: no private torrents. Torrents larger than
         ``max_size`` bytes are left out."""
         if claimant or max_size is not None:
-            return await self._read_needy(project, count, claimant, max_size)
-        found: list[Needy] = await self._recent(
-            f"needy {count}", project, lambda project: self._read_needy(project, count, "", None)
+            return await self._read_needed(project, count, claimant, max_size)
+        found: list[Needed] = await self._recent(
+            f"needed {count}", project, lambda project: self._read_needed(project, count, "", None)
         )
         return found
 
-    async def _read_needy(
+    async def _read_needed(
         self, project: Project, count: int, claimant: str, max_size: int | None
-    ) -> list[Needy]:
+    ) -> list[Needed]:
         own = await self._asked(project, claimant, count) if claimant else []
         names = [*own, *await self._store.work.items.neediest(project.name, 2 * count)]  # some are left out
         found_hashes = (info_hash_of(name.encode("utf-8", "replace")) for name in dict.fromkeys(names))
@@ -192,7 +192,7 @@ class WorkFigures:
             and (max_size is None or (torrent.size or 0) <= max_size)
         ][:count]
         averages = await average_seeders(self._store, torrents, self._clock())
-        found = [Needy(torrent, average) for torrent, average in zip(torrents, averages, strict=True)]
+        found = [Needed(torrent, average) for torrent, average in zip(torrents, averages, strict=True)]
         return sorted(found, key=lambda each: (each.torrent.info_hash.hex() not in own, each.need))
 
     async def _asked(self, project: Project, claimant: str, count: int) -> list[str]:

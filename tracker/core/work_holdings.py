@@ -109,7 +109,7 @@ async def average_seeders(store: Store, torrents: Sequence[Torrent], now: float)
 def is_needed(average: float | None, target: int, claimant: str, item: str, now: float) -> bool:
     """Whether a claimant who seeds should go on.
 
-    A torrent can spare somebody when it has SPARE_SEEDERS more than its target without this one. Then each seeder is
+    A torrent can spare a seeder when it has SPARE_SEEDERS more than its target without this one. Then each seeder is
     told so with the chance of one among all of them, drawn anew each day: so they do not all leave on one day.
     """
     if average is None or average - 1 < target + SPARE_SEEDERS:

@@ -23,7 +23,7 @@ MAX_QUERIES = 100
 MAX_SECONDS = 30
 MAX_PEERS = 1000
 MAX_NAMED_PEERS = 100
-"""In one answer: so a few liars do not keep the peers that others name away. Answers of usual nodes have fewer."""
+"""In one answer: so a few liars do not displace the peers that others name. Answers of usual nodes have fewer."""
 
 
 class _State(Enum):
@@ -154,7 +154,7 @@ class Lookup:
                 each.state = _State.FAILED
 
     def is_done(self, now: float) -> bool:
-        """Whether the nearest nodes have answered, or nobody is left to ask, or time is over."""
+        """Whether the nearest nodes have answered, or no node is left to ask, or time is over."""
         if now - self.started >= MAX_SECONDS:
             return True
         states = {candidate.state for candidate in self._relevant()}
@@ -193,8 +193,8 @@ class Lookup:
         return tuple(added)
 
     def _new_candidate(self, node: Node) -> _Candidate | None:
-        """``None`` for a node that cannot be asked, a second one of a network, and one farther than all where there
-        are too many."""
+        """None if the node is unreachable, its network is already present, or all places are taken by nearer
+        nodes."""
         address = Address(node.endpoint[:-2])
         number = to_number(node.id)
         network = address if self._private_addresses else network_of(address, 24, 64)

@@ -174,7 +174,7 @@ class DhtNode:
         self.counts.dropped[reason] += 1
 
     def unreachable(self, endpoint: Endpoint, now: float) -> None:
-        """The network reports that nobody is at this endpoint."""
+        """The network reports that no node is at this endpoint."""
         for pending in self._transactions.fail(endpoint):
             self._fail(pending, now)
 

@@ -60,7 +60,7 @@ def _checksum(address: bytes, last: int) -> int:
 
 
 def crc32c(data: bytes | bytearray) -> int:
-    """The checksum of Castagnoli, which zlib lacks."""
+    """The checksum of Castagnoli, which zlib does not have."""
     checksum = 0xFFFFFFFF
     for byte in data:
         checksum = _TABLE[(checksum ^ byte) & 0xFF] ^ checksum >> 8

@@ -91,7 +91,7 @@ class InboundLimits:
     def refuse(self, address: Address, now: float) -> DropReason | None:
         """Why a datagram is dropped, before it is decoded; ``None`` where it is not."""
         if not self._total.has(now):
-            # A flood of forged addresses makes nobody forgotten: the table grows no faster than the total limit.
+            # A flood of forged addresses displaces no other address: the table grows no faster than the total limit.
             return "total"
         host = self.hosts.at(address, now)
         if host.is_ignored(now):

@@ -1,7 +1,7 @@
 """Answers the queries of other nodes (BEP 5, 32, 33, 42, 43, 51). No datagram is larger than 1,024 bytes.
 
-A torrent that takes no part looks like one that nobody knows: nodes and a token, and its announces are acknowledged and
-thrown away.
+A torrent that does not take part looks like an unknown one: nodes and a token, and its announces are acknowledged and
+discarded.
 """
 
 import random

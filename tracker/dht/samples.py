@@ -10,7 +10,7 @@ MAX_SAMPLES = 20
 
 
 class SampleSet:
-    """A random set that stays the same for an interval, so that asking often tells nobody more."""
+    """A random set that stays the same for an interval, so that asking often reveals no more."""
 
     def __init__(self, interval_seconds: int = 3600, *, by_worker: bool = False) -> None:
         """``by_worker``: a worker draws the sets, as it reads public torrents from the store for them

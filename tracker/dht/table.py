@@ -1,7 +1,7 @@
-"""The routing table of one address family: which nodes are known, and whom to ping and to look up (BEP 5, BEP 42).
+"""The routing table of one address family: which nodes are known, and which to ping and to look up (BEP 5, BEP 42).
 
 Only a node that answered a query of ours enters. Other nodes that query us or that others name are candidates, which
-are pinged when there is room. So nobody fills the table with forged datagrams or with names alone.
+are pinged when there is room. So the table cannot be filled with forged datagrams or with names alone.
 """
 
 import random
@@ -17,7 +17,7 @@ ANSWER_NODES = 8
 """Nodes in an answer, and the width of a lookup: Kademlia's k in BEP 5."""
 RANKED = 4
 """Among so many times the wanted number of nodes, those whose id fits their address come first. Not among all: nodes
-far away do not help, and an answer would take more than a millisecond."""
+distant do not help, and an answer would take more than a millisecond."""
 BAD_FAILURES = 2
 """Queries in a row without an answer."""
 MAX_CANDIDATES = 8
@@ -25,9 +25,9 @@ MAX_CANDIDATES = 8
 PING_AGAIN_SECONDS = 10
 BAD_PING_SECONDS = 60
 OUTAGE_SECONDS = 60
-"""Nobody answered for so long: our own connection is taken to be down, and nobody is dropped."""
+"""No node answered for so long: our own connection is taken to be down, and no node is dropped."""
 QUIET_SECONDS = 30
-"""Nobody answered for so long: two nodes are pinged, so that an outage and its end show within a minute."""
+"""No node answered for so long: two nodes are pinged, so that an outage and its end show within a minute."""
 QUIET_PINGS = 2
 REFRESH_SECONDS = 900
 OWN_LOOKUP_SECONDS = 600
@@ -183,7 +183,7 @@ class RoutingTable:
         return [entry.node for entry in due]
 
     def quiet_pings(self, now: float) -> list[Node]:
-        """Nodes to ping while nobody answers: those seen last. None while somebody has answered."""
+        """Nodes to ping while no node answers: those seen last. None after an answer."""
         if self._last_answer is not None and now - self._last_answer < QUIET_SECONDS:
             return []
         quiet = sorted(self._entries, key=lambda entry: (entry.bad, -entry.last_seen))[:QUIET_PINGS]

@@ -21,7 +21,7 @@ class Pending:
     """The name of the query."""
     sent_at: float
     purpose: object = None
-    """Whom the answer is for; this module does not use it."""
+    """The asker of the query; this module does not use it."""
 
 
 class Transactions:
@@ -60,7 +60,7 @@ class Transactions:
         return self._take([key for key in self._pending if key[0] == endpoint])
 
     def expire(self, now: float) -> list[Pending]:
-        """The queries that nobody answered in time. For every second."""
+        """The queries that were not answered in time. For every second."""
         keys = []
         for key, pending in self._pending.items():
             if now - pending.sent_at < TIMEOUT_SECONDS:

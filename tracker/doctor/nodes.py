@@ -1,4 +1,4 @@
-"""Checks of a store with several shards on a cluster: which shards are away, and the settings of every node."""
+"""Checks of a store with several shards on a cluster: which shards are unavailable, and the settings of every node."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -21,7 +21,7 @@ from tracker.store.store import Store
 async def check_nodes(
     store: Store, settings: Settings, clock: Callable[[], float], *, tracker_running: bool
 ) -> AsyncIterator[Finding]:
-    """Yields nothing with one shard, or without a cluster. The node of home has been checked before."""
+    """Yields nothing with one shard, or without a cluster. The node of the main prefix has been checked before."""
     if len(store.shards) == 1 or not store.connection.nodes:
         return
     with suppress(StoreUnavailable):  # the node of a key is asked, which another node names
@@ -35,7 +35,9 @@ async def check_nodes(
         missing = shards if findings is None else [shard for shard in shards if shard not in here]
         if missing:
             away = True
-            text = f"{address} is away or does not serve {_named(missing)}: their torrents are refused"
+            text = (
+                f"{address} is unavailable, or does not serve {_named(missing)}: their torrents are refused"
+            )
             yield Finding("wrong", "shards", text, "start that node, or promote a replica of it")
         for each in findings or ():
             yield Finding(each.level, each.subject, f"{address}: {each.text}", each.remedy)

@@ -110,7 +110,7 @@ def _flags(flags: str, *, tracker_running: bool) -> Finding:
     missing = missing_flags(flags)
     if not missing:
         return Finding("ok", "events", f"notify-keyspace-events is {flags}")
-    text = f"notify-keyspace-events lacks {missing}"
+    text = f"notify-keyspace-events does not have {missing}"
     if tracker_running:
         return Finding("wrong", "events", f"{text}, so peers that time out are removed late", "set it to Kx")
     return Finding("warning", "events", text, "set it to Kx; the tracker tries to set it at its start")

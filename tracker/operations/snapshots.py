@@ -16,8 +16,8 @@ from tracker.store.work.records import PROJECT_FIELDS, UnknownProject
 
 Kind = Literal["torrent", "user", "client", "multipliers", "project", "block", "queue", "job", "token"]
 RowKind = Literal["torrent", "user"]
-EVERYBODY = "everybody"
-"""The id of the multipliers for everybody."""
+ALL_USERS = "all"
+"""The id of the multipliers for all users."""
 _MAX_FREELEECH = 20
 Snapshot = tuple[str, Mapping[str, str]]
 """The id of an object, and its values by name; an empty id: the text names none. It may be a secret."""

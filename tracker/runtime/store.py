@@ -65,7 +65,7 @@ async def open_connection(
             except StartupError as error:
                 if number == len(urls):
                     raise
-                log.warning("a node of the store is away", error=str(error))
+                log.warning("a node of the store is unavailable", error=str(error))
                 continue
             if not nodes and len(urls) > 1:
                 raise StartupError(f"the store at {mask_url(each)} is no cluster: name one server")

@@ -32,7 +32,7 @@ class AnnounceSettings(Section):
     private_addresses: Literal["serve", "refuse"] = Field(
         "serve",
         description="What to do with peers on private, loopback and other addresses that are unreachable from the "
-        "internet. Use `refuse` for a public tracker, `serve` for a first try at home.",
+        "internet. Use `refuse` for a public tracker, `serve` in a local network.",
     )
     untold_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
         (),

@@ -45,8 +45,7 @@ class DhtSettings(Section):
     name: str = Field(
         "",
         pattern=NAME,
-        description="The name under which the store keeps what this node knows, one for each node on a store. "
-        "Empty: the host name.",
+        description="Name of this node in the store; must be unique per store. Empty: the host name.",
     )
     bootstrap: tuple[UdpAddress, ...] = Field(
         (),
@@ -83,8 +82,8 @@ class DhtSettings(Section):
     )
     verify_peers: bool = Field(
         True,
-        description="Hand out only peers that answered a handshake for the torrent, which `TRACKER_PROBE__ENABLED` "
-        "must allow. `false`: peers that nodes in two networks (IPv4: /16, IPv6: /32) named.",
+        description="Return only peers that completed a handshake for the torrent; needs `TRACKER_PROBE__ENABLED`. "
+        "`false`: peers reported by nodes in at least two networks (IPv4: /16, IPv6: /32).",
     )
     samples: Literal["announced", "public", "none"] = Field(
         "announced",
@@ -97,10 +96,14 @@ class DhtSettings(Section):
     )
     private_addresses: bool = Field(
         False,
-        description="Keep nodes with private and loopback addresses, any number of them in a network. For a LAN.",
+        description="Accept nodes with private and loopback addresses, with no limit per network. For LANs.",
     )
-    bucket_nodes: int = Field(80, ge=8, le=1000, description="Nodes in a bucket of the routing table.")
-    bucket_hashes: int = Field(80, ge=8, le=1000, description="Announced info hashes in a bucket.")
+    bucket_nodes: int = Field(
+        80, ge=8, le=1000, description="Maximum number of nodes per bucket of the routing table."
+    )
+    bucket_hashes: int = Field(
+        80, ge=8, le=1000, description="Maximum number of announced info hashes per bucket."
+    )
     node_timeout_seconds: int = Field(
         1800, ge=60, le=86_400, description="A node silent for longer is dropped when a ping fails."
     )
@@ -108,13 +111,17 @@ class DhtSettings(Section):
         1,
         gt=0,
         le=10_000,
-        description="Queries answered per second to one address (IPv6: /64). More get no answer.",
+        description="Queries answered per second, per address (IPv6: /64). Queries beyond that are ignored.",
     )
     address_burst: int = Field(
-        10, ge=1, le=100_000, description="Queries of one address that are answered at once."
+        10, ge=1, le=100_000, description="Burst: queries of one address that are answered at once."
     )
-    queries_second: float = Field(200, gt=0, le=100_000, description="Queries answered per second in total.")
-    queries_burst: int = Field(400, ge=1, le=1_000_000, description="Queries answered at once in total.")
+    queries_second: float = Field(
+        200, gt=0, le=100_000, description="Queries answered per second, from all addresses."
+    )
+    queries_burst: int = Field(
+        400, ge=1, le=1_000_000, description="Burst: queries answered at once, from all addresses."
+    )
     answer_bytes_second: int = Field(
         64_000, ge=1024, le=1_000_000_000, description="Bytes of answers per second in total."
     )

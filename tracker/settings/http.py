@@ -55,14 +55,14 @@ class HttpSettings(Section):
         ge=16,
         le=1_000_000,
         description="Maximum number of open connections per process; fewer where the limit of open files is lower. "
-        "At the limit, each new connection closes the oldest one that waits for no answer.",
+        "At the limit, each new connection closes the oldest idle one.",
     )
     max_connections_per_address: int = Field(
         2000,
         ge=1,
         le=1_000_000_000,
         description="Maximum number of open connections per address (IPv6: per /64) and process. At the limit, each "
-        "new connection closes the oldest one of that address that waits for no answer. Trusted proxies have no limit.",
+        "new connection closes the oldest idle one of that address. Trusted proxies have no limit.",
     )
     stop_delay_seconds: float = Field(
         0,

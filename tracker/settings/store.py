@@ -19,7 +19,8 @@ class RedisSettings(Section):
         "first that answers names the others. Without it a private server is started.",
     )
     sentinel_user: str | None = Field(
-        None, description="User name for the sentinels, if they require one. It is not the server's."
+        None,
+        description="User name for the sentinels, if they require one; separate from the server's user name.",
     )
     sentinel_password: SecretStr | None = Field(
         None, description="Password for the sentinels, if they require one."
@@ -73,9 +74,9 @@ class RedisSettings(Section):
     @field_validator("prefix")
     @classmethod
     def _no_shard(cls, value: str) -> str:
-        """Scripts know a shard, and the home of several, by such an end."""
-        if re.search(r":\{([0-9]+|home)\}:$", value):
-            raise ValueError("choose another hash tag: a number or home is that of a shard")
+        """Scripts recognise the prefixes of several shards, and the main one, by such an end."""
+        if re.search(r":\{([0-9]+|main)\}:$", value):
+            raise ValueError("choose another hash tag: numbers and main are those of shards")
         return value
 
 

@@ -32,7 +32,7 @@ class UserSettings(Section):
         2_592_000,
         ge=60,
         le=MAX_SECONDS,
-        description="How long a user's peer that left is remembered.",
+        description="How long a user's departed peer is remembered.",
     )
     hnr_min_bytes: int = Field(
         1_048_576,
@@ -72,7 +72,7 @@ class UserSettings(Section):
         0,
         ge=0,
         le=MAX_SECONDS,
-        description="How long a user may be away from such a torrent before it becomes a hit-and-run. Meanwhile it is "
+        description="How long a user may leave such a torrent before it becomes a hit-and-run. Until then it is "
         "listed as pending (`tracker user pending`).",
     )
     max_credit_bytes_per_second: int = Field(
@@ -161,8 +161,8 @@ class ClientSettings(Section):
     )
     deny_list: bool = Field(
         False,
-        description="Refuse clients whose peer id begins with a denied prefix (`tracker client deny`), also those that "
-        "the allow-list allows.",
+        description="Refuse clients whose peer id begins with a denied prefix (`tracker client deny`), even if "
+        "the allow-list permits them.",
     )
     count_software: bool = Field(
         True,

@@ -301,8 +301,8 @@ class Store:
         away = self.shards.away
         if len(away) == len(self.shards):
             return []
-        found = [f"away: {named(away)}"] if away else []
-        return [*found, "away: home"] if self.home_is_away else found
+        found = [f"unavailable: {named(away)}"] if away else []
+        return [*found, "unavailable: main store"] if self.home_is_away else found
 
     def shard(self, info_hash: InfoHash) -> Shard:
         """The shard of a torrent."""

@@ -22,7 +22,7 @@ def raise_limit() -> None:
 
 
 def max_connections() -> int:
-    """How many connections the limit allows: all but a reserve, at least half of it."""
+    """Connections that the limit allows: the limit less a reserve, at least half."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         limit = _MAX

@@ -1,8 +1,8 @@
 """Listening sockets: TCP over IPv4 and IPv6, and unix sockets.
 
 IPv6 sockets accept IPv6 only, regardless of the system's default. So ``0.0.0.0:6969`` and ``[::]:6969`` can be used
-together, and no IPv4 peer appears as a mapped IPv6 address. A unix socket gets mode 0660: whoever may write to it can
-speak for any client, so add the proxy's user to the tracker's group.
+together, and no IPv4 peer appears as a mapped IPv6 address. A unix socket gets mode 0660: a user who may write to it
+can speak for any client, so add the proxy's user to the tracker's group.
 """
 
 import asyncio
@@ -197,7 +197,7 @@ def _listening(sock: socket.socket, address: Any, backlog: int) -> Listener:
 
 
 def lacks_ipv6(error: OSError, family: int, host: str) -> bool:
-    """Whether the system lacks IPv6. An address that belongs to another machine is a mistake in the settings."""
+    """Whether the system has no IPv6. An address that belongs to another machine is a mistake in the settings."""
     everywhere = host in ("::", "::1") or error.errno != errno.EADDRNOTAVAIL
     return family == socket.AF_INET6 and error.errno in _NO_IPV6 and everywhere
 
@@ -207,7 +207,7 @@ def _open_unix(path: Path, backlog: int) -> Listener:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(str(path))
-        path.chmod(UNIX_MODE)  # before listen(), so nobody connects with the default mode
+        path.chmod(UNIX_MODE)  # before listen(), so no client connects with the default mode
         sock.listen(backlog)
         sock.setblocking(False)
         return Listener(sock, f"unix:{path}", path, _inode(path), backlog)

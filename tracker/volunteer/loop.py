@@ -28,7 +28,7 @@ log = structlog.get_logger("tracker.volunteer")
 
 
 class Volunteer:
-    """``confirm`` asks a person whether to drop a torrent; None: nobody is there to answer."""
+    """``confirm`` asks a person whether to drop a torrent; None: no person can answer."""
 
     def __init__(
         self,
@@ -214,7 +214,9 @@ class Volunteer:
             return False
         self._kept.add(info_hash)
         if self._confirm is None:
-            log.info("no longer needed, and kept: drop it with --auto-drop", item=info_hash, torrent=name)
+            log.info(
+                "no longer needed; kept (--auto-drop removes such torrents)", item=info_hash, torrent=name
+            )
             return False
         return await self._confirm(name)
 

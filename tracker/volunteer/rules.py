@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from random import Random
 
 ROUNDS_MISSING = 3
-"""Rounds without a torrent after which somebody has removed it from the client. A client that starts lists few."""
+"""Rounds without a torrent after which it counts as removed from the client by its user. A client that starts lists
+few."""
 UNLISTED_SECONDS = 7 * 86_400.0
 """A torrent that the tracker did not list for so long is no longer needed. A tracker may lose its data for a while."""
 DROP_CHANCE = 0.25

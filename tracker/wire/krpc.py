@@ -1,6 +1,6 @@
 """KRPC, the messages of the DHT: BEP 5, 32 (IPv6), 33 (counts), 42 (external address), 43 (read-only), 51 (samples).
 
-Each datagram holds one bencoded dictionary. Datagrams come from anybody, so size, depth and number of values are
+Each datagram holds one bencoded dictionary. Datagrams come from any host, so size, depth and number of values are
 bounded, and unknown fields are ignored. A query that is understood but invalid raises QueryError, which has an answer.
 All else that is invalid raises KrpcError and gets no answer.
 """

@@ -38,7 +38,7 @@ class AdoptionWorker:
                 await self.round(seconds)
             except (StoreUnavailable, RedisError) as error:
                 if isinstance(error, RedisError):
-                    log.error("cannot list users and clients written by the site", error=str(error))
+                    log.error("cannot index users and clients that the site wrote", error=str(error))
                 await asyncio.sleep(_ERROR_SECONDS)
                 continue
             await asyncio.sleep(self._interval() / 10)
@@ -65,8 +65,8 @@ class AdoptionWorker:
             steps_left = max(1.0, (step.keys - scanned) / KEYS_A_STEP)
             await asyncio.sleep(max(PAUSES * (timer() - began), (end - timer()) / steps_left))
         if users or clients:
-            log.info("listed users and clients written by the site", users=users, clients=clients)
+            log.info("indexed users and clients that the site wrote", users=users, clients=clients)
         if names:
-            log.info("listed names of users written by the site", names=names)
+            log.info("indexed names of users that the site wrote", names=names)
         if unusable:
             log.warning("invalid user ids: not positive numbers, or used twice", ids=unusable)

@@ -110,7 +110,7 @@ class LookupWorker:
         takes no part or nobody answers, and Postponed while no node is known."""
         info_hash = parse_info_hash(str(payload.get("info_hash", "")))
         if await self._torrents.no_longer_part([info_hash], all_torrents=self._all_torrents):
-            raise ClientError("this torrent takes no part in the DHT")
+            raise ClientError("this torrent does not take part in the DHT")
         if self._running > MAX_RUNNING or not any(len(each.table) for each in self._nodes.values()):
             raise Postponed(RETRY_SECONDS)
         self._running += 1

@@ -62,7 +62,9 @@ class ShardReapers:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._leases.run(), name="leases of shards")
-            tasks.create_task(send_heartbeats([self._home], self._connection), name="heartbeat of home")
+            tasks.create_task(
+                send_heartbeats([self._home], self._connection), name="heartbeat of the main store"
+            )
             for number in range(len(self._reapers)):
                 tasks.create_task(self._reap(number), name=f"reaper of shard {number}")
 

@@ -49,7 +49,7 @@ class SiteUsers:
             tasks.create_task(self._walk())
 
     async def _follow(self) -> None:
-        """A message on ``t:{home}:users`` names a user by passkey or id. A lost one is made up for by the walk."""
+        """A message on ``t:{main}:users`` names a user by passkey or id. A lost one is made up for by the walk."""
         while True:
             await self._connection.until_available()
             try:

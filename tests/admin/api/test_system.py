@@ -32,8 +32,8 @@ async def test_health_is_shown(reader: ApiClient, admin: Admin) -> None:
     assert well == {
         "ready": True,
         "problems": [],
-        "shards_away": [],
-        "home_away": False,
+        "shards_unavailable": [],
+        "main_unavailable": False,
         "version": __version__,
         "store": admin.context.server,
         "geoip": "",

@@ -29,7 +29,7 @@ CALLS: list[tuple[str, str, dict[str, Any], str, list[str], dict[str, int]]] = [
         {},
     ),
     ("DELETE", "/users/7", {}, "user.delete", ["user 7"], {}),
-    ("PUT", "/multipliers", {"upload_multiplier": 2}, "multipliers.set", ["multipliers everybody"], {}),
+    ("PUT", "/multipliers", {"upload_multiplier": 2}, "multipliers.set", ["multipliers all"], {}),
     ("PUT", "/clients/-TR4", {"name": "x"}, "client.allow", ["client -TR4"], {}),
     ("PUT", "/denied-clients/-qB", {"reason": "x"}, "client.deny", ["client -qB"], {}),
     ("POST", "/work/projects", {"name": "proj"}, "project.create", ["project proj"], {}),

@@ -115,7 +115,7 @@ async def test_what_was_finished_is_kept_while_it_is_seeded(one_claim: Site) -> 
     assert found["needed"] is is_needed(40.0, 3, "7", HASH, START)
 
 
-def test_only_a_torrent_with_spare_seeders_lets_somebody_go() -> None:
+def test_a_claim_is_needed_unless_the_torrent_has_spare_seeders() -> None:
     """With a target of 3: never below 5 without the claimant."""
     for average in (None, 0.0, 3.0, 5.9):
         assert all(is_needed(average, 3, str(n), HASH, START) for n in range(200))

@@ -133,12 +133,12 @@ async def torrents(seeding: Site) -> Site:
 
 async def test_the_open_list_is_for_projects_that_have_one(torrents: Site) -> None:
     """W30: private torrents are not in it."""
-    assert (await torrents.ask("/seeds/needy.json")).status == 404
+    assert (await torrents.ask("/seeds/needed.json")).status == 404
     await torrents.store.work.projects.edit("seeds", {"public": True})
     await torrents.store.redis.rpush(
         torrents.store.keys.history("1"), *(f"{START - 3600 * n} 2 5 7 1.5" for n in range(6, 0, -1))
     )
-    (found,) = (await torrents.ask("/seeds/needy.json")).json
+    (found,) = (await torrents.ask("/seeds/needed.json")).json
     assert found.pop("name").startswith(HOSTILE)
     assert found == {
         "info_hash": info_hash(1).hex(),
@@ -271,7 +271,7 @@ async def test_the_neediest_torrents_come_first_whatever_their_queue(seeding: Si
         points = [f"{START - 3600 * hour} {seeders} 5 7 1.5" for hour in range(60, 0, -1)]
         await store.redis.rpush(store.keys.history(torrent.torrent_id), *points)
     expected = [info_hash(number).hex() for number in (7, 8, 5, 6)]
-    listed = (await seeding.ask("/seeds/needy.json")).json
+    listed = (await seeding.ask("/seeds/needed.json")).json
     assert [(row["info_hash"], row["average"]) for row in listed] == list(
         zip(expected, range(4), strict=True)
     )
@@ -285,13 +285,13 @@ async def test_an_item_that_no_torrent_has_is_left_out_of_the_list(torrents: Sit
     """A site wrote it into the queue."""
     await torrents.store.work.projects.edit("seeds", {"public": True})
     await torrents.store.redis.zadd(torrents.store.keys.work_queue("seeds", "todo"), {"no hash": 0})
-    assert len((await torrents.ask("/seeds/needy.json")).json) == 1
+    assert len((await torrents.ask("/seeds/needed.json")).json) == 1
 
 
 async def test_passkeys_are_in_no_shared_cache_and_on_no_page(torrents: Site) -> None:
     """W29."""
     await torrents.store.work.projects.edit("seeds", {"public": True})
-    for path in ("/", "/stats.json", "/needy.json", f"/items/{info_hash(1).hex()}.json"):
+    for path in ("/", "/stats.json", "/needed.json", f"/items/{info_hash(1).hex()}.json"):
         reply = await torrents.ask(f"/seeds{path}", headers={"Authorization": f"Bearer {ALICE}"})
         assert reply.status == 200 and ALICE not in reply.text
     for path in ("/feed.rss?passkey=" + ALICE, "/mine"):
@@ -300,7 +300,7 @@ async def test_passkeys_are_in_no_shared_cache_and_on_no_page(torrents: Site) ->
 
 
 async def test_projects_of_kind_items_have_no_feed(site: Site) -> None:
-    for path in ("/proj/feed.rss", "/proj/needy.json"):
+    for path in ("/proj/feed.rss", "/proj/needed.json"):
         assert (await site.ask(path)).status == 404
 
 

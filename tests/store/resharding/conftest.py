@@ -32,7 +32,7 @@ async def open_store(redis_url: str, prefix: str) -> AsyncIterator[Open]:
 
 
 def parts_of(store: Store, page: int = PAGE) -> Parts:
-    return Parts(store, store.keys.prefix.removesuffix("{home}:"), page)
+    return Parts(store, store.keys.prefix.removesuffix("{main}:"), page)
 
 
 def resharding(source: Store, target: Store, page: int = PAGE) -> Reshard:

@@ -206,16 +206,16 @@ async def test_every_key_is_in_its_place_and_comes_back(
     await fill(one)
     expected = await contents(one)
     await reshard(one, several)
-    for key in await several.redis.keys(f"{several.keys.prefix.removesuffix('{home}:')}*"):
-        part = key.removeprefix(several.keys.prefix.removesuffix("{home}:").encode())
+    for key in await several.redis.keys(f"{several.keys.prefix.removesuffix('{main}:')}*"):
+        part = key.removeprefix(several.keys.prefix.removesuffix("{main}:").encode())
         name = part.partition(b":")[2]
         row = row_of(name.decode("latin-1"))
         assert row is not None, key
         place = place_of(row, name)
         if place is Place.HOME:
-            assert part.startswith(b"{home}:"), key
+            assert part.startswith(b"{main}:"), key
         elif place in (Place.SPLIT, Place.TORRENT):
-            assert not part.startswith(b"{home}:") or b"countries" in name or b"hll:c" in name, key
+            assert not part.startswith(b"{main}:") or b"countries" in name or b"hll:c" in name, key
     await reshard(several, back)
     assert await contents(back) == expected
     assert parts_of(back).is_sharded is False

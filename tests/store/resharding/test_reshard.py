@@ -293,7 +293,7 @@ async def test_totals_are_not_copied_while_a_shard_is_away(open_store: Open) -> 
             assert row is not None
             user = Found(parts.home, row, b"u:7")
             await Copying(parts, target).copy([user])
-            home = nodes.primary("t:{home}:")
+            home = nodes.primary("t:{main}:")
             serving = (nodes.primary(shard.keys.prefix) for shard in source.shards)
             next(node for node in serving if node is not home).stop()
             with pytest.raises(StoreUnavailable):

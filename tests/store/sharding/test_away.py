@@ -409,7 +409,7 @@ async def test_background_work_passes_over_shards_that_are_away(group: Cluster) 
         assert leases.held == list(range(SHARDS))
         assert await store.maintenance.cleanup() is not None
         assert readiness.problems() == []
-        assert store.notices() == [f"away: {named(away)}"]
+        assert store.notices() == [f"unavailable: {named(away)}"]
         for each in group.nodes:
             each.kill()
         with pytest.raises(StoreUnavailable):

@@ -137,7 +137,7 @@ async def test_a_shard_moves_under_announces_to_all_shards(group: Cluster, kind:
 async def test_a_failover_between_announces_concerns_the_shards_of_the_node() -> None:
     """S6: each announce is applied once or refused; the others are served meanwhile."""
     with cluster() as group:
-        home = group.primary(f"{PREFIX}{{home}}:")
+        home = group.primary(f"{PREFIX}{{main}}:")
         old = next(node for node in map(group.primary, PREFIXES) if node is not home)
         away = [number for number, prefix in enumerate(PREFIXES) if group.primary(prefix) is old]
         new = await asyncio.to_thread(group.start_replica, old)
@@ -176,7 +176,7 @@ async def test_a_node_that_is_killed_again_and_again_concerns_its_own_shards_onl
     other for lost, and refuse work themselves."""
     with cluster(options=("--appendonly", "yes")) as group:
         group.be_patient()
-        home = group.primary(f"{PREFIX}{{home}}:")
+        home = group.primary(f"{PREFIX}{{main}}:")
         places = list(map(group.primary, PREFIXES))
         node = home if lost == "home" else next(each for each in places if each is not home)
         own = [number for number, place in enumerate(places) if place is node]
@@ -197,7 +197,7 @@ async def test_a_node_that_is_killed_again_and_again_concerns_its_own_shards_onl
 async def test_a_shard_that_is_away_costs_no_claim() -> None:
     """W24: its torrents are not given out, and their claims do not lapse. Others go on."""
     with cluster() as group:
-        home = group.primary(f"{PREFIX}{{home}}:")
+        home = group.primary(f"{PREFIX}{{main}}:")
         number, node = next(
             (number, group.primary(each))
             for number, each in enumerate(PREFIXES)

@@ -35,7 +35,7 @@ def test_every_call_of_one_shard_has_its_own_way_over_several(sharded: type) -> 
 
 def test_prefixes_of_one_shard_and_of_several() -> None:
     assert (home_prefix("t:", 1), shard_prefixes("t:", 1)) == ("t:", ("t:",))
-    assert home_prefix("t:", 4) == "t:{home}:"
+    assert home_prefix("t:", 4) == "t:{main}:"
     assert shard_prefixes("t:", 4) == ("t:{00}:", "t:{01}:", "t:{02}:", "t:{03}:")
     assert shard_prefixes("x:", MAX_SHARDS)[255] == "x:{255}:"
 

@@ -165,7 +165,7 @@ class Model:
             claim = self.held.pop((item, claimant))
             self.give_back(item, claim, redo=self.redo and not claim.broken)
             if claim.broken:
-                self.totals["mended"] += 1
+                self.totals["repaired"] += 1
                 continue
             self.trust[claimant] = max(1, self.trusted(claimant) // 2)
             self.lapsed[item, claimant] = self.now

@@ -39,7 +39,7 @@ async def test_the_others_of_a_batch_lapse_too(store: Store, record: str) -> Non
     found = await check_work(store)
     assert (found.wanted, found.out) == (6, 0)
     (stats,) = await store.work.statistics.read(["proj"])
-    assert (stats.totals["lapsed"], stats.totals["mended"]) == (2, 1)
+    assert (stats.totals["lapsed"], stats.totals["repaired"]) == (2, 1)
     assert (await trusted(store, "proj", "alice"), await trusted(store, "proj", "bob")) == (None, 1)
 
 

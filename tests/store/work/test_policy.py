@@ -189,7 +189,7 @@ async def test_without_a_seeder_three_who_completed_it_are_asked_then_others(sto
     assert await after_a_week() == ("no seeder", (), 3, "todo")
     await swarm(store, 1, [0] * STEADY)
     changed = (await fill(store, 1))[1]
-    assert (changed.reason, changed.copies) == ("nobody to ask", 0)
+    assert (changed.reason, changed.copies) == ("no user to ask", 0)
     for _ in range(10):
         store.clock.now += 7 * DAY
     await swarm(store, 1, [0] * STEADY)

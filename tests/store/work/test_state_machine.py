@@ -19,7 +19,7 @@ from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.records import Claim, NewItem, Refusal
 
 LEASE = 3600
-COUNTED = ("added", "claimed", "done", "lapsed", "released", "mended")
+COUNTED = ("added", "claimed", "done", "lapsed", "released", "repaired")
 NO_RECORDS = (
     *(
         "",

@@ -131,7 +131,7 @@ class TestLibtorrent:
             assert 50 < leecher.handle.status().num_pieces < 150
             half = Shared(loopback(leecher.session.listen_port()), shared.info_hash, shared.pieces)
             for level in Level:
-                assert await half.probe(level) == (Status.LIED, "bitfield lacks pieces")
+                assert await half.probe(level) == (Status.LIED, "incomplete bitfield")
 
     async def test_a_super_seeder_is_no_liar(self, tmp_path: Path) -> None:
         """BEP 16: it shows no pieces, and then single ones."""

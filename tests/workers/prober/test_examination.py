@@ -133,7 +133,7 @@ class TestShownPieces:
     async def test_a_bitfield_that_lacks_too_many_pieces_is_a_lie(self, level: Level) -> None:
         lacking = range(MAX_HIDDEN_PIECES + 1)
         found = await outcome(seeder(bitfield(*lacking)), level)
-        assert found == (Status.LIED, "bitfield lacks pieces")
+        assert found == (Status.LIED, "incomplete bitfield")
 
     @pytest.mark.parametrize(
         ("shown", "reason"),

@@ -100,7 +100,7 @@ class AuditJsonLines(Download):
 
 @endpoints.get("/audit", "List changes by admins")
 async def list_all(call: Call, query: AuditPageQuery) -> AuditPage:
-    """What a site writes into Redis itself is not in it."""
+    """Changes written directly to Redis are not recorded."""
     found, cursor = await call.store.audit.page(query.filter, query.cursor, query.limit)
     return AuditPage(items=[AuditRow(**row_of(entry)) for entry in found], next_cursor=cursor or None)
 

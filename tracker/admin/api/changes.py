@@ -50,7 +50,7 @@ class ChangeRow(Reply):
     info_hash: str | None
     torrent_id: str | None
     user_id: str | None = Field(description="null for an anonymous peer.")
-    peer_id: str | None = Field(description="40 hexadecimal digits; null if the change is of no peer.")
+    peer_id: str | None = Field(description="40 hexadecimal digits; null if no peer is involved.")
     uploaded: int | None = Field(
         description="Bytes, without multipliers: what the user has uploaded on this torrent so far, from all clients; "
         "of an anonymous peer what its client reported."

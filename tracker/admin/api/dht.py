@@ -17,7 +17,7 @@ endpoints = Endpoints("dht", "Nodes of the DHT that trackers on this store run, 
 
 _NOT_NOW = {
     404: "Unknown torrent.",
-    409: "No tracker on this store runs a node, the torrent takes no part in the DHT, or the queue is full.",
+    409: "No tracker on this store runs a node, the torrent does not take part in the DHT, or the queue is full.",
 }
 
 
@@ -46,7 +46,7 @@ class DhtNodeRow(Reply):
 
     name: str = Field(description="`TRACKER_DHT__NAME` of its tracker, or the host name.")
     state: State = Field(
-        description="`down`: nobody has answered for 60 s; `stopped`: its last status is older than 30 s."
+        description="`down`: no node has answered for 60 s; `stopped`: its last status is older than 30 s."
     )
     torrents: Literal["public", "all"] = Field(description="`TRACKER_DHT__TORRENTS` of its tracker.")
     started: Moment

@@ -9,7 +9,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from tracker import __version__
 from tracker.admin.api.contract import Body, Download, Endpoint, Endpoints, Export, Reply
 from tracker.admin.api.reading import JSON, media_type
-from tracker.admin.api.routing import ROOT, SHARDS_AWAY
+from tracker.admin.api.routing import ROOT, SHARDS_UNAVAILABLE
 from tracker.admin.auth.auth import CSRF_HEADER
 from tracker.admin.auth.permissions import rule_of
 from tracker.admin.http.cookies import COOKIE
@@ -80,8 +80,8 @@ def document(groups: Sequence[Endpoints]) -> Schema:
 _LACKING: Schema = {
     "type": "array",
     "items": {"type": "integer"},
-    "description": "Only where the store has several shards and some do not answer: their numbers. The reply lacks "
-    "their torrents.",
+    "description": "Only if the store has several shards and some are unavailable: their numbers. The reply does "
+    "not contain their torrents.",
 }
 _SECURITY: Schema = {
     "bearer": {
@@ -109,7 +109,9 @@ def _schemas(endpoints: Iterable[Endpoint]) -> tuple[dict[type[BaseModel], Schem
     found, definitions = models_json_schema(list(wanted), ref_template=REF)
     for endpoint in endpoints:
         if endpoint.reply is not None and endpoint.reply.__name__ in definitions["$defs"]:
-            definitions["$defs"][endpoint.reply.__name__]["properties"].setdefault(SHARDS_AWAY, _LACKING)
+            definitions["$defs"][endpoint.reply.__name__]["properties"].setdefault(
+                SHARDS_UNAVAILABLE, _LACKING
+            )
     return {model: found[model, mode] for model, mode in wanted}, definitions["$defs"]
 
 

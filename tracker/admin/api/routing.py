@@ -18,7 +18,7 @@ from tracker.operations.audit import Change
 from tracker.store.sharding.away import noting_shards_away
 
 ROOT = "/api/v1"
-SHARDS_AWAY = "shards_away"
+SHARDS_UNAVAILABLE = "shards_unavailable"
 """The member of a reply that names the shards that it lacks."""
 
 
@@ -76,7 +76,7 @@ def _response(endpoint: Endpoint, reply: Reply | None, lacking: Collection[int])
     is_known = bool(endpoint.known) and not getattr(reply, "new", True)
     body = reply.model_dump_json().encode()
     if lacking:
-        body = orjson.dumps({**orjson.loads(body), SHARDS_AWAY: sorted(lacking)})
+        body = orjson.dumps({**orjson.loads(body), SHARDS_UNAVAILABLE: sorted(lacking)})
     return web.Response(
         body=body,
         status=200 if is_known else endpoint.status,

@@ -91,19 +91,19 @@ async def remove_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName)
     await _remove(call, name, lambda change: change_torrent_rule(call.store, wanted, change))
 
 
-@endpoints.get("/multipliers/rules", "List the rules for everybody")
+@endpoints.get("/multipliers/rules", "List the rules for all users")
 async def of_everybody(call: Call) -> RuleList:
     return _listed(call, *await call.store.multipliers.get())
 
 
-@endpoints.put("/multipliers/rules/{name}", "Set a rule for everybody")
+@endpoints.put("/multipliers/rules/{name}", "Set a rule for all users")
 async def set_of_everybody(call: Call, name: RuleName, body: RuleNew) -> RuleList:
     """As for a user."""
     await call.store.multipliers.change_rule(_change(call, name, body))
     return await of_everybody(call)
 
 
-@endpoints.delete("/multipliers/rules/{name}", "Remove a rule for everybody", errors={404: "Unknown rule."})
+@endpoints.delete("/multipliers/rules/{name}", "Remove a rule for all users", errors={404: "Unknown rule."})
 async def remove_of_everybody(call: Call, name: RuleName) -> None:
     await _remove(call, name, call.store.multipliers.change_rule)
 

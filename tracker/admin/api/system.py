@@ -37,9 +37,11 @@ class Health(Reply):
 
     ready: bool
     problems: list[str] = Field(description="Why it is not ready; empty if ready.")
-    shards_away: list[int] = Field(description="Shards of the store that are away; the others are served.")
-    home_away: bool = Field(
-        description="Of a store with several shards: home does not answer. Announces are served meanwhile."
+    shards_unavailable: list[int] = Field(
+        description="Unavailable shards of the store; the others are served."
+    )
+    main_unavailable: bool = Field(
+        description="Whether the main store of several shards is unavailable. Announces are served meanwhile."
     )
     version: str
     store: str = Field(description="Server software of the store and its version.")
@@ -86,8 +88,8 @@ async def health(call: Call) -> Health:
     return Health(
         ready=not problems,
         problems=problems,
-        shards_away=context.store.shards.away,
-        home_away=context.store.home_is_away,
+        shards_unavailable=context.store.shards.away,
+        main_unavailable=context.store.home_is_away,
         version=__version__,
         store=context.server,
         geoip=str(database) if database else context.places.problem,

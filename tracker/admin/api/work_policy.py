@@ -31,7 +31,7 @@ class PolicyRow(Reply):
     queue: str = Field(description="Empty if only certain users are asked.")
     asked: list[str] = Field(description="IDs of the users who are asked.")
     average: float = Field(description="Seeders, on average over the last three days.")
-    seeders: int = Field(description="Seeders now.")
+    seeders: int = Field(description="Current seeders.")
 
 
 class PolicyPreview(Reply):

@@ -197,7 +197,7 @@ def _check_role(identity: Identity, method: str, route: str) -> None:
     """Raises Problem (403)."""
     rule = rule_of(method, route)
     if rule is None:
-        raise Problem(403, detail="nobody may use this")
+        raise Problem(403, detail="this route has no rule of access")
     if not identity.may(rule.role):
         raise Problem(403, detail=f"role {rule.role} is needed; yours is {identity.role}")
 

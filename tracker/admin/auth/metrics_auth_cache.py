@@ -24,7 +24,7 @@ class MetricsAuthCache(Generic[Owner]):
         self._known: OrderedDict[bytes, tuple[float, Owner]] = OrderedDict()
 
     def note(self, secret: str, owner: Owner | None) -> None:
-        """Record a lookup: ``secret`` belongs to ``owner``, or to nobody (None)."""
+        """Record a lookup: ``secret`` belongs to ``owner``; None: to no one."""
         self._known.pop(_digest(secret), None)
         if owner is not None:
             self._known[_digest(secret)] = self._clock(), owner

@@ -21,7 +21,7 @@ class Rule(NamedTuple):
 
 
 def rule_of(method: str, route: str) -> Rule | None:
-    """The rule of a route, which is a path with placeholders; None: nobody may use it."""
+    """The rule of a route, which is a path with placeholders; None: the route is closed."""
     if method in SAFE_METHODS:
         return RULES.get(f"GET {route}", Rule("read"))
     return RULES.get(f"{method} {route}")

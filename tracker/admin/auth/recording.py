@@ -12,7 +12,7 @@ from tracker.admin.auth.permissions import rule_of
 from tracker.admin.http.form_body import read_form_body
 from tracker.admin.http.problems import Handler
 from tracker.operations.audit import Caller, Change
-from tracker.operations.snapshots import EVERYBODY, Kind
+from tracker.operations.snapshots import ALL_USERS, Kind
 from tracker.store.access.audit import Way
 from tracker.store.store import Store
 from tracker.wire.endpoint import format_address
@@ -47,7 +47,7 @@ _DETAILS: Mapping[str, tuple[str, ...]] = {
 
 
 def recording_middleware(store: Store) -> Middleware:
-    """Comes after the check of the role."""
+    """Runs after the role check."""
 
     @web.middleware
     async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -87,7 +87,7 @@ async def touch_named(change: Change, values: Mapping[str, Any]) -> None:
     change.given(values)
     change.note(**{name: values[name] for name in _DETAILS.get(change.operation, ()) if name in values})
     if change.operation == "multipliers.set":
-        await change.touch("multipliers", EVERYBODY)
+        await change.touch("multipliers", ALL_USERS)
     if change.operation == "project.create" and "name" in texts:
         await change.touch("project", texts["name"])
     for name, kind in _KINDS.items():

@@ -22,7 +22,7 @@ RETRY_SECONDS = 2
 """Retry-After while the store is unavailable."""
 
 STORE_NOTICES: web.AppKey[Callable[[], Sequence[str]]] = web.AppKey("store_notices")
-"""Returns what is away of the store while the rest is available."""
+"""Returns which parts of the store are unavailable while the others are available."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -67,10 +67,11 @@ class Problem(Exception):
 
 
 def store_unavailable(notices: Sequence[str] = ()) -> Problem:
-    """``notices``: what is away of a store that is available in part."""
-    away = f" ({'; '.join(notices)})" if notices else ""
+    """``notices``: the unavailable parts, if others are available."""
     return Problem(
-        503, detail=f"store unavailable{away}; try again later", headers={"Retry-After": str(RETRY_SECONDS)}
+        503,
+        detail=f"{'; '.join(notices) or 'store unavailable'}; try again later",
+        headers={"Retry-After": str(RETRY_SECONDS)},
     )
 
 

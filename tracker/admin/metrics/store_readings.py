@@ -20,7 +20,7 @@ MAX_QUEUES = 50
 MAX_PROJECTS = 50
 """The same of the projects of work distribution."""
 _WORK_STATES = ("todo", "secondary", "redo", "asked", "out", "done")
-_CLAIM_OUTCOMES = ("claimed", "done", "lapsed", "released", "mended")
+_CLAIM_OUTCOMES = ("claimed", "done", "lapsed", "released", "repaired")
 READ_SECONDS = 2.0
 """The default scrape timeout of Prometheus is 10 s."""
 

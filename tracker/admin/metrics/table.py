@@ -182,14 +182,14 @@ _TRACKER = (
         "Processes of this tracker waiting for the store",
     ),
     Metric(
-        "tracker_shards_away",
+        "tracker_shards_unavailable",
         "gauge",
         "Shards of the store that do not answer, so that their torrents are refused; /ready names them",
     ),
     Metric(
         "tracker_store_up",
         "gauge",
-        "1 if the store (with several shards: home) answered this scrape; else its metrics are missing",
+        "1 if the store (with several shards: the main store) answered this scrape; else its metrics are missing",
     ),
 )
 
@@ -239,7 +239,7 @@ _STORE = (
     Metric(
         "tracker_work_claims_total",
         "counter",
-        "Claims given out, and how they ended; mended: their record was overwritten",
+        "Claims given out, and how they ended; repaired: their record was overwritten",
         ("project", "outcome"),
         "store",
     ),

@@ -93,7 +93,7 @@ class Shown:
 
 
 def shown_of(request: web.Request, now: float) -> Shown:
-    """Of a wrong query, the totals of the default range."""
+    """For an invalid query: totals of the default range."""
     by: Part = next((part for part in PARTS if part == request.query.get("by")), "total")
     since, until = (_number(request.query.get(name, "")) for name in ("since", "until"))
     if since is not None and until is not None:

@@ -33,7 +33,7 @@ QUANTILE_SECONDS = 60
 WRITE_SECONDS = 15.0
 """A browser that reads nothing for this long is disconnected."""
 RECONNECT_MILLISECONDS = 2000
-AWAY = "The store is unavailable."
+UNAVAILABLE = "The store is unavailable."
 
 
 class LatestReading:
@@ -127,8 +127,8 @@ class Live:
             reading = await self._latest_reading.latest()
         except (StoreUnavailable, RedisError):
             notices = self._context.store.notices()
-            away = "" if problems or notices else AWAY
-            return _encoded("away", {"problems": problems, "notices": notices, "text": away})
+            outage = "" if problems or notices else UNAVAILABLE
+            return _encoded("unavailable", {"problems": problems, "notices": notices, "text": outage})
         return _encoded("figures", message(reading, problems, self._context.store.notices()))
 
 

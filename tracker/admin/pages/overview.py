@@ -8,7 +8,7 @@ from redis.exceptions import RedisError
 from tracker.admin.context import AdminContext
 from tracker.admin.pages import overview_readings
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.live import AWAY, LatestReading
+from tracker.admin.pages.live import UNAVAILABLE, LatestReading
 from tracker.admin.pages.rendering import render
 from tracker.errors import StoreUnavailable
 from tracker.operations.history import RANGES
@@ -39,13 +39,16 @@ async def _variables(
         "texts": {},
         "tones": {},
         "failures": [],
-        "away": "",
+        "outage": "",
         "fresh": False,
     }
     try:
         reading = await latest_reading.latest()
     except (StoreUnavailable, RedisError):
-        return variables | {"problems": problems, "away": "" if problems or context.store.notices() else AWAY}
+        return variables | {
+            "problems": problems,
+            "outage": "" if problems or context.store.notices() else UNAVAILABLE,
+        }
     return variables | {
         "problems": problems,
         "texts": overview_readings.texts(reading),

@@ -289,7 +289,7 @@ class UserPages:
     async def change_rule(
         self, rule: Callable[[Form, float], RuleChange], request: web.Request
     ) -> web.Response:
-        """Sets or removes a rule for everybody."""
+        """Sets or removes a rule for all users."""
         form = await read_form(request)
         try:
             await self._context.store.multipliers.change_rule(rule(form, self._context.clock()))

@@ -41,7 +41,7 @@ function open() {
     state("good", "Live");
     show(JSON.parse(event.data));
   });
-  stream.addEventListener("away", (event) => {
+  stream.addEventListener("unavailable", (event) => {
     lastEvent = performance.now();
     if (!age()) state("bad", "Store unavailable");
     const data = JSON.parse(event.data);
@@ -157,7 +157,7 @@ function failures(rows) {
   table.querySelector("table").hidden = rows.length === 0;
 }
 
-// The badge says what /ready does: a tracker serves peers while home of the store is away.
+// The badge says what /ready does: a tracker serves peers while the main store is unavailable.
 function problems(list, otherwise = "") {
   const box = page.querySelector("[data-problems]");
   const text = list.join(" · ") || otherwise;

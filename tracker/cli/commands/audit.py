@@ -38,7 +38,7 @@ def show_audit(
 ) -> None:
     """Show who changed what by the API, the dashboard or the command line, newest first.
 
-    Entries are kept for a year. What a site writes into Redis itself is not in it.
+    Entries are kept for a year. Changes written directly to Redis are not recorded.
     """
     if way and way not in get_args(Way):
         raise typer.BadParameter(f"--way must be one of {', '.join(get_args(Way))}")

@@ -71,7 +71,7 @@ def deny_client(
     ] = "",
     config: Config = None,
 ) -> None:
-    """Refuse clients by peer-id prefix, also allowed ones (used if TRACKER_CLIENTS__DENY_LIST is on)."""
+    """Refuse clients by peer-id prefix, even allowed ones; only while TRACKER_CLIENTS__DENY_LIST is on."""
 
     async def action(store: Store, text: str) -> str:
         await store.deny_list.deny(parse_prefix(text), reason)

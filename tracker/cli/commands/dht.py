@@ -53,7 +53,7 @@ def find(info_hash: str, as_json: AsJson = False, config: Config = None) -> None
         every = settings.torrents == "all"
         if await store.dht_torrents.no_longer_part([wanted], all_torrents=every):
             raise ClientError(
-                "this torrent takes no part in the DHT: it is not registered as public, see docs/dht.md"
+                "this torrent does not take part in the DHT: it is not registered as public, see docs/dht.md"
             )
         saved = [await store.dht_nodes.load(name) for name in await store.dht_nodes.names()]
         found = await dht_client.find(settings, saved, wanted)

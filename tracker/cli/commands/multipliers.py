@@ -11,7 +11,7 @@ from tracker.cli.commands import AsJson, Config, change_store, with_store
 from tracker.cli.terminal import Moment, Value
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
-from tracker.operations.snapshots import EVERYBODY
+from tracker.operations.snapshots import ALL_USERS
 from tracker.store.schema.multipliers import (
     MULTIPLIERS,
     RuleChange,
@@ -97,10 +97,10 @@ def shown_multiplier(name: str, value: Any) -> Value:
 
 def multipliers(
     upload: Annotated[
-        str | None, typer.Option("--upload", help="Factor for everybody's upload, 0 to 1000; 1: none.")
+        str | None, typer.Option("--upload", help="Factor for all users' upload, 0 to 1000; 1: none.")
     ] = None,
     download: Annotated[
-        str | None, typer.Option("--download", help="Factor for everybody's download; 0: freeleech, 1: none.")
+        str | None, typer.Option("--download", help="Factor for all users' download; 0: freeleech, 1: none.")
     ] = None,
     until: Until = None,
     rule: Rule = None,
@@ -108,13 +108,14 @@ def multipliers(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Show or set the multipliers for everybody. The best one counts: everybody's, the user's or the torrent's."""
+    """Show or set the multipliers for all users. The best one counts: that for all users, the user's or the
+    torrent's."""
     values = dict(zip(MULTIPLIERS, (upload, download), strict=True))
     given = {name: value for name, value in values.items() if value is not None}
     fields, changes = given_rules(given, until, rule, remove_rule)
 
     async def set_given(store: Store, change: Change) -> None:
-        await change.touch("multipliers", EVERYBODY)
+        await change.touch("multipliers", ALL_USERS)
         if fields:
             await store.multipliers.set(*map(fields.get, MULTIPLIERS))
         for each in changes:

@@ -1,11 +1,11 @@
 """Tracks open connections per port and per network, and closes those past their deadline.
 
-A connection costs a file descriptor and some kilobytes, and anybody may open thousands and send nothing. So the number
-of connections per network (an IPv4 address or an IPv6 /64) is limited, and a request head must arrive within some
-seconds. When a limit is reached, the oldest idle connection is closed: of the network whose limit is reached, otherwise
-of all. So a client that sends its request at once is served. Connections of trusted proxies belong to no network and
-stay open. The memory that all connections hold is limited too (byte_budget.py), and returns to the system after a
-flood.
+A connection costs a file descriptor and some kilobytes, and any client may open thousands and send nothing. So the
+number of connections per network (an IPv4 address or an IPv6 /64) is limited, and a request head must arrive within
+some seconds. When a limit is reached, the oldest idle connection is closed: of the network whose limit is reached,
+otherwise of all. So a client that sends its request at once is served. Connections of trusted proxies belong to no
+network and stay open. The memory that all connections hold is limited too (byte_budget.py), and returns to the system
+after a flood.
 """
 
 import asyncio

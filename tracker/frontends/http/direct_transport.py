@@ -42,7 +42,7 @@ class DirectTransport(asyncio.Transport):
         return self._socket if name == "socket" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Every byte that cannot leave at once is reported."""
+        """Reports bytes that cannot be sent immediately."""
 
     def get_write_buffer_size(self) -> int:
         return len(self._unsent)

@@ -78,11 +78,11 @@ async def serve_http(
     """Serves until the block is left; yields the bound addresses, with real ports where 0 was configured.
 
     Serves on ``listeners``, or else on those that the settings name. ``problems`` says why the tracker is not ready,
-    ``notices`` what is away while it is. ``show_open`` receives a function that counts open connections. Without
-    ``fast_path`` aiohttp answers everything. ``connections`` replaces the table of connections, for other limits.
-    Leaving the block stops gracefully. For the configured delay requests are served and connections are asked to close.
-    Then the listeners close, requests in flight are answered within 8 seconds, and idle connections are closed. Raises
-    StartupError when an address is not available.
+    ``notices`` the unavailable parts while it is. ``show_open`` receives a function that counts open connections.
+    Without ``fast_path`` aiohttp answers everything. ``connections`` replaces the table of connections, for other
+    limits. Leaving the block stops gracefully. For the configured delay requests are served and connections are asked
+    to close. Then the listeners close, requests in flight are answered within 8 seconds, and idle connections are
+    closed. Raises StartupError when an address is not available.
     """
     http = settings.current.http
     handler = HttpHandler(tracker, settings, problems, notices)

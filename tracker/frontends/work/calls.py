@@ -102,7 +102,7 @@ class Calls:
 
 
 def _held(held: Held, claimant: Claimant) -> dict[str, object]:
-    """Tokens are for the owners of passkeys only: anybody can give a name."""
+    """Tokens are for the owners of passkeys only, because any client can give a name."""
     row: dict[str, object] = {"item_name": held.item, "state": held.state}
     if held.claim is not None:
         row |= {

@@ -1,4 +1,4 @@
-"""What everybody may see of a project: figures, the state of an item, needed torrents, the page."""
+"""What is public of a project: figures, the state of an item, needed torrents, the page."""
 
 from collections.abc import Mapping
 from email.utils import formatdate
@@ -7,7 +7,7 @@ from importlib.resources import files
 from aiohttp import web
 
 from tracker.core.work import Refused, WorkRequests
-from tracker.core.work_figures import CACHED_SECONDS, Needy, WorkFigures
+from tracker.core.work_figures import CACHED_SECONDS, Needed, WorkFigures
 from tracker.frontends.work.feed import FeedItem, rss
 from tracker.frontends.work.links import Links
 from tracker.frontends.work.rendering import environment
@@ -52,13 +52,13 @@ class Public:
         status, claimant = await self._figures.item(project, request.match_info["item"])
         return json_reply({"status": status, "downloader": claimant})
 
-    async def needy(self, request: web.Request) -> web.Response:
+    async def needed(self, request: web.Request) -> web.Response:
         """The open list, where the project has one."""
         project = await self._work.project(self._name(request))
         if project.kind != "seeding" or not project.public:
             raise Refused("no project", "this project has no open list")
-        found = await self._figures.needy(project, LISTED_ITEMS)
-        return _shared(json_reply([_needy(each) for each in found]))
+        found = await self._figures.needed(project, LISTED_ITEMS)
+        return _shared(json_reply([_needed(each) for each in found]))
 
     async def feed(self, request: web.Request) -> web.Response:
         name = self._name(request)
@@ -73,7 +73,7 @@ class Public:
             claimant = await self._work.claimant(name, sender)
             await self._work.check_blocked(claimant)
         max_size = _size(request.query.get("max_size"))
-        found = await self._figures.needy(
+        found = await self._figures.needed(
             project, FEED_ITEMS, claimant=claimant.id if claimant else "", max_size=max_size
         )
         announce_url = self._links.announce_url(request, claimant.passkey if claimant else "")
@@ -84,8 +84,8 @@ class Public:
         reply.headers["Cache-Control"] = PRIVATE
         return reply
 
-    def _feed_item(self, needy: Needy, announce_url: str | None) -> FeedItem:
-        torrent = needy.torrent
+    def _feed_item(self, needed: Needed, announce_url: str | None) -> FeedItem:
+        torrent = needed.torrent
         info_hash = torrent.info_hash.hex()
         magnet = self._links.magnet(info_hash, torrent.name, torrent.size, announce_url)
         return FeedItem(
@@ -127,19 +127,19 @@ class Public:
 
 
 def _shared(reply: web.Response) -> web.Response:
-    """Everybody gets the same, so shared caches may keep it for a moment."""
+    """The reply is the same for all, so shared caches may keep it for a moment."""
     reply.headers["Cache-Control"] = SHARED
     return reply
 
 
-def _needy(needy: Needy) -> dict[str, object]:
-    torrent = needy.torrent
+def _needed(needed: Needed) -> dict[str, object]:
+    torrent = needed.torrent
     return {
         "name": torrent.name,
         "info_hash": torrent.info_hash.hex(),
         "size": torrent.size,
         "seeders": torrent.seeders,
-        "average": None if needy.average is None else round(needy.average, 2),
+        "average": None if needed.average is None else round(needed.average, 2),
         "leechers": torrent.leechers,
         "added": torrent.added,
     }

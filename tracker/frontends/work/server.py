@@ -128,7 +128,7 @@ def _routes(base: str, calls: Calls, public: Public, live: Live) -> list[web.Abs
         web.get(f"{base}/stats.json", public.stats),
         web.get(f"{base}/items/{{item:.+}}.json", public.item),
         web.get(f"{base}/feed.rss", public.feed),
-        web.get(f"{base}/needy.json", public.needy),
+        web.get(f"{base}/needed.json", public.needed),
         web.get(f"{base}/live", live.handle, allow_head=False),
         web.get(f"{base}/", public.page),
     ]

@@ -113,7 +113,7 @@ class Changes:
         return int(await self._connection.command("XLEN", self._key))
 
     async def delete(self) -> None:
-        """Deletes the feed, as its next change would follow a gap that nobody could see; and the edits."""
+        """Deletes the feed, as its next change would follow an unmarked gap; and the edits."""
         await self._connection.command("UNLINK", self._key, self._edits)
 
     async def _range(self, start: str, count: int, key: str = "") -> Any:

@@ -105,12 +105,12 @@ class DhtNodes:
         return [status for status in found if status is not None]
 
     async def check_lookup(self, torrents: DhtTorrents, info_hash: InfoHash, now: float) -> None:
-        """Raises Conflict where no node runs, and for a torrent that takes no part. Raises StoreUnavailable."""
+        """Raises Conflict where no node runs, and for a torrent that does not take part. Raises StoreUnavailable."""
         modes = {status.mode for status in await self.statuses() if status.state(now) != "stopped"}
         if not modes:
             raise Conflict("no tracker on this store runs a node of the DHT (TRACKER_DHT__ENABLED)")
         if await torrents.no_longer_part([info_hash], all_torrents="all" in modes):
-            raise Conflict("this torrent takes no part in the DHT, see docs/dht.md")
+            raise Conflict("this torrent does not take part in the DHT, see docs/dht.md")
 
     async def load(self, name: str) -> SavedNode:
         """What was saved. Damaged or foreign values are left out. Raises StoreUnavailable."""

@@ -16,7 +16,7 @@ class Participation:
     part: int
     """How many of those take part."""
     unknown: int = 0
-    """How many of those take no part only because it is not known whether they are private."""
+    """How many of those do not take part only because their privacy is unknown."""
 
     @property
     def estimate(self) -> int:

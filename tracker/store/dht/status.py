@@ -16,7 +16,7 @@ FAMILIES = (4, 6)
 START_SECONDS = 30
 """A node needs so long to find others."""
 ANSWER_SECONDS = 60
-"""A node that nobody has answered for longer is down. While nothing else is asked, others are pinged every 30 s."""
+"""A node without an answer for longer is down. While nothing else is asked, others are pinged every 30 s."""
 STOPPED_SECONDS = 30
 """A node whose status is older has stopped."""
 _ID = re.compile(r"[0-9a-f]{40}")

@@ -58,7 +58,7 @@ class DhtTorrents:
         self._keys = keys
 
     async def swarm(self, info_hash: InfoHash, family: int, *, all_torrents: bool) -> StoredSwarm | None:
-        """``None`` where the torrent takes no part. ``family`` is 4 or 6. Raises StoreUnavailable."""
+        """``None`` if the torrent does not take part. ``family`` is 4 or 6. Raises StoreUnavailable."""
         seed = random.getrandbits(31)
         found = await self._scripts.dht_swarm(
             [info_hash.hex(), family, int(all_torrents), MAX_ENDPOINTS, seed]
@@ -69,7 +69,7 @@ class DhtTorrents:
         return StoredSwarm(_split(found[0], length), _split(found[1], length))
 
     async def no_longer_part(self, info_hashes: Sequence[InfoHash], *, all_torrents: bool) -> list[InfoHash]:
-        """Those of these torrents that take no part. Raises StoreUnavailable."""
+        """Those of these torrents that do not take part. Raises StoreUnavailable."""
         return [
             each
             for each in info_hashes
@@ -91,8 +91,8 @@ class DhtTorrents:
     async def save_result(
         self, info_hash: InfoHash, found: tuple[int, int] | None, now: int, *, all_torrents: bool
     ) -> bool:
-        """``found``: seeders and peers; ``None`` where nobody answered. Returns False, and stores nothing, where the
-        torrent takes no part any longer. Raises StoreUnavailable."""
+        """``found``: seeders and peers; ``None`` if no node answered. Returns False, and stores nothing, where the
+        torrent no longer takes part. Raises StoreUnavailable."""
         seeders, peers = ("", "") if found is None else map(str, found)
         argv: list[str | bytes | int | float] = [info_hash.hex(), now, int(all_torrents), seeders, peers]
         return bool(await self._scripts.dht_found(argv))
@@ -107,7 +107,7 @@ class DhtTorrents:
         all_torrents: bool,
     ) -> bool:
         """Stores peers of one family, found at ``found_at`` (epoch s), for announces. Returns False where the torrent
-        takes no part any longer, or they are too old. Raises StoreUnavailable."""
+        no longer takes part, or they are too old. Raises StoreUnavailable."""
         family = 4 if len(peers[0]) == 6 else 6
         packed, until = b"".join(peers), found_at + GIVE_SECONDS
         argv: list[str | bytes | int | float] = [

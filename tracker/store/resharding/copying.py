@@ -149,7 +149,8 @@ class Copying:
         await self._make_groups([each for each in found if each.row.type == "STREAM"])
 
     async def _make_groups(self, streams: Sequence[Found]) -> None:
-        """Makes the consumer groups of streams at home. They get again what was read and not acknowledged."""
+        """Makes the consumer groups of streams of the main prefix. They get again what was read and not
+        acknowledged."""
         for each in streams:
             key = each.key_in(self._target.home)
             (groups,) = await self._source.send([(each.part, ("XINFO", "GROUPS", each.key))])
@@ -234,8 +235,8 @@ class Copying:
     # Users
 
     async def _copy_users(self, part: Part, found: Sequence[Found]) -> None:
-        """The totals of a user stay whole: at home as the part that is in no shard. A shard knows a user only after
-        home does, so each user is found at home."""
+        """The totals of a user stay whole, as the part of the main prefix that is in no shard. A shard knows a user
+        only after the main store does, so each user is found there."""
         is_home = self._is_home(part)
         rows: list[Any] = await self._source.send([(part, ("HGETALL", each.key)) for each in found])
         hashes = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
@@ -244,7 +245,7 @@ class Copying:
             with noting_shards_away() as away:
                 homes = await asyncio.gather(*map(self._home_fields, found, hashes))
             if away:  # the totals are old ones
-                raise StoreUnavailable(f"{named(away)} of the old store is away")
+                raise StoreUnavailable(f"{named(away)} of the old store is unavailable")
         writes: list[Command] = []
         for each, fields, of_home in zip(found, hashes, homes, strict=True):
             of_shards = await self._shard_fields(part, fields)
@@ -283,7 +284,7 @@ class Copying:
         ]
 
     async def _note_copies(self, users: Iterable[Found]) -> None:
-        """Lists passkeys at home, so that the shards get them."""
+        """Lists passkeys under the main prefix, so that the shards get them."""
         passkeys = [each.name.partition(b":")[2] for each in users]
         if passkeys and self._target.is_sharded:
             home, keys = self._target.home, self._target.home.keys

@@ -77,7 +77,7 @@ async def _sum_of_scores(parts: Parts, ranking: str) -> int:
 
 
 def differences(before: Counts, after: Counts, expiring: set[str]) -> list[str]:
-    """What the second store lacks or has too much of. Of ``expiring`` rows it may have less."""
+    """Which keys the second store misses, or has too many of. It may have fewer ``expiring`` rows."""
     names = sorted({*before.rows, *after.rows})
     found = [
         f"{name}: {before.rows[name]} before, {after.rows[name]} after"

@@ -70,7 +70,7 @@ async def _mark_trimmed(target: Parts, last: dict[_Stream, str]) -> None:
 
 
 def _shard_of(entry: _Entry, parts: Parts) -> int:
-    """The stream of an entry: that of its torrent; without one that of home, which is the last of the edits'."""
+    """The stream of an entry: that of its torrent; without one that of the main prefix, the last of the edits'."""
     info_hash = dict(zip(entry.flat[::2], entry.flat[1::2], strict=True)).get(b"info_hash")
     if len(parts.shards) == 1:
         return 0

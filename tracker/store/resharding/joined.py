@@ -72,7 +72,7 @@ def _join_gaps(gaps: Iterable[bytes]) -> bytes:
 
 
 async def _write_totals(source: Parts, target: Parts) -> None:
-    """Global counters of all time are sums, whole at home. Those of peers follow from the rankings."""
+    """Global counters of all time are sums, whole under the main prefix. Those of peers follow from the rankings."""
     names = [f"stats:{figure}" for figure in FIGURES]
     rows = await source.send(
         [(part, ("MGET", *(f"{part.keys.prefix}{name}" for name in names))) for part in source.all]
@@ -93,7 +93,7 @@ async def _write_forgotten(source: Parts, target: Parts) -> None:
 
 
 async def _join_outbox(source: Parts, target: Parts) -> None:
-    """Values of torrents that wait for StatHat are in shards; at home they are sent as well."""
+    """Values of torrents that wait for StatHat are in shards; under the main prefix they are sent as well."""
     home, waiting = target.home, 0
     minutes = {minute for row in await _read(source, "outbox", "ZRANGE", 0, -1) for minute in row}
     for minute in sorted(minutes):
@@ -121,7 +121,7 @@ async def _copy_deleting(source: Parts, target: Parts) -> None:
 
 
 async def _rank_hit_and_runs(source: Parts, target: Parts) -> None:
-    """Lists users by the sizes of their sets: at home all together, and in each shard."""
+    """Lists users by the sizes of their sets: under the main prefix all together, and in each shard."""
     for part in source.shards:
         cursor = b"0"
         while True:
@@ -175,7 +175,7 @@ async def _count_addresses(target: Parts, part: Part) -> None:
 
 
 async def _copy_to_shards(target: Parts) -> None:
-    """Gives the shards copies of what is at home."""
+    """Gives the shards copies of what is under the main prefix."""
     if not target.is_sharded:
         return
     for name in ("secret", "upload_multiplier", "download_multiplier"):

@@ -1,4 +1,4 @@
-"""A store as its prefixes: home and the shards. Keys are found by walks through its servers."""
+"""A store as its prefixes: the main one and those of the shards. Keys are found by walks through its servers."""
 
 import re
 from collections import defaultdict
@@ -18,11 +18,11 @@ from tracker.store.schema.table.row import KeySpec
 from tracker.store.store import Store
 
 PAGE = 2000
-_SHARD = re.compile(rb"\{(home|[0-9]{2,3})\}:")
+_SHARD = re.compile(rb"\{(main|[0-9]{2,3})\}:")
 
 
 class Part(NamedTuple):
-    """One prefix. With one shard, home is that shard."""
+    """One prefix. With one shard, the main prefix is that of the shard."""
 
     connection: Connection
     keys: Keys

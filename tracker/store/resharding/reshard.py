@@ -1,7 +1,7 @@
 """Fills a new store from one with another number of shards. The old one is only read, and no tracker runs on either.
 
-It can be interrupted at any time: `reshard` at home of the new store holds how far it is. While that key exists, no
-tracker starts there.
+It can be interrupted at any time: `reshard` under the main prefix of the new store holds how far it is. While that key
+exists, no tracker starts there.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping

@@ -10,7 +10,7 @@ MAX_SHARDS = 256
 
 def home_prefix(prefix: str, shards: int) -> str:
     """The prefix of all keys that belong to no torrent: the configured one if there is one shard."""
-    return prefix if shards == 1 else f"{prefix}{{home}}:"
+    return prefix if shards == 1 else f"{prefix}{{main}}:"
 
 
 def shard_prefixes(prefix: str, shards: int) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class Keys:
         return f"{self.prefix}users"
 
     def upload_multiplier(self) -> str:
-        """For everybody."""
+        """For all users."""
         return f"{self.prefix}upload_multiplier"
 
     def download_multiplier(self) -> str:
@@ -166,7 +166,7 @@ class Keys:
         return f"{self.prefix}audit:rows"
 
     def copies(self) -> str:
-        """Changed passkeys, at home of several shards."""
+        """Changed passkeys, under the main prefix of several shards."""
         return f"{self.prefix}copies"
 
     def copies_version(self) -> str:
@@ -181,11 +181,11 @@ class Keys:
         return f"{self.prefix}changed"
 
     def shards(self) -> str:
-        """The number of shards, at home."""
+        """The number of shards, under the main prefix."""
         return f"{self.prefix}shards"
 
     def reshard(self) -> str:
-        """The progress of `tracker reshard`, at home of a store that it fills."""
+        """The progress of `tracker reshard`, under the main prefix of a store that it fills."""
         return f"{self.prefix}reshard"
 
     def changes(self) -> str:

@@ -29,7 +29,7 @@ MAX_RULES, MAX_RULES_BYTES = 8, 255
 _TOO_MANY = f"at most {MAX_RULES} rules in {MAX_RULES_BYTES} characters; remove some first"
 _RULE = re.compile(RULE, re.ASCII)
 _NUMBERS_OF_LUA = ("inf", "infinity", "nan")
-"""No names of rules: somebody meant them as an end."""
+"""No names of rules: they were meant as an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class RuleChange:
     download: str = ""
 
     def arguments(self, passkey: str = "", info_hash: str = "") -> list[str | int]:
-        """Those of set_rule.lua, for a user, a torrent or everybody."""
+        """Those of set_rule.lua, for a user, a torrent or all users."""
         return [self.now, self.name, self.upload, self.download, passkey, info_hash]
 
 

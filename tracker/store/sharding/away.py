@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_lacking: ContextVar[set[int] | None] = ContextVar("lacking", default=None)
+_lacking: ContextVar[set[int] | None] = ContextVar("left_out", default=None)
 
 
 @contextmanager

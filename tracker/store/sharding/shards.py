@@ -247,7 +247,7 @@ class Shards:
         with noting_shards_away() as away:
             found = (await self.find_torrents([torrent_id])).get(torrent_id)
         if found is None and away:
-            raise StoreUnavailable("a shard that may have the torrent is away")
+            raise StoreUnavailable("a shard that may have the torrent is unavailable")
         return found
 
     async def of_torrents(self, torrent_ids: Sequence[str]) -> list["Shard | None"]:

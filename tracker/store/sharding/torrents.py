@@ -138,7 +138,7 @@ class ShardedTorrents(Torrents):
         self, ranking: str, count: int, offset: int = 0, *, ascending: bool = False
     ) -> list[Torrent]:
         if ranking not in RANKINGS:
-            raise ClientError("torrents are not ranked by this")
+            raise ClientError("unknown sort order")
         pairs = await top_of(
             self._shards, lambda shard: shard.keys.index(ranking), count, offset, ascending=ascending
         )

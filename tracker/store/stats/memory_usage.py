@@ -38,7 +38,8 @@ async def read_usage(connection: Connection) -> Usage:
 
 
 async def read_usages(servers: Sequence[Connection]) -> dict[Connection, Usage]:
-    """The same of each server that answers. Raises StoreUnavailable where the first one does not: it has home."""
+    """The same of each server that answers. Raises StoreUnavailable if the first one does not: it has the main
+    prefix."""
     found: dict[Connection, Usage] = {}
     for server in servers:
         try:

@@ -28,7 +28,7 @@ class OutboxBatch:
     token: bytes
     counts: Mapping[bytes, int]
     part: int = 0
-    """With several shards: where the values wait, 0 at home."""
+    """With several shards: where the values wait, 0 under the main prefix."""
 
 
 class Outbox:

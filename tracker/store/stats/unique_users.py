@@ -71,7 +71,7 @@ class UniqueUsers:
         self.skipped = 0
         """Events that were not counted because the store was nearly full."""
         self.dropped = 0
-        """Events that were not counted for their torrents, because a shard was away."""
+        """Events that were not counted for their torrents, because a shard was unavailable."""
         self._memory = Memory(connection)
         self._script = scripts.estimate_unique if self._rules.mode == "hyperloglog" else scripts.count_unique
 

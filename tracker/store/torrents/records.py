@@ -72,7 +72,7 @@ class Torrent:
     """Of the v1 half of a hybrid torrent: the info hash of the v2 half; else empty."""
     denied: str | None = None
     dht_seeds: int | None = None
-    """Seeders that the last lookup in the DHT found. None if there was none, or nobody answered."""
+    """Seeders that the last lookup in the DHT found. None if there was none, or no node answered."""
     dht_peers: int | None = None
     """The same for all peers."""
     dht_at: int | None = None

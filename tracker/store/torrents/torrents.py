@@ -241,7 +241,7 @@ class Torrents:
         ClientError for another ranking.
         """
         if ranking not in RANKINGS:
-            raise ClientError("torrents are not ranked by this")
+            raise ClientError("unknown sort order")
         order = () if ascending else ("REV",)
         ids = await self._connection.command(
             "ZRANGE", self._keys.index(ranking), offset, offset + count - 1, *order

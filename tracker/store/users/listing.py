@@ -1,7 +1,7 @@
 """Lists of users: sorted by an index, filtered by rights, searched by display name.
 
-A filter by a right that users lack reads those from an index of their own, and knows their number. Any other filter
-walks through the index of the order, some users in each script call. So do all until the indexes are complete.
+A filter by a right that users do not have reads them from an index of their own, and knows their number. Any other
+filter walks through the index of the order, some users in each script call. So do all until the indexes are complete.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class UserFilter:
 
     @property
     def lacking(self) -> list[str]:
-        """The indexes of users that the filter lets through: those who lack a right."""
+        """The indexes of users that the filter lets through: those without a right."""
         flags = {"disabled": self.enabled, "blocked": self.can_leech}
         return [state for state, flag in flags.items() if flag is False]
 
@@ -130,8 +130,8 @@ class UserListing:
         return UserPage(page.cursor, first + page.users)
 
     async def _matches(self, wanted: UserFilter, cursor: str, count: int, left_out: str = "") -> UserPage:
-        """Users that fit, from an index of users who lack a right, as far as these are few enough. Indexes that are
-        incomplete may lack some: then the rights are read from the rows. A list that began with few goes on with up to
+        """Users that fit, from an index of users without a right, as far as these are few enough. Indexes that are
+        incomplete may miss some: then the rights are read from the rows. A list that began with few goes on with up to
         twice as many."""
         kind, position = _place(cursor)
         if wanted.has_rights and not await self.is_complete():
@@ -169,7 +169,7 @@ class UserListing:
         return max(0, await self.count(wanted.order) - await self._size(self._keys.user_index(having[0])))
 
     async def _range(self, state: str, descending: bool, first: int, count: int) -> list[str]:
-        """Ids of users who lack a right, in order of the ids."""
+        """Ids of users without a right, in order of the ids."""
         order = ("REV",) if descending else ()
         key, found = self._keys.user_index(state), list[bytes]()
         while len(found) < count:
@@ -251,7 +251,7 @@ class UserListing:
         return indexes.get(order, self._keys.user_index(order))
 
     async def is_complete(self) -> bool:
-        """Whether all users were ranked since the indexes were introduced. Before, lists may lack some."""
+        """Whether all users were ranked since the indexes were introduced. Before that, lists may miss some."""
         return bool(await self._connection.command("HGET", self._keys.indexed(), "users") == INDEXES)
 
     async def rank(

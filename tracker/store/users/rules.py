@@ -1,4 +1,4 @@
-"""The multipliers for everybody."""
+"""The multipliers for all users."""
 
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
@@ -13,7 +13,7 @@ from tracker.store.schema.multipliers import (
 
 
 class Multipliers:
-    """The multipliers for everybody. A change applies from the next announce."""
+    """The multipliers for all users. A change applies from the next announce."""
 
     def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
         self._connection = connection

@@ -16,7 +16,7 @@ LOG_ENTRIES = 1000
 
 @dataclass(frozen=True, slots=True)
 class BlockEvent:
-    """Somebody was blocked or unblocked, or reported wrong domains."""
+    """A claimant was blocked or unblocked, or reported wrong domains."""
 
     id: str
     at: float

@@ -241,10 +241,10 @@ class Claims:
         A claim whose record was overwritten ends like the others: its item goes to ``todo``, nothing is held against
         the claimant, and the log says so. Raises UnknownProject.
         """
-        ended, mended = _known(await self._scripts.work_lapse([project, self._now(), max_claims]))
-        if mended:
+        ended, repaired = _known(await self._scripts.work_lapse([project, self._now(), max_claims]))
+        if repaired:
             log.warning(
-                "claims had no valid record; their items are wanted again", project=project, claims=mended
+                "claims had no valid record; their items are wanted again", project=project, claims=repaired
             )
         return int(ended)
 

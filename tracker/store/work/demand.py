@@ -30,7 +30,7 @@ class TorrentState:
     ranked: bool
     """Whether scorings add to its history."""
     was_completed: bool
-    """Whether anybody completed it, also users who were deleted."""
+    """Whether any user completed it, also a deleted one."""
     completers: Sequence[str]
     """Users who completed it, the last one first."""
     holders: Collection[str]
@@ -85,7 +85,7 @@ def demand(project: Project, torrent: TorrentState, now: int) -> Demand | None:
     if reason := exclusion(project, *torrent.excluding):
         return Demand(0, reason, seeders)
     if seeders + leechers == 0 and not torrent.was_completed:
-        return Demand(0, "nobody to ask", seeders)
+        return Demand(0, "no user to ask", seeders)
     past = torrent.past
     if past is None or not is_known(past, now, ranked=torrent.ranked):
         return None
@@ -116,7 +116,7 @@ def exclusion(
     size: bytes | None,
     labels: bytes | None,
 ) -> str:
-    """Why nobody is asked to seed a torrent with these fields; empty if somebody may be."""
+    """Why no user is asked to seed a torrent with these fields; empty if users may be asked."""
     if enabled in (b"0", b"pending"):
         return "disabled" if enabled == b"0" else "pending"
     if private == b"1" and project.verify == "address":
@@ -147,7 +147,7 @@ def missing(project: Project, average: float, seeders: int, held: int) -> int:
 
 
 def placed(project: Project, average: float, seeders: int, leechers: int) -> Demand:
-    """The queue and place of a torrent that misses seeders. Without copies."""
+    """Queue and rank of a torrent short of seeders; one copy."""
     base = int(1000 * round(average, 9)) - min(_MAX_LEECHERS, leechers)
     if average < project.target / 2 or leechers > 0:
         return Demand(0, "weak", seeders, average, base, "todo")
@@ -156,7 +156,7 @@ def placed(project: Project, average: float, seeders: int, leechers: int) -> Dem
 
 def _reseed(project: Project, found: Demand, torrent: TorrentState, now: int) -> Demand:
     """Without a seeder three of those who completed it are asked, after a week without success the next three, then
-    everybody if peers have parts of it."""
+    all users if peers have parts of it."""
     asked_since = torrent.entry.asked_since
     since = now if asked_since is None else asked_since
     turn = max(0, now - since) // REQUEST_SECONDS
@@ -170,4 +170,4 @@ def _reseed(project: Project, found: Demand, torrent: TorrentState, now: int) ->
         return replace(found, reason="reseed request", asked=asked, copies=min(found.copies, len(asked)))
     if torrent.leechers:
         return replace(found, reason="no seeder")
-    return replace(found, reason="nobody to ask", copies=0)
+    return replace(found, reason="no user to ask", copies=0)

@@ -10,7 +10,7 @@ FactRow = tuple[bytes, bytes, bytes, bytes]
 
 class TorrentFacts(Protocol):
     async def read(self, rows: Sequence[FactRow]) -> list[bytes]:
-        """The facts for each row, packed; empty where the shard is away. Raises redis.exceptions.RedisError."""
+        """The facts for each row, packed; empty if the shard is unavailable. Raises redis.exceptions.RedisError."""
 
     async def count_downloads(self, item: str) -> None:
         """Has what users download of a torrent counted from now on. Raises StoreUnavailable."""

@@ -87,7 +87,7 @@ class Items:
         return removed
 
     async def status(self, project: str, name: str) -> ItemStatus:
-        """Where an item is: ``out`` while anybody has it, else ``todo``, ``done``, or None for no item."""
+        """Where an item is: ``out`` while a claimant has it, else ``todo``, ``done``, or None for no item."""
         keys = self._keys
         holders, asked, wanted, *places = await self._connection.pipeline(
             ("HGET", keys.work_holders(project), name),

@@ -1,6 +1,6 @@
 """The log of finished items: pages for people, and a drain that loses no line.
 
-Whoever drains reads a batch, writes it to disk with fsync, and only then acknowledges it. A batch that was not
+The drain reads a batch, writes it to disk with fsync, and only then acknowledges it. A batch that was not
 acknowledged is read again, so a line may come twice, under the same id, and is never lost.
 """
 
@@ -67,7 +67,7 @@ class Log:
                 raise
 
     async def close_drain(self, project: str) -> None:
-        """Nobody drains this log any more: it is cut to its usual length."""
+        """This log is no longer drained: it is cut to its usual length."""
         await self._connection.command("XGROUP", "DESTROY", self._keys.work_log(project), GROUP)
 
     async def undrained(self, projects: Sequence[str]) -> dict[str, int]:
@@ -110,7 +110,7 @@ def check_id(text: str) -> str:
 
 def _undrained(groups: Any, length: Any) -> int | None:
     """Entries that were not acknowledged, from the reply of XINFO GROUPS; None without a drain. ``length`` is that of
-    the log, which is returned where the server cannot tell: after somebody deleted entries."""
+    the log, which is returned if the server cannot tell: after entries were deleted."""
     for group in groups if isinstance(groups, list) else ():  # an error: there is no log yet
         fields = group if isinstance(group, dict) else dict(zip(group[::2], group[1::2], strict=True))
         if fields.get(b"name") == GROUP.encode():

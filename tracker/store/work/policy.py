@@ -1,4 +1,4 @@
-"""The policy of seeding projects: which torrents are wanted, and by whom.
+"""The policy of seeding projects: which torrents are wanted, and from which users.
 
 A torrent's demand follows from how many seeders it had on average, so that one bad hour changes nothing. What the
 policy enqueued it also takes out again. Items that were added by hand stay as they are.
@@ -32,9 +32,10 @@ class Change:
     info_hash: InfoHash
     reason: str
     """``weak`` (average below half of the target, or leechers wait), ``below target``, ``reseed request`` (no seeder;
-    users who completed it are asked), ``no seeder`` (but leechers); nobody is asked because of: ``enough``, ``nobody to
-    ask``, ``unregistered``, ``denied``, ``disabled``, ``pending``, ``private`` (claimants without accounts), ``hybrid``
-    (its v1 half counts), ``nowork`` (its label), ``size``, ``unknown size``, ``no room`` (others are needier)."""
+    users who completed it are asked), ``no seeder`` (but leechers); no user is asked because of: ``enough``, ``no user
+    to ask``, ``unregistered``, ``denied``, ``disabled``, ``pending``, ``private`` (claimants without accounts),
+    ``hybrid`` (its v1 half counts), ``nowork`` (its label), ``size``, ``unknown size``, ``no room`` (others are shorter
+    of seeders)."""
     copies_before: int
     copies: int
     """Copies to give out from now on; 0: taken out of its queue."""
@@ -45,7 +46,7 @@ class Change:
     average: float
     """Seeders in the last three days."""
     seeders: int
-    """Seeders now."""
+    """Current seeders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Rehearsal:
     added: int = 0
     """Items added, less those removed."""
     no_room: int = 0
-    """Items taken out for needier ones."""
+    """Items replaced by torrents shorter of seeders."""
 
     def after(self, changes: Sequence[Change]) -> "Rehearsal":
         """With more changes."""
@@ -147,7 +148,7 @@ class Policy:
     async def _read_others(
         self, project: str, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Demand], now: int
     ) -> None:
-        """Adds those that left for needier ones to ``found``."""
+        """Adds those that torrents shorter of seeders replaced to ``found``."""
         _, torrents, _ = await self._states.read(project, info_hashes, now)
         for info_hash, torrent in zip(info_hashes, torrents, strict=True):
             average = torrent.past.average if torrent and torrent.past else 0.0

@@ -7,7 +7,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
 
-TOTALS = ("added", "claimed", "done", "lapsed", "released", "mended", "bytes", "seconds", "unverified")
+TOTALS = ("added", "claimed", "done", "lapsed", "released", "repaired", "bytes", "seconds", "unverified")
 CLAIM_SECONDS = (60, 600, 3600, 21_600, 86_400, 172_800, 345_600, 604_800, 1_209_600)
 """Bounds of the histogram of times from claim to done; work_rank.lua has the same list."""
 

@@ -47,7 +47,7 @@ class Found:
     candidates: list[tuple[int, InfoHash]] = field(default_factory=list)
     """(need, torrent): those that the project wants and the policy has not enqueued."""
     to_note: list[str] = field(default_factory=list)
-    """The ids of torrents whose histories lack a point."""
+    """The ids of torrents whose histories miss a point."""
     cost: int = 0
     """About 1 µs of store time each, with that of the points to come."""
 
@@ -97,7 +97,7 @@ class IdSet:
 
 @dataclass(slots=True)
 class Remembered:
-    """Torrents that have no peer and that nobody completed. ``since``: epoch s."""
+    """Torrents that have no peer and were never completed. ``since``: epoch s."""
 
     abandoned: IdSet
     since: int = 0
@@ -123,8 +123,8 @@ class TorrentStates:
     async def read(
         self, name: str, info_hashes: Sequence[InfoHash], now: int
     ) -> tuple[Project, Sequence[TorrentState | None], list[str]]:
-        """Returns the project, the torrents in order, and the ids of those whose histories lack a point. With several
-        shards, a torrent of one that is away is None.
+        """Returns the project, the torrents in order, and the ids of those whose histories miss a point. With several
+        shards, a torrent of an unavailable one is None.
 
         Raises UnknownProject, also for a project that has no policy.
         """
@@ -257,9 +257,9 @@ class TorrentStates:
         ]
 
     async def _with_somebody(self, rows: Sequence[_Ranked], now: int) -> tuple[list[_Ranked], int]:
-        """Without torrents that have no peer and that nobody completed. Returns also how many the store was asked for.
+        """Without torrents that have no peer and were never completed. Returns also how many the store was asked for.
 
-        Of a million torrents most are such. Nobody completes one before it has a peer again, so they are remembered.
+        Of a million torrents most are such. None is completed before it has a peer again, so they are remembered.
         """
         remembered = self._remembered
         if now >= remembered.since + _REMEMBERED_SECONDS:
@@ -283,7 +283,7 @@ class TorrentStates:
     async def _not_enqueued(
         self, project: Project, needy: Sequence[tuple[_Ranked, float, int]]
     ) -> list[tuple[int, InfoHash]]:
-        """The torrents that somebody may be asked to seed, and that the policy has not enqueued."""
+        """The torrents that users may be asked to seed, and that the policy has not enqueued."""
         home, name = self._home_keys, project.name
         texts = await self._connection.command(
             "MGET", *(self._keys.torrent_id(row.torrent_id) for row, _, _ in needy)
@@ -326,8 +326,8 @@ class TorrentStates:
         return [[] if isinstance(entries, Exception) else entries for entries in replies]
 
     async def _completers(self, torrent_ids: Sequence[str]) -> list[tuple[bool, list[str]]]:
-        """In order: whether anybody completed the torrent, and who of the last ones still exists, the last one first.
-        Nobody for an empty id."""
+        """In order: whether any user completed the torrent, and who of the last ones still exists, the last one first.
+        No user for an empty id."""
         asked = [tid for tid in torrent_ids if tid]
         replies = await self._sliced(
             [("ZRANGE", self._keys.completed(tid), 0, MAX_ASKED - 1, "REV") for tid in asked]

@@ -62,7 +62,7 @@ class Times:
     piece: float = 60.0
 
 
-_INCOMPLETE: Final = Outcome(Status.LIED, "bitfield lacks pieces")
+_INCOMPLETE: Final = Outcome(Status.LIED, "incomplete bitfield")
 _COMPLETE: Final = Outcome(Status.CONFIRMED, "handshake, and all pieces shown")
 _SENT: Final = Outcome(Status.CONFIRMED, "piece with the right hash")
 _WRONG_PIECE: Final = Outcome(Status.LIED, "piece with a wrong hash")

@@ -76,7 +76,7 @@ def list_items(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List items of a queue in its order, claims by the end of their lease, or finished items, oldest first."""
+    """List a queue in order, claims by lease end, or finished items (oldest first)."""
     check_choice("--status", status, ("todo", "out", "done"))
     check_choice("--queue", queue, QUEUES)
     columns = {
@@ -182,7 +182,7 @@ def purge_items(
     yes: Yes = False,
     config: Config = None,
 ) -> None:
-    """Remove all items of a queue, or forget finished items. Claims stay."""
+    """Empty a queue, or the list of finished items. Claims are kept."""
     check_choice("--status", status, ("todo", "done"))
     check_choice("--queue", queue, QUEUES)
     if older_than is not None and status != "done":

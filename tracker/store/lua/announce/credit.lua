@@ -18,7 +18,7 @@
 local best_ups, best_downs, zeros, numbers, shown, now_text
 local upload_of_all, download_of_all
 
--- Before each call, with the rules for everybody.
+-- Before each call, with the rules for all users.
 function forget_multipliers(up, down)
   best_ups, best_downs, zeros, numbers, shown, now_text = {}, {}, {}, {}, {}, nil
   upload_of_all, download_of_all = up, down
@@ -82,7 +82,7 @@ local function own_best(text, known)
   return best
 end
 
--- The multipliers of upload and download, of the torrent, of the user and of everybody. A freeleech token that has not
+-- The multipliers of upload and download, of the torrent, of the user and for all users. A freeleech token that has not
 -- ended makes the download free.
 local function multipliers(multi_up, multi_dn, own_up, own_dn, token)
   if not (multi_up or multi_dn or own_up or own_dn or token or upload_of_all or download_of_all) then return 1, 1 end
@@ -169,7 +169,7 @@ local function known_left(left)
 end
 
 -- Counts by how much `left` fell beyond the reported download; `held` is the account's sum before. The cause is a
--- client that reports no download, or data from another source. Operators see the number; it is charged to nobody.
+-- client that reports no download, or data from another source. Operators see the number; no user is charged for it.
 local function note_unreported(user, held, bytes)
   local grown = max(0, min(MAX_EXACT, held + bytes)) - max(0, held)
   if grown ~= 0 then add_bounded(user, 'unreported', grown) end

@@ -88,7 +88,7 @@ local function check_all(t, r)
   check_arrays(t, r)
 end
 
--- Adopts a user whom a site wrote, at the first join. Returns nil, or the reason for a refusal.
+-- Adopts a user that a site wrote, at the first join. Returns nil, or the reason for a refusal.
 local function adopt_user(r)
 --@ include lib/user_ids.lua
 --@ include lib/user_id_check.lua

@@ -106,7 +106,7 @@ local function load_peer(tid, r)
 end
 
 -- The first client that announces a peer id keeps it. Another user, or a client with another key, gets an entry under a
--- derived id, which nobody can choose.
+-- derived id, which no client can choose.
 local function derive_id(r)
   r.announced = r.pid
   r.pidx = redis.sha1hex((call('GET', P .. 'secret') or '') .. r.pid .. r.uid .. ':' .. r.digest)

@@ -28,7 +28,7 @@ function authorize(passkey, left, event)
 end
 
 -- The same for a `stopped` whose passkey is unknown: the peer itself names its user. The passkey may be that of a user
--- who is deleted, to whom nothing is credited any more, or one that was replaced within the timeout of an announce.
+-- who is deleted, who gets no credit any more, or one that was replaced within the timeout of an announce.
 function authorize_stop(r)
   local tid = call('HGET', P .. 't:' .. r.ih, 'tid')
   local uid = tid and r.passkey ~= '' and call('HGET', P .. 'p:' .. tid .. ':' .. r.pidx, 'user_id')
@@ -53,8 +53,9 @@ function has_max_downloads(r, tid)
   return downloads >= limit and call('SISMEMBER', user .. ':active', tid or '') == 0
 end
 
--- The row of the user of a regular announce, whose peer is that of user `uid` (false: of nobody): user_id, enabled, and
--- where they could change the outcome the multipliers of what has moved. Nil when the announce is not a regular one.
+-- The row of the user of a regular announce, whose peer is that of user `uid` (false: of no user): user_id, enabled,
+-- and where they could change the outcome the multipliers of what has moved. Nil when the announce is not a regular
+-- one.
 function load_user(passkey, uid, seeding, up, down)
   local key, row, can_leech = P .. 'user:' .. passkey
   if seeding and down > 0 then return end

@@ -3,7 +3,7 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] now (epoch s)   ARGV[3] '1': all torrents that are not private
 -- ARGV[4]   not if it was looked up at this time (epoch s) or later
--- Answer    1; 0 when the torrent is not registered, takes no part, or was looked up
+-- Answer    1; 0 when the torrent is not registered, does not take part, or was looked up
 local P, call, ih = KEYS[1], redis.call, ARGV[1]
 --@ include lib/dht_part.lua
 local known = call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)

@@ -3,7 +3,7 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] now (epoch s)   ARGV[3] '1': all torrents that are not private
 -- ARGV[4]   family: 4 or 6   ARGV[5] packed endpoints   ARGV[6] until when they may be handed out (epoch s)
--- Answer    1; 0 when the torrent is not registered or takes no part, or the time is over
+-- Answer    1; 0 when the torrent is not registered or does not take part, or the time is over
 local P, call, ih = KEYS[1], redis.call, ARGV[1]
 --@ include lib/dht_part.lua
 local known = call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)

@@ -1,7 +1,7 @@
 -- barred_users.lua: which users may have no peers: disabled and deleted ones. After `P`.
 --
--- A site may have replaced a passkey whose row is missing (docs/private.md), so that alone bars nobody: if the user was
--- deleted, the peers time out.
+-- A site may have replaced a passkey whose row is missing (docs/private.md), so that alone bars no user: if the user
+-- was deleted, the peers time out.
 local barred_users = {}
 local function is_user_barred(uid)
   local barred = barred_users[uid]

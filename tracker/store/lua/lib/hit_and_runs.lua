@@ -4,7 +4,7 @@ local function is_shard()
   return string.find(P, ':{%d+}:$')
 end
 
--- In a shard, the users whose sums at home have to be written again.
+-- In a shard, the users whose sums under the main prefix have to be written again.
 local function note_changed(uid)
   redis.pcall('SADD', P .. 'changed', uid)
 end

@@ -135,8 +135,8 @@ end
 local DUE_STEP = 2 -- seconds: a list holds the timeouts that end in the two seconds before its deadline
 local due_entries = {}
 
--- What the timeouts of the peers in a list hold. The next list with the same name is five hours away; a peer in both
--- does no harm, as a peer that is found in two lists moves on to one.
+-- What the timeouts of the peers in a list hold. The next list with the same name comes five hours later; a peer in
+-- both does no harm, as a peer that is found in two lists moves on to one.
 local function due_name(deadline)
   return string.format('%d', deadline / DUE_STEP % 10000)
 end

@@ -1,9 +1,9 @@
 -- unlisted.lua: finds torrents that are missing in an index. After empty_since.lua and
 -- max_name_bytes.lua.
 
--- Adds the torrent to `found` if an index lacks it or has a wrong entry, or if its name may differ from the one in the
--- index: info hash, id, name, the name in the index, and 0 if only the name may differ, else 1. Only Python can compare
--- the names, because it folds them.
+-- Adds the torrent to `found` if it is missing from an index or has a wrong entry there, or if its name may differ from
+-- the one in the index: info hash, id, name, the name in the index, and 0 if only the name may differ, else 1. Only
+-- Python can compare the names, because it folds them.
 local function note_unlisted(t, found)
   local v = call('HMGET', t.key, 'name', 'listed')
   local name, listed = string.sub(v[1] or '', 1, MAX_NAME_BYTES), v[2] or ''

@@ -1,7 +1,7 @@
--- user_copies.lua: with several shards, home lists the passkeys and deleted users that have changed, under a number
--- that grows. So each shard can be given what it lacks. After `P` and `call`.
+-- user_copies.lua: with several shards, the main prefix lists changed passkeys and deleted users under a number that
+-- grows. So each shard can be given what it misses. After `P` and `call`.
 
-local is_home = string.find(P, ':{home}:$')
+local is_home = string.find(P, ':{main}:$')
 
 -- `member` is a passkey, or 'deleted:<user id>'.
 local function note_copy(member)

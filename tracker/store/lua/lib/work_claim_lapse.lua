@@ -13,7 +13,7 @@ local function lapse(fields, name)
   end_claim(fields, item, claimant)
   if not record then
     give_back(item, claim)
-    return count_work('mended', '1')
+    return count_work('repaired', '1')
   end
   give_back(item, claim, fields.lapsed_to_redo == '1' and 'todo:redo' or nil)
   call('HSET', W .. ':trust', claimant, math.max(1, math.floor(budget_of(fields, claimant) / 2)))

@@ -1,6 +1,6 @@
 -- work_queues.lua: the queues that an item is in. After work_project.lua.
 --
--- An item that is wanted is in one shared queue, or in the own queues of those whom `asked` lists. `wanted` holds how
+-- An item that is wanted is in one shared queue, or in the own queues of the claimants in `asked`. `wanted` holds how
 -- many copies are to be given out; an item that never had more than one has no field there.
 
 -- Calls `on(queue)` for the shared queue, or for those of the claimants `asked`.

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- copy_users.lua: writes rows of users, as they are at home, into a shard.
+-- copy_users.lua: writes rows of users, as they are under the main prefix, into a shard.
 -- KEYS[1]   the prefix
 -- ARGV[1]   the number of the last change that the shard had when the rows were read   ARGV[2] the number after these
 -- ARGV[3..] for each: a passkey or 'deleted:<user id>'; twice the number of fields (0: there is no such passkey); pairs
@@ -20,7 +20,7 @@ local function delete(uid)
   note_removed_user(uid)
 end
 
--- An id that two passkeys have stays with the one that is listed.
+-- If two passkeys have one id, the listed one keeps it.
 local function copy(passkey, first, last)
   call('UNLINK', P .. 'user:' .. passkey)
   call('ZREM', P .. 'users', passkey)

@@ -1,9 +1,7 @@
 #!lua
--- note_users.lua: at home of several shards, notes users whose rows a site may have written, so that the shards get
--- them. Users that are not listed are listed first.
--- KEYS[1]   the prefix
--- ARGV      passkeys
--- Answer    how many were noted: those that fit into an announce URL
+-- note_users.lua: under the main prefix of several shards, notes users whose rows a site may have written, so that the
+-- shards get them. Users that are not listed are listed first. KEYS[1]   the prefix ARGV      passkeys Answer    how
+-- many were noted: those that fit into an announce URL
 local P, call = KEYS[1], redis.call
 --@ include lib/user_ids.lua
 --@ include lib/user_id_check.lua

@@ -1,10 +1,10 @@
 #!lua
--- set_rule.lua: sets or removes the rule of one name: of a user, of a torrent or for everybody. In the fields that it
+-- set_rule.lua: sets or removes the rule of one name: of a user, of a torrent or for all users. In the fields that it
 -- changes, it also removes rules that have ended, text of another form, and a 1 without a name.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] the name, '' for rules without one
 -- ARGV[3]   the rule for upload as stored, '' for none   ARGV[4] the same for download
--- ARGV[5]   passkey of the user, or ''   ARGV[6] info hash of the torrent (40 hex digits), or ''; both '': everybody
+-- ARGV[5]   passkey of the user, or ''   ARGV[6] info hash of the torrent (40 hex digits), or ''; both '': all users
 -- Answer    { 1, the user's id or '' }. The first is 0 when there was no rule to remove, and -1 when there are as many
 --   as allowed. false when there is no such user, or the torrent is not registered
 local P, call = KEYS[1], redis.call

@@ -1,5 +1,5 @@
 #!lua
--- sum_users.lua: writes at home the sums over all shards of some users.
+-- sum_users.lua: writes the sums over all shards of some users under the main prefix.
 -- KEYS[1]   the prefix
 -- ARGV      for each user: user id; over all shards the number of hit-and-runs, and the sums of uploaded, downloaded,
 --   snatches, announces, credit_cut and unreported
@@ -9,7 +9,8 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_ranks.lua
 local SUMMED = { 'uploaded', 'downloaded', 'snatches', 'announces', 'credit_cut', 'unreported' }
 
--- A total is its base at home and the sum. A total without a base was set by a program: the base follows from it.
+-- A total is its base under the main prefix and the sum. A total without a base was set by a program: the base follows
+-- from it.
 local function save_sums(uid, first)
   local key, totals = P .. 'u:' .. uid, {}
   if not call('HGET', key, 'passkey') then return false end

@@ -108,7 +108,7 @@ local function size_of(item)
   return whole(torrent[3])
 end
 
--- Whether somebody seeds the torrent at the claimant's endpoint, or has claimed it to do so.
+-- Whether a peer seeds the torrent at the claimant's endpoint, or has claimed it to do so.
 local function is_taken_there(item)
 --@ include lib/work_address.lua
 --@ include lib/work_record.lua

@@ -37,7 +37,7 @@ for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holde
   call('UNLINK', W .. key)
 end
 --@ include lib/precisions.lua
-for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'mended', 'bytes', 'refused' }) do
+for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'repaired', 'bytes', 'refused' }) do
   for _, precision in ipairs(PRECISIONS) do
     local counter = precision .. ':work.' .. project .. '.' .. what
     call('UNLINK', P .. 'count:' .. counter)

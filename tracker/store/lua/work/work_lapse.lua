@@ -30,14 +30,14 @@ if not fields then return nil end
 local names = call('ZRANGEBYSCORE', W .. ':out', '-inf', lease_clock(), 'LIMIT', 0, ARGV[3])
 if #names > 0 then lapse_claims(fields, names) end
 redis.pcall('ZREMRANGEBYSCORE', W .. ':released', '-inf', now_ms)
-local mended = 0
-for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'mended', 'bytes' }) do
+local repaired = 0
+for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'repaired', 'bytes' }) do
   local v = call('HMGET', W .. ':totals', what, 'sliced_' .. what)
   local more = whole(v[1]) - whole(v[2])
   if more > 0 then
     call('HSET', W .. ':totals', 'sliced_' .. what, v[1])
     add_to_slices('work.' .. project .. '.' .. what, now, decimal(more))
-    if what == 'mended' then mended = more end
+    if what == 'repaired' then repaired = more end
   end
 end
-return { #names, mended }
+return { #names, repaired }

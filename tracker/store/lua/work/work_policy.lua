@@ -2,16 +2,16 @@
 -- work_policy.lua: brings what a seeding project wants in line with the demand for these torrents, also downwards.
 -- Items that were added by hand stay as they are, and so do those that were claimed or given back since the demand was
 -- found.
--- The policy keeps a limited number of items: for a needier one, the least needy one leaves.
+-- The policy keeps a limited number of items: a torrent shorter of seeders replaces the one with the most.
 -- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] max items that the policy keeps
 -- ARGV[3]   where the next run goes on, to be stored ('': not now)
 -- ARGV[4]   '1': write nothing. Then ARGV[5] and ARGV[6] are how many items the run so far would have added, less those
---   removed, and how many it would have taken out for needier ones (else 0)
+--   removed, and how many torrents shorter of seeders would have replaced (else 0)
 -- ARGV[7..] eight each: info hash, chance (0 to 1), who has claimed it, copies wanted, the base of its place and its
 --   need (lowest: neediest), queue or claimants asked, since when claimants are asked (epoch s; '': none are)
 -- Answer    for each change { info hash, copies before, copies now, queue or claimants asked ('': none), 1 if it left
---   for a needier one }; nil when there is no such seeding project
+--   for a torrent shorter of seeders }; nil when there is no such seeding project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local max_kept, dry = tonumber(ARGV[2]), ARGV[4] == '1'
 --@ include lib/numbers.lua
@@ -84,7 +84,7 @@ local function note_need(ih, is, need)
   kept = kept + (need and 1 or 0) - (is.need and 1 or 0)
 end
 
--- Takes the least needy item out of its queue.
+-- Takes the item least short of seeders out of its queue.
 local function take_out(ih)
   check_own_queues(ih)
   local queue, _, asked = queue_of(ih)
@@ -98,7 +98,7 @@ local function take_out(ih)
   if copies > 0 then call('HINCRBY', W .. ':totals', 'added', decimal(-copies)) end
 end
 
--- Whether there is room for an item of this need; the least needy item makes room.
+-- Whether there is room for an item of this need; the item least short of seeders makes room.
 local function make_room(need)
   if kept < max_kept then return true end
   local rank = dry and taken_out or 0
@@ -137,7 +137,7 @@ local function fill(i)
   local place, need, left
   if wish.copies > 0 then
     place = place_of(wish, same_queue and is.place or nil)
-    need = wish.need + tonumber(place) % 1 -- by chance among equally needy ones
+    need = wish.need + tonumber(place) % 1 -- by chance among those of equal need
     if not is.need and not make_room(need) then
       if not is.managed then return end
       wish.copies, need, left = 0, nil, true

@@ -3,7 +3,7 @@
 -- lease. It adds little, and also works in a full store.
 -- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] seconds that a lease lasts after the last sign of life
--- ARGV[4]   '1': everybody who downloads has an account
+-- ARGV[4]   '1': all who download have an account
 -- ARGV[5]   max claims, the longest unchecked first
 -- ARGV[6]   only claims that were last checked before (epoch ms)
 -- ARGV[7]   a claim '<item> <claimant>' to look at instead, without changing it ('': none)
@@ -63,7 +63,7 @@ local function note_presence(claim, seen)
   if seen.left == '0' or clock - whole(claim.moved) < STALLED then claim.alive = decimal(clock) end
 end
 
--- Before the claimant was seen, the lease of the claim stays as it is.
+-- Until the claimant is first seen, the lease is unchanged.
 local function renew_lease(name, claim, size)
   local ends, days = tonumber(call('ZSCORE', W .. ':out', name)), whole(fields.claim_days)
   if claim.alive then ends = whole(claim.alive) + 1000 * tonumber(ARGV[3]) end
@@ -122,7 +122,7 @@ local function presence(claim, item, claimant, tid, fact)
   return presence_of_user(read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS)))
 end
 
--- While the shard of the torrent is away, nothing is held against the claimant.
+-- While the shard of the torrent is unavailable, nothing counts against the claimant.
 local function keep_lease(name, claim, key)
   claim.alive = decimal(clock)
   if key == W .. ':claims' then renew_lease(name, claim, math.huge) end

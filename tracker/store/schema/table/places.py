@@ -13,9 +13,9 @@ torrent's id; it is a peer id of 20 bytes and the torrent's id."""
 
 
 class Place(Enum):
-    HOME = "at home"
-    COPIED = "at home, with copies in the shards"
-    TORRENT = "in the shard of the torrent that the key names; at home if it names none"
+    HOME = "under the main prefix"
+    COPIED = "under the main prefix, with copies in the shards"
+    TORRENT = "in the shard of the torrent that the key names; under the main prefix if it names none"
     SPLIT = "in the shards, each entry in that of its torrent"
     JOINED = "each prefix has a part, or a value of its own"
     DROPPED = "not worth a copy: it is written anew, or was for trackers that have ended"
@@ -84,7 +84,7 @@ NAMED_BY: dict[str, Named] = {
     "t:i:hnr_pending": "uid:tid",
     "t:due:<deadline>": "due",
 }
-"""By row that is SPLIT. A leaderboard is split if it is of torrents; others are at home."""
+"""By row that is SPLIT. A leaderboard is split if it is of torrents; others are under the main prefix."""
 
 PLACES: dict[str, Place] = {
     **{pattern: place for place, patterns in _PLACES.items() for pattern in patterns},

@@ -247,8 +247,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:copies",
         "ZSET",
-        "with several shards, at home: passkeys, and `deleted:<uid>` for each deleted user; score: the number of "
-        "the last change",
+        "with several shards, under the main prefix: passkeys, and `deleted:<uid>` for each deleted user; "
+        "score: the number of the last change",
         "permanent",
         "scripts of users",
     ),
@@ -265,14 +265,15 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:changed",
         "SET",
-        "in a shard: users whose sums have changed, until they are written at home",
+        "in a shard: users whose sums have changed, until they are written under the main prefix",
         "for seconds",
         "announce.lua and other scripts of swarms",
     ),
     KeySpec(
         "t:shards",
         "STRING",
-        "with several shards, at home: their number. Home is `t:{home}:`, and shard 7 `t:{07}:`",
+        "with several shards, under the main prefix: their number. The main prefix is `t:{main}:`, that "
+        "of shard 7 `t:{07}:`",
         "permanent",
         "the first tracker",
     ),

@@ -50,10 +50,10 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:upload_multiplier",
         "STRING",
-        "how many times everybody's upload counts: up to 8 rules in 255 bytes, separated by a comma and a space. Each "
-        "is a number from 0 to 1000, its end (epoch s) if it has one, and its name if it has one (`2 1800000000 donor, "
-        "1.5 group`). Of the rules of the torrent, the user and everybody, the highest counts; nothing counts on a "
-        "torrent with a 0 for upload and for download",
+        "how many times the upload of all users counts: up to 8 rules in 255 bytes, separated by a comma and a space. "
+        "Each is a number from 0 to 1000, its end (epoch s) if it has one, and its name if it has one (`2 "
+        "1800000000 donor, 1.5 group`). Of the rules of the torrent, the user and all users, the highest "
+        "counts; nothing counts on a torrent with a 0 for upload and for download",
         "until replaced",
         "site, command line",
     ),
@@ -96,9 +96,9 @@ ROWS: tuple[KeySpec, ...] = (
         "`t:gap`); lists_l, lists_s: the budget of replies with peers of the user's leechers and seeders: the time up "
         "to which it is used up (epoch ms, as before), the day (since 1970) and the replies of that day; "
         "freeleech:<tid>: when the freeleech token for the torrent ends (epoch s); name: display name; "
-        "listed: the name in `t:i:user_name`; at home of several shards base_<total>: the part of a total that is in "
-        "no shard; connectable_at, unconnectable_at: when a client of the user last did and did not accept a "
-        "connection of the tracker (epoch s)",
+        "listed: the name in `t:i:user_name`; under the main prefix of several shards base_<total>: the part of a "
+        "total that is in no shard; connectable_at, unconnectable_at: when a client of the user last did and did not "
+        "accept a connection of the tracker (epoch s)",
         "until the user is deleted",
         "announce.lua, adopt.lua, note_connectable.lua, freeleech.lua, command line",
     ),
@@ -160,7 +160,7 @@ ROWS: tuple[KeySpec, ...] = (
         "ZSET",
         "`<info_hash>` of torrents that the user announced and that were not registered; score: when first (epoch s). "
         "At most 100, of which the oldest makes room, and none older than 90 days; those that are registered by now "
-        "are removed when somebody reads them",
+        "are removed when the list is read",
         "90 days after the last new one, or until the user is deleted",
         "announce.lua, store/sharding/unregistered.py, delete_user.lua",
     ),

@@ -70,16 +70,17 @@ ROWS: tuple[KeySpec, ...] = (
         "t:w:<p>:policy",
         "HASH",
         "item that the policy enqueued -> when the first users were asked to seed it again (epoch s); 0: none were. At "
-        "most 200,000: those in `t:w:<p>:needs`, and torrents that nobody is left to ask for",
-        "until the torrent has enough seeders, or nobody is to be asked, or it left for a needier one",
+        "most 200,000: those in `t:w:<p>:needs`, and torrents whose users were all asked",
+        "until the torrent has enough seeders, or no user is to be asked, or a torrent shorter of seeders "
+        "took its place",
         "work_policy.lua",
     ),
     KeySpec(
         "t:w:<p>:needs",
         "ZSET",
-        "item that the policy wants; score: how needy it is, the lowest most: 1000 times its average seeders, less its "
-        "leechers, plus chance below 1; in `todo:secondary` plus 10^9. At most 100,000: the last one leaves for a "
-        "needier one",
+        "item that the policy wants; score: how short of seeders it is, the lowest most: 1000 times its average "
+        "seeders, less its leechers, plus chance below 1; in `todo:secondary` plus 10^9. At most 100,000: a torrent "
+        "shorter of seeders takes the place of the last one",
         "as in `t:w:<p>:policy`",
         "work_policy.lua",
     ),
@@ -183,7 +184,7 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>:totals",
         "HASH",
-        "added (copies of all items, less those removed), claimed, done, lapsed, released, mended (claims that ended "
+        "added (copies of all items, less those removed), claimed, done, lapsed, released, repaired (claims that ended "
         "because a site overwrote their record); at most 10 s late: bytes (reported), seconds (verified), unverified "
         "(finished claims that the tracker did not verify), took (s) and took_<bound>: sum and histogram of the times "
         "from claim to done; sliced_claimed, sliced_done, ...: the part of each that is in the counters "
