@@ -133,6 +133,7 @@ lock: $(VENV)/.dev
 	$(LOCK) pyproject.toml --extra dev --extra seed --constraint requirements/build.txt --constraint requirements/run.txt \
 		--constraint requirements/seed.txt --output-file requirements/dev.txt
 	$(LOCK) requirements/audit.in --output-file requirements/audit.txt
+	$(LOCK) tests/frontends/work/libraries.in --output-file tests/frontends/work/libraries.txt
 
 audit: $(VENV)-audit/.made
 	@$(VENV)-audit/bin/python tools/audit.py $(ARGS) requirements/*.txt

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+LOCKS = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "tests/frontends/work/libraries.txt"]
 PIN = re.compile(r"^([a-z0-9.-]+)==([^\s;]+)", re.MULTILINE)
 
 

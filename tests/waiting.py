@@ -3,8 +3,8 @@
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 SECONDS = 60.0
@@ -51,6 +51,15 @@ async def loop_turns(number: int) -> None:
     """Lets other tasks run for this many turns of the event loop."""
     for _ in range(number):
         await asyncio.sleep(0)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Fails a block that takes longer."""
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert took < seconds, f"{took:.3f} s, not {seconds:g}"
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """Checks the Lua scripts as the server gets them, includes resolved, with luacheck (Debian: lua-check).
 
-A finding names the file and line it comes from. Where luacheck is not installed, one line says so, and nothing fails.
+A finding names the file and line it comes from. Where luacheck is not installed, one line says how to install it.
 """
 
 import re
@@ -15,6 +15,9 @@ from pathlib import Path
 LUA = Path(str(resources.files("tracker.store"))) / "lua"
 GLOBALS = ("KEYS", "ARGV", "redis", "struct", "bit", "cjson", "cmsgpack")
 """What the server adds to Lua 5.1 for a script; none of them may be assigned."""
+MISSING = """The Lua scripts were not checked, as luacheck is not installed. Install it:
+apt install lua-check (Debian, Ubuntu), brew install luacheck, or luarocks install luacheck.
+"""
 INCLUDE = re.compile(r"--@ include (\S+)")
 FINDING = re.compile(r"(?P<script>[a-z_]+)\.lua:(?P<line>\d+):(?P<column>\d+): (?P<text>.*)")
 
@@ -68,8 +71,8 @@ def check(luacheck: str, origins: Origins) -> list[str]:
 def main() -> int:
     luacheck = shutil.which("luacheck")
     if luacheck is None:
-        sys.stdout.write("luacheck is not installed (Debian: lua-check): the Lua scripts were not checked\n")
-        return 0
+        sys.stderr.write(MISSING)
+        return 1
     findings = check(luacheck, assembled())
     sys.stdout.write(("\n".join(findings) or f"luacheck: no warnings in {len(scripts())} scripts") + "\n")
     return bool(findings)

@@ -63,15 +63,11 @@ def changes(text: str, suffix: str) -> Iterator[Change]:
             yield Change(line, found.start(), found.end(), word, OPPOSITES.get(word, unequal))
 
 
-def chosen(argument: str) -> tuple[Path, list[Change]]:
-    """The file of ``path``, ``path:line`` or ``path:first-last``, and its changes there."""
-    name, _, lines = argument.partition(":")
+def chosen(file: Path, lines: str) -> list[Change]:
+    """The changes of a file; of a line or of `first-last` where that is given."""
     first, _, last = lines.partition("-")
-    file = Path(name).resolve()
     found = changes(file.read_text(encoding="utf-8"), file.suffix)
-    if not lines:
-        return file, list(found)
-    return file, [each for each in found if int(first) <= each.line <= int(last or first)]
+    return [each for each in found if not lines or int(first) <= each.line <= int(last or first)]
 
 
 def passes(folder: Path, tests: Sequence[str]) -> bool:
@@ -130,13 +126,16 @@ def main(arguments: Sequence[str]) -> int:
         if not options.list:
             copy_checkout(folder)
         for argument in options.files:
-            file, wanted = chosen(argument)
-            tests = options.tests or [str(path.relative_to(ROOT)) for path in nearest_tests(file)]
+            path, _, lines = argument.partition(":")
+            file = Path(path).resolve()
+            target = file if options.list else folder / file.relative_to(ROOT)
+            wanted = chosen(target, lines)
+            tests = options.tests or [str(each.relative_to(ROOT)) for each in nearest_tests(file)]
             print(f"{argument}: {len(wanted)} changes, {' '.join(tests) or 'no tests'}", flush=True)
             if options.list:
                 print(*(each.shown(file.read_text(encoding="utf-8")) for each in wanted), sep="\n")
                 continue
-            for line in unnoticed(folder / file.relative_to(ROOT), wanted, tests, folder):
+            for line in unnoticed(target, wanted, tests, folder):
                 print(f"not noticed: {line}", flush=True)
                 survived += 1
             total += len(wanted)

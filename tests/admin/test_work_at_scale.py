@@ -1,6 +1,5 @@
 """A project with 100,000 items, 10,000 claims and 1,000 claimants: pages and statistics read indexes (row W16)."""
 
-import time
 from typing import Any
 
 import pytest
@@ -47,12 +46,10 @@ async def test_pages_and_statistics_of_a_large_project_are_fast(admin: Admin, re
 
         async def measured(request: Any) -> Any:
             await store.redis.config_resetstat()
-            began = time.perf_counter()
             reply = await request
-            seconds = time.perf_counter() - began
             made = await calls(store)
             assert not made.keys() & {"keys", "scan", "hscan", "sscan", "zscan"}, made
-            assert await store_seconds(store) < MAX_STORE_SECONDS, (made, seconds)
+            assert await store_seconds(store) < MAX_STORE_SECONDS, made
             return reply
 
         found = await measured(asking.get(PROJ))

@@ -125,17 +125,23 @@ def test_a_kill_at_any_time_leaves_no_count_without_its_marker(
             month = time.strftime("%Y-%m", time.gmtime())
             return sum(1 for key in store.scan_iter(f"{start}*", 1000) if not key.endswith(month.encode()))
 
+        def counted() -> int:
+            return int(store.get(f"{prefix}countries.United_Kingdom.users") or 0)
+
         for _ in range(3):
-            tracker = start_tracker(**settings)
+            tracker, before = start_tracker(**settings), counted()
             for peer in random.sample(peers, 20):
                 join(tracker, peer)
                 leave(tracker, peer)
-            time.sleep(random.uniform(0, 0.4))  # before, during or after a batch
+            wanted = before + random.randint(0, max(0, 20 - before))
+            until(
+                lambda wanted=wanted: counted() >= wanted, poll_seconds=0.001
+            )  # before, during or after a batch
             tracker.send(signal.SIGKILL)
             tracker.wait()
-            assert int(store.get(f"{prefix}countries.United_Kingdom.users") or 0) == markers()
+            assert counted() == markers()
         tracker = start_tracker(**settings)
         for peer in peers:
             join(tracker, peer)
         assert tracker.end() == 0
-        assert int(store.get(f"{prefix}countries.United_Kingdom.users") or 0) == markers() == len(peers)
+        assert counted() == markers() == len(peers)

@@ -3,7 +3,6 @@
 import json
 import shutil
 import stat
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from loadtest import trackers
 from loadtest.trackers import RunningTracker
+from tests.store.harness import START
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
@@ -109,7 +109,7 @@ async def test_a_restore_ends_all_sessions_and_keeps_the_tokens_of_the_backup(tm
 async def connected(server: EmbeddedValkey) -> AsyncIterator[tuple[Connection, Tokens]]:
     connection = Connection(connect(server.url, connect_timeout=5, timeout=10))
     try:
-        yield connection, Tokens(connection, Scripts(connection, "t:"), Keys("t:"), time.time)
+        yield connection, Tokens(connection, Scripts(connection, "t:"), Keys("t:"), lambda: START)
     finally:
         await connection.close()
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
+from redis import Redis as BlockingRedis
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
@@ -17,6 +18,7 @@ from loadtest import trackers
 from loadtest.servers import ROOT, Server
 from tests.store.client.proxy import Proxy
 from tests.store.harness import START, Store, info_hash, running
+from tests.waiting import until
 from tests.workers.user_counting import LONDON, NO_PLACES, UserCounting, address
 from tracker.bittorrent import Address
 from tracker.geoip import Place
@@ -321,7 +323,7 @@ async def test_after_a_kill_markers_and_counts_agree(valkey: Server, prefix: str
             await store.torrents.add(info_hash(torrent))
         counted = []
         for _ in range(2):
-            await asyncio.to_thread(_count_and_die, valkey.url, prefix, random.uniform(0.0, 0.15))
+            await asyncio.to_thread(_count_and_die, valkey.url, prefix, random.randrange(700))
             counted.append(await _consistent(store))
         assert counted == sorted(counted)
         assert await asyncio.to_thread(_count_and_die, valkey.url, prefix, None) == "done"
@@ -329,8 +331,9 @@ async def test_after_a_kill_markers_and_counts_agree(valkey: Server, prefix: str
         assert await store.unique_users.users_of("countries.United_Kingdom.users") == 1500
 
 
-def _count_and_die(url: str, prefix: str, after: float | None) -> str:
-    """Counts 3,000 addresses in a process that is killed after so many seconds; returns its last line."""
+def _count_and_die(url: str, prefix: str, after: int | None) -> str:
+    """Counts 3,000 addresses, of 1,500 users, in a process that is killed when it has counted this many; returns its
+    last line."""
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.workers.user_counting", url, prefix, "0", "3000"],
         cwd=ROOT,
@@ -343,7 +346,9 @@ def _count_and_die(url: str, prefix: str, after: float | None) -> str:
         word = child.stdout.readline().strip()
         if after is None:
             return child.stdout.readline().strip()
-        time.sleep(after)
+        with BlockingRedis.from_url(url) as client:
+            name = f"{prefix}countries.United_Kingdom.users"
+            until(lambda: int(client.get(name) or 0) >= after, poll_seconds=0.001)
         return word
     finally:
         child.kill()

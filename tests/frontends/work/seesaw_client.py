@@ -1,4 +1,4 @@
-"""Runs one item through a pipeline of seesaw 0.10.3, in an environment of its own: get an item, count it, report it.
+"""Runs one item through a pipeline of seesaw 0.10.3, in a process of its own: get an item, count it, report it.
 
 Called with a JSON object: url, name, version, domains (bytes by name), id, report (of another item), attempts. Prints
 the item's log; ends when the item is complete, or after so many attempts that failed.

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import qbittorrentapi
 
 from tests.frontends.work.conftest import Serve, Site
-from tests.frontends.work.environments import environment
+from tests.frontends.work.libraries import libraries
 from tests.frontends.work.test_calls import ASK, claimed, report
 from tests.store.harness import ALICE, BOB, START, info_hash
 from tests.volunteer.programs import PASSWORD, USER, Program, program
@@ -198,18 +199,19 @@ print(json.dumps([feed.bozo, feed.version, rows]))
 """
 
 
-def read_with(python: Path, body: bytes) -> bytes:
+def read_with(environment: dict[str, str], body: bytes) -> bytes:
+    command = [sys.executable, "-c", READ]
     return subprocess.run(
-        [python, "-c", READ], input=body, capture_output=True, check=True, timeout=60
+        command, input=body, env=environment, capture_output=True, check=True, timeout=60
     ).stdout
 
 
 @pytest.mark.long
 async def test_a_reader_of_feeds_takes_the_feed(torrents: Site, tmp_path: Path) -> None:
     """W29: feedparser, as many programs use it."""
-    python = environment(tmp_path, "feedparser")
+    environment = await asyncio.to_thread(libraries, tmp_path)
     body = (await torrents.ask(f"/seeds/feed.rss?passkey={ALICE}")).body
-    malformed, version, rows = json.loads(await asyncio.to_thread(read_with, python, body))
+    malformed, version, rows = json.loads(await asyncio.to_thread(read_with, environment, body))
     assert not malformed and version == "rss20"
     assert [row[1] for row in rows] == [info_hash(1).hex(), info_hash(2).hex()]
     assert [row[3] for row in rows] == ["5000", "9000"]

@@ -1,7 +1,6 @@
 """W26: the real client of 2019, seesaw 0.10.3, against the real listener: request, done, and every refusal.
 
-The test installs it into an environment of its own. It wants Python 3.9 or older; seesaw_client.py gives back the names
-that it misses.
+It wants Python 3.9 or older; seesaw_client.py gives back the names that it misses.
 """
 
 import asyncio
@@ -15,18 +14,18 @@ from typing import Any
 import pytest
 
 from tests.frontends.work.conftest import Serve, Site
-from tests.frontends.work.environments import environment
+from tests.frontends.work.libraries import libraries
 
 CLIENT = Path(__file__).with_name("seesaw_client.py")
 RUN_SECONDS = 30
 
 
 @pytest.fixture(scope="module")
-def seesaw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment that holds seesaw."""
+def seesaw(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment variables of a process that imports seesaw."""
     if sys.version_info >= (3, 12):
         pytest.skip("seesaw wants tornado 4.5, which needs ssl.match_hostname of Python 3.11 or older")
-    return environment(tmp_path_factory.mktemp("seesaw"), "seesaw==0.10.3")
+    return libraries(tmp_path_factory.mktemp("seesaw"))
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Run:
     properties: dict[str, Any]
 
 
-async def run(python: Path, url: str, **changes: Any) -> Run:
+async def run(seesaw: dict[str, str], url: str, **changes: Any) -> Run:
     options = {
         "url": url,
         "name": "volunteer_1",
@@ -49,7 +48,13 @@ async def run(python: Path, url: str, **changes: Any) -> Run:
         **changes,
     }
     child = await asyncio.create_subprocess_exec(
-        python, CLIENT, json.dumps(options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=python.parent
+        sys.executable,
+        CLIENT,
+        json.dumps(options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=seesaw["PYTHONPATH"],
+        env=seesaw,
     )
     try:
         async with asyncio.timeout(RUN_SECONDS):
@@ -65,7 +70,7 @@ async def run(python: Path, url: str, **changes: Any) -> Run:
 
 
 @pytest.mark.slow
-async def test_seesaw_claims_an_item_and_reports_it(site: Site, seesaw: Path) -> None:
+async def test_seesaw_claims_an_item_and_reports_it(site: Site, seesaw: dict[str, str]) -> None:
     await site.add("one")
     ended = await run(seesaw, f"{site.url}/proj")
     assert ended.state == "completed", ended.log
@@ -77,7 +82,7 @@ async def test_seesaw_claims_an_item_and_reports_it(site: Site, seesaw: Path) ->
 
 
 @pytest.mark.long
-async def test_seesaw_understands_every_refusal(serve: Serve, seesaw: Path) -> None:
+async def test_seesaw_understands_every_refusal(serve: Serve, seesaw: dict[str, str]) -> None:
     site = await serve()
     await site.project(per_minute=1, start_budget=2, budget=2)
     projects, blocks = site.store.work.projects, site.store.work.blocks
@@ -107,7 +112,7 @@ async def test_seesaw_understands_every_refusal(serve: Serve, seesaw: Path) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("legacy", [False, True])
-async def test_seesaw_takes_420_and_429_alike(serve: Serve, seesaw: Path, legacy: bool) -> None:
+async def test_seesaw_takes_420_and_429_alike(serve: Serve, seesaw: dict[str, str], legacy: bool) -> None:
     site = await serve(work={"legacy_status": legacy})
     await site.project(per_minute=1)
     await site.add("one", "two")
@@ -120,7 +125,7 @@ async def test_seesaw_takes_420_and_429_alike(serve: Serve, seesaw: Path, legacy
     ("report", "domains"), [("unknown", {"data": 1}), ("two", {"data": 1}), ("", {"x": 1})]
 )
 async def test_a_report_that_can_never_count_ends_all_the_same(
-    serve: Serve, seesaw: Path, report: str, domains: dict[str, int]
+    serve: Serve, seesaw: dict[str, str], report: str, domains: dict[str, int]
 ) -> None:
     """That client repeats it until the answer is OK."""
     site = await serve()
@@ -137,7 +142,7 @@ async def test_a_report_that_can_never_count_ends_all_the_same(
 
 
 @pytest.mark.long
-async def test_seesaw_works_with_the_default_project(serve: Serve, seesaw: Path) -> None:
+async def test_seesaw_works_with_the_default_project(serve: Serve, seesaw: dict[str, str]) -> None:
     site = await serve(work={"default": "proj"})
     await site.project()
     await site.add("one")

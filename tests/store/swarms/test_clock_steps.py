@@ -53,10 +53,13 @@ class Machine:
 
     async def _shorten_timeouts(self, seconds: float) -> None:
         """The store's clock has gone on by so much."""
-        redis = self.store.redis
-        for shard in self.store.shards:
-            async for key in redis.scan_iter(f"{shard.keys.prefix}ptimeout:*"):
-                await redis.pexpire(key, int(await redis.pttl(key) - 1000 * seconds))  # deletes it below 0
+        pipe = self.store.redis.pipeline(transaction=False)
+        patterns = [f"{shard.keys.prefix}ptimeout:*" for shard in self.store.shards]
+        keys = [key for each in patterns async for key in self.store.redis.scan_iter(each, 10_000)]
+        left = await pipe.execute() if [pipe.pttl(key) for key in keys] else []
+        for key, milliseconds in zip(keys, left, strict=True):
+            pipe.pexpire(key, int(milliseconds - 1000 * seconds))  # deletes it below 0
+        await pipe.execute()
 
     async def end_timeout(self, torrent: int) -> None:
         ih = info_hash(torrent)

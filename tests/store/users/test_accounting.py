@@ -322,14 +322,23 @@ async def test_an_outage_begins_after_a_minute_without_a_heartbeat(
     assert (await account(private))["total_time"] == counted
 
 
-@pytest.mark.parametrize(("seconds", "is_step"), [(5, False), (6, True)])
+@pytest.mark.parametrize(("seconds", "reaped"), [(5, 1), (6, 0)])
 async def test_a_clock_that_is_set_back_by_more_than_five_seconds_is_an_interruption(
-    private: Store, seconds: int, is_step: bool
+    private: Store, seconds: int, reaped: int
 ) -> None:
     await private.reaping.heartbeat()
+    await private.announce(alice(event="s"))
     private.clock.now -= seconds
+    assert await private.silence(alice()) == reaped
+
+
+async def test_trackers_whose_clocks_differ_by_five_seconds_know_the_same_outage(private: Store) -> None:
     await private.reaping.heartbeat()
-    assert (await private.redis.get(f"{private.keys.prefix}gap") is not None) == is_step
+    await private.announce(alice(event="s"))
+    private.clock.now += 300
+    await private.reaping.heartbeat()
+    private.clock.now -= 5
+    assert await private.silence(alice()) == 0
 
 
 async def test_a_clock_that_was_ahead_leaves_no_outage_behind(private: Store) -> None:

@@ -114,7 +114,7 @@ class UdpTracker:
         return self._addresses[0]
 
     def _avoid(self, destination: Destination | None) -> None:
-        if destination is not None and destination in self._addresses:
+        if destination in self._addresses:
             self._addresses.remove(destination)
             self._addresses.append(destination)
 
