@@ -128,15 +128,16 @@ def test_a_kill_at_any_time_leaves_no_count_without_its_marker(
         def counted() -> int:
             return int(store.get(f"{prefix}countries.United_Kingdom.users") or 0)
 
+        def has_counted(number: int) -> bool:
+            return counted() >= number
+
         for _ in range(3):
             tracker, before = start_tracker(**settings), counted()
             for peer in random.sample(peers, 20):
                 join(tracker, peer)
                 leave(tracker, peer)
             wanted = before + random.randint(0, max(0, 20 - before))
-            until(
-                lambda wanted=wanted: counted() >= wanted, poll_seconds=0.001
-            )  # before, during or after a batch
+            until(partial(has_counted, wanted), poll_seconds=0.001)  # before, during or after a batch
             tracker.send(signal.SIGKILL)
             tracker.wait()
             assert counted() == markers()

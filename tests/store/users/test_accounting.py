@@ -157,6 +157,7 @@ async def test_overlapping_peers_count_time_once(private: Store) -> None:
     [
         pytest.param([(100, 2, "s"), (300, 2, ""), (400, 1, "")], 400, id="one began earlier and ends later"),
         pytest.param([(50, 2, "s"), (100, 1, ""), (200, 1, ""), (250, 2, "")], 250, id="one follows itself"),
+        pytest.param([(100, 2, "s"), (300, 2, ""), (295, 1, "")], 300, id="clocks differ by five seconds"),
         pytest.param([(100, 2, "s"), (150, 1, "x"), (160, 2, "")], 160, id="one ends first"),
     ],
 )
