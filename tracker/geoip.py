@@ -379,7 +379,7 @@ def _country(code: object) -> str:
 
 
 def _text(value: object, max_length: int) -> str:
-    """At most ``max_length`` printable characters in NFC, with single spaces."""
+    """Cuts a text to ``max_length`` printable characters in NFC, with single spaces."""
     if not isinstance(value, str):
         return ""
     text = unicodedata.normalize("NFC", value[: 4 * max_length])

@@ -258,7 +258,7 @@ def _jobs(
 
 
 def build_prober(context: RuntimeContext) -> Prober:
-    """One for the whole process, as it keeps the limits of all connections to peers."""
+    """Returns the one prober of the process, which keeps the limits of all connections to peers."""
     return Prober(lambda: context.live.current.probe.enabled, context.store.counters.count)
 
 

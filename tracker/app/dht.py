@@ -73,7 +73,7 @@ class DhtRuntime:
     addresses: tuple[str, ...] = ()
     nodes: dict[int, DhtNode] = field(default_factory=dict)
     participation: Participation | None = None
-    """At the start; None where it could not be counted."""
+    """What was counted at the start; None if it could not be counted."""
     workers: DhtWorkers | None = None
 
     async def look_up(self, payload: Mapping[str, Any]) -> None:

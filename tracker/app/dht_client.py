@@ -23,7 +23,7 @@ from tracker.workers.dht_lookups import counts, find_peers
 
 CONNECT_SECONDS = 10.0
 FEW_SECONDS = 3.0
-"""With at least one node, but fewer than a lookup begins with."""
+"""At least one node is known, but fewer than a lookup begins with."""
 _ENOUGH_NODES = 8
 _MAX_SAVED = 64
 """Saved nodes that are pinged, of each family: a command must not make thousands of connections in a small router."""

@@ -85,7 +85,7 @@ async def open_web(
 
 
 def copy_users_on_reconnect(store: Store) -> None:
-    """Of several shards, one that was unavailable gets the secret and changed users before its first announce."""
+    """With several shards, one that was unavailable gets the secret and changed users before its first announce."""
     for shard in store.shards if len(store.shards) > 1 else ():
         shard.connection.on_reconnect(partial(store.copy_secret, shard))
         shard.connection.on_reconnect(partial(store.user_copies.copy_before_serving, shard))

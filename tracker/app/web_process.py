@@ -27,7 +27,7 @@ from tracker.system.listeners import Listener
 from tracker.workers.heartbeat import send_heartbeats
 
 PARENT_TIMEOUT_SECONDS = 30.0
-"""Without a message from the parent for this long, this process is not ready."""
+"""If no message from the parent arrives for this long, this process is not ready."""
 
 
 class ParentConnection:

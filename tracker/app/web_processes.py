@@ -112,7 +112,7 @@ class WebProcess:
     ) -> None:
         self.child = child
         self.number = number
-        """Which of the processes it is: a replacement gets the same UDP sockets."""
+        """The number of the process: a replacement gets the same UDP sockets."""
         self.snapshot = Snapshot()
         self.serving = asyncio.Event()
         self.unanswered = 0

@@ -36,7 +36,7 @@ THROTTLED_PEERS = 10
 MAX_SUBJECTS = 4096
 """Different subjects whose hits wait for the store in one process."""
 MAX_SENT = 512
-"""Of those, the ones with the most hits are sent; this many a second."""
+"""This many subjects are sent a second: those with the most hits."""
 MAX_NOTED = 4096
 """Answered announces that wait to be counted."""
 ABSENT_STOPS_MINUTE = 100
@@ -120,7 +120,7 @@ class Limits:
     def __init__(self, settings: LimitSettings, *, accounts: Accounts) -> None:
         self.strict = self.alone = False
         self.max: dict[str, int] = {}
-        """By limit: how often a minute."""
+        """Maximum hits a minute, by limit."""
         self._counts_guesses = accounts != "off"
         self._guesses = bytearray(_CELLS)
         self.valid_passkeys = bytearray(_KNOWN_CELLS if self._counts_guesses else 1)

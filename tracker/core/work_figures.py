@@ -33,7 +33,7 @@ class Finished:
     """A finished item as shown publicly: without address."""
 
     id: str
-    """Of the log's stream."""
+    """The id in the log's stream."""
     at: int
     """Epoch seconds."""
     item: str
@@ -84,7 +84,7 @@ class WorkFigures:
         self._cached: dict[tuple[str, str], tuple[float, Any]] = {}
 
     async def figures(self, project: Project) -> Figures:
-        """For the page."""
+        """The figures for the page."""
         found: Figures = await self._recent("figures", project, self._read_figures)
         return found
 
@@ -146,7 +146,7 @@ class WorkFigures:
         return await self._shown(project, await self._store.work.log.after(project.name, id, count))
 
     async def _shown(self, project: Project, entries: Sequence[LogEntry]) -> list[Finished]:
-        """Without the names of items that are private torrents, or no longer registered."""
+        """Leaves out the names of items that are private torrents, or no longer registered."""
         found = [finished_of(entry) for entry in entries]
         if project.kind != "seeding":
             return found
@@ -154,7 +154,7 @@ class WorkFigures:
         return [each if each.item in shown else replace(each, item="") for each in found]
 
     async def _open_torrents(self, items: Sequence[str]) -> set[str]:
-        """Those items that are torrents, and not private."""
+        """The items that are torrents, and not private."""
         hashes = {found for item in items if (found := info_hash_of(item.encode("utf-8", "replace")))}
         torrents = await self._store.torrents.get_all(list(hashes))
         return {torrent.info_hash.hex() for torrent in torrents if not torrent.private}

@@ -11,7 +11,7 @@ from tracker.store.work.history import past_seeders
 from tracker.store.work.records import Claim, Project
 
 MIN_POINTS = 6
-"""Without as many points, there is no average."""
+"""Points that an average needs."""
 SPARE_SEEDERS = 2
 """A torrent can spare a seeder that it has beyond this many more than its target."""
 MAX_KEPT = 1000
@@ -110,7 +110,7 @@ def is_needed(average: float | None, target: int, claimant: str, item: str, now:
     """Whether a claimant who seeds should go on.
 
     A torrent can spare a seeder when it has SPARE_SEEDERS more than its target without this one. Then each seeder is
-    told so with the chance of one among all of them, drawn anew each day: so they do not all leave on one day.
+    told so with the chance of one among all of them, drawn again each day: so they do not all leave on one day.
     """
     if average is None or average - 1 < target + SPARE_SEEDERS:
         return True

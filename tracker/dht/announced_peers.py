@@ -20,7 +20,7 @@ class AnnounceRules:
     max_hashes: int = 2000
     max_peers_of_hash: int = 500
     max_peers: int = 100_000
-    """Of all hashes together."""
+    """Maximum of all hashes together."""
     lifetime_seconds: int = 2700
     """Clients announce again within half an hour."""
 
@@ -110,11 +110,11 @@ class AnnouncedPeers:
             self._fresh(info_hash, now)
 
     def forget(self, info_hash: InfoHash) -> None:
-        """For a torrent that takes part no longer."""
+        """Forgets a torrent that no longer takes part."""
         self._drop(to_number(info_hash))
 
     def change_id(self, own: NodeId) -> None:
-        """Our id changed: the hashes are filed anew."""
+        """Our id changed: the hashes are filed again."""
         self._swarms.rebase(to_number(own))
         self._peer_count = sum(len(swarm.peers) for swarm in self._swarms)
 

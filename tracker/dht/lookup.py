@@ -23,7 +23,8 @@ MAX_QUERIES = 100
 MAX_SECONDS = 30
 MAX_PEERS = 1000
 MAX_NAMED_PEERS = 100
-"""In one answer: so a few liars do not displace the peers that others name. Answers of usual nodes have fewer."""
+"""Peers taken from one answer: so a few liars do not displace the peers that others name. Answers of usual nodes have
+fewer."""
 
 
 class _State(Enum):

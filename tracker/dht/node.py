@@ -203,7 +203,7 @@ class DhtNode:
             self._advance(running, now)
 
     def forget(self, info_hash: InfoHash) -> None:
-        """For a torrent that takes part no longer, in both families."""
+        """Forgets a torrent that no longer takes part, in both families."""
         self._responder.forget(info_hash)
 
     def contact(self, endpoints: Iterable[Endpoint], now: float) -> None:

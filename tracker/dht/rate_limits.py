@@ -30,7 +30,7 @@ class LimitRules:
     total_burst: float = 400
     answer_bytes: float = 64_000
     query_rate: float = 50
-    """Of our own queries."""
+    """The limit of our own queries."""
     query_address_rate: float = 1
     """Some clients ban an address for five datagrams a second."""
     query_address_burst: float = 4
@@ -81,7 +81,7 @@ class _Hosts:
 
 
 class InboundLimits:
-    """For queries. Answers to our own queries are bounded by the queries, and do not count here."""
+    """The limit for queries. Answers to our own queries are bounded by the queries, and do not count here."""
 
     def __init__(self, rules: LimitRules, now: float) -> None:
         self.hosts = _Hosts(rules.address_rate, rules.address_burst)
@@ -107,7 +107,7 @@ class InboundLimits:
 
 
 class OutboundLimits:
-    """For our own queries."""
+    """The limit for our own queries."""
 
     def __init__(self, rules: LimitRules, now: float) -> None:
         self.hosts = _Hosts(rules.query_address_rate, rules.query_address_burst)

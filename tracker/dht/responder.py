@@ -99,7 +99,7 @@ class Responder:
         return encode_failure(Failure(error.transaction, error.code, str(error), self._version))
 
     def forget(self, info_hash: InfoHash) -> None:
-        """For a torrent that takes part no longer: nothing announced is kept or shown."""
+        """Forgets a torrent that no longer takes part: nothing announced is kept or shown."""
         for number, family in self._families.items():
             self._filters.pop((info_hash, number), None)
             family.announced.forget(info_hash)

@@ -55,7 +55,7 @@ class SampleSet:
         return list(self._hashes)
 
     def forget(self, info_hash: InfoHash) -> None:
-        """For a torrent that takes part no longer."""
+        """Forgets a torrent that no longer takes part."""
         if info_hash in self._hashes:
             self._hashes.remove(info_hash)
             self._total -= 1

@@ -47,7 +47,7 @@ class SwarmCache:
         return known[1] if known is not None and now - known[0] < LIFETIME_SECONDS else None
 
     def forget(self, info_hash: InfoHash) -> None:
-        """For a torrent that has changed."""
+        """Forgets a torrent that has changed."""
         for key in ((info_hash, 4), (info_hash, 6)):
             self._swarms.pop(key, None)
             if key in self._waiting:

@@ -225,7 +225,7 @@ class RoutingTable:
         return random_id_within(own, index, rng.getrandbits(160))
 
     def change_id(self, own: NodeId) -> None:
-        """Our id changed: all nodes are filed anew."""
+        """Our id changed: all nodes are filed again."""
         self._entries.rebase(to_number(own))
         self._hosts = {self._host(entry.node): entry.number for entry in self._entries}
         self._networks = {

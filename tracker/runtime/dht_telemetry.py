@@ -36,7 +36,7 @@ class DhtTelemetry:
         telemetry.gauge("dht_peers", lambda: sum(each.announced.peer_count for each in self._nodes.values()))
 
     def add_health(self) -> None:
-        """For while the nodes run here: they start now."""
+        """Adds the gauges of nodes that run here: they start now."""
         started = self._timer()
 
         def up() -> float:
@@ -54,7 +54,7 @@ class DhtTelemetry:
             self._telemetry.gauge(name, read)
 
     def remove_health(self) -> None:
-        """For while another tracker runs the nodes of this name."""
+        """Removes these gauges: another tracker runs the nodes of this name."""
         for name in HEALTH:
             self._telemetry.remove_gauge(name)
 

@@ -208,7 +208,7 @@ def _likeness(known: str, wrong: str) -> float:
 
 
 def _invalid(error: ValidationError, names: Mapping[tuple[str, ...], str]) -> list[str]:
-    """One line per setting, without the value: it may be a secret."""
+    """Returns one line per setting, without the value, which may be a secret."""
     lines: dict[tuple[str, ...], str] = {}
     for detail in error.errors(include_input=False, include_url=False, include_context=False):
         field = tuple(str(part) for part in detail["loc"][:2])

@@ -72,7 +72,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        """Of the process, or of its supervisor."""
+        """The pid of the process, or of its supervisor."""
         return self.transport.get_pid()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 _MAX = 1_048_576
 """Requested if the hard limit is infinite; Linux grants no more by default."""
 _RESERVED = 1536
-"""For the store, files, logs, and a full accept queue, which is accepted at once."""
+"""Descriptors for the store, files, logs, and a full accept queue, which is accepted at once."""
 
 
 def raise_limit() -> None:

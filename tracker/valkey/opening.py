@@ -36,7 +36,7 @@ class StoreServer:
 
 @asynccontextmanager
 async def open_server(settings: Settings, meanwhile: Callable[[], object]) -> AsyncIterator[StoreServer]:
-    """For `tracker serve`. ``meanwhile`` is called once, while a private server loads its data."""
+    """Opens the store for `tracker serve`. ``meanwhile`` is called once, while a private server loads its data."""
     if settings.redis.url is not None:
         meanwhile()
         yield StoreServer(settings.redis.url.get_secret_value(), "in that server", None)

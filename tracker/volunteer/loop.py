@@ -55,7 +55,7 @@ class Volunteer:
         self._backoff = Backoff(self._random)
         self._extended: dict[str, float] = {}
         self._kept: set[str] = set()
-        """Not needed, and a person said no, or was told."""
+        """Torrents that are not needed, and that a person decided to keep or was informed of."""
 
     async def run(self) -> None:
         """Runs until cancelled. Raises Denied."""
@@ -71,7 +71,7 @@ class Volunteer:
             await self._sleep(pause)
 
     async def round(self) -> None:
-        """One round. Raises Denied, Unavailable, ClientUnavailable and OSError (of the state file)."""
+        """Does one round. Raises Denied, Unavailable, ClientUnavailable and OSError (of the state file)."""
         torrents = await self._torrents()
         mine = await self._api.mine()
         await self._release_unknown(mine)
@@ -204,7 +204,7 @@ class Volunteer:
             if info_hash in torrents and await self._may_drop(info_hash):
                 await self._drop_one(info_hash, claimed=info_hash in mine.claimed)
                 if self._rules.auto_drop:
-                    return  # the tracker decides anew, now that this one is gone
+                    return  # the tracker decides again, now that this one is gone
 
     async def _may_drop(self, info_hash: str) -> bool:
         name = self._items[info_hash].name

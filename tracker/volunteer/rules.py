@@ -9,7 +9,8 @@ few."""
 UNLISTED_SECONDS = 7 * 86_400.0
 """A torrent that the tracker did not list for so long is no longer needed. A tracker may lose its data for a while."""
 DROP_CHANCE = 0.25
-"""Of dropping a torrent in a round, so that many volunteers with the same list do not all drop it at once."""
+"""The chance that a torrent is dropped in a round, so that many volunteers with the same list do not all drop it at
+once."""
 _FIRST_RETRY_SECONDS = 15.0
 _MAX_RETRY_SECONDS = 1800.0
 

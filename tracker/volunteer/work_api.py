@@ -231,6 +231,6 @@ def _expect(status: int, wanted: int) -> None:
 
 
 def _retry_seconds(headers: Mapping[str, str]) -> float:
-    """Of a Retry-After in seconds; 0 where it is missing, a date or no number."""
+    """The seconds of a Retry-After; 0 if it is missing, a date or no number."""
     text = headers.get("Retry-After", "").strip()
     return min(float(text), _MAX_RETRY_SECONDS) if text.isdecimal() and len(text) < 10 else 0.0

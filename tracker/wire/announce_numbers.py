@@ -10,7 +10,7 @@ from tracker.refusals import Refusal
 MAX_BYTES = 2**64
 """Larger byte counts are refused. 2^64 - 1 in double precision is 2^64."""
 MAX_PEERS_WANTED = 2**31 - 1
-"""More is a negative number, by which clients ask for the tracker's default."""
+"""A larger number is a negative one, by which clients ask for the tracker's default."""
 MAX_PORT = 65535
 _MAX_LEFT = 2**63
 _STOPPED = Event.STOPPED
@@ -26,6 +26,6 @@ def bytes_left(number: int) -> Digits | None:
 
 
 def check_unusual_port(port: int | None, event: Event) -> None:
-    """Raises Refusal for 0, larger numbers than MAX_PORT and None, but for 0 of a peer that stops."""
+    """Raises Refusal for 0, larger numbers than MAX_PORT and None, except for 0 of a peer that stops."""
     if port != 0 or event is not _STOPPED:
         raise Refusal("port must be from 1 to 65535")

@@ -96,14 +96,14 @@ class Query(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Of the info hashes that a node stores (BEP 51)."""
+    """Samples of the info hashes that a node stores (BEP 51)."""
 
     info_hashes: bytes
     """20 bytes each."""
     total: int
     """How many the node stores."""
     interval_seconds: int
-    """Until the sample changes."""
+    """Seconds until the sample changes."""
 
 
 class Answer(NamedTuple):

@@ -70,7 +70,7 @@ class TorrentFile:
 class Piece:
     index: int
     length: int
-    """In bytes. Only the last piece of a torrent may be shorter than the others."""
+    """Length in bytes. Only the last piece of a torrent may be shorter than the others."""
     sha1: bytes
 
 

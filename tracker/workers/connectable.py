@@ -23,7 +23,7 @@ _CONNECTABLE = {Status.CONFIRMED: True, Status.UNREACHABLE: False, Status.UNKNOW
 
 
 class ConnectableWorker:
-    """Continues its walk through the swarms with each run. A new process begins anew."""
+    """Continues its walk through the swarms with each run. A new process starts again."""
 
     def __init__(self, torrents: Torrents, checks: ConnectChecks, prober: Prober) -> None:
         self._torrents = torrents

@@ -16,7 +16,7 @@ from tracker.store.dht.torrents import DhtTorrents
 from tracker.workers.prober import Prober, Status
 
 MAX_GIVEN = 20
-"""Of each family."""
+"""Peers given of each family."""
 MAX_PROBED = 40
 """Of each lookup."""
 _PROBED_AT_ONCE = 10

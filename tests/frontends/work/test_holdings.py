@@ -122,7 +122,7 @@ def test_a_claim_is_needed_unless_the_torrent_has_spare_seeders() -> None:
 
 
 def test_seeders_do_not_all_leave_on_one_day() -> None:
-    """W28: about one a day, drawn anew each day and the same all day."""
+    """W28: about one a day, drawn again each day and the same all day."""
     claimants = [str(n) for n in range(20)]
     leaving = [
         [who for who in claimants if not is_needed(20.0, 3, who, HASH, START + 86_400 * day)]

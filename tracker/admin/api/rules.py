@@ -56,7 +56,7 @@ async def of_user(call: Call, user_id: UserIdText) -> RuleList:
 
 @endpoints.put("/users/{user_id}/rules/{name}", "Set a rule of a user", errors=_UNKNOWN_USER)
 async def set_of_user(call: Call, user_id: UserIdText, name: RuleName, body: RuleNew) -> RuleList:
-    """Replaces the rule of this name, or adds one. The others stay, but for those that have ended."""
+    """Replaces the rule of this name, or adds one. The others stay, except those that have ended."""
     await call.store.users.change_rule(await _passkey(call, user_id), _change(call, name, body))
     return await of_user(call, user_id)
 

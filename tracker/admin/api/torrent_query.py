@@ -41,7 +41,7 @@ class TorrentSelection(Query):
 
     @property
     def filter(self) -> TorrentFilter:
-        """Without the search text."""
+        """The query without the search text."""
         return TorrentFilter(self.sort, self.order == "desc", self.enabled, self.private, self.seeded)
 
     @property

@@ -126,8 +126,8 @@ async def _work(store: Store, readings: StoreReadings) -> None:
 
 
 async def _memory(store: Store, readings: StoreReadings) -> None:
-    """That of each server that answers. The label of a single one is empty, which Prometheus takes for none. There are
-    at most as many as prefixes."""
+    """The reading of each server that answers. The label of a single one is empty, which Prometheus takes for none.
+    There are at most as many as prefixes."""
     servers = store.servers
     for server, usage in (await read_usages(servers)).items():
         node = server.master if len(servers) > 1 else ""

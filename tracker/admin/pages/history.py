@@ -63,7 +63,7 @@ class Shown:
 
     @property
     def zoom(self) -> str:
-        """Where a part of a chart is shown, but for its range."""
+        """The URL of a part of a chart, without its range."""
         return f"/history?{urlencode(_by(self.by))}".rstrip("?")
 
     def in_range(self, name: str) -> str:

@@ -95,7 +95,7 @@ class Query:
 
     @property
     def filter(self) -> TorrentFilter:
-        """Without the search text."""
+        """The filter without the search text."""
         private, seeded = _FLAGS.get(self.private), _FLAGS.get(self.seeders)
         return TorrentFilter(self.sort, not self.ascending, _STATES.get(self.state), private, seeded)
 
@@ -203,7 +203,7 @@ class TorrentPages:
         return response
 
     async def _filtered(self, query: Query) -> dict[str, Any]:
-        """Where an index has the torrents that fit, pages have numbers."""
+        """Pages have numbers if an index has the matching torrents."""
         cursor = query.cursor or (
             f"f{(query.page - 1) * query.size}" if query.page > 1 and query.filter.is_selective else ""
         )
@@ -235,7 +235,7 @@ class TorrentPages:
         }
 
     async def change(self, request: web.Request) -> web.Response:
-        """One action on all selected torrents. Back to the same page of the list."""
+        """Applies one action to all selected torrents; returns to the same page of the list."""
         form, back = await read_form(request), Query.read(request).here
         action = next((each for each in TORRENT_ACTIONS if each == form.text("action")), None)
         if action is None:

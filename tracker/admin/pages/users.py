@@ -203,7 +203,7 @@ class UserPages:
         }
 
     async def change(self, request: web.Request) -> web.Response:
-        """One action on all selected users. Back to the same page of the list."""
+        """Applies one action to all selected users; returns to the same page of the list."""
         action = (await read_form(request)).text("action")
         wanted = next((each for each in USER_ACTIONS if each == action and each != "delete"), None)
         if wanted is None:

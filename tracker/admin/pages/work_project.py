@@ -187,7 +187,7 @@ class ProjectPages:
         return render(request, "work_claims.html", variables, status=422 if error else 200)
 
     async def release(self, request: web.Request) -> web.Response:
-        """Of one claim, or of all that match."""
+        """Releases one claim, or all that match."""
         name, form = project_name(request), await read_form(request)
         hours = form.text("hours")
         try:

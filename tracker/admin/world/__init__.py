@@ -49,7 +49,7 @@ def _country_codes() -> dict[str, str]:
 
 
 def _plain_name(name: str) -> str:
-    """Without accents, punctuation, capitals, "the" and "and"."""
+    """Removes accents, punctuation, capitals, "the" and "and"."""
     decomposed = unicodedata.normalize("NFKD", name.casefold())
     letters = "".join(
         char if char.isalpha() else " " for char in decomposed if not unicodedata.combining(char)

@@ -46,7 +46,8 @@ def reshard(
 ) -> None:
     """Copy the store into a new one with another number of shards, while no tracker runs on either.
 
-    The settings name the old store, which is only read. If it is interrupted, run it again: it goes on, or begins anew.
+    The settings name the old store, which is only read. If it is interrupted, run it again: it continues, or starts
+    again.
     """
     settings = load_settings(config)
     target = _target(settings, shards, _url_of(url, url_file), private=private, prefix=prefix)

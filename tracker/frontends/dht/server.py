@@ -25,7 +25,7 @@ from tracker.wire.krpc import AnnouncePeer, GetPeers
 MAX_DATAGRAMS = 64
 """Datagrams that one socket reads in one turn of the event loop."""
 MAX_BYTES = 2049
-"""One more than a message may have, so that the parser drops longer ones."""
+"""One byte more than a message may have, so that the parser drops longer ones."""
 READERS = 4
 """Readings of the store at once."""
 TICK_SECONDS = 0.25

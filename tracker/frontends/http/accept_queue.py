@@ -34,7 +34,7 @@ MAX_ACCEPTED = 64
 _READ_BYTES = 8192
 """A plain request is no longer (fast_protocol.py)."""
 _MAX_READ_BYTES = 65536
-"""More than a connection's buffer holds when it is accepted (server.py)."""
+"""This is more than a connection's buffer holds when it is accepted (server.py)."""
 _REST_SECONDS = 1.0
 """How long nothing is accepted when file descriptors or memory run out."""
 _HELD_BACK_SECONDS, _HELD_BACK_PAUSE = 1.5, 0.1
@@ -213,7 +213,7 @@ class AcceptQueue:
             self._log("overload: closing waiting connections")
 
     def _log(self, text: str) -> None:
-        """At most one line a minute."""
+        """Logs at most one line a minute."""
         now = time.monotonic()
         if now >= self._log_at:
             self._log_at = now + _LOG_SECONDS

@@ -55,7 +55,7 @@ class Budget(Generic[Holder]):
             self._of_network.pop(owner, None)
 
     def _worst(self) -> Holder:
-        """Of the oldest, the one whose network holds the most bytes: one network must not displace the others."""
+        """Among the oldest, the one whose network holds the most bytes: one network must not displace the others."""
         return max(
             islice(self._held, _MAX_EXAMINED),
             key=lambda holder: self._of_network[self._network_of(holder) or holder],

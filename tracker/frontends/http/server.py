@@ -36,19 +36,19 @@ class Timing:
     """How long the front end waits. Tests wait for less."""
 
     drain_seconds: float = 7.0
-    """For requests in flight when it stops."""
+    """Time for requests in flight when it stops."""
     linger_seconds: float = 1.0
-    """For the unread rest of a request body."""
+    """Time for the unread rest of a request body."""
     check_seconds: float = CHECK_SECONDS
     """Between two checks of the accept queues."""
     pause_factor: float = PAUSE_FACTOR
-    """After shedding, in units of its duration."""
+    """The pause after shedding, in units of its duration."""
     defer_accept: bool = True
     """Whether the system may hold back connections that have sent nothing."""
 
 
 class AccessLog(AbstractAccessLogger):
-    """One line per request. Paths and queries are not logged, because they hold passkeys."""
+    """Logs one line per request. Paths and queries are not logged, because they hold passkeys."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         request = cast(Request, request)

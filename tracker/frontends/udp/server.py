@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 def log_request(kind: str, seconds: float, client: Address) -> None:
-    """One line per announce, as for HTTP; without its passkey."""
+    """Logs one line per announce, as for HTTP; without its passkey."""
     log.info(
         "request",
         kind=kind,

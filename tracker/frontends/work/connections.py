@@ -35,7 +35,7 @@ class Limits:
 
     connections: int = 1024
     per_network: int = 64
-    """Of one IPv4 address or /64; trusted proxies have no limit."""
+    """Maximum per IPv4 address or /64; trusted proxies have no limit."""
     idle_seconds: float = 30.0
     body_seconds: float = 10.0
     stop_seconds: float = 2.0

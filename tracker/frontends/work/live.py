@@ -53,7 +53,7 @@ class Tail:
         self._read_at = float("-inf")
 
     async def after(self, id: str) -> Sequence[Finished]:
-        """At most PAGE entries that follow ``id``, or more of the newest ones."""
+        """Returns at most PAGE entries that follow ``id``, or more of the newest ones."""
         async with self._reading:
             if self._timer() - self._read_at >= PERIOD_SECONDS * 0.9:
                 self._read_at = self._timer()

@@ -37,7 +37,7 @@ MAX_SCANNED = 10_000
 """Entries that one call of ``page`` reads to find those that match."""
 _MAX_FIELDS = 40
 _MAX_BYTES = 8192
-"""Of all objects of an entry. Further values are left out."""
+"""Maximum bytes of all objects of an entry. Further values are left out."""
 _CHUNK = 250
 _CURSOR = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
 

@@ -18,7 +18,7 @@ from tracker.store.schema.keys import Keys
 LIFETIME_SECONDS = 7 * 86400
 LEASE_SECONDS = 60
 MAX_NODES = 2000
-"""Of each family."""
+"""Saved nodes of each family."""
 MAX_STATUSES = 100
 LENGTHS = {4: 26, 6: 38}
 """Bytes of a packed node, by family."""
@@ -87,7 +87,7 @@ class DhtNodes:
         await self._connection.pipeline(*commands)
 
     async def names(self) -> list[str]:
-        """Of all nodes that used this store, sorted. Raises StoreUnavailable."""
+        """Returns the status of all nodes that used this store, sorted. Raises StoreUnavailable."""
         found = await self._connection.command("SMEMBERS", self._keys.dht_nodes())
         return sorted(text for each in found if is_name(text := each.decode("latin-1")))
 

@@ -29,7 +29,7 @@ PAGE = 200
 COUNTED_PAGES = 20
 """Pages that are read to count the torrents that take part."""
 MAX_SAMPLE_PAGES = 50
-"""Of registers with up to 10,000 torrents, all are read."""
+"""Torrents read: all, if there are up to 10,000."""
 
 _ANY_TIME = 2**53
 """Epoch seconds: before this time is always."""
@@ -69,7 +69,7 @@ class DhtTorrents:
         return StoredSwarm(_split(found[0], length), _split(found[1], length))
 
     async def no_longer_part(self, info_hashes: Sequence[InfoHash], *, all_torrents: bool) -> list[InfoHash]:
-        """Those of these torrents that do not take part. Raises StoreUnavailable."""
+        """Returns the torrents among these that do not take part. Raises StoreUnavailable."""
         return [
             each
             for each in info_hashes

@@ -48,7 +48,7 @@ class JobLimits:
     max_kept: int = 10_000
     """Max finished jobs of one queue and status; the oldest are deleted first."""
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """Of new jobs by queue; others have 0."""
+    """Priorities of new jobs by queue; others have 0."""
 
 
 @dataclass(frozen=True, slots=True)

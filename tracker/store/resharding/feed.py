@@ -1,7 +1,7 @@
 """The streams of the change feed, from one number of shards to another.
 
 An entry's id in its new stream is its position in the old feed. So entries stay in their order, and where there is one
-stream afterwards, positions stay as they are. Where there are several, a position is counted anew from the id, as
+stream afterwards, positions stay as they are. Where there are several, a position is counted again from the id, as
 sharding/changes.py does.
 """
 
@@ -43,7 +43,7 @@ def _edits(parts: Parts) -> list[_Stream]:
 
 
 async def copy_feed(source: Parts, target: Parts) -> None:
-    """Copies the change feed and the edits anew."""
+    """Copies the change feed and the edits again."""
     for streams, goals in ((_feed(source), _feed(target)), (_edits(source), _edits(target))):
         await target.send([(goal.part, ("UNLINK", goal.key)) for goal in goals])
         trimmed = [await stream.changes.was_trimmed(stream.key) for stream in streams]

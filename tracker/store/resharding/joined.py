@@ -1,4 +1,4 @@
-"""What each prefix has a part of, or a value of its own: written anew from all prefixes, after the other keys."""
+"""What each prefix has a part of, or a value of its own: computed from all prefixes, after the other keys."""
 
 import re
 from collections import Counter

@@ -80,7 +80,7 @@ class Reshard:
 
     async def copy(self) -> AsyncGenerator[int]:
         """Copies all keys, after `check`. Goes on where an earlier call was interrupted, if the servers of the source
-        have not been started anew since; else begins anew. Yields how many keys of the source were read since the
+        have not been restarted since; otherwise starts again. Yields how many keys of the source were read since the
         first call."""
         state, runs = await self._read_state(), await self._source.runs()
         beats = " ".join(await self._heartbeats(self._source))
@@ -125,7 +125,7 @@ class Reshard:
             before, after = await count(self._source), await count(self._target)
         if found := differences(before, after, expiring):
             await self._save({"runs": ""})
-            raise ClientError(f"the new store differs: {'; '.join(found)}. The next run begins anew")
+            raise ClientError(f"the new store differs: {'; '.join(found)}. The next run starts again")
         if " ".join(await self._heartbeats(self._source)) != state["beats"]:
             raise ClientError("a tracker has run on the old store meanwhile: stop it, and begin again")
         home = self._target.home

@@ -92,7 +92,7 @@ class Keys:
         return f"{self.prefix}users"
 
     def upload_multiplier(self) -> str:
-        """For all users."""
+        """The multiplier for all users."""
         return f"{self.prefix}upload_multiplier"
 
     def download_multiplier(self) -> str:

@@ -25,7 +25,7 @@ RULE_NAME = "[A-Za-z][A-Za-z0-9_-]{0,63}"
 RULE = rf"[0-9]{{1,4}}(\.[0-9]{{1,6}})?( [1-9][0-9]{{0,11}})?( {RULE_NAME})?"
 """A regular expression for a rule."""
 MAX_RULES, MAX_RULES_BYTES = 8, 255
-"""Of one field. lua/lib/rules.lua has the same."""
+"""Limits of one field. lua/lib/rules.lua has the same."""
 _TOO_MANY = f"at most {MAX_RULES} rules in {MAX_RULES_BYTES} characters; remove some first"
 _RULE = re.compile(RULE, re.ASCII)
 _NUMBERS_OF_LUA = ("inf", "infinity", "nan")
@@ -49,7 +49,7 @@ class Multiplier:
 
 
 Rules = tuple[Multiplier, ...]
-"""Those of one field."""
+"""The rules of one field."""
 NO_MULTIPLIER: Rules = ()
 
 
@@ -112,7 +112,7 @@ def refuse_ended(texts: Iterable[str], now: float) -> None:
 
 
 def factors(upload: Rules, download: Rules, now: float) -> tuple[float, float]:
-    """Those of upload and download that apply: of upload the highest, of download the lowest. 1 means none."""
+    """The multipliers that apply: the highest of upload, the lowest of download. 1 means none."""
     ups, downs = (
         [rule.factor for rule in rules if rule.is_active(now) and rule.factor != 1]
         for rules in (upload, download)
@@ -135,7 +135,7 @@ class RuleChange:
     download: str = ""
 
     def arguments(self, passkey: str = "", info_hash: str = "") -> list[str | int]:
-        """Those of set_rule.lua, for a user, a torrent or all users."""
+        """The arguments of set_rule.lua, for a user, a torrent or all users."""
         return [self.now, self.name, self.upload, self.download, passkey, info_hash]
 
 
@@ -161,7 +161,7 @@ def rule_change(
 
 
 def has_changed(answer: Sequence[Any]) -> bool:
-    """By an answer of set_rule.lua: False if there was no rule to remove. Raises ClientError for too many."""
+    """Reads an answer of set_rule.lua: False if there was no rule to remove. Raises ClientError for too many."""
     if answer[0] == -1:
         raise ClientError(_TOO_MANY)
     return bool(answer[0])

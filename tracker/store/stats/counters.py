@@ -22,7 +22,7 @@ from tracker.store.stats.series import Series
 from tracker.store.stats.slices import Distribution, finest_retained
 
 FLUSH_SECONDS = 0.95
-"""With the time of the call, a count reaches the store within a second."""
+"""Period of writes: with the time of the call, a count reaches the store within a second."""
 _BATCH = 500
 """About how many slices of one second a batch has. The script writes each into seven slices and blocks the store
 meanwhile."""

@@ -16,7 +16,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 
 MAX_KEPT = 50
-"""Of each reason."""
+"""Samples kept per reason."""
 LIFETIME_SECONDS = 7 * 86_400
 _USER_ID = re.compile("[1-9][0-9]{0,14}")
 

@@ -49,7 +49,8 @@ class SweepStep:
     forgotten: int
     seen: int
     peers: PeerCounts = NO_PEERS
-    """Of the swarms that this call has counted. A large swarm takes several calls and is counted by one of them."""
+    """Counts of the swarms that this call has counted. A large swarm takes several calls and is counted by one of
+    them."""
 
 
 class Reaping:

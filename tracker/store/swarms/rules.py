@@ -29,7 +29,8 @@ class SwarmRules:
     hnr_min_share: float = 0
     """A download of no more than this share of the torrent's size is no hit-and-run."""
     hnr_ratio: float = 0
-    """Who uploaded this many times the download on the torrent has no hit-and-run; 0: the ratio does not count."""
+    """A user who uploaded this many times the download on the torrent has no hit-and-run; 0: the ratio does not
+    count."""
     max_gap: int = 7200
     min_timeout: float = inf
     """The shortest timeout that an announce may set; every timeout is checked within this time."""

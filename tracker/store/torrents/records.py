@@ -115,7 +115,7 @@ class StoredTorrent(NamedTuple):
     """Fields of its hash, each with its value behind it."""
 
     def read(self) -> Torrent:
-        """Without its score."""
+        """The torrent without its score."""
         return torrent_of(self.info_hash, text_of(hash_of(self.fields)), self.torrent_id, self.denied)
 
 

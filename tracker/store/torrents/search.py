@@ -15,7 +15,7 @@ from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 
 NAMES_A_CALL = 1000
-"""More would block announces for longer than a millisecond."""
+"""Torrents read in one call: more would block announces for longer than a millisecond."""
 NAMES_A_PAGE = 50_000
 """Max names scanned for one page: takes the store about 50 ms. The next page continues from there."""
 HASHES_A_CALL = 500
@@ -124,7 +124,7 @@ class Search:
 
 
 def first_byte(text: str) -> int | None:
-    """That of all info hashes that begin with a text; None if it may be any."""
+    """The first byte of all info hashes that begin with a text; None if it may be any."""
     digits = _digits_of(text)
     return int(digits[:2], 16) if len(digits) > 1 else None
 

@@ -103,8 +103,8 @@ class UserListing:
         self._ranking_all = False
 
     async def page(self, wanted: UserFilter, cursor: str = "", count: int = 100) -> UserPage:
-        """At most ``count`` users; ``cursor`` may also be made of ``f`` and a place. Raises ClientError for an invalid
-        cursor.
+        """Returns at most ``count`` users; ``cursor`` may also be made of ``f`` and a place. Raises ClientError for an
+        invalid cursor.
 
         Order ``name`` lists only users who have a name, and ``hit_and_runs`` only those who have any. Orders by totals
         follow the totals within some minutes: see ``rank``. A search (``name``) is ordered by name; if its text is a
@@ -181,7 +181,7 @@ class UserListing:
         return [user_id.decode() for user_id in found]
 
     async def _fitting(self, wanted: UserFilter, ids: list[str], index: str) -> list[str]:
-        """Those of ``ids`` whose rights fit. All are in ``index``."""
+        """The users in ``ids`` whose rights match. All are in ``index``."""
         for state, flag in (("disabled", wanted.enabled), ("blocked", wanted.can_leech)):
             if flag is not None and state != index:
                 listed = await self._scores(self._keys.user_index(state), ids)
@@ -189,7 +189,7 @@ class UserListing:
         return ids
 
     async def _by_score(self, wanted: UserFilter, ids: list[str]) -> list[str]:
-        """Those of ``ids`` that the order lists, in its order."""
+        """The users in ``ids`` that the order lists, in its order."""
         if wanted.order == "id":
             return list(ids[::-1] if wanted.descending else ids)
         scores = await self._scores(self._index(wanted.order), ids)
@@ -205,7 +205,7 @@ class UserListing:
         return scores
 
     async def _by_name(self, wanted: UserFilter, ids: list[str], left_out: str) -> list[str]:
-        """Those of ``ids`` whose name matches, ordered by name."""
+        """The users in ``ids`` whose name matches, ordered by name."""
         rows = await self._connection.pipeline(*(("HGET", self._keys.user(id), "listed") for id in ids))
         part = fold(wanted.name).encode()
         names = {

@@ -134,7 +134,7 @@ class Users:
         return changed
 
     async def rotate(self, passkey: str, new: str | None = None) -> User:
-        """Replaces a user's passkey. The old one is invalid at once, but for `stopped` of the peers that used it.
+        """Replaces a user's passkey. The old one is invalid at once, except for `stopped` of the peers that used it.
 
         Without ``new``, generates one. Raises ClientError if the old passkey is unknown, Conflict if the new one is
         taken.
@@ -322,7 +322,7 @@ def _text(value: bytes | None) -> str:
 
 
 def size_commands(keys: Keys, user_id: str) -> list[tuple[str, str]]:
-    """Those that read the size of each of SETS."""
+    """The commands that read the size of each of SETS."""
     return [("SCARD", keys.user_set(user_id, name)) for name in SETS]
 
 

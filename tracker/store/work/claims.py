@@ -259,7 +259,7 @@ class Claims:
         return await self._read(project, [item + b" " + claimant.encode() for item in items])
 
     async def finished(self, project: str, claimant: str, items: Sequence[str]) -> list[str]:
-        """Those of ``items`` that the claimant has finished."""
+        """The items in ``items`` that the claimant has finished."""
         if not items:
             return []
         key = self._keys.work_done_by(project)

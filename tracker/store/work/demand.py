@@ -64,7 +64,7 @@ class Demand:
     seeders: int
     average: float = 0.0
     base: int = 0
-    """Of the place in the queue: 1000 times the average, less the leechers."""
+    """The place in the queue: 1000 times the average, less the leechers."""
     queue: str = ""
     asked: tuple[str, ...] = ()
     asked_since: int | None = None
@@ -155,8 +155,8 @@ def placed(project: Project, average: float, seeders: int, leechers: int) -> Dem
 
 
 def _reseed(project: Project, found: Demand, torrent: TorrentState, now: int) -> Demand:
-    """Without a seeder three of those who completed it are asked, after a week without success the next three, then
-    all users if peers have parts of it."""
+    """For a torrent without a seeder, three users who completed it are asked, after a week without success the next
+    three, then all users if peers have parts of it."""
     asked_since = torrent.entry.asked_since
     since = now if asked_since is None else asked_since
     turn = max(0, now - since) // REQUEST_SECONDS

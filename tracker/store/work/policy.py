@@ -51,12 +51,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a run goes on."""
+    """Where a run continues."""
 
     rank: int = 0
-    """In the ranking by seeders, fewest first."""
+    """Position in the ranking by seeders, fewest first."""
     cursor: int = 0
-    """In what the policy enqueued."""
+    """Position in the items that the policy enqueued."""
 
     def __str__(self) -> str:
         return f"{self.rank} {self.cursor}"
@@ -72,7 +72,7 @@ class Rehearsal:
     """Items replaced by torrents shorter of seeders."""
 
     def after(self, changes: Sequence[Change]) -> "Rehearsal":
-        """With more changes."""
+        """Returns a copy with more changes."""
         added = sum((change.copies > 0) - (change.copies_before > 0) for change in changes)
         no_room = sum(change.reason == "no room" for change in changes)
         return Rehearsal(self.added + added, self.no_room + no_room)
@@ -159,7 +159,7 @@ class Policy:
         await self._states.note(torrent_ids, int(self._clock()))
 
     async def stored_position(self, project: str) -> Position:
-        """Where the next run goes on."""
+        """Where the next run continues."""
         text = await self._connection.command("HGET", self._keys.work_project(project), "policy_at")
         rank, _, cursor = (text or b"").partition(b" ")
         return Position(whole(rank), whole(cursor))

@@ -27,7 +27,7 @@ class ProjectStatistics:
     claimants: int
     """Claimants who ever finished an item."""
     totals: Mapping[str, int] = field(default_factory=dict)
-    """By the names of TOTALS, as far as there are any."""
+    """Totals by the names of TOTALS, as far as there are any."""
     durations: Sequence[int] = ()
     """Finished claims by time from claim to done: one number for each of CLAIM_SECONDS, and one for longer times."""
     duration_sum: int = 0
@@ -47,7 +47,7 @@ class Statistics:
         self._keys = keys
 
     async def read(self, projects: Sequence[str]) -> list[ProjectStatistics]:
-        """In the order of ``projects``, in one round trip."""
+        """Returns statistics in the order of ``projects``, in one round trip."""
         if not projects:
             return []
         rows = await self._connection.pipeline(*(each for name in projects for each in self._commands(name)))

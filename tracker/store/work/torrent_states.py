@@ -257,7 +257,8 @@ class TorrentStates:
         ]
 
     async def _with_somebody(self, rows: Sequence[_Ranked], now: int) -> tuple[list[_Ranked], int]:
-        """Without torrents that have no peer and were never completed. Returns also how many the store was asked for.
+        """Leaves out torrents that have no peer and were never completed. Returns also how many the store was asked
+        for.
 
         Of a million torrents most are such. None is completed before it has a peer again, so they are remembered.
         """
@@ -326,8 +327,8 @@ class TorrentStates:
         return [[] if isinstance(entries, Exception) else entries for entries in replies]
 
     async def _completers(self, torrent_ids: Sequence[str]) -> list[tuple[bool, list[str]]]:
-        """In order: whether any user completed the torrent, and who of the last ones still exists, the last one first.
-        No user for an empty id."""
+        """Returns, in order: whether any user completed the torrent, and who of the last ones still exists, the last
+        one first. No user for an empty id."""
         asked = [tid for tid in torrent_ids if tid]
         replies = await self._sliced(
             [("ZRANGE", self._keys.completed(tid), 0, MAX_ASKED - 1, "REV") for tid in asked]
@@ -364,7 +365,7 @@ class TorrentStates:
 
 
 async def _all(connection: Connection, *commands: tuple[Argument, ...]) -> list[Any]:
-    """In one round trip. Raises redis.exceptions.RedisError if one fails."""
+    """Sends commands in one round trip. Raises redis.exceptions.RedisError if one fails."""
     replies = await connection.pipeline(*commands)
     for reply in replies:
         if isinstance(reply, Exception):

@@ -103,7 +103,7 @@ class QBittorrent:
             )
 
     def free_bytes(self) -> int | None:
-        """Of the client's default folder."""
+        """Free bytes of the client's default folder."""
         with _errors():
             server: Any = self._api.sync_maindata().server_state
             free = server.get("free_space_on_disk")

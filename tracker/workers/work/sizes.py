@@ -20,7 +20,7 @@ class WorkSizes:
         self._sleep = sleep
 
     async def handle(self, _: object) -> None:
-        """Handles jobs of the queue ``work_sizes``. A walk that is interrupted begins anew and stores nothing."""
+        """Handles jobs of the queue ``work_sizes``. An interrupted walk starts again and stores nothing."""
         sums, cursor = [0] * len(CLASSES), ""
         while cursor != "0":
             cursor, some = await self._sizes.scan(cursor or "0")

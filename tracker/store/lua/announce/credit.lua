@@ -103,7 +103,7 @@ local function show(number)
   return shown[number]
 end
 
--- The answer to a join, with the multipliers that apply, so that the client can be told.
+-- The answer to a join, with the multipliers that apply, for the warning to the client.
 function with_multipliers(t, r, a, answer)
   local up, down = multipliers(t.multi_up, t.multi_dn, r.user[3], r.user[4], a.user.token)
   if up == 1 and down == 1 then return answer end
@@ -390,7 +390,7 @@ local function update_user_sets(t, r, p, a)
   end
 end
 
--- What an announce of a peer that stays or joins changes for its user, but for the snatch.
+-- What an announce of a peer that stays or joins changes for its user, except the snatch.
 function credit_announce(t, r, p, a)
   credit_user(t, r, p, a)
   update_user_sets(t, r, p, a)

@@ -17,8 +17,8 @@ end
 
 -- What a counter has moved since the last announce, the base that the next announce counts from, the lower counter
 -- ('' for none), and what the announce reports again. Announces over two families or connections may arrive in the
--- wrong order. A counter below the base counts nothing: it was late, or the client began anew. The next one tells
--- which. At or above the base it counts from the base; between the two it counts from the lower counter. One that
+-- wrong order. A counter below the base counts nothing: it was late, or the client restarted its counters. The next one
+-- tells which. At or above the base it counts from the base; between the two it counts from the lower counter. One that
 -- repeats the lower counter tells nothing.
 local function move(counter, base, lower_counter)
   local new, old, from = tonumber(counter), tonumber(base or '') or 0, tonumber(lower_counter)

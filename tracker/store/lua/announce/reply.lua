@@ -181,7 +181,7 @@ local function select_both(by_family, arrays, s4, s6, l4, l6, want, random, with
   return peers4, ids4, peers6, ids6
 end
 
--- Which peers are not told: those that are being removed, those of the user who asks, and those at untold ports.
+-- Which peers are not returned: those that are being removed, those of the user who asks, and those at untold ports.
 -- Replies are filtered and not filled up.
 local clients_removed, of_removing -- the check of client prefixes, made of this text
 
@@ -201,8 +201,8 @@ local function is_removed(uid, idx, announced)
   return clients_removed and clients_removed(announced and #announced == 20 and to_hex(announced) or idx)
 end
 
--- The endpoints of `size` bytes, and their ids, that may be told. `own`: the id of the user who asks, nil when that
--- user's peers may be told.
+-- The endpoints of `size` bytes, and their ids, that may be returned. `own`: the id of the user who asks, nil when that
+-- user's peers may be returned.
 local function told_by_id(tid, own, peers, ids, size)
   local stay, stay_ids, n = {}, {}, 0
   for i = 0, #peers / size - 1 do

@@ -55,7 +55,7 @@ CHECKS: dict[str, Check] = {
     "t:i:unique:<scope>:<period>": _BOARD,
     **{row.pattern: _PROJECT for row in work.ROWS if row.pattern.startswith("t:w:<p>")},
 }
-"""By row of the key table. For other rows only the type is checked."""
+"""The check of each row of the key table. For other rows only the type is checked."""
 
 STATISTICS = frozenset(
     {

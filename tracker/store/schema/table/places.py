@@ -18,7 +18,7 @@ class Place(Enum):
     TORRENT = "in the shard of the torrent that the key names; under the main prefix if it names none"
     SPLIT = "in the shards, each entry in that of its torrent"
     JOINED = "each prefix has a part, or a value of its own"
-    DROPPED = "not worth a copy: it is written anew, or was for trackers that have ended"
+    DROPPED = "not worth a copy: it is written again, or was for trackers that have ended"
 
 
 _PLACES: dict[Place, tuple[str, ...]] = {
