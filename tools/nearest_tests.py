@@ -37,7 +37,7 @@ HELD_BY: dict[str, tuple[str, ...]] = {
     "operations": ("admin/api/test_users.py", "admin/api/test_jobs.py"),
     "settings": ("settings/test_model.py",),
     "store/lua/announce": ("store/swarms", "store/users"),
-    "store/lua/announce/credit.lua": ("store/users",),
+    "store/lua/changes": ("store/changes", "workers/test_webhooks.py"),
     "store/resharding": ("store/resharding/test_reshard.py",),
     "store/schema/table": ("store/schema/test_keys.py",),
     "store/sharding": ("store/sharding/test_parts.py", "store/sharding/test_users.py"),
