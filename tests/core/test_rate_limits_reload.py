@@ -6,8 +6,7 @@ from tests.core.harness import TrackerHarness, open_tracker
 from tests.store.harness import ALICE
 from tracker.refusals import Refusal
 from tracker.settings.limits import LimitSettings
-from tracker.settings.model import Settings
-from tracker.settings.reload import is_reloaded
+from tracker.settings.model import Settings, is_reloaded
 
 ATTACKER = "11.7.7.7"
 

@@ -22,13 +22,15 @@ from loadtest.trackers import ANY_PORTS, PATIENCE, RunningTracker, environment
 from tests.waiting import until
 from tracker.settings.model import (
     FIELDS,
+    RELOADED,
     AnnounceSettings,
     GeoIPSettings,
     HttpSettings,
     LogSettings,
     Settings,
+    is_reloaded,
 )
-from tracker.settings.reload import RELOADED, differences, is_reloaded, values_of, with_values
+from tracker.settings.reload import differences, values_of, with_values
 
 TOML = """
 [announce]

@@ -34,6 +34,7 @@ from tracker.settings.work import WorkSettings
 __all__ = [
     "FIELDS",
     "PREFIX",
+    "RELOADED",
     "AdminSettings",
     "AnnounceSettings",
     "ChangeSettings",
@@ -57,6 +58,7 @@ __all__ = [
     "UniqueSettings",
     "UserSettings",
     "WorkSettings",
+    "is_reloaded",
     "variable",
 ]
 
@@ -156,3 +158,63 @@ FIELDS: Mapping[tuple[str, str], FieldInfo] = {
 def variable(section: str, name: str) -> str:
     """The environment variable of a setting."""
     return f"{PREFIX}{section}__{name}".upper()
+
+
+RELOADED: Mapping[str, frozenset[str]] = {
+    "announce": frozenset(
+        {
+            "interval_seconds",
+            "interval_jitter",
+            "min_interval_seconds",
+            "peers_default",
+            "peers_max",
+            "private_addresses",
+            "untold_ports",
+        }
+    ),
+    "torrents": frozenset(
+        {
+            "mode",
+            "max_torrents",
+            "new_per_address_hour",
+            "new_per_network_hour",
+            "forget_after_seconds",
+            "keep_files",
+            "full_scrape",
+            "max_scrape",
+        }
+    ),
+    "users": frozenset(
+        {
+            "peer_memory_seconds",
+            "hnr_min_bytes",
+            "hnr_threshold_seconds",
+            "hnr_time",
+            "hnr_min_percent",
+            "hnr_ratio",
+            "hnr_grace_seconds",
+            "max_credit_bytes_per_second",
+            "max_user_credit_bytes_per_second",
+            "max_peers_per_torrent",
+            "max_downloads",
+            "own_peers",
+            "min_credit_interval_seconds",
+            "peer_lists_at_once",
+            "peer_lists_per_minute",
+            "peer_lists_per_day",
+        }
+    ),
+    "clients": frozenset({"allow_list", "deny_list"}),
+    "reaper": frozenset({"interval_seconds"}),
+    "geoip": frozenset({"database"}),
+    "probe": frozenset({"enabled"}),
+    "changes": frozenset({"max_entries"}),
+    "limits": frozenset(LimitSettings.model_fields),
+    "dht": frozenset({"give_peers", "give_below", "verify_peers"}),
+    "log": frozenset({"level", "format"}),
+}
+"""By section: the settings that a reload applies."""
+
+
+def is_reloaded(section: str, name: str) -> bool:
+    return name in RELOADED.get(section, ())

@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from tracker.settings.model import FIELDS, Settings, variable
-from tracker.settings.reload import is_reloaded
+from tracker.settings.model import FIELDS, Settings, is_reloaded, variable
 from tracker.wire.tracker_url import parse_tracker_url
 
 MASK = "***"

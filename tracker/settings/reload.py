@@ -1,7 +1,7 @@
 """Settings that change while the tracker serves: SIGHUP reads them again.
 
-A port, the store's address or a number of processes changes by a restart only. The table here lists the settings that
-a reload applies; docs/settings.md has a column for them.
+A port, the store's address or a number of processes changes by a restart only. RELOADED lists the settings
+that a reload applies; docs/settings.md has a column for them.
 """
 
 import asyncio
@@ -13,69 +13,9 @@ from typing import Any
 import structlog
 
 from tracker.errors import SettingsError
-from tracker.settings.limits import LimitSettings
-from tracker.settings.model import FIELDS, Settings, variable
-
-RELOADED: Mapping[str, frozenset[str]] = {
-    "announce": frozenset(
-        {
-            "interval_seconds",
-            "interval_jitter",
-            "min_interval_seconds",
-            "peers_default",
-            "peers_max",
-            "private_addresses",
-            "untold_ports",
-        }
-    ),
-    "torrents": frozenset(
-        {
-            "mode",
-            "max_torrents",
-            "new_per_address_hour",
-            "new_per_network_hour",
-            "forget_after_seconds",
-            "keep_files",
-            "full_scrape",
-            "max_scrape",
-        }
-    ),
-    "users": frozenset(
-        {
-            "peer_memory_seconds",
-            "hnr_min_bytes",
-            "hnr_threshold_seconds",
-            "hnr_time",
-            "hnr_min_percent",
-            "hnr_ratio",
-            "hnr_grace_seconds",
-            "max_credit_bytes_per_second",
-            "max_user_credit_bytes_per_second",
-            "max_peers_per_torrent",
-            "max_downloads",
-            "own_peers",
-            "min_credit_interval_seconds",
-            "peer_lists_at_once",
-            "peer_lists_per_minute",
-            "peer_lists_per_day",
-        }
-    ),
-    "clients": frozenset({"allow_list", "deny_list"}),
-    "reaper": frozenset({"interval_seconds"}),
-    "geoip": frozenset({"database"}),
-    "probe": frozenset({"enabled"}),
-    "changes": frozenset({"max_entries"}),
-    "limits": frozenset(LimitSettings.model_fields),
-    "dht": frozenset({"give_peers", "give_below", "verify_peers"}),
-    "log": frozenset({"level", "format"}),
-}
-"""By section: the settings that a reload applies."""
+from tracker.settings.model import FIELDS, RELOADED, Settings, is_reloaded, variable
 
 log = structlog.get_logger("tracker")
-
-
-def is_reloaded(section: str, name: str) -> bool:
-    return name in RELOADED.get(section, ())
 
 
 class LiveSettings:

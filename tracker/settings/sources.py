@@ -5,6 +5,7 @@ with our prefix is checked: a misspelt one would otherwise leave its default in 
 """
 
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,15 +15,9 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
+from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 from pydantic import ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    DotEnvSettingsSource,
-    EnvSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
 
 from tracker.errors import SettingsError
 from tracker.settings.model import FIELDS, PREFIX, Settings, variable
@@ -31,21 +26,7 @@ from tracker.settings.removed import REMOVED
 ENV_FILE = Path(".env")
 
 
-class _Names(Settings, BaseSettings):
-    """What pydantic-settings looks for. It is never instantiated, because ``load`` also checks unknown names."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        env_ignore_empty=True,
-        env_file_encoding="utf-8",
-        enable_decoding=False,  # lists are split by Section
-        dotenv_filtering="only_existing",
-        extra="ignore",
-    )
-
-
-_VARIABLES = frozenset(variable(*field) for field in FIELDS)
+_VARIABLES = {variable(*field): field for field in FIELDS}
 _REMOVED_VARIABLES = {variable(*field): value for field, value in REMOVED.items()}
 _DOTTED = [".".join(field) for field in FIELDS]
 
@@ -73,7 +54,7 @@ def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
     settings are ignored and listed in ``Settings.ignored``.
     """
     sources = [] if config is None else [_from_toml(config)]
-    sources += [_from_env_file(env_file), _from_environment()]
+    sources += [_from_env_file(env_file), _from_variables(os.environ, "")]
     unknown = [line for source in sources for line in source.unknown]
     merged: dict[str, dict[str, Any]] = {section: {} for section in Settings.model_fields}
     names: dict[tuple[str, ...], str] = {}
@@ -90,27 +71,30 @@ def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
     return settings.with_ignored(tuple(line for source in sources for line in source.removed))
 
 
-def _from_environment() -> _Source:
-    source = EnvSettingsSource(_Names)
-    unknown, removed = _check_variables(source.env_vars, "")
-    return _Source(_known(source()), unknown, removed, variable)
-
-
 def _from_env_file(path: Path) -> _Source:
     where = f" in {path}"
     if not _is_file(path):  # a directory named .env is often a Python environment
         return _Source({}, (), (), variable)
     _check_env_file(path)
-    source = DotEnvSettingsSource(_Names, env_file=path)
-    unknown, removed = _check_variables(source.env_vars, where)
-    return _Source(_known(source()), unknown, removed, lambda section, name: variable(section, name) + where)
+    return _from_variables(dotenv_values(path, encoding="utf-8"), where)
+
+
+def _from_variables(present: Mapping[str, str | None], where: str) -> _Source:
+    """Their names in any case; ``where`` follows a name in messages."""
+    given = {name.upper(): value for name, value in present.items() if value}
+    values: dict[str, dict[str, str]] = {}
+    for name, (section, field) in _VARIABLES.items():
+        if name in given:
+            values.setdefault(section, {})[field] = given[name]
+    unknown, removed = _check_variables(given, where)
+    return _Source(values, unknown, removed, lambda section, name: variable(section, name) + where)
 
 
 def _from_toml(path: Path) -> _Source:
     if not _is_file(path):
         raise SettingsError([f"{path}: there is no such file"])
     with _readable(path):
-        data = TomlConfigSettingsSource(_Names, path).toml_data
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     sections = {section: part for section, part in data.items() if section in Settings.model_fields}
     if invalid := [section for section, part in sections.items() if not isinstance(part, dict)]:
         raise SettingsError(
@@ -165,9 +149,8 @@ def _check_env_file(path: Path) -> None:
         raise SettingsError(f"{path} line {line}: write NAME=value" for line in lines)
 
 
-def _check_variables(present: Mapping[str, str | None], where: str) -> tuple[list[str], list[str]]:
-    """A line for each non-empty name with the prefix that is no setting, and for each that no longer is one."""
-    given = {name.upper(): value for name, value in present.items() if value}
+def _check_variables(given: Mapping[str, str], where: str) -> tuple[list[str], list[str]]:
+    """A line for each name with the prefix that is no setting, and for each that no longer is one."""
     others = {
         name: value for name, value in given.items() if name.startswith(PREFIX) and name not in _VARIABLES
     }

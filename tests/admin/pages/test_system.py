@@ -4,9 +4,9 @@ from pydantic import SecretStr
 
 from tests.admin.conftest import Serve
 from tests.admin.pages.page import Page, get
-from tracker.settings.model import RedisSettings, Settings, UserSettings, variable
+from tracker.settings.model import RELOADED, RedisSettings, Settings, UserSettings, variable
 from tracker.settings.reference import describe
-from tracker.settings.reload import RELOADED, LastReload
+from tracker.settings.reload import LastReload
 
 
 async def test_settings_are_shown_with_descriptions_and_without_secrets(serve: Serve, prefix: str) -> None:

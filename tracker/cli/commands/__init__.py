@@ -6,11 +6,8 @@ client, the validation of settings) happen where they are used: `tracker --help`
 not need them.
 """
 
-import asyncio
-import getpass
 import os
 import re
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -126,6 +123,8 @@ def with_store(config: Path | None, work: "Callable[[Store], Coroutine[Any, Any,
 
 
 def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
+    import asyncio  # noqa: PLC0415
+
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     from tracker.runtime.store import open_store  # noqa: PLC0415
@@ -183,6 +182,9 @@ def change_store(
 
 def change_of(store: "Store", operation: str) -> "Change":
     """A change by the user of the operating system who runs this command."""
+    import getpass  # noqa: PLC0415
+    import socket  # noqa: PLC0415
+
     from tracker.operations.audit import Caller, Change  # noqa: PLC0415
 
     try:
