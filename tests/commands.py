@@ -16,7 +16,7 @@ Command = Callable[..., Result]
 
 
 def set_store(monkeypatch: pytest.MonkeyPatch, url: str, prefix: str = "t:") -> None:
-    """The only settings are which store to use, and to be patient: those of whoever runs the tests are gone."""
+    """The only settings are which store to use, and to be patient: those of the user who runs the tests are gone."""
     for name in [name for name in os.environ if name.startswith("TRACKER_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TRACKER_REDIS__URL", url)

@@ -45,7 +45,7 @@ check_installed() {
         -regex '.*/\(\(pip\|setuptools\|wheel\|hatchling\)\([-0-9.].*\)?\|cmeel\(-.*\)?\)')
     [ -z "$found" ] || fail "build tools are in the image: $found"
     found=$(find "$1" -perm /6022 -not -type l)
-    [ -z "$found" ] || fail "writable by everybody, or setuid: $found"
+    [ -z "$found" ] || fail "writable by all users, or setuid: $found"
 }
 
 # Starts "${serve[@]}", waits until "${health[@]}" succeeds, and stops it as Docker does.
@@ -73,7 +73,7 @@ check_serving() {
 }
 
 # A root for stage $1: the host's system folders, each below an overlay in memory. Other folders, such as /home, are
-# left out. The build stage sees the caller's home too, for pip's configuration and cache.
+# left out. The build stage sees the caller's home directory too, for pip's configuration and cache.
 new_root() {
     local folder prefix file
     root=$work/$1/root layers=$work/$1/layers

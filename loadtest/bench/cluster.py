@@ -1,7 +1,7 @@
 """Shards on a cluster of three nodes beside one store: `python -m loadtest.bench.cluster --help`.
 
 Parts: `cost`, CPU time per announce with 16 shards and with one store, in turn; `idle`, CPU time of a private tracker
-with 64 shards that nobody uses; `pages`, pages and reads of the API with 64 shards and with one store; `moves`, a shard
+with 64 unused shards; `pages`, pages and reads of the API with 64 shards and with one store; `moves`, a shard
 that moves under 500 announces a second. All stores listen on TCP, as those on other machines do. It needs a quiet
 machine, and takes about ten minutes.
 """

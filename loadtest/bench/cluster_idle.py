@@ -1,4 +1,4 @@
-"""CPU time of a private tracker that nobody uses: with 64 shards on a cluster of three, and with one store."""
+"""CPU time of an unused private tracker: with 64 shards on a cluster of three, and with one store."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _SETTLE_SECONDS = 20.0
 
 def measure_idle(directory: Path, *, seconds: float) -> Section:
     """Both at the same time: CPU time is counted for each process."""
-    section = Section("A private tracker that nobody uses")
+    section = Section("An unused private tracker")
     with ExitStack() as stack:
         sides: list[tuple[Stores, int]] = []
         for stores in (stack.enter_context(one_store(directory)), stack.enter_context(sharded(SHARDS))):

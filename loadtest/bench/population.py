@@ -104,8 +104,8 @@ def make_workload(active: int, torrents: int, requests: int, seed: int = 1) -> W
     quarter = requests // 100 * 25
     churning = quarter * 4 * 4 // 100
     source = random.Random(seed)
-    everybody = make_peers(active + (churning + 1) // 2, torrents, seed)
-    churners, stable = everybody[:churning], everybody[churning:]
+    all_peers = make_peers(active + (churning + 1) // 2, torrents, seed)
+    churners, stable = all_peers[:churning], all_peers[churning:]
     regular = _endless(stable, source)
     targets, present = [""] * (quarter * 4), list(stable)
     for n, place in enumerate(source.sample(range(quarter), quarter)):

@@ -5,7 +5,7 @@ The store runs under valgrind's callgrind, whose counts do not depend on the loa
 announces, in full calls of the script and one by one; only those of users have a passkey. Each user has one peer in a
 torrent.
 
-All rules are: multipliers for everybody, of the user and of the torrent, a freeleech token for another torrent, maximum
+All rules are: multipliers for all users, of the user and of the torrent, a freeleech token for another torrent, maximum
 peers and downloads, hit-and-runs by seed time, share and ratio with a grace period, and the change feed. Checks of
 which peers are connectable are not made by announces.
 """
@@ -154,7 +154,7 @@ async def announce_all(
 
 
 async def _fill(store: Store, users: Sequence[int], *, with_rules: bool) -> None:
-    """Torrents and users; with rules, each has multipliers, and each user a token for a torrent of nobody."""
+    """Torrents and users; with rules, each has multipliers, and each user a token for an unknown torrent."""
     for torrent in range(_TORRENTS + 1):
         end, fields = _END + torrent, {"size": str(_SIZE)}
         if with_rules:

@@ -117,7 +117,7 @@ def parts_of(store: Store) -> tuple[Projects, Policy, Callable[[], float]]:
 
 
 async def no_pause(_: float) -> None:
-    """Nobody else uses this store."""
+    """No other program uses this store."""
 
 
 async def seconds(store: Store) -> float:

@@ -51,8 +51,8 @@ def clients_view(load: Load, fault: float, findings: Findings) -> None:
 
 
 async def missing_announces(redis: Any, load: Load) -> int:
-    """The number of answered announces that the store lacks: joins and stops that it did not count, and other announces
-    of peers that still announce. Peers report how many announces were answered, as uploaded bytes."""
+    """The number of answered announces that are not in the store: joins and stops that it did not count, and other
+    announces of peers that still announce. Peers report how many announces were answered, as uploaded bytes."""
     missing = 0
     for info_hash, answered in load.acknowledged.items():
         counted = int(await redis.hget(KEYS.torrent(InfoHash(info_hash)), "announces") or 0)
@@ -92,7 +92,7 @@ async def settled(redis: Any, load: Load, findings: Findings, seconds: float) ->
 
 
 async def quiet_store(redis: Any, findings: Findings) -> None:
-    """Checks the store's consistency (row T19) while nobody announces. The global counts may be a second late."""
+    """Checks the store's consistency (row T19) while no client announces. The global counts may be a second late."""
     end = time.monotonic() + _QUIET_SECONDS
     while True:
         try:

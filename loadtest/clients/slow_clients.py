@@ -188,7 +188,7 @@ def main() -> None:
     options = parser.parse_args()
     raise_limit()
     outcomes = []
-    for name in options.names or ["nobody", *KINDS]:
+    for name in options.names or ["no attacker", *KINDS]:
         with tempfile.TemporaryDirectory(prefix="slow-") as directory:
             outcomes.append(asyncio.run(_run(name, options.seconds, Path(directory))))
         print(", ".join(outcomes[-1].row()), file=sys.stderr, flush=True)

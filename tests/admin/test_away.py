@@ -1,4 +1,4 @@
-"""The admin port while a node of the store's cluster is away: pages and replies go on, and say what they lack."""
+"""The admin port while a node of the store's cluster is away: pages and replies go on, and name what is missing."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -72,7 +72,7 @@ async def lacking(group: Cluster) -> AsyncIterator[tuple[Admin, list[int]]]:
 
 
 @pytest.mark.slow
-async def test_replies_name_the_shards_that_they_lack(lacking: tuple[Admin, list[int]]) -> None:
+async def test_replies_name_the_shards_that_they_leave_out(lacking: tuple[Admin, list[int]]) -> None:
     admin, away = lacking
     present = [each.hex() for each in HASHES if admin.store.shards.of(each).number not in away]
     missing = next(each.hex() for each in HASHES if each.hex() not in present)
@@ -133,8 +133,8 @@ async def test_every_page_and_list_is_shown_without_a_shard(lacking: tuple[Admin
 
 
 @pytest.mark.slow
-async def test_an_open_overview_stays_ready_while_only_home_is_away(group: Cluster) -> None:
-    """As /ready does: announces are served. The page says what is away."""
+async def test_an_open_overview_stays_ready_while_only_the_main_store_is_unavailable(group: Cluster) -> None:
+    """As /ready does: announces are served. The page names what is unavailable."""
     home, _ = places_in(group)
     async with filled(group) as admin, admin.browser() as browser, listening(browser) as stream:
         await stream.until("figures")

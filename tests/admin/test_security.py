@@ -19,7 +19,7 @@ from tracker.admin.auth.attempts import PER_ADDRESS
 from tracker.admin.http.cookies import COOKIE
 from tracker.admin.http.problems import CONTENT_TYPE
 
-NOBODY = "swk_0123456789ab_" + "a" * 43
+UNKNOWN_TOKEN = "swk_0123456789ab_" + "a" * 43
 HASH = "ab" * 20
 TORRENTS = "/api/v1/torrents"
 
@@ -66,9 +66,9 @@ async def test_requests_without_a_token_are_refused(admin: Admin) -> None:
     """Requests from loopback need a token too."""
     everything = await routes(admin)
     assert len(everything) > 40
-    async with admin.client() as nobody:
+    async with admin.client() as stranger:
         for method, path in everything:
-            response = await nobody.request(method, path, allow_redirects=False)
+            response = await stranger.request(method, path, allow_redirects=False)
             if path.startswith(("/api/", "/metrics")):
                 assert (response.status, response.content_type) == (401, CONTENT_TYPE), (method, path)
                 assert response.headers["WWW-Authenticate"] == "Bearer"
@@ -79,17 +79,17 @@ async def test_requests_without_a_token_are_refused(admin: Admin) -> None:
 
 
 async def test_unknown_paths_are_not_revealed_without_authentication(admin: Admin) -> None:
-    async with admin.client() as nobody:
-        assert (await nobody.get("/api/v1/nothing")).status == 401
-        assert (await nobody.put("/health")).status == 401
-        assert (await nobody.request("OPTIONS", TORRENTS)).status == 401
-        assert (await nobody.get("/nothing", allow_redirects=False)).headers["Location"] == "/sign-in"
+    async with admin.client() as stranger:
+        assert (await stranger.get("/api/v1/nothing")).status == 401
+        assert (await stranger.put("/health")).status == 401
+        assert (await stranger.request("OPTIONS", TORRENTS)).status == 401
+        assert (await stranger.get("/nothing", allow_redirects=False)).headers["Location"] == "/sign-in"
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        f"Bearer {NOBODY}",
+        f"Bearer {UNKNOWN_TOKEN}",
         "Bearer",
         "Bearer ",
         "Basic YTpi",
@@ -108,7 +108,7 @@ async def test_an_invalid_token_is_refused(admin: Admin, header: str) -> None:
 
 async def test_two_authorization_headers_are_refused(admin: Admin) -> None:
     good = await admin.token("admin")
-    lines = f"Authorization: Bearer {good}\nAuthorization: Bearer {NOBODY}"
+    lines = f"Authorization: Bearer {good}\nAuthorization: Bearer {UNKNOWN_TOKEN}"
     response = await ask(admin.addresses[0], f"GET {TORRENTS} HTTP/1.1\nHost: localhost\n{lines}")
     assert response.status == 401
 
@@ -116,16 +116,16 @@ async def test_two_authorization_headers_are_refused(admin: Admin) -> None:
 async def test_a_valid_cookie_does_not_make_up_for_an_invalid_token(admin: Admin) -> None:
     async with admin.browser("admin") as browser:
         assert (await browser.get(TORRENTS)).status == 200
-        assert (await browser.get(TORRENTS, headers=bearer(NOBODY))).status == 401
+        assert (await browser.get(TORRENTS, headers=bearer(UNKNOWN_TOKEN))).status == 401
 
 
 async def test_tokens_are_read_from_the_header_only(admin: Admin) -> None:
     good = await admin.token("admin")
-    async with admin.client() as nobody:
+    async with admin.client() as stranger:
         for target in (f"{TORRENTS}?token={good}", f"{TORRENTS}?access_token={good}"):
-            assert (await nobody.get(target)).status == 401
-        assert (await nobody.get(TORRENTS, headers={"Cookie": f"{COOKIE}={good}"})).status == 401
-        assert (await nobody.get(TORRENTS, headers=bearer("a" * 43))).status == 401
+            assert (await stranger.get(target)).status == 401
+        assert (await stranger.get(TORRENTS, headers={"Cookie": f"{COOKIE}={good}"})).status == 401
+        assert (await stranger.get(TORRENTS, headers=bearer("a" * 43))).status == 401
 
 
 async def test_role_read_cannot_change_anything(admin: Admin) -> None:
@@ -259,11 +259,11 @@ async def test_redirects_stay_on_this_port(admin: Admin) -> None:
     odd = ("//evil.example", "/\\evil.example", "/?next=http://evil.example", "/sign-in?next=//evil.example")
     token = await admin.token("admin")
     async with (
-        admin.client(headers=elsewhere) as nobody,
+        admin.client(headers=elsewhere) as stranger,
         admin.browser("admin", headers=elsewhere) as browser,
     ):
         for path in (*odd, "/users?id=//evil.example", "/users?id=1%0d%0aLocation:%20http://evil.example"):
-            for client in (nobody, browser):
+            for client in (stranger, browser):
                 async with client.get(URL(admin.url + path, encoded=True), allow_redirects=False) as response:
                     assert response.headers.get("Location", "/sign-in") == "/sign-in", path
         form = {"token": token, "next": "http://evil.example"}
@@ -295,7 +295,7 @@ async def test_the_file_name_of_an_upload_is_never_a_path(admin: Admin, name: st
 async def test_failed_attempts_are_limited_and_valid_tokens_accepted(admin: Admin) -> None:
     async with admin.client() as guesser, admin.client("read") as client:
         responses = [
-            await guesser.get(TORRENTS, headers=bearer(NOBODY)) for _ in range(PER_ADDRESS.burst + 5)
+            await guesser.get(TORRENTS, headers=bearer(UNKNOWN_TOKEN)) for _ in range(PER_ADDRESS.burst + 5)
         ]
         statuses = [response.status for response in responses]
         assert statuses[: PER_ADDRESS.burst] == [401] * PER_ADDRESS.burst
@@ -310,9 +310,9 @@ async def test_failed_attempts_are_limited_and_valid_tokens_accepted(admin: Admi
 async def test_failed_sign_ins_count_as_attempts(admin: Admin) -> None:
     async with admin.client() as guesser:
         for _ in range(PER_ADDRESS.burst // 2):
-            assert (await guesser.post("/sign-in", data={"token": NOBODY})).status == 403
+            assert (await guesser.post("/sign-in", data={"token": UNKNOWN_TOKEN})).status == 403
             assert (await guesser.post("/sign-in", data={"link": "a" * 43})).status == 403
-        statuses = {(await guesser.post("/sign-in", data={"token": NOBODY})).status for _ in range(3)}
+        statuses = {(await guesser.post("/sign-in", data={"token": UNKNOWN_TOKEN})).status for _ in range(3)}
         assert 429 in statuses
         secret = await admin.store.tokens.new_link()
         assert (await guesser.post("/sign-in", data={"link": secret}, allow_redirects=False)).status == 303
@@ -411,7 +411,7 @@ async def test_changes_are_logged_with_their_author(admin: Admin, logs: list[Any
         assert await created(client) == 201
         await client.delete(f"{TORRENTS}/{HASH}")
         for _ in range(PER_ADDRESS.burst + 20):
-            await guesser.get(TORRENTS, headers=bearer(NOBODY))
+            await guesser.get(TORRENTS, headers=bearer(UNKNOWN_TOKEN))
     told = [(line["event"], line.get("by"), line["what"]) for line in logs]
     assert told[:2] == [
         ("admin change", "test admin", f"POST {TORRENTS}"),

@@ -49,8 +49,8 @@ EVERYWHERE = ["/health", "/sign-in", "/static/sign_in.js", "/nothing", "/api/v1/
 
 @pytest.mark.parametrize("path", EVERYWHERE)
 async def test_every_response_has_the_security_headers(admin: Admin, path: str) -> None:
-    async with admin.client() as nobody, admin.client("read") as reader:
-        for client in (nobody, reader):
+    async with admin.client() as stranger, admin.client("read") as reader:
+        for client in (stranger, reader):
             for method in ("GET", "HEAD", "POST"):
                 response = await client.request(method, path, allow_redirects=False)
                 assert {name: response.headers.get(name) for name in HEADERS} == HEADERS

@@ -76,7 +76,7 @@ def test_a_tracker_answers_from_its_swarms(start_tracker: StartTracker, torrents
 def test_a_torrent_marked_private_is_hidden_within_ten_seconds(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:
-    """It then looks like one that nobody knows."""
+    """It then looks like an unknown one."""
     tracker = start_tracker(**ON, TRACKER_DHT__ADDRESS_QUERIES_SECOND="1000")
     for words in (("torrent", "add", HASH.hex()), ("torrent", "edit", HASH.hex(), "--public")):
         assert trackers.run(tmp_path, *words).returncode == 0

@@ -27,7 +27,7 @@ ANNOUNCES = 5
 
 
 def asked(port: int, path: str, address: str = "9.9.9.9") -> bytes | None:
-    """The reply; None while nobody answers at the port."""
+    """The reply; None while no process answers at the port."""
     connection = HTTPConnection("127.0.0.1", port, timeout=trackers.SECONDS)
     try:
         connection.request("GET", path, headers={"X-Forwarded-For": address})

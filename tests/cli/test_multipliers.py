@@ -26,7 +26,7 @@ def shown(tracker: Command, *words: str) -> dict[str, Any]:
     return row
 
 
-def test_multipliers_for_everybody_are_set_one_at_a_time(tracker: Command) -> None:
+def test_multipliers_for_all_users_are_set_one_at_a_time(tracker: Command) -> None:
     none: dict[str, Any] = {"upload_multiplier": "1", "download_multiplier": "1"}
     none |= {"upload_multiplier_until": None, "download_multiplier_until": None}
     assert shown(tracker, "multipliers") == none

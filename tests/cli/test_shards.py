@@ -209,7 +209,7 @@ def test_commands_that_need_something_of_others(sharded: Command) -> None:
 
 
 @pytest.mark.slow
-def test_commands_name_the_shards_and_the_node_that_are_away(
+def test_commands_name_the_unavailable_shards_and_their_node(
     tracker: Command, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What needs one of the shards fails. The rest goes on, and says what it lacks."""

@@ -173,7 +173,7 @@ def test_the_policy_is_previewed(tracker: Command, do: Do) -> None:
     assert "kind seeding" in tracker("work", "policy", "proj", "--dry-run", code=1).stderr
 
 
-def test_somebody_is_blocked_and_unblocked(tracker: Command) -> None:
+def test_a_claimant_is_blocked_and_unblocked(tracker: Command) -> None:
     tracker("work", "create", "proj")
     assert (
         tracker("work", "block", "proj", "alice", "192.0.2.1").stdout == "blocked alice\nblocked 192.0.2.1\n"

@@ -245,7 +245,7 @@ async def test_no_bogon_joins_a_swarm_when_private_addresses_are_refused(make_tr
     for number, address in enumerate(BOGONS):
         for event in ("started", "completed", ""):
             await tracker.refused(number, event, address=address, bytes_left=0)
-        await tracker.announce(number, "stopped", address=address)  # which removes nobody
+        await tracker.announce(number, "stopped", address=address)  # which removes no peer
     assert await tracker.store.dump() == before
 
 

@@ -152,7 +152,7 @@ class HijackMachine(RuleBasedStateMachine):
     ) -> None:
         reply = self.run(self.attack(victim.number, victim.torrent, address, passkey, values))
         assert self.run(self.state()) == self.known
-        if isinstance(reply, AnnounceReply):  # anybody may get a reply, but nothing was applied
+        if isinstance(reply, AnnounceReply):  # any client may get a reply, but nothing was applied
             assert passkey == BOB or self.accounts != "required"
 
     @rule(victim=st.sampled_from(VICTIMS), passkey=st.sampled_from([BOB, "", ALICE[:-1]]), values=attacks)

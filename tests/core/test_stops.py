@@ -107,8 +107,8 @@ async def test_nothing_else_is_applied_for_a_refused_user(redis_url: str, prefix
         assert (await tracker.peer(1))["active"] == "1"
 
 
-async def test_an_old_passkey_stops_no_peer_of_somebody_else(redis_url: str, prefix: str) -> None:
-    """Nor from another address, nor once all its peers must have timed out, nor does a passkey that nobody had."""
+async def test_an_old_passkey_stops_no_peer_of_another_user(redis_url: str, prefix: str) -> None:
+    """Nor from another address, nor once all its peers must have timed out, nor does a passkey that no user had."""
     async with open_tracker(redis_url, prefix, settings_with()) as tracker:
         await with_users(tracker)
         await tracker.announce(1, "started", ALICE, key=b"secret")

@@ -14,7 +14,7 @@ from tracker.dht.node_id import fits_address, id_for_address, to_id, to_number
 from tracker.wire.krpc import Answer, Node, NodeId
 
 TARGET = bytes(20)
-NOBODY = 2**160 - 1
+NO_ID = 2**160 - 1
 
 
 def node(number: int, host: int) -> Node:
@@ -27,7 +27,7 @@ def answer(node: Node, *named: Node, values: tuple[Endpoint, ...] = ()) -> Answe
 
 
 def lookup_from(*start: Node, private_addresses: bool = True) -> Lookup:
-    return Lookup(TARGET, start, 0, own=NOBODY, private_addresses=private_addresses)
+    return Lookup(TARGET, start, 0, own=NO_ID, private_addresses=private_addresses)
 
 
 class Network:
@@ -68,7 +68,7 @@ def test_the_nearest_nodes_alive_are_found(seed: int, dead: float) -> None:
     rng = random.Random(seed)
     network = Network(rng, 80, dead)
     start = rng.sample(sorted(network.alive), 8)
-    lookup = Lookup(TARGET, start, 0, own=NOBODY, private_addresses=True)
+    lookup = Lookup(TARGET, start, 0, own=NO_ID, private_addresses=True)
     queries = network.run(lookup)
     nearest = sorted(network.alive, key=lambda each: to_number(each.id))[:8]
     found = lookup.result().nearest
@@ -122,7 +122,7 @@ class TestSteps:
     def test_without_nodes_it_is_done_at_once(self) -> None:
         assert lookup_from().is_done(0)
 
-    def test_nobody_left_to_ask_ends_it(self) -> None:
+    def test_no_node_left_to_ask_ends_it(self) -> None:
         lookup = lookup_from(node(1, 1))
         lookup.next_queries(0)
         lookup.on_failure(node(1, 1))

@@ -199,7 +199,7 @@ class TestIsland:
         island.run(40 * 60, step=5)
         assert {len(node.table) for at, node in island.nodes.items() if at != address(9)} == {8}
         assert island.first().table.dropped == 1
-        assert len(island.nodes[address(9)].table) == 9, "nobody answers it, so it keeps all"
+        assert len(island.nodes[address(9)].table) == 9, "no node answers it, so it keeps all"
 
     def test_saved_nodes_are_back_within_ten_seconds(self) -> None:
         island = joined(20)

@@ -67,7 +67,7 @@ class TestAllTogether:
         assert set(reasons) == {None, "total"}
         assert len(limits.hosts) <= 400 + 10 * 200 + 1
 
-    def test_a_flood_of_forged_addresses_makes_nobody_forgotten(self) -> None:
+    def test_a_flood_of_forged_addresses_displaces_no_address(self) -> None:
         """Else who has good timing makes the node send one victim all that the total limit allows."""
         limits = InboundLimits(RULES, 0)
         forged = iter(range(1000, 10**6))

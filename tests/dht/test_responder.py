@@ -310,7 +310,7 @@ class TestAmplification:
 
 
 class TestTorrentsWithoutPart:
-    def test_they_look_like_a_hash_that_nobody_knows(self) -> None:
+    def test_they_look_like_a_hash_that_no_node_knows(self) -> None:
         """Word for word, before and after an announce."""
         private = Swarm(False, peers(5), peers(5))
         answers = []

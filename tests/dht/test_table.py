@@ -223,7 +223,7 @@ class TestFullBucket:
         ]
         assert order == by_distance[0] + by_distance[1][:2]
 
-    def test_a_fitting_id_far_away_does_not_hide_nearer_nodes(self) -> None:
+    def test_a_distant_fitting_id_does_not_hide_nearer_nodes(self) -> None:
         """An attacker may know which ids fit, and a lookup needs near nodes."""
         rng = random.Random(1)
         table = RoutingTable(OWN, TableRules(), 0)
@@ -259,7 +259,7 @@ class TestTimeouts:
         table.on_answer(FULL[1], 30 * MINUTE)
         assert FULL[0] in table.due_pings(30 * MINUTE)
 
-    def test_nothing_is_dropped_while_nobody_answers(self) -> None:
+    def test_nothing_is_dropped_while_no_node_answers(self) -> None:
         table = table_with(*FULL)
         for second in range(60, 3600, 10):
             for each in table.due_pings(second):
@@ -290,7 +290,7 @@ class TestTimeouts:
 class TestQuiet:
     """D22: an outage and its end show within a minute, also where nothing is asked."""
 
-    def test_nobody_is_pinged_while_somebody_answers(self) -> None:
+    def test_no_node_is_pinged_while_one_answers(self) -> None:
         assert table_with(*FULL).quiet_pings(QUIET_SECONDS - 1) == []
         assert RoutingTable(OWN, RULES, 0).quiet_pings(1000) == []
 

@@ -202,7 +202,7 @@ async def test_projects_that_need_probes_are_a_warning_while_there_are_none(
         assert "work probes" not in await findings(replace(context, settings=enabled))
 
 
-async def test_logs_that_nobody_drains_are_a_warning(redis_url: str, prefix: str) -> None:
+async def test_logs_that_are_not_drained_are_a_warning(redis_url: str, prefix: str) -> None:
     """Only beyond what a log without a drain keeps, and at most five projects by name."""
     names = [f"p{number}" for number in range(7)]
     async with context_at(redis_url, prefix) as context:

@@ -69,7 +69,7 @@ def test_required_users_and_all_ipv6_addresses_and_no_nodes_to_begin_with_are_na
     assert list(check_dht_settings(Settings(dht=dht))) == []
 
 
-def test_handing_out_peers_that_nobody_may_check_is_named() -> None:
+def test_handing_out_peers_that_may_not_be_checked_is_named() -> None:
     def texts(**changes: Any) -> list[str]:
         dht = DhtSettings(enabled=True, give_peers=True)
         settings = Settings(dht=dht).model_copy(update=changes)

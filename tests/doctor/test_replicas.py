@@ -114,7 +114,7 @@ async def test_a_master_that_could_not_return_as_a_replica_is_reported() -> None
 
 
 @pytest.mark.slow
-async def test_each_node_and_the_shards_that_are_away_are_named() -> None:
+async def test_each_node_and_unavailable_shards_are_named() -> None:
     """Home's node and the others; a wrong setting of any of them."""
     with cluster() as group:
         group.be_patient()

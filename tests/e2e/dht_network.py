@@ -212,7 +212,7 @@ def check(packets: list[Packet], torrents: Torrents) -> None:
     sent = [each for each in packets if each.source == OURS]
     assert max(len(each.data) for each in sent) <= 1024
     hidden = torrents.private.info_hash
-    assert not [each for each in packets if hidden in each.data], "a private torrent is named by nobody"
+    assert not [each for each in packets if hidden in each.data], "no node names a private torrent"
     for name, host in CLIENTS.items():
         announces = [each for each in received(packets, host) if b"13:announce_peer" in each.data]
         assert announces, f"{name} announces nothing to our node"

@@ -74,8 +74,10 @@ def test_shards_are_spread_over_a_cluster(start_tracker: StartTracker) -> None:
 
 
 @pytest.mark.slow
-def test_a_tracker_starts_while_a_node_is_away_and_names_its_shards(start_tracker: StartTracker) -> None:
-    """The URL's first node is the one that is away. Its shards are served once it is there."""
+def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
+    start_tracker: StartTracker,
+) -> None:
+    """The URL's first node is the unavailable one. Its shards are served once it is there."""
     with cluster() as nodes:
         nodes.be_patient()
         home = nodes.primary("t:{main}:")
@@ -117,8 +119,10 @@ def test_a_tracker_starts_while_a_node_is_away_and_names_its_shards(start_tracke
 
 
 @pytest.mark.slow
-def test_a_node_that_is_away_concerns_its_shards_only(start_tracker: StartTracker, tmp_path: Path) -> None:
-    """S2, S4, T2, T10, T22: others are served, and nobody is removed there but the peers of users who were deleted
+def test_a_node_that_is_unavailable_affects_its_shards_only(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    """S2, S4, T2, T10, T22: others are served, and no peer is removed there except those of users who were deleted
     meanwhile. These are refused when the node is back."""
     with cluster() as nodes:
         settings = {

@@ -96,7 +96,7 @@ def test_users_are_credited_over_udp(start_tracker: StartTracker, tmp_path: Path
 
 
 def aria2(torrent: Path, target: Path) -> Commands:
-    """It uses UDP trackers only with its DHT, which finds nobody without an entry point."""
+    """It uses UDP trackers only with its DHT, which finds no node without an entry point."""
     words = ["--no-conf", "--enable-dht=true", f"--dht-listen-port={free_port()}", "--enable-dht6=false"]
     words += ["--bt-enable-lpd=false", "--enable-peer-exchange=false", f"--dht-file-path={target}.dht"]
     words += [f"--listen-port={free_port()}", "--seed-time=10", f"--dir={target}"]

@@ -55,8 +55,8 @@ def test_counts_are_those_added_less_those_dropped() -> None:
     assert found["tracker_dht_bytes_total", "in"] == node.counts.bytes_in
 
 
-def test_a_node_that_nobody_answers_is_down() -> None:
-    """D22: ``tracker_dht_up`` is 0 once nobody has answered for a minute."""
+def test_a_node_that_no_node_answers_is_down() -> None:
+    """D22: ``tracker_dht_up`` is 0 after a minute without an answer."""
     island, telemetry = joined(20), Telemetry()
     node = island.first()
     report = DhtTelemetry(

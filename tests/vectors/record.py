@@ -74,7 +74,7 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 def wait_for(condition: Callable[[], bool]) -> bool:
-    """Poll until it holds; False when patience runs out (the recording then simply lacks that request)."""
+    """Poll until it holds; False when patience runs out (the recording then misses that request)."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if condition():

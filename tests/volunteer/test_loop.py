@@ -140,7 +140,7 @@ async def test_a_name_and_a_port_do_where_there_are_no_passkeys(
 async def test_a_name_gives_nothing_back_whose_token_it_does_not_know(
     server: WorkServer, machine: Machine, tmp_path: Path
 ) -> None:
-    """The answer to a request was lost, or somebody else uses the name."""
+    """The answer to a request was lost, or another claimant uses the name."""
     shares(server, tmp_path, 1)
     server.by_name = True
     volunteer = await machine.start(ADA)

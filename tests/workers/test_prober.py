@@ -161,7 +161,7 @@ class TestSettings:
     def test_probes_are_off_by_default(self) -> None:
         assert not ProbeSettings().enabled and not ProbeSettings().connectable
 
-    async def test_a_disabled_prober_connects_to_nobody(self) -> None:
+    async def test_a_disabled_prober_connects_to_no_peer(self) -> None:
         connections: list[object] = []
 
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -77,7 +77,9 @@ async def test_the_number_of_reasons_is_bounded(store: Store) -> None:
     assert kept == list(range(MAX_REASONS))
 
 
-async def test_samples_wait_while_the_store_is_away(start_server: Callable[..., Server], prefix: str) -> None:
+async def test_samples_wait_while_the_store_is_unavailable(
+    start_server: Callable[..., Server], prefix: str
+) -> None:
     server = start_server()
     async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
         worker = sampler(store)

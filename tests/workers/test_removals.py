@@ -113,7 +113,7 @@ async def disable_by_import(store: Store) -> None:
 
 
 @pytest.mark.parametrize("disable", [disable, disable_by_import])
-async def test_a_disabled_user_is_told_to_nobody_and_leaves(
+async def test_a_disabled_user_is_not_returned_and_leaves(
     store: Store, disable: Callable[[Store], Awaitable[None]]
 ) -> None:
     """In each of the user's torrents. The user did not leave: that makes no hit-and-run, now or later."""
@@ -235,7 +235,7 @@ async def test_a_torrent_that_is_allowed_at_once_keeps_its_peers(store: Store) -
     assert await active(store) == 1
 
 
-async def test_a_denied_client_is_told_to_nobody_and_leaves(store: Store) -> None:
+async def test_a_denied_client_is_not_returned_and_leaves(store: Store) -> None:
     """Also where its peers have derived ids, and with peer ids and IPv6 in the reply."""
     taken: dict[str, Any] = {"peer_id": other_client(1), "key_digest": b"12345678"}
     await join(store, 1, **taken)

@@ -31,7 +31,7 @@ def reapers_of(store: Store, name: str) -> ShardReapers:
     return ShardReapers(reapers, store.reaping, store.connection, leases)
 
 
-async def test_an_outage_of_one_shard_reaps_nobody_there_and_delays_no_other(
+async def test_an_outage_of_one_shard_reaps_no_peer_there_and_delays_no_other(
     redis_url: str, prefix: str
 ) -> None:
     """T9, T10: each shard has outages of its own."""

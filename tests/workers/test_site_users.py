@@ -133,7 +133,7 @@ async def test_anything_may_be_published_and_nothing_is_written_without_a_change
 
 
 @pytest.mark.slow
-async def test_a_change_reaches_the_others_while_the_first_shard_is_away_and_that_one_when_it_is_back() -> (
+async def test_a_change_reaches_the_others_while_the_first_shard_is_unavailable_and_that_one_when_it_is_back() -> (
     None
 ):
     with cluster(options=("--appendonly", "yes", "--appendfsync", "always")) as group:
@@ -166,7 +166,7 @@ async def test_a_change_reaches_the_others_while_the_first_shard_is_away_and_tha
                 assert await is_disabled(*store.shards)
 
 
-async def test_it_survives_keys_of_a_wrong_type_and_a_store_that_is_away(store: Store) -> None:
+async def test_it_survives_keys_of_a_wrong_type_and_a_store_that_is_unavailable(store: Store) -> None:
     listed = store.keys.users()
     kept = await store.redis.dump(listed)
     async with following(store, [0]) as time:

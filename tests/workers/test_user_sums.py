@@ -54,7 +54,7 @@ async def test_rows_multipliers_and_sums_are_kept_alike(store: Store) -> None:
     assert await is_copied(1) and not await is_copied(3)
 
 
-async def test_it_survives_a_store_that_is_away_and_a_key_of_a_wrong_type(store: Store) -> None:
+async def test_it_survives_a_store_that_is_unavailable_and_a_key_of_a_wrong_type(store: Store) -> None:
     time, held = FakeTime(), list(range(SHARDS))
     wrong = store.shards[0].keys.changed()
     await store.redis.set(wrong, "text")

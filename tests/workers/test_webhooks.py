@@ -201,7 +201,7 @@ def receiver_at(receiver: Receiver) -> float:
     return at
 
 
-async def test_a_receiver_that_is_away_is_a_failure_without_its_url(
+async def test_a_receiver_that_is_unavailable_is_a_failure_without_its_url(
     store: Store, receiver: Receiver, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worker = worker_of(store, receiver)

@@ -10,7 +10,7 @@ HASH = info_hash(1).hex()
 END = START + 1000
 
 
-async def test_multipliers_for_everybody_are_replaced(full: ApiClient) -> None:
+async def test_multipliers_for_all_users_are_replaced(full: ApiClient) -> None:
     none: dict[str, Any] = {"upload_multiplier": 1.0, "download_multiplier": 1.0}
     none |= {"upload_multiplier_until": None, "download_multiplier_until": None}
     assert await full.get("/multipliers") == none

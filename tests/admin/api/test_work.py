@@ -239,7 +239,7 @@ async def test_results_are_listed(full: ApiClient, store: Store, proj: None) -> 
     assert await full.wrong_fields("GET", f"{PROJ}/log?before=x") == ["query.before"]
 
 
-async def test_somebody_is_blocked_and_unblocked(full: ApiClient, store: Store, proj: None) -> None:
+async def test_a_claimant_is_blocked_and_unblocked(full: ApiClient, store: Store, proj: None) -> None:
     blocked = f"{PROJ}/blocked"
     assert await full.ask("POST", blocked, json={"who": "alice"}) == {"who": "alice", "new": True}
     assert (await full.ask("POST", blocked, json={"who": "alice"}))["new"] is False

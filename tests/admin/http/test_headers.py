@@ -41,9 +41,9 @@ async def test_texts_have_a_content_type_and_charset(admin: Admin, path: str) ->
 
 async def test_no_header_names_a_version(admin: Admin) -> None:
     """Neither of the tracker nor of its libraries."""
-    async with admin.client() as nobody:
+    async with admin.client() as stranger:
         for path in ("/sign-in", "/health", "/ready", "/api/v1/nothing", "/nothing", "/metrics"):
-            response = await nobody.get(path)
+            response = await stranger.get(path)
             told = str(response.headers) + await response.text()
             assert not [
                 word

@@ -137,8 +137,8 @@ def test_metrics_of_the_tracker_need_no_store(scrapes: Scrapes) -> None:
 
 
 async def test_metrics_need_a_token_with_role_read(admin: Admin) -> None:
-    async with admin.client() as nobody, admin.client("read") as reader, admin.browser("read") as browser:
-        refused = await nobody.get("/metrics", allow_redirects=False)
+    async with admin.client() as stranger, admin.client("read") as reader, admin.browser("read") as browser:
+        refused = await stranger.get("/metrics", allow_redirects=False)
         assert (refused.status, refused.content_type) == (401, "application/problem+json")
         for client in (reader, browser):
             response = await client.get("/metrics")

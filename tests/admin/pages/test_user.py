@@ -254,7 +254,7 @@ async def test_rules_of_a_user_are_edited(alice: Private) -> None:
 
 
 async def test_the_page_has_every_field(alice: Private) -> None:
-    """A field that the page lacks is named here."""
+    """A field that is missing from the page is named here."""
     async with alice.admin.browser() as browser:
         page = await get(browser, HERE)
     shown = {element.attributes.get("name") for element in page.all("input")}

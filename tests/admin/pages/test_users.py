@@ -112,7 +112,7 @@ async def test_role_read_cannot_create_users(private: Private) -> None:
     assert await private.store.users.count() == 0
 
 
-async def test_multipliers_for_everybody_are_set_and_shown(private: Private) -> None:
+async def test_multipliers_for_all_users_are_set_and_shown(private: Private) -> None:
     async with private.admin.browser() as browser:
         fields = {"upload_multiplier": "2", "download_multiplier": "0"}
         fields |= {"until": "2030-01-01T00:00"}

@@ -143,7 +143,7 @@ async def test_results_are_shown(browser: aiohttp.ClientSession, store: Store, p
     assert "alice 2 2.0 KiB" in (await get(browser, f"/work/proj?period={week_of(store.clock.now)}")).text
 
 
-async def test_somebody_is_blocked_and_unblocked(
+async def test_a_claimant_is_blocked_and_unblocked(
     admin: Admin, browser: aiohttp.ClientSession, proj: None
 ) -> None:
     await post_form(browser, "/work/proj/blocked", who="alice")

@@ -147,7 +147,7 @@ async def ask(
 
 class TestOurId:
     async def test_it_follows_the_address_that_five_networks_see(self) -> None:
-        """BEP 42: neither that of one liar, nor one that nobody may have."""
+        """BEP 42: neither that of one liar, nor an impossible one."""
         async with serving() as served:
             before = served.node.id
             for turn in range(20):

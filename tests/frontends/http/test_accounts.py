@@ -118,7 +118,7 @@ async def test_each_form_of_an_announce_url_names_the_user(
 @pytest.mark.parametrize("accounts", ["off", "optional"])
 @pytest.mark.parametrize("passkey", ["", ALICE, "x" * 20, DISABLED])
 @on_loops("uvloop")
-async def test_everybody_may_scrape_unless_accounts_are_required(
+async def test_all_clients_may_scrape_unless_accounts_are_required(
     redis_url: str, prefix: str, accounts: Accounts, passkey: str
 ) -> None:
     async with tracking(redis_url, prefix, accounts) as (_, client):
@@ -128,7 +128,9 @@ async def test_everybody_may_scrape_unless_accounts_are_required(
 
 
 @on_loops("uvloop")
-async def test_one_connection_carries_announces_of_users_and_of_nobody(redis_url: str, prefix: str) -> None:
+async def test_one_connection_carries_announces_of_users_and_anonymous_peers(
+    redis_url: str, prefix: str
+) -> None:
     """A proxy's connection does: the passkey of one request does not stay for the next."""
     async with tracking(redis_url, prefix, "optional") as (tracker, client):
         for number, path in enumerate(("/announce", f"/{ALICE}/announce", "/announce", f"/{BOB}/announce")):

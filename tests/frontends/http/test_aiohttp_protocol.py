@@ -67,7 +67,7 @@ async def test_half_closed_clients_get_all_pipelined_answers() -> None:
 @on_loops("asyncio")
 @pytest.mark.parametrize("body", [b"", b"5\r\nhello\r\n0\r\n\r\n"], ids=["no body", "a body"])
 async def test_one_request_is_parsed_at_a_time_wherever_the_bytes_are_split(body: bytes) -> None:
-    """A trusted proxy's next request may lack a Host, so it must be parsed from its first byte."""
+    """A trusted proxy's next request may have no Host, so it must be parsed from its first byte."""
     tracker = RecordingTracker()
     bare = f"GET {ANNOUNCE} HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n".encode()
     first = request(ANNOUNCE, "Transfer-Encoding: chunked") + body if body else request(ANNOUNCE)

@@ -1,4 +1,4 @@
-"""Connections of one request are answered without a transport of the event loop, and nobody sees a difference."""
+"""Connections of one request are answered without a transport of the event loop, and clients see no difference."""
 
 import asyncio
 import contextlib

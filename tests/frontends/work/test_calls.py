@@ -123,7 +123,7 @@ async def test_a_report_that_can_never_count_is_ok_without_a_token_only(site: Si
 
 
 async def test_wrong_domains_release_the_item_and_are_logged(serve: Serve) -> None:
-    """W8: nobody is blocked unless the project says so."""
+    """W8: no claimant is blocked unless the project says so."""
     site = await serve()
     await site.project(domains=("data",), start_budget=9)
     await site.add("one")
@@ -349,7 +349,7 @@ async def test_configured_urls(serve: Serve) -> None:
     found = (await site.ask("/seeds/request", {"passkey": ALICE, "api_version": "2"})).json
     assert found["announce_url"] == f"https://tracker.example/{ALICE}/announce"
     assert found["torrent_url"] == f"https://site.example/t/{HASH}.torrent"
-    assert (found["name"], found["size"]) == ("", None)  # nobody said
+    assert (found["name"], found["size"]) == ("", None)  # unknown
 
 
 async def test_an_items_project_with_passkeys_ignores_the_name(serve: Serve) -> None:

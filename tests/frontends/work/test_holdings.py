@@ -40,7 +40,7 @@ async def test_a_blocked_one_can_neither_extend_nor_list_nor_release(site: Site)
 
 
 async def test_mine_in_a_project_by_names_shows_no_token(site: Site) -> None:
-    """Anybody can give a name."""
+    """Any client can give a name."""
     await site.add("one")
     await claimed(site)
     reply = await site.ask("/proj/mine?downloader=volunteer_1")

@@ -1,4 +1,4 @@
-"""What everybody may see: figures, items, needed torrents, the feed, the page."""
+"""What is public: figures, items, needed torrents, the feed, the page."""
 
 import asyncio
 import json

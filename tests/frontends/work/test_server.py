@@ -111,7 +111,7 @@ async def test_limits_can_be_changed_exempted_and_disabled(serve: Serve) -> None
         assert (await site.ask("/nothing", headers=headers)).status == status
 
 
-async def test_while_the_store_is_away_a_process_limits_alone(serve: Serve) -> None:
+async def test_while_the_store_is_unavailable_a_process_limits_alone(serve: Serve) -> None:
     site = await serve(http={"trusted_proxies": ("127.0.0.0/8",)}, limits={"work_requests_minute": 5})
     headers = {"X-Forwarded-For": "11.0.0.9"}
     for _ in range(9):
@@ -220,7 +220,7 @@ async def test_errors_are_logged_without_what_was_sent(seeding: Site) -> None:
     assert ALICE not in str(line) and line["route"] == "POST /{project}/request"
 
 
-async def test_while_the_store_is_away_claimants_wait(
+async def test_while_the_store_is_unavailable_claimants_wait(
     serve: Serve, start_server: Callable[..., Server]
 ) -> None:
     server = start_server()

@@ -65,7 +65,7 @@ async def test_the_longest_prefix_gives_the_reason(store: Store) -> None:
     assert store.deny_list_cache.reason(BINARY) == ""
 
 
-async def test_an_invalid_prefix_of_a_site_denies_nobody(store: Store) -> None:
+async def test_an_invalid_prefix_of_a_site_denies_no_client(store: Store) -> None:
     await store.redis.hset(store.keys.denied_clients(), mapping={"": "all", "x" * 21: "", "-LT": b"\xff"})
     await store.deny_list_cache.read()
     assert not store.deny_list_cache.denies(TRANSMISSION)

@@ -309,7 +309,7 @@ async def test_a_token_and_its_sessions_are_valid_for_its_addresses(store: Store
 @pytest.mark.parametrize(
     ("field", "value"), [("expires", "soon"), ("expires", ""), ("addresses", "anywhere")]
 )
-async def test_an_invalid_stored_limit_admits_nobody(store: Store, field: str, value: str) -> None:
+async def test_an_invalid_stored_limit_admits_no_address(store: Store, field: str, value: str) -> None:
     token, text = await store.tokens.create("site", "admin")
     await store.redis.hset(store.keys.admin_token(token.token_id), field, value)
     assert await store.tokens.verify(text, packed("192.0.2.1")) is None

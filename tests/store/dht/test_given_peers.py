@@ -118,7 +118,7 @@ async def test_they_are_of_the_family_that_the_announce_came_over(giving: Store)
     assert await peers(v6=True) == set(others)
 
 
-async def test_the_caller_is_not_handed_out_at_any_port_and_nobody_twice(giving: Store) -> None:
+async def test_the_caller_is_not_handed_out_at_any_port_and_no_peer_twice(giving: Store) -> None:
     own, other_port = endpoint(1), endpoint(1, port=7000)
     peers = [own, other_port, endpoint(2), endpoint(100)]
     await giving.dht_torrents.give(info_hash(1), peers, START, START, all_torrents=False)
@@ -133,7 +133,7 @@ async def test_bytes_of_two_listed_peers_together_are_no_listed_peer(giving: Sto
 
 
 async def test_an_announce_that_wants_peer_ids_gets_none(giving: Store) -> None:
-    """Nobody told the ids of these peers."""
+    """The ids of these peers are unknown."""
     await found(giving)
     reply = await giving.announce(update(1, form=WITH_IDS))
     assert (reply.peers, len(reply.peer_ids)) == (endpoint(2), 20)

@@ -33,7 +33,7 @@ async def test_the_status_of_each_node_is_shown(store: Store) -> None:
 
 
 async def test_saving_again_replaces_all_but_nodes_where_none_are_known(store: Store) -> None:
-    """Nobody answers a node that was cut off when it started, or that ends at once."""
+    """No node answers one that was cut off when it started, or that ends at once."""
     await store.dht_nodes.save_status(STATUS)
     await store.dht_nodes.save_tables(STATUS.name, TABLES)
     later = status(ids={4: b"c" * 20}, externals={}, buckets={4: {}}, last_answer=None, saved=START + 5)

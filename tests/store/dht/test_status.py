@@ -56,7 +56,7 @@ def test_damaged_values_are_left_out() -> None:
     assert status_of("host", {"dropped": "[1]"}).dropped == {}
 
 
-def test_a_node_is_down_when_nobody_has_answered_for_a_minute() -> None:
+def test_a_node_is_down_when_no_node_has_answered_for_a_minute() -> None:
     for answered, now, state in (
         (None, START_SECONDS - 1, "starting"),
         (None, START_SECONDS, "down"),

@@ -145,7 +145,7 @@ async def fill(store: Store) -> None:
     await redis.set(f"{prefix}gap", "900 950 30 20")
 
 
-async def test_values_for_stathat_of_all_shards_wait_at_home(open_store: Open) -> None:
+async def test_values_for_stathat_of_all_shards_wait_under_the_main_prefix(open_store: Open) -> None:
     several, back = await open_store("several", 4), await open_store("back")
     for part in (several, *several.shards):
         prefix = part.keys.prefix

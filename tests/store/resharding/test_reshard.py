@@ -283,7 +283,7 @@ async def test_a_torrent_that_the_other_store_refuses_stays_refused(open_store: 
 
 
 @pytest.mark.slow
-async def test_totals_are_not_copied_while_a_shard_is_away(open_store: Open) -> None:
+async def test_totals_are_not_copied_while_a_shard_is_unavailable(open_store: Open) -> None:
     """Those at home are some seconds old."""
     with cluster() as nodes:
         async with store_at(nodes.url, "t:", shards=SHARDS) as source:

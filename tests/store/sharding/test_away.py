@@ -145,7 +145,7 @@ MERGED: dict[str, Read] = {
 
 
 @pytest.mark.slow
-async def test_merged_reads_go_on_and_say_which_shards_they_lack(group: Cluster) -> None:
+async def test_merged_reads_go_on_and_say_which_shards_they_leave_out(group: Cluster) -> None:
     node, away = without_home(group)
     async with store_at(group.url) as store:
         await fill(store)
@@ -207,7 +207,7 @@ async def test_what_only_the_shard_knows_is_unavailable_and_not_unknown(group: C
 
 
 @pytest.mark.slow
-async def test_scrapes_leave_out_torrents_of_shards_that_are_away(group: Cluster) -> None:
+async def test_scrapes_leave_out_torrents_of_unavailable_shards(group: Cluster) -> None:
     """Zeros would say that nobody has them. A scrape of nothing else fails, and over UDP each that would lack one."""
     node, away = without_home(group)
     async with store_at(group.url) as store:
@@ -314,7 +314,9 @@ async def test_a_user_changed_meanwhile_is_refused_before_the_shard_serves_again
 
 
 @pytest.mark.slow
-async def test_a_shard_that_returns_waits_for_home_if_home_may_know_of_changes(group: Cluster) -> None:
+async def test_a_shard_that_returns_waits_for_the_main_store_if_that_may_know_of_changes(
+    group: Cluster,
+) -> None:
     """Home was lost after the shard, and a user deleted in between. Lost before it, home has changed nobody since."""
     node, (number, *_) = without_home(group)
     home = home_of(group)
@@ -355,7 +357,7 @@ async def served(store: Store, shard: int, passkey: str) -> Admitted | Refused:
 
 
 @pytest.mark.slow
-async def test_an_outage_of_a_shard_removes_nobody_there_and_delays_no_other(group: Cluster) -> None:
+async def test_an_outage_of_a_shard_removes_no_peer_there_and_delays_no_other(group: Cluster) -> None:
     """T10: only the shard that was away gives its peers time after its return."""
     node, away = without_home(group)
     clock = Clock()
@@ -388,7 +390,7 @@ async def test_an_outage_of_a_shard_removes_nobody_there_and_delays_no_other(gro
 
 
 @pytest.mark.slow
-async def test_background_work_passes_over_shards_that_are_away(group: Cluster) -> None:
+async def test_background_work_passes_over_unavailable_shards(group: Cluster) -> None:
     """Their leases are kept: no other tracker can take them. The tracker is ready while one shard is served."""
     node, away = without_home(group)
     async with store_at(group.url) as store:
@@ -419,7 +421,7 @@ async def test_background_work_passes_over_shards_that_are_away(group: Cluster) 
 
 
 @pytest.mark.slow
-async def test_announces_go_on_while_home_is_away(group: Cluster) -> None:
+async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluster) -> None:
     """Users are copied into the shards. Only the shards of home's node are away with it."""
     node = home_of(group)
     prefixes = list(shard_prefixes(PREFIX, SHARDS))
@@ -454,7 +456,7 @@ async def test_announces_go_on_while_home_is_away(group: Cluster) -> None:
 
 
 @pytest.mark.slow
-async def test_nobody_is_left_to_ask_when_all_nodes_are_away(group: Cluster) -> None:
+async def test_no_node_is_left_to_ask_when_all_nodes_are_unavailable(group: Cluster) -> None:
     async with store_at(group.url) as store:
         await fill(store)
         for node in group.nodes:

@@ -78,7 +78,7 @@ async def test_links_that_are_made_at_the_same_time_form_no_cycle(torrents: Stor
     await torrents.hybrids.link(A, B)
 
 
-async def test_a_link_that_only_one_half_knows_is_shared_with_nobody(torrents: Store) -> None:
+async def test_a_link_that_only_one_half_knows_is_shared_with_no_shard(torrents: Store) -> None:
     """A site wrote it. The announces of that half follow it all the same."""
     await torrents.redis.hset(torrents.shard(B).keys.torrent(B), "hybrid_of", A.hex())
     assert await torrents.hybrids.others([A, B]) == {}

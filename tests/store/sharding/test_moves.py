@@ -194,7 +194,7 @@ async def test_a_node_that_is_killed_again_and_again_concerns_its_own_shards_onl
 
 
 @pytest.mark.slow
-async def test_a_shard_that_is_away_costs_no_claim() -> None:
+async def test_a_shard_that_is_unavailable_costs_no_claim() -> None:
     """W24: its torrents are not given out, and their claims do not lapse. Others go on."""
     with cluster() as group:
         home = group.primary(f"{PREFIX}{{main}}:")

@@ -66,7 +66,9 @@ async def test_the_place_of_a_torrent_is_its_place_among_all_shards(registered: 
     assert await store.scores.place("1") is None
 
 
-async def test_months_with_unique_users_are_those_of_home_and_of_any_shard(registered: Store) -> None:
+async def test_months_with_unique_users_are_those_of_the_main_prefix_and_of_any_shard(
+    registered: Store,
+) -> None:
     """Users without a location are in shards only, those of removed torrents at home only."""
     store, months = registered, ["2026-11", "2026-10", "2026-09"]
     assert await store.unique_users.with_users(months) == []
@@ -181,7 +183,7 @@ async def test_torrents_of_all_shards_are_looked_up_in_the_dht(registered: Store
     assert await store.dht_torrents.no_longer_part(HASHES[:4], all_torrents=False) == [HASHES[2]]
 
 
-async def test_maintenance_covers_home_and_all_shards(registered: Store) -> None:
+async def test_maintenance_covers_the_main_prefix_and_all_shards(registered: Store) -> None:
     store = registered
     stale = [f"{shard.keys.prefix}history:77" for shard in store.shards]
     for key in stale:

@@ -80,7 +80,7 @@ async def test_an_overloaded_shard_fails_the_scrape(redis_url: str, prefix: str)
     await connection.close()
 
 
-async def test_a_scrape_whose_shards_are_all_away_fails_once(redis_url: str) -> None:
+async def test_a_scrape_whose_shards_are_all_unavailable_fails_once(redis_url: str) -> None:
     connection = Connection(connect(redis_url, connect_timeout=5, timeout=5))
     connection.unavailable = True
     store = PlainStore(connection, "x:", StoreOptions(shards=SHARDS))

@@ -46,7 +46,7 @@ def store(both: tuple[Store, Store]) -> Store:
 
 
 @pytest.mark.parametrize("sharded", [ShardedUsers, ShardedHitAndRuns, ShardedFreeleech])
-def test_calls_that_use_the_prefix_of_home_are_known(sharded: type) -> None:
+def test_calls_that_use_the_main_prefix_are_known(sharded: type) -> None:
     inherited = {name for name in vars(sharded.__bases__[0]) if not name.startswith("_")} - set(vars(sharded))
     rows_and_lists = {
         "add",
@@ -184,7 +184,7 @@ async def test_users_of_an_import_and_of_a_site_reach_the_shards(store: Store) -
     assert await join(store, "w" * 20) == ["join"] * SHARDS
 
 
-async def test_a_user_deleted_while_a_shard_is_away_is_refused_when_it_returns(
+async def test_a_user_deleted_while_a_shard_is_unavailable_is_refused_when_it_returns(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S2, T2, T22: it gets what it lacks, and nothing that was changed meanwhile is lost."""
@@ -219,7 +219,7 @@ async def test_concurrent_copies_do_not_bring_an_older_row_back(store: Store) ->
             assert await store.redis.hgetall(each.keys.passkey(ALICE)) == home
 
 
-async def test_a_home_that_lost_changes_copies_everything_again(store: Store) -> None:
+async def test_a_main_store_that_lost_changes_copies_everything_again(store: Store) -> None:
     shard = store.shards[0]
     await store.redis.set(shard.keys.copied(), 10**6)
     await store.redis.delete(shard.keys.passkey(BOB))

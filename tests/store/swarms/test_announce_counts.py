@@ -138,7 +138,7 @@ async def test_there_are_no_pauses_between_calls_while_too_many_torrents_wait(
     assert waiting == [0, 200] and len(counts) == 400
 
 
-async def test_many_torrents_leave_the_event_loop_free_while_the_store_is_away(
+async def test_many_torrents_leave_the_event_loop_free_while_the_store_is_unavailable(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(announce_counts, "MAX_WAITING", 10)

@@ -1,4 +1,5 @@
-"""Steps of the tracker's clock, of the store's, and of both cost nobody a place, a hit-and-run, a lease or traffic."""
+"""Steps of the tracker's clock, of the store's, and of both cost no peer its place, and no user a hit-and-run, a lease
+or traffic."""
 
 import random
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ SEQUENCES: list[list[tuple[str, int]]] = [
 
 @pytest.mark.parametrize("noticed", [True, False])
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=str)
-async def test_nobody_is_reaped_or_gets_a_hit_and_run(
+async def test_no_peer_is_reaped_or_gets_a_hit_and_run(
     machine: Machine, sequence: list[tuple[str, int]], noticed: bool
 ) -> None:
     """Whether the reaper or the heartbeat is the first to run after a step."""
@@ -172,7 +173,7 @@ async def test_a_step_ahead_and_back_between_two_heartbeats_is_noticed(machine: 
     assert await machine.reap_all() == 0
 
 
-async def test_random_steps_reap_nobody_who_announces(machine: Machine) -> None:
+async def test_random_steps_reap_no_peer_that_announces(machine: Machine) -> None:
     choice = random.Random(7)
     for _ in range(12):
         which = choice.choice((TRACKER, STORE, BOTH))

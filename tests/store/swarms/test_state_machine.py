@@ -36,7 +36,7 @@ from tracker.store.swarms.codec import (
 from tracker.store.swarms.rules import SwarmRules
 
 USERS = {"": "", "x" * 20: "", "p" * 20: "7", "q" * 20: "8"}
-"""By passkey: nobody, nobody by an unknown one, and two users."""
+"""By passkey: no user, no user by an unknown one, and two users."""
 PASSKEYS: dict[Accounts, list[str]] = {
     "off": list(USERS)[:1],
     "optional": list(USERS),
@@ -49,7 +49,7 @@ MAX_PEERS = 2
 FOR_EVER = 10**10
 EXACT = 2**53 - 1
 LEVELS = st.sampled_from(["all", "7", "8", "1", "2", "3"])
-"""Whose multipliers: everybody's, a user's, a torrent's."""
+"""Whose multipliers: of all users, of a user, of a torrent."""
 
 
 @dataclass

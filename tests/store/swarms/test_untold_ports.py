@@ -62,7 +62,7 @@ async def test_a_peer_at_an_untold_port_gets_peers(make_store: MakeStore) -> Non
     assert split(await store.announce(said(1))) == []
 
 
-async def test_a_port_that_is_part_of_an_address_hides_nobody(make_store: MakeStore) -> None:
+async def test_a_port_that_is_part_of_an_address_hides_no_peer(make_store: MakeStore) -> None:
     """The bytes of port 22 at other places of an endpoint."""
     store = await opened(make_store)
     odd = Endpoint(b"\x0b\x00\x00\x16\x1b\x58"), Endpoint(b"\x20\x01\x0d\xb8" + b"\0\x16" * 6 + b"\x1b\x58")

@@ -210,7 +210,7 @@ async def dropped(store: Store) -> int:
 
 
 async def test_hit_and_runs_of_removed_torrents_are_removed(private: Store) -> None:
-    """Nobody can seed them any more. Torrent 3 still has a peer: its hit and runs stay until it is empty."""
+    """They can no longer be seeded. Torrent 3 still has a peer: its hit and runs stay until it is empty."""
     await run_away(private, 1, 2, 3)
     await run_away(private, 1, passkey=BOB)
     second, third = await ids(private, 2, 3)

@@ -202,7 +202,7 @@ async def test_a_v2_half_counts_from_the_end_of_the_link_on(hybrid: Store) -> No
 
 async def test_what_a_user_had_on_the_v2_half_ends_with_its_peer(private: Store) -> None:
     """The halves were registered alone, and are linked while peers are there: no slot stays taken, and no hit-and-run
-    is left that nobody could clear."""
+    is left that no user could clear."""
     for half in (V1, V2):
         await private.torrents.add(half)
     await announce(private, "s")
@@ -220,7 +220,7 @@ async def test_what_a_user_had_on_the_v2_half_ends_with_its_peer(private: Store)
 async def test_hit_and_runs_of_the_v2_half_from_before_the_link_are_dropped(
     make_store: MakeStore, grace: int
 ) -> None:
-    """Nobody could clear them: time on the v2 half does not count."""
+    """No user could clear them: time on the v2 half does not count."""
     store = await make_store(accounts="required", hnr_min_bytes=100, hnr_threshold=10**6, hnr_grace=grace)
     await store.users.add("7", ALICE)
     for half in (V1, V2):

@@ -130,7 +130,7 @@ async def row(store: Store, number: int = 1) -> dict[str, Any]:
 async def test_a_users_peer_is_only_the_users(
     optional: Store, event: str, passkey: str, where: Any, key: bytes
 ) -> None:
-    """Whoever announces its peer id, even with its key and from its address."""
+    """Any client that announces its peer id, even with its key and from its address."""
     await optional.announce(update(1, "s", passkey=ALICE, key_digest=key))
     before = await row(optional)
     await optional.announce(update(1, event, passkey=passkey, endpoint=where, key_digest=key, bytes_left=0))

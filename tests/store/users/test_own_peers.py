@@ -82,7 +82,7 @@ async def test_a_peer_that_left_makes_room(limited: Store) -> None:
 
 
 async def test_a_peer_that_yields_its_endpoint_makes_room(limited: Store) -> None:
-    """A client that starts again under a new peer id replaces itself, and nobody else."""
+    """A client that starts again under a new peer id replaces itself, and no other peer."""
     await limited.announce(alice(1, "s"))
     limited.clock.now += 10
     await limited.announce(alice(2, "s"))
@@ -120,7 +120,7 @@ async def test_peers_that_joined_without_a_limit_do_not_count(limited: Store, ma
     assert await active(limited, 1, 2, 3, 4, 5, 6) == [1, 2, 3, 5, 6]
 
 
-async def test_an_array_of_another_type_fails_the_join_and_removes_nobody(limited: Store) -> None:
+async def test_an_array_of_another_type_fails_the_join_and_removes_no_peer(limited: Store) -> None:
     await limited.announce(alice(1, "s"))
     await limited.announce(alice(2, "s"))
     await limited.redis.lpush(f"{limited.keys.prefix}swarm:{info_hash(1).hex()}:s6", "x")

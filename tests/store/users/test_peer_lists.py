@@ -191,7 +191,7 @@ async def test_0_is_no_limit(make_store: MakeStore, rules: dict[str, int]) -> No
 
 @pytest.mark.parametrize("step", [-100 * DAY, -3600, -1, 3600, 100 * DAY])
 async def test_steps_of_the_clock(make_store: MakeStore, step: int) -> None:
-    """They give at most one more budget, and take none away."""
+    """They give at most one more budget, and remove none."""
     store = await opened(make_store)
     assert await with_peers(store, *joins(9)) == 8
     store.clock.now += step
@@ -280,7 +280,7 @@ async def test_the_v2_half_of_a_hybrid_torrent_takes_from_the_budget(make_store:
     assert await with_peers(store, *joins(40)) == 8
 
 
-async def test_a_peer_that_a_user_takes_over_from_nobody(make_store: MakeStore) -> None:
+async def test_a_peer_that_a_user_takes_over_from_an_anonymous_one(make_store: MakeStore) -> None:
     """A client that announced without its passkey is another peer with it: that is a join."""
     store = await opened(make_store, accounts="optional")
     assert await with_peers(store, *joins(10, passkey="")) == 10

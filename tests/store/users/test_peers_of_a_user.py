@@ -127,7 +127,7 @@ async def test_anonymous_peers_are_told_all_peers(make_store: MakeStore) -> None
     assert await told(store, 5, "s", "x" * 20) == {endpoint(number) for number in range(1, 5)}
 
 
-async def test_without_accounts_a_passkey_hides_nobody(make_store: MakeStore) -> None:
+async def test_without_accounts_a_passkey_hides_no_peer(make_store: MakeStore) -> None:
     store = await make_store()
     await told(store, 1, "s")
     assert await told(store, 2, "s") == {endpoint(1)}

@@ -85,7 +85,7 @@ async def test_rules_set_at_the_same_time_all_stay(private: Store) -> None:
     assert [{each.name for each in rules} for rules in found] == [set(names)] * 4
 
 
-async def test_one_multiplier_for_everybody_is_replaced_without_the_other(private: Store) -> None:
+async def test_one_multiplier_for_all_users_is_replaced_without_the_other(private: Store) -> None:
     await private.multipliers.set("2", "0.5")
     await asyncio.gather(private.multipliers.set(upload="3"), private.multipliers.set(download="0"))
     assert await private.multipliers.get() == ((Multiplier(3),), (Multiplier(0),))

@@ -1,4 +1,4 @@
-"""Multipliers of credited traffic: for everybody, of a user, of a torrent, each with an end (row T26)."""
+"""Multipliers of credited traffic: for all users, of a user, of a torrent, each with an end (row T26)."""
 
 import random
 from typing import Any
@@ -76,7 +76,8 @@ async def test_the_best_multiplier_counts(
 async def test_nothing_counts_on_a_neutral_torrent(
     private: Store, up: str, down: str, expected: tuple[int, int]
 ) -> None:
-    """T26: whatever the user, everybody and a token have. Of a user and of everybody 0 is a multiplier like others."""
+    """T26: whatever the rules of the user, of all users and a token are. Of a user and of all users 0 is a multiplier
+    like others."""
     await private.torrents.add(info_hash(1), {"multi_up": up, "multi_dn": down})
     await private.users.edit(ALICE, {"upload_multiplier": "2", "download_multiplier": "0.25"})
     await private.multipliers.set("1.5", "0.5")
@@ -92,7 +93,7 @@ async def test_nothing_counts_on_a_neutral_torrent(
     assert await credited(private, 2) == (expected[0], 0)
 
 
-async def test_users_and_everybody_are_not_neutral(private: Store) -> None:
+async def test_users_and_all_users_are_not_neutral(private: Store) -> None:
     await private.users.edit(ALICE, {"upload_multiplier": "0", "download_multiplier": "0"})
     await private.multipliers.set("0", "0")
     assert await credited(private) == (0, 0)
@@ -166,7 +167,7 @@ async def test_python_reads_rules_as_announces_do(private: Store) -> None:
 
 @pytest.mark.parametrize("level", ["torrent", "user", "all"])
 async def test_a_multiplier_ends(private: Store, level: str) -> None:
-    """T26: at its end, at the next announce, whoever set it."""
+    """T26: at its end, at the next announce, whichever program set it."""
     up, down = f"2 {START + 100}", f"0 {START + 100}"
     await private.torrents.add(info_hash(1))
     if level == "torrent":

@@ -82,7 +82,7 @@ async def test_a_record_that_is_gone_is_as_good_as_overwritten(store: Store) -> 
 
 @pytest.mark.parametrize("name", ["no-such-item alice", "nospace", "a carol"])
 async def test_a_lease_of_no_claim_brings_no_item(store: Store, name: str) -> None:
-    """A site wrote the lease too. Nobody holds the item, so it was never taken out of its queue."""
+    """A site wrote the lease too. No claimant holds the item, so it was never taken out of its queue."""
     await three_claims(store)
     await store.redis.zadd(store.keys.work_out("proj"), {name: 1})
     await store.redis.hset(store.keys.work_claims("proj"), name, "x")

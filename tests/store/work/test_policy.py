@@ -206,7 +206,7 @@ async def test_deleted_users_are_not_asked(store: Store) -> None:
     assert (await fill(store, 1))[1].asked == ("14",)
 
 
-async def test_a_dead_torrent_that_nobody_completed_is_wanted_by_leechers_only(store: Store) -> None:
+async def test_a_dead_torrent_that_no_user_completed_is_wanted_by_leechers_only(store: Store) -> None:
     await seeding(store)
     await swarm(store, 1, [0] * STEADY)
     assert await fill(store, 1) == {}
@@ -245,7 +245,7 @@ async def test_the_policy_manages_a_limited_number_of_items(store: Store) -> Non
 
 
 async def test_the_neediest_torrents_win_the_room(store: Store) -> None:
-    """In the order in which they are given out. For a needier torrent the least needy one leaves."""
+    """In the order in which they are given out. A torrent shorter of seeders replaces the one least short of them."""
     await seeding(store)
     for number, average in enumerate((2, 2, 1, 1, 0), start=1):
         await swarm(store, number, [average] * STEADY, leechers=0 if average else 1)

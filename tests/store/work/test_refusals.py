@@ -208,7 +208,7 @@ async def test_large_items_are_passed_over(store: Store) -> None:
 
 
 async def test_a_torrent_that_the_tracker_does_not_serve_is_not_given_out(store: Store) -> None:
-    """Whoever got it could only let the claim lapse. Many of them do not hide the rest of the queue."""
+    """A claimant who got it could only let the claim lapse. Many of them do not hide the rest of the queue."""
     await project(store, kind="seeding", keep_done_days=1, order="weakest")
     served, denied, disabled, pending, *gone = names = [f"{number:040x}" for number in range(60)]
     await register(store, served, denied, disabled, pending)

@@ -236,7 +236,7 @@ class WorkMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([61, 3000, 86_400]))
     def outage(self, seconds: int) -> None:
-        """Nobody could work meanwhile: no claim lapses by it."""
+        """No claimant could work meanwhile: no claim lapses by it."""
         self.store.clock.now += seconds
         self.run(self.store.reaping.heartbeat())
         self.run(self.store.work.claims.lapse("proj", 0))  # the worker runs often: no outage escapes it

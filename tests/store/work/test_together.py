@@ -14,7 +14,7 @@ COPIES = 3
 
 
 async def test_eight_claimants_get_each_copy_once(make_store: MakeStore) -> None:
-    """W3: and nobody gets the same item twice."""
+    """W3: and no claimant gets the same item twice."""
     stores = [await make_store() for _ in range(CROWD)]
     await project(stores[0], start_budget=ITEMS, budget=ITEMS)
     await add(stores[0], *(f"item{number}" for number in range(ITEMS)), copies=COPIES)

@@ -90,7 +90,7 @@ async def test_others_leechers_and_strangers_do_not_count(private: Store, user: 
 
 
 async def test_an_outage_of_the_tracker_extends_the_lease(private: Store) -> None:
-    """W23: nobody can announce while no tracker runs."""
+    """W23: no client can announce while no tracker runs."""
     await seeding_project(private)
     await claimed(private, "7")
     await announce(private, event="s")

@@ -15,7 +15,7 @@ PASSKEYS = {"7": ALICE, "8": BOB, "": ""}
 
 
 async def seeding_project(store: Store, **fields: Any) -> Project:
-    """A project with an item: torrent 1, which has a leecher that belongs to nobody here."""
+    """A project with an item: torrent 1, which has a leecher without a user here."""
     await store.pass_time(0)
     await store.torrents.add(info_hash(1))
     values: dict[str, Any] = {"kind": "seeding", "verify": "announce", "keep_done_days": 30, "seed_hours": 2}

@@ -130,7 +130,7 @@ class TestShownPieces:
         assert await outcome(seeder(*shown)) == (Status.CONFIRMED, "handshake, and all pieces shown")
 
     @pytest.mark.parametrize("level", list(Level))
-    async def test_a_bitfield_that_lacks_too_many_pieces_is_a_lie(self, level: Level) -> None:
+    async def test_a_bitfield_that_misses_too_many_pieces_is_a_lie(self, level: Level) -> None:
         lacking = range(MAX_HIDDEN_PIECES + 1)
         found = await outcome(seeder(bitfield(*lacking)), level)
         assert found == (Status.LIED, "incomplete bitfield")
