@@ -332,8 +332,10 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
             "`TRACKER_TORRENTS__FULL_SCRAPE=true` allows full scrapes",
         ),
         _own(
-            "the request is too long: scrape fewer torrents at once",
-            "more than `TRACKER_HTTP__MAX_REQUEST_LINE_BYTES`",
+            "GET string too long: scrape fewer torrents at once",
+            "more info hashes than `TRACKER_TORRENTS__MAX_SCRAPE`, or more bytes than "
+            "`TRACKER_HTTP__MAX_REQUEST_LINE_BYTES`. Transmission knows the beginning of this text, and scrapes fewer "
+            "torrents at once from then on",
         ),
         _own(
             "malformed URL: every byte of info_hash and peer_id must be percent-encoded",

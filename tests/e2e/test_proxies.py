@@ -2,6 +2,8 @@
 
 import shutil
 import socket
+import ssl
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -199,3 +201,49 @@ def test_haproxy_passes_on_the_clients_address(
     )
     with proxy([haproxy, "-db", "-f", str(directory / "conf")], directory, port) as url:
         assert external(get(url, announce_path(), source=CLIENT)) == CLIENT
+
+
+HAPROXY_TLS = """
+global
+    stats socket {directory}/admin
+    {more}
+defaults
+    mode {mode}
+    timeout connect 5s
+    timeout client 10s
+    timeout server 10s
+listen tracker
+    bind 127.0.0.1:{port} ssl crt {directory}/pem
+    server tracker {upstream} send-proxy-v2
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "more", "passes"),
+    [("tcp", "", True), ("http", "tune.bufsize 65536", True), ("http", "", False)],
+    ids=["tcp", "http with a larger buffer", "http"],
+)
+def test_haproxy_with_tls_passes_a_scrape_of_400_torrents_as_documented(
+    start_tracker: StartTracker, short_directory: Path, mode: str, more: str, passes: bool
+) -> None:
+    haproxy, openssl, port = program("haproxy"), program("openssl"), free_port()
+    upstream = start_tracker(**PROXY_PROTOCOL).url.removeprefix("http://")
+    pem, conf = short_directory / "pem", short_directory / "conf"
+    request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    subprocess.run(
+        [openssl, *request, "-keyout", pem, "-out", pem.with_name("crt")], check=True, capture_output=True
+    )
+    pem.write_bytes(pem.read_bytes() + pem.with_name("crt").read_bytes())
+    values = {"directory": short_directory, "port": port, "upstream": upstream}
+    conf.write_text(HAPROXY_TLS.format(mode=mode, more=more, **values))
+    hashes = [b"info_hash=" + (b"%%%02x%%%02x" % divmod(n, 256)) * 10 for n in range(400)]
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with proxy([haproxy, "-db", "-f", str(conf)], short_directory, port) as url:
+        for count, expected in ((200, True), (220, passes), (400, passes)):
+            with connect(url) as plain, context.wrap_socket(plain) as client:
+                query = b"&".join(hashes[:count])
+                client.sendall(b"GET /scrape?%b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % query)
+                answer = b"".join(iter(lambda: client.recv(65536), b""))
+            assert answer.startswith(b"HTTP/1.1 200 " if expected else b"HTTP/1.1 400 "), (count, answer[:80])
+            assert (b"5:files" in answer) == expected

@@ -353,9 +353,11 @@ class TestScrape:
         with pytest.raises(Refusal):
             parse_scrape(query, 5)
 
-    def test_a_scrape_keeps_the_first_distinct_hashes_up_to_the_limit(self) -> None:
-        hashes = [b"info_hash=" + b"%%%02x" % n * 20 for n in (1, 1, 2, 3)]
-        assert parse_scrape(b"&".join(hashes), 2).info_hashes == (b"\1" * 20, b"\2" * 20)
+    def test_a_scrape_keeps_distinct_hashes_and_more_than_the_limit_are_refused(self) -> None:
+        hashes = b"&".join(b"info_hash=" + b"%%%02x" % n * 20 for n in (1, 1, 2, 3))
+        assert parse_scrape(hashes, 3).info_hashes == (b"\1" * 20, b"\2" * 20, b"\3" * 20)
+        with pytest.raises(Refusal, match="scrape fewer torrents at once"):
+            parse_scrape(hashes, 2)
 
 
 _NAMES = [

@@ -91,7 +91,7 @@ class TorrentSettings(Section):
         400,
         ge=1,
         le=10_000,
-        description="Maximum number of torrents in one scrape; further ones are left out.",
+        description="Maximum number of torrents in one scrape. More are refused over HTTP, and left out over UDP.",
     )
 
 

@@ -197,10 +197,10 @@ def _parse_any(query: bytes) -> Announce:
 
 
 def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
-    """The query of a scrape (BEP 48): every well-formed info_hash once, at most ``max_hashes``.
+    """The query of a scrape (BEP 48): every well-formed info_hash once.
 
-    Malformed ones are ignored. A query without any info_hash is a full scrape. Raises Refusal where all are
-    malformed, because that is never meant as a full scrape.
+    Malformed ones are ignored. A query without any info_hash is a full scrape. Raises Refusal for more than
+    ``max_hashes``, and where all are malformed, because that is never meant as a full scrape.
     """
     info_hashes: dict[InfoHash, None] = {}
     present = False
@@ -214,8 +214,8 @@ def parse_scrape(query: bytes, max_hashes: int) -> Scrape:
         info_hash = _unescape(value)
         if len(info_hash) == HASH_LENGTH:
             info_hashes[InfoHash(info_hash)] = None
-            if len(info_hashes) >= max_hashes:
-                break
+            if len(info_hashes) > max_hashes:
+                raise Refusal("GET string too long: scrape fewer torrents at once")
     if present and not info_hashes:
         raise Refusal("info_hash must be the raw 20 bytes, percent-encoded")
     return Scrape(tuple(info_hashes))

@@ -275,7 +275,7 @@ def explain(error: BaseException | None, http: HttpSettings) -> Refusal:
     if isinstance(error, LineTooLong) and error.args[1] == http.max_header_bytes:
         text = "a header line of the request is too long"
     elif isinstance(error, LineTooLong):
-        text = "the request is too long: scrape fewer torrents at once"
+        text = "GET string too long: scrape fewer torrents at once"
     elif isinstance(error, InvalidURLError):
         text = "malformed URL: every byte of info_hash and peer_id must be percent-encoded"
     elif isinstance(error, BadHttpMethod):
