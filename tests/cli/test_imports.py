@@ -157,6 +157,15 @@ def test_missing_paths_and_other_files_are_refused(tracker: Command, tmp_path: P
     assert tracker("import", "empty").stdout == "nothing to import\n"
 
 
+def test_importing_a_file_again_does_not_rename_its_torrent(tracker: Command, tmp_path: Path) -> None:
+    many_files(tmp_path / "files", 1)
+    tracker("import", "files")
+    (info_hash,) = (row["info_hash"] for row in lines(tracker, "export"))
+    tracker("torrent", "edit", str(info_hash), "--name", "my name", "--private")
+    assert "0 added, 1 known" in tracker("import", "files").stdout
+    assert [(row["name"], row["private"]) for row in lines(tracker, "export")] == [("my name", True)]
+
+
 # Export and import
 
 

@@ -59,6 +59,31 @@ async def test_a_file_is_kept_without_announce_urls_until_its_torrent_is_removed
     assert not await remove_torrent(store, files, first)
 
 
+@pytest.mark.parametrize("data_private", [None, 0, 1])
+async def test_a_known_torrent_is_renamed_and_made_public_only_if_asked(
+    store: Store, files: TorrentFiles, data_private: int | None
+) -> None:
+    info = HYBRID | ({} if data_private is None else {b"private": data_private})
+    data = bencodepy.encode({b"info": info})
+    added = await add_file(store, data, files=files)
+    for each in added:
+        await edit_torrent(store, each.info_hash, {"name": "my name", "private": "1"})
+    again = await add_file(store, data, files=files)
+    assert [(each.new, each.name) for each in again] == [(False, "my name")] * 2
+    found = await store.torrents.get_all([each.info_hash for each in added])
+    assert [(each.name, each.private) for each in found] == [("my name", True)] * 2
+    assert len((await store.torrents.search("my name"))[1]) == 2
+    again = await add_file(store, data, files=files, name="new name")
+    assert [each.name for each in again] == ["new name"] * 2 and (await store.torrents.search("my name"))[
+        1
+    ] == []
+    for each in added:
+        await edit_torrent(store, each.info_hash, {"name": "", "private": "0"})
+    await add_file(store, data, files=files)
+    found = await store.torrents.get_all([each.info_hash for each in added])
+    assert [(each.name, each.private) for each in found] == [("a film", data_private == 1)] * 2
+
+
 @pytest.mark.parametrize("kind", ["v2", "hybrid"])
 async def test_a_kept_file_is_not_replaced_by_one_with_fewer_piece_layers(
     store: Store, tmp_path: Path, files: TorrentFiles, kind: str

@@ -55,7 +55,8 @@ async def add_file(
 ) -> list[Added]:
     """Registers the torrent of a .torrent file; a hybrid one under its v1 and its v2 hash, as halves of one torrent.
 
-    ``name`` replaces the name in the file. ``private`` marks the torrent as private even if the file does not.
+    A known torrent keeps its name, and stays private; ``name`` replaces it, and the name in the file. ``private`` marks
+    the torrent as private even if the file does not.
     ``pending``: it waits for approval. The file is kept in ``files`` if they are enabled. ``multipliers``: as of
     ``torrent_fields``. Raises ClientError for an invalid file or multiplier, if the file cannot be kept, and if one
     hash is a half of another hybrid torrent.
@@ -69,7 +70,7 @@ async def add_file(
         size=found.size_bytes,
         labels=labels,
         **multipliers,
-    )
+    ) | {"kept": kept_fields(found.private or private, name)}
     hashes = found.announce_hashes
     if len(hashes) == 2:
         await store.hybrids.check(hashes[1], hashes[0])
@@ -91,7 +92,13 @@ async def add_torrent(
     await _link(store, info_hash, fields)
     if not new or "hybrid_of" in fields:
         await _share(store, [(info_hash, row)])
-    return Added(info_hash, torrent_id, new, clean_name(fields.get("name", "")))
+    stored = None if new else await store.torrents.get(info_hash)
+    return Added(info_hash, torrent_id, new, stored.name if stored else clean_name(fields.get("name", "")))
+
+
+def kept_fields(private: bool, name: str | None = None) -> str:
+    """Which fields of a .torrent file a known torrent keeps if it has them. ``name``: the caller's own."""
+    return " ".join(["name"] * (name is None) + ["private"] * (not private))
 
 
 async def add_torrents(

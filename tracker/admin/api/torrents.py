@@ -47,7 +47,7 @@ from tracker.store.torrents.torrents import Torrent
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
 
 _UNKNOWN = {404: "Unknown torrent."}
-_KNOWN = "Already registered; name and flags were updated."
+_KNOWN = "Already registered; the given fields were updated. A file alone does not rename it."
 _NO_HALF = "it, or the torrent that `hybrid_of` names, is a half of another hybrid torrent."
 _REFUSED = {
     409: f"Its torrent ID is not a number; only a site can have written it. Or {_NO_HALF[:-1]}, or that torrent is not "

@@ -15,6 +15,7 @@ from tracker.bittorrent import InfoHash
 from tracker.cli.files.mapping import FieldMapping
 from tracker.cli.files.rows import Item, Kind, Problem, kind_of, parse_row, unguarded
 from tracker.errors import ClientError
+from tracker.operations.torrents import kept_fields
 from tracker.store.schema.multipliers import join_ends
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
 
@@ -94,7 +95,7 @@ def _read_torrent(path: Path, keep: Keep | None) -> Items:
         return
     for info_hash in found.announce_hashes:
         row = {"info_hash": info_hash.hex(), "name": found.name, "private": str(int(found.private))}
-        row["size"] = str(found.size_bytes)
+        row |= {"size": str(found.size_bytes), "kept": kept_fields(found.private)}
         if info_hash != found.announce_hashes[0]:
             row["hybrid_of"] = found.announce_hashes[0].hex()
         yield Item("torrent", {name: value for name, value in row.items() if value}, str(path))

@@ -89,7 +89,8 @@ class Torrents:
     async def add_many(
         self, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]
     ) -> list[tuple[str, bool] | ClientError]:
-        """Registers torrents in order, with the fields of ``edit`` and ``snatches``, which only a new torrent gets.
+        """Registers torrents in order, with the fields of ``edit``, ``snatches``, which only a new torrent gets, and
+        ``kept``: the names of those that a known torrent keeps if it has them, separated by spaces.
 
         Returns the outcome of each, as of ``add``; one that fails changes nothing.
         """
@@ -365,7 +366,8 @@ def checked_torrent(fields: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     snatches = fields.get("snatches", "")
     if snatches and not _COUNT.fullmatch(snatches):
         raise ClientError("snatches is a whole number of at most 15 digits")
-    return snatches, checked_fields({name: value for name, value in fields.items() if name != "snatches"})
+    others = ("snatches", "kept")
+    return snatches, checked_fields({name: value for name, value in fields.items() if name not in others})
 
 
 def _named(row: Mapping[str, str]) -> tuple[int, str]:
@@ -379,7 +381,8 @@ def _packed(info_hash: InfoHash, fields: Mapping[str, str]) -> bytes | ClientErr
         snatches, row = checked_torrent(fields)
     except ClientError as error:
         return error
-    torrent = {"info_hash": info_hash.hex(), "fields": row, "snatches": snatches}
+    kept = fields.get("kept", "").split()
+    torrent = {"info_hash": info_hash.hex(), "fields": row, "snatches": snatches, "kept": kept}
     if "name" in row:
         torrent["folded"] = fold_name(row["name"])
     return orjson.dumps(torrent)

@@ -3,7 +3,7 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)
 -- ARGV[2..] the torrents, each as JSON: info_hash (40 hex digits); the fields to set; `folded`, the folded name if a
---   name is among them; snatches of a new torrent, '' for 0
+--   name is among them; snatches of a new torrent, '' for 0; kept: the fields that a known torrent keeps if it has them
 -- Answer    for each { its id, 1 when it was new }; false when a site registered it under an invalid id; 'error' when a
 --   key is of a wrong type
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
@@ -24,6 +24,12 @@ local function add(torrent)
   local registered = call('GET', P .. 'info_hash:' .. t.ih)
   if registered and (#registered > 15 or not string.match(registered, '^[1-9]%d*$')) then return false end
   local tid, fields = registered or register(t), torrent.fields
+  for _, name in ipairs(registered and torrent.kept or {}) do
+    if (call('HGET', t.key, name) or '') ~= '' then
+      fields[name] = nil
+      if name == 'name' then torrent.folded = nil end
+    end
+  end
   if not registered and torrent.snatches ~= '' then call('HSETNX', t.key, 'snatches', torrent.snatches) end
   -- Peers keep the id that they joined with; an id that was assigned since has to wait until they are gone.
   if t.seeders + t.leechers == 0 and not (registered and is_id_taken(t, tid)) then bind_id(t, tid) end
