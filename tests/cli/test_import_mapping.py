@@ -170,20 +170,6 @@ def test_an_empty_cell_uses_other_and_a_column_feeds_several_fields() -> None:
         mapping.apply({"u": "7", "r": "secret"})
 
 
-def test_names_of_earlier_versions_are_read(
-    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
-) -> None:
-    write(
-        tmp_path,
-        torrents__csv=f"info_hash,multi_up,multi_dn,completions\n{HASH},2,0,9\n",
-        users__csv="user_id,may_leech\n7,0\n",
-    )
-    tracker("import", "torrents.csv", "users.csv")
-    found = fields(keys, prefix, HASH)
-    assert (found["multi_up"], found["multi_dn"], found["snatches"]) == ("2", "0", "9")
-    assert lines(tracker, "export", "--what", "users")[0]["can_leech"] is False
-
-
 # Interrupted imports
 
 

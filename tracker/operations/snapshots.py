@@ -10,7 +10,7 @@ from tracker.operations.torrents import parse_hash
 from tracker.store.schema.multipliers import Rules, rules_text
 from tracker.store.schema.record import audited
 from tracker.store.store import Store
-from tracker.store.torrents.records import StoredTorrent, Torrent
+from tracker.store.torrents.records import TORRENT_FIELDS, StoredTorrent, Torrent
 from tracker.store.users.fields import FIELDS, User, is_user_id
 from tracker.store.work.records import PROJECT_FIELDS, UnknownProject
 
@@ -70,20 +70,7 @@ async def _torrent(store: Store, text: str) -> Snapshot:
 
 
 def _torrent_values(found: Torrent) -> dict[str, Any]:
-    return {
-        "registered": found.registered,
-        "name": found.name,
-        "enabled": found.switch,
-        "reason": found.reason,
-        "private": found.private,
-        "size": found.size,
-        "labels": " ".join(found.labels),
-        "upload_multiplier": _multiplier(found.upload_multiplier),
-        "download_multiplier": _multiplier(found.download_multiplier),
-        "hybrid_of": found.hybrid_of,
-        "hybrid": found.hybrid,
-        "denied": found.denied,
-    }
+    return audited(found, ("registered", *TORRENT_FIELDS, "hybrid", "denied"))
 
 
 async def _user(store: Store, who: str) -> Snapshot:

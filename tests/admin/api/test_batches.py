@@ -66,7 +66,7 @@ async def test_each_torrent_has_an_outcome(full: ApiClient, admin: Admin) -> Non
         {"info_hash": "2" * 64, "private": True, "size": 9, "upload_multiplier": 2.5},
         {"info_hash": "3" * 39},
         {"name": "x"},
-        {"info_hash": "4" * 40, "multi_up": 3},
+        {"info_hash": "4" * 40, "upload_multiplier": 3},
         {"info_hash": "5" * 40, "labels": ["A"]},
         None,
         {"info_hash": "6" * 40, "upload_multiplier_until": 1_900_000_000},
@@ -134,7 +134,6 @@ async def test_the_document_describes_the_rows(full: ApiClient) -> None:
     assert {"user_id", "passkey", "uploaded", "reason"} < user["properties"].keys()
     row = schemas["TorrentBatch"]["properties"]["torrents"]["items"]
     assert row["required"] == ["info_hash"] and "upload_multiplier" in row["properties"]
-    assert "multi_up" not in row["properties"]
     responses = document["paths"]["/api/v1/users/batch"]["post"]["responses"]
     assert responses["413"]["description"] == "The body is larger than 1024 KiB."
 

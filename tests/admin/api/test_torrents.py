@@ -276,11 +276,6 @@ async def test_torrents_can_be_changed(full: ApiClient) -> None:
     await full.ask("PATCH", f"/torrents/{HASH}", json={"upload_multiplier": 2, "download_multiplier": 0.25})
     shown = await full.get(f"/torrents/{HASH}")
     assert (shown["upload_multiplier"], shown["download_multiplier"]) == (2.0, 0.25)
-    await full.ask("PATCH", f"/torrents/{HASH}", json={"multi_up": 3, "multi_dn": 0})  # the earlier names
-    shown = await full.get(f"/torrents/{HASH}")
-    assert (shown["upload_multiplier"], shown["download_multiplier"]) == (3.0, 0.0)
-    both = {"multi_up": 3, "upload_multiplier": 2}
-    assert await full.wrong_fields("PATCH", f"/torrents/{HASH}", json=both) == ["body.multi_up"]
     assert await full.wrong_fields("PATCH", f"/torrents/{HASH}", json={"upload_multiplier": 1001}) == [
         "body.upload_multiplier"
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, create_model
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from tracker.admin.api.contract import Query, Reply
 from tracker.operations.service import MAX_INTEGER
@@ -95,21 +95,6 @@ RulesValue = Annotated[_RulesText, BeforeValidator(_rules_text, json_schema_inpu
 """A multiplier as a number, or its rules as text; the value is text."""
 StoredRules = Annotated[
     float | str, Field(description="A number; with several rules, or a name, the text of all.")
-]
-# The document shows the first name; the second is that of earlier versions.
-UploadMultiplier = Annotated[
-    RulesValue | None,
-    Field(
-        validation_alias=AliasChoices("upload_multiplier", "multi_up"),
-        description="Factor of users' upload credit. Rounded to six decimals.",
-    ),
-]
-DownloadMultiplier = Annotated[
-    RulesValue | None,
-    Field(
-        validation_alias=AliasChoices("download_multiplier", "multi_dn"),
-        description="Factor of users' download credit; 0: freeleech. Rounded to six decimals.",
-    ),
 ]
 
 
@@ -261,7 +246,7 @@ def _with_fields(
 ) -> Callable[[type[M]], type[M]]:
     new: _Fields = {}
     for name, field in fields.items():
-        if types.get(name, field.hint) is not None:
+        if types.get(name, ...) is not None:
             new |= made(field, types.get(name))
 
     def add(model: type[M]) -> type[M]:
@@ -297,5 +282,7 @@ def _as_shown(field: records.Field, hint: Any) -> _Fields:
     if field.kind == "rules":
         until = Field(description="When it ends; null: never.")
         return {field.name: (StoredRules, about), f"{field.name}_until": (Moment | None, until)}
+    if field.unit == "epoch s":
+        hint = Moment | None
     kinds = {"names": list[str], "choice": field.hint}
     return {field.name: (hint or kinds.get(field.kind, field.hint), about)}

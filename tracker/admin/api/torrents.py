@@ -9,20 +9,17 @@ from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
     Count,
-    DownloadMultiplier,
     FormEnd,
     FormFlag,
     FormRules,
     InfoHashText,
     Labels,
     LineText,
-    Moment,
-    MultiplierEnd,
     ReasonText,
-    StoredRules,
-    UploadMultiplier,
     V1HalfText,
+    changes_of,
     page_of,
+    reply_of,
 )
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.torrent_query import TorrentQuery
@@ -40,7 +37,9 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
-from tracker.store.schema.multipliers import MULTIPLIERS, refuse_ended, split_ends, with_end_names
+from tracker.store.schema.multipliers import MULTIPLIERS, refuse_ended, with_end_names
+from tracker.store.schema.record import fields_of as record_fields
+from tracker.store.schema.record import shown
 from tracker.store.torrents.records import STORED_NAMES, Enabled
 from tracker.store.torrents.torrents import Torrent
 
@@ -63,52 +62,24 @@ HashOfAnyLength = Annotated[
         examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
     ),
 ]
+_SHOWN: dict[str, Any] = {"enabled": None, "hybrid_of": str | None, "hybrid": str | None}
+_ROW = [name for name in record_fields(Torrent) if name != "enabled"]
 SnatchCount = Annotated[
     int,
     Field(ge=0, lt=10**15, description="Completed downloads so far. Only a new torrent gets it."),
 ]
 
 
+@reply_of(Torrent, **_SHOWN)
 class TorrentRow(Reply):
     """A torrent with its statistics."""
 
     info_hash: str
-    torrent_id: str = Field(description="Torrent ID: its number in Redis.")
-    name: str
     state: State = Field(
         description="`denied` takes precedence over `disabled` and `pending` (it waits for approval); "
         "`unregistered`: removed, but peers remain."
     )
-    reason: str = Field(description="Reason shown to peers if disabled, pending or denied.")
-    private: bool
-    size: int | None = Field(description="Bytes of all files; null if unknown.")
-    labels: list[str]
-    hybrid_of: str | None = Field(
-        description="Of the v2 half of a hybrid torrent: info hash of the v1 half, which counts for users; else null."
-    )
-    hybrid: str | None = Field(
-        description="Of the v1 half of a hybrid torrent: info hash of the v2 half; else null."
-    )
-    seeders: int
-    leechers: int
     snatches: int = Field(description="Completed downloads.")
-    announces: int
-    score: float | None = Field(description="null if not ranked.")
-    added: Moment | None = Field(description="When it was registered; null if unknown.")
-    empty_since: Moment | None = Field(
-        description="When its last peer left; null while it has peers, and if it never had one."
-    )
-    upload_multiplier: StoredRules = Field(
-        description="Factor of users' upload credit; text if it has several rules."
-    )
-    upload_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
-    download_multiplier: StoredRules = Field(description="The same for download; 0: freeleech.")
-    download_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
-    dht_seeds: int | None = Field(
-        description="Seeders that the last lookup in the DHT found; null if none has."
-    )
-    dht_peers: int | None = Field(description="The same for all peers.")
-    dht_at: Moment | None = Field(description="Time of that lookup.")
 
 
 class TorrentPage(Reply):
@@ -122,24 +93,9 @@ class TorrentPage(Reply):
     )
 
 
+@changes_of(Torrent, enabled=Enabled, reason=ReasonText, size=Count, labels=Labels, hybrid_of=V1HalfText)
 class TorrentFields(Body):
     """Fields of a torrent; omitted and null ones are unchanged."""
-
-    name: LineText | None = None
-    enabled: Enabled | None = Field(
-        None,
-        description="false: announces are refused; statistics stay. `pending`: the same, but clients ask again after "
-        "30 seconds, so they work soon after the approval (true).",
-    )
-    reason: ReasonText | None = None
-    private: bool | None = None
-    upload_multiplier: UploadMultiplier = None
-    upload_multiplier_until: MultiplierEnd = None
-    download_multiplier: DownloadMultiplier = None
-    download_multiplier_until: MultiplierEnd = None
-    size: Count | None = Field(None, description="Bytes of all files.")
-    labels: Labels | None = Field(None, description="Replaces the labels.")
-    hybrid_of: V1HalfText | None = None
 
 
 class TorrentNew(TorrentFields):
@@ -148,6 +104,10 @@ class TorrentNew(TorrentFields):
     info_hash: HashOfAnyLength
     snatches: SnatchCount | None = None
     reset_score: bool = Field(False, description="Reset the score of an existing torrent.")
+
+
+def _about(name: str) -> Any:
+    return Field(None, description=record_fields(Torrent)[name].about)
 
 
 class TorrentUpload(Form):
@@ -160,16 +120,10 @@ class TorrentUpload(Form):
     labels: LineText | None = Field(
         None, description="Replaces the labels. Separated by spaces or commas.", examples=["linux 2026"]
     )
-    upload_multiplier: FormRules | None = Field(None, description="Factor of users' upload credit.")
-    upload_multiplier_until: FormEnd | None = Field(
-        None, description="When it ends (epoch s); default: never."
-    )
-    download_multiplier: FormRules | None = Field(
-        None, description="Factor of users' download credit; 0: freeleech."
-    )
-    download_multiplier_until: FormEnd | None = Field(
-        None, description="When it ends (epoch s); default: never."
-    )
+    upload_multiplier: FormRules | None = _about("upload_multiplier")
+    upload_multiplier_until: FormEnd | None = Field(None, description="Its end (epoch s); default: never.")
+    download_multiplier: FormRules | None = _about("download_multiplier")
+    download_multiplier_until: FormEnd | None = Field(None, description="Its end (epoch s); default: never.")
     reset_score: FormFlag = Field(False, description="Reset the score of an existing torrent.")
 
 
@@ -306,27 +260,13 @@ async def known(call: Call, info_hash: str) -> Torrent:
 def fields_of(torrent: Torrent) -> dict[str, Any]:
     """The fields of a TorrentRow."""
     return {
+        **shown(torrent, _ROW),
         "info_hash": torrent.info_hash.hex(),
-        "torrent_id": torrent.torrent_id,
-        "name": torrent.name,
         "state": state_of(torrent),
         "reason": torrent.reason if torrent.denied is None else torrent.denied,
-        "private": torrent.private,
-        "size": torrent.size,
-        "labels": torrent.labels,
         "hybrid_of": torrent.hybrid_of or None,
         "hybrid": torrent.hybrid or None,
-        "seeders": torrent.seeders,
-        "leechers": torrent.leechers,
         "snatches": torrent.completions,
-        "announces": torrent.announces,
-        "score": torrent.score,
-        "added": torrent.added,
-        "empty_since": torrent.empty_since,
-        **split_ends(torrent.upload_multiplier, torrent.download_multiplier),
-        "dht_seeds": torrent.dht_seeds,
-        "dht_peers": torrent.dht_peers,
-        "dht_at": torrent.dht_at,
     }
 
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -29,8 +29,8 @@ from tracker.cli.commands.multipliers import (
     check_removed,
     given_multipliers,
     given_rules,
-    shown_multiplier,
 )
+from tracker.cli.commands.options import Given, options_of, row_of
 from tracker.cli.commands.paging import EVERYTHING, in_no_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
 from tracker.errors import ClientError
@@ -38,37 +38,25 @@ from tracker.geoip import GeoIP
 from tracker.operations import torrents as torrent_operations
 from tracker.operations.lists import listed_torrents
 from tracker.operations.peers import PeerView, format_prefix, peer_views
-from tracker.store.schema.multipliers import MULTIPLIERS, MultiplierFields, RuleChange, split_ends
+from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange
 from tracker.store.sharding.torrent_filter import ORDERS, TorrentFilter
 from tracker.store.store import Store
-from tracker.store.torrents.records import PENDING, STORED_NAMES, Enabled
+from tracker.store.torrents.records import PENDING, Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
 
 _STATES: dict[str, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
 _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
-Labels = Annotated[
-    str | None, typer.Option(help="Labels, separated by spaces or commas; they replace earlier ones.")
-]
-
 Pending = Annotated[
     bool, typer.Option("--pending", help="Refuse announces until `tracker torrent enable` approves it.")
-]
-
-Upload = Annotated[
-    str | None,
-    typer.Option("--upload-multiplier", help="Factor for users' upload credit, 0 to 1000; 1: none."),
-]
-Download = Annotated[
-    str | None,
-    typer.Option("--download-multiplier", help="Factor for users' download credit; 0: freeleech, 1: none."),
 ]
 
 torrents = group("Register and inspect torrents.")
 
 
 @torrents.command("add")
+@options_of(Torrent, without=("enabled", "reason", "size", "hybrid_of"))
 def add_torrent(
     what: Annotated[
         list[str],
@@ -76,54 +64,34 @@ def add_torrent(
             metavar="FILE.torrent|INFO_HASH…", help="Torrent files, or info hashes in hexadecimal."
         ),
     ],
-    name: Annotated[
-        str | None, typer.Option(help="Display name instead of the file's; for one torrent only.")
-    ] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="Mark as private even if the file does not.")
-    ] = False,
+    given: Given = None,
     pending: Pending = False,
-    labels: Labels = None,
-    upload_multiplier: Upload = None,
-    download_multiplier: Download = None,
     until: Until = None,
     reset_score: Annotated[
         bool, typer.Option("--reset-score", help="Reset the scores of known torrents.")
     ] = False,
     config: Config = None,
 ) -> None:
-    """Register torrents, hybrid files under both info hashes as one torrent. Known ones keep their statistics."""
-    if name is not None and len(what) > 1:
+    """Register torrents, hybrid files under both info hashes as one torrent. Known ones keep their statistics.
+
+    A name replaces the file's, and is for one torrent only. A torrent is private if its file says so, or the option.
+    """
+    fields = given_multipliers(given or {}, until)
+    if "name" in fields and len(what) > 1:
         raise typer.BadParameter("--name needs exactly one torrent")
-    words, enabled = None if labels is None else [labels], PENDING if pending else None
     files = torrent_files(load_settings(config))
-    given = dict(zip(MULTIPLIERS, (upload_multiplier, download_multiplier), strict=True))
-    multipliers = cast(
-        MultiplierFields, given_multipliers({n: text for n, text in given.items() if text is not None}, until)
-    )
     new: list[str] = []
 
     async def action(store: Store, text: str) -> str:
         data = _file(text)
         if data is not None:
             added = await torrent_operations.add_file(
-                store,
-                data,
-                files=files,
-                name=name,
-                private=private,
-                pending=pending,
-                labels=words,
-                reset_score=reset_score,
-                **multipliers,
+                store, data, files=files, pending=pending, reset_score=reset_score, **fields
             )
         else:
-            fields = torrent_operations.torrent_fields(
-                name=name, private=private or None, enabled=enabled, labels=words, **multipliers
-            )
+            row = torrent_operations.torrent_fields(**fields, enabled=PENDING if pending else None)
             info_hash = torrent_operations.parse_hash(text)
-            one = await torrent_operations.add_torrent(store, info_hash, fields, reset_score=reset_score)
-            added = [one]
+            added = [await torrent_operations.add_torrent(store, info_hash, row, reset_score=reset_score)]
         new.extend(one.info_hash.hex() for one in added if one.new)
         return "\n".join(map(_added_line, added))
 
@@ -195,44 +163,25 @@ def _edit_torrents(
 
 
 @torrents.command("edit")
+@options_of(Torrent, without=("enabled", "reason"))
 def edit_torrent(
     info_hashes: InfoHashes,
-    name: Annotated[str | None, typer.Option(help="Display name.")] = None,
-    private: Annotated[
-        bool | None, typer.Option("--private/--public", help="Mark as private or public.")
-    ] = None,
+    given: Given = None,
     pending: Pending = False,
-    upload_multiplier: Upload = None,
-    download_multiplier: Download = None,
     until: Until = None,
     rule: Rule = None,
     remove_rule: RemoveRule = None,
-    size: Annotated[str | None, typer.Option(help="Bytes of all files.")] = None,
-    labels: Labels = None,
-    hybrid_of: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INFO_HASH", help='The v1 half, which counts for users, of a v2 half. "" ends the link.'
-        ),
-    ] = None,
     config: Config = None,
 ) -> None:
-    """Edit registered torrents; other fields are unchanged. Multipliers also change the other half of a hybrid one."""
-    given = {
-        "name": name,
-        "private": None if private is None else str(int(private)),
-        "size": size,
-        "labels": labels,
-        "hybrid_of": hybrid_of,
-        **dict(zip(MULTIPLIERS, (upload_multiplier, download_multiplier), strict=True)),
-    }
-    given_texts = {name: text for name, text in given.items() if text is not None}
-    fields, changes = given_rules(given_texts, until, rule, remove_rule)
-    fields = {STORED_NAMES.get(name, name): text for name, text in fields.items()}
-    fields |= torrent_operations.torrent_fields(enabled="pending") if pending else {}
-    if not fields and not changes:
+    """Edit registered torrents; other fields are unchanged. Multipliers also change the other half of a hybrid one.
+
+    An empty `--hybrid-of` ends the link between the halves of a hybrid torrent.
+    """
+    fields, changes = given_rules(given or {}, until, rule, remove_rule)
+    row = torrent_operations.torrent_fields(**fields, enabled=PENDING if pending else None)
+    if not row and not changes:
         raise typer.BadParameter("nothing to change: give an option such as --name")
-    _edit_torrents(config, info_hashes, fields, "changed", changes)
+    _edit_torrents(config, info_hashes, row, "changed", changes)
 
 
 @torrents.command("search")
@@ -349,25 +298,19 @@ def _columns(*, score: bool) -> list[Column]:
 def _torrent_row(found: Torrent) -> Row:
     return {
         "info_hash": found.info_hash.hex(),
-        "seeders": found.seeders,
-        "leechers": found.leechers,
+        **row_of(found, _SHOWN),
         "snatches": found.completions,
-        "score": found.score,
         "state": torrent_operations.state_of(found),
-        "size": found.size,
         "labels": " ".join(found.labels),
         "half": "v2" if found.hybrid_of else "v1" if found.hybrid else "",
-        "hybrid_of": found.hybrid_of,
-        "hybrid": found.hybrid,
-        **{
-            name: shown_multiplier(name, value)
-            for name, value in split_ends(found.upload_multiplier, found.download_multiplier).items()
-        },
-        "dht_seeds": found.dht_seeds,
-        "dht_peers": found.dht_peers,
         "dht_at": None if found.dht_at is None else Moment(found.dht_at),
-        "name": found.name,
     }
+
+
+_SHOWN = (
+    *("name", "seeders", "leechers", "score", "size", "labels", "hybrid_of", "hybrid"),
+    *(*MULTIPLIERS, "dht_seeds", "dht_peers", "dht_at"),
+)
 
 
 @torrents.command("show")

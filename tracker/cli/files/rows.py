@@ -13,8 +13,8 @@ from typing import Literal, get_args
 
 from tracker.errors import ClientError
 from tracker.store.schema.multipliers import multiplier_text, with_end_names
-from tracker.store.schema.record import fields_of
-from tracker.store.torrents.records import TORRENT_FIELDS
+from tracker.store.schema.record import settable
+from tracker.store.torrents.records import TORRENT_FIELDS, Torrent
 from tracker.store.users.fields import FIELDS, User
 
 Row = dict[str, str]
@@ -38,18 +38,11 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     "freeleech_token": ("user_id", "info_hash", "until"),
 }
 """The first field identifies the record and is required."""
-_USER = fields_of(User).values()
-TEXTS = frozenset(
-    {"name", "reason", "prefix", "labels", *(each.name for each in _USER if each.kind == "text")}
-)
-_OLD_NAMES = {
-    "multi_up": "upload_multiplier",
-    "multi_dn": "download_multiplier",
-    "completions": "snatches",
-    "may_leech": "can_leech",
+_FIELDS = (*settable(User).values(), *settable(Torrent).values())
+TEXTS = frozenset({"prefix", *(each.name for each in _FIELDS if each.kind in ("text", "names"))}) - {
+    "hybrid_of"
 }
-"""Names of earlier versions, in files and in output of the command line."""
-_FLAGS = frozenset({"private", *(each.name for each in _USER if each.kind == "flag")})
+_FLAGS = frozenset(each.name for each in _FIELDS if each.kind == "flag")
 _NUMBERS = (
     frozenset(COLUMNS["user"] + COLUMNS["torrent"] + ("until",))
     - _FLAGS
@@ -106,10 +99,9 @@ def _typed(name: str, value: str) -> str | float | bool:
 def parse_row(kind: Kind, fields: Mapping[str, object]) -> Row:
     """The row in ``fields`` without empty fields. Raises ClientError for unknown or invalid fields."""
     row: Row = {}
-    for given, value in fields.items():
-        if given == "kind":
+    for name, value in fields.items():
+        if name == "kind":
             continue
-        name = _OLD_NAMES.get(given, given)
         if name not in COLUMNS[kind]:
             raise ClientError(f"unknown field of a {kind}")
         text = text_of(value)

@@ -44,6 +44,8 @@ class Field:
     """Whether the rule for names applies to a text."""
     off: str = ""
     """The option of the command line that sets a flag to false; empty: ``no-<name>``."""
+    attribute: str = ""
+    """The attribute of the record that has what programs see; empty: that of its name."""
     column: int = 0
     """Width of its column in tables; 0: it has none."""
     name: str = ""
@@ -136,16 +138,20 @@ def shown(found: Any, among: Iterable[str]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     known = fields_of(found.__class__)
     for name in among:
-        value = getattr(found, name)
-        row |= split_end(name, value) if name in known and known[name].kind == "rules" else {name: value}
+        field = known.get(name, _PLAIN)
+        value = getattr(found, field.attribute or name)
+        row |= split_end(name, value) if field.kind == "rules" else {name: value}
     return row
 
 
 def audited(found: Any, among: Iterable[str]) -> dict[str, Any]:
     """The values of these fields as the audit log compares them."""
-    row = {name: getattr(found, name) for name in among}
+    known = fields_of(found.__class__)
+    row = {name: getattr(found, known.get(name, _PLAIN).attribute or name) for name in among}
     for name, value in row.items():
         if isinstance(value, tuple):
-            is_rules = fields_of(found.__class__)[name].kind == "rules"
-            row[name] = (rules_text(value) or "1") if is_rules else " ".join(value)
+            row[name] = (rules_text(value) or "1") if known[name].kind == "rules" else " ".join(value)
     return row
+
+
+_PLAIN = Field()

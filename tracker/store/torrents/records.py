@@ -7,27 +7,23 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
 from tracker.names import clean_name
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.multipliers import (
-    MULTIPLIERS,
     NO_MULTIPLIER,
     Rules,
     is_neutral,
     multipliers_of,
-    split_ends,
-    with_end_names,
 )
+from tracker.store.schema.record import Field, settable, shown
 
 _HEX = re.compile(rb"[0-9a-f]{40}")
 MAX_SIZE = 2**53 - 1
 """Bytes: the largest number that is exact in JSON and in the store's scripts."""
-TORRENT_FIELDS = ("name", "enabled", "reason", "private", *MULTIPLIERS, "size", "labels", "hybrid_of")
-"""Fields of a torrent that programs set. The API, the command line and files have each of them."""
 STORED_NAMES = {"upload_multiplier": "multi_up", "download_multiplier": "multi_dn"}
 """Names of stored fields that differ from those of the API, the command line and files."""
 PENDING: Literal["pending"] = "pending"
@@ -45,40 +41,58 @@ class Torrent:
     """A torrent with its statistics. It is registered, denied, or still has peers."""
 
     info_hash: InfoHash
-    torrent_id: str
+    torrent_id: Annotated[str, Field("Torrent ID: its number in Redis.")]
     registered: bool
-    name: str = ""
-    seeders: int = 0
-    leechers: int = 0
+    name: Annotated[str, Field("Display name.", "fields", max_length=1000)] = ""
+    seeders: Annotated[int, Field("Peers that seed.", column=8)] = 0
+    leechers: Annotated[int, Field("Peers that download.", column=8)] = 0
     completions: int = 0
-    announces: int = 0
-    enabled: bool = True
+    announces: Annotated[int, Field("Announces so far.")] = 0
+    enabled: Annotated[
+        bool,
+        Field(
+            "false: announces are refused; statistics stay. `pending`: the same, but clients ask again after 30 "
+            "seconds, so they work soon after the approval (true).",
+            "fields",
+            attribute="switch",
+        ),
+    ] = True
     """False also while it is pending."""
     pending: bool = False
-    reason: str = ""
-    private: bool = False
-    size: int | None = None
-    """Bytes of all files without padding; None if unknown."""
-    labels: tuple[str, ...] = ()
-    added: int | None = None
-    """When it was registered (epoch s); a torrent that a site wrote: when it was first announced. None if unknown."""
-    empty_since: int | None = None
-    """When its last peer left (epoch s). None while it has peers, and if it never had one."""
-    upload_multiplier: Rules = NO_MULTIPLIER
-    download_multiplier: Rules = NO_MULTIPLIER
-    hybrid_of: str = ""
-    """Of the v2 half of a hybrid torrent: the info hash of the v1 half, which counts for users; else empty."""
-    hybrid: str = ""
-    """Of the v1 half of a hybrid torrent: the info hash of the v2 half; else empty."""
+    reason: Annotated[
+        str, Field("Reason shown to clients if disabled, pending or denied.", "fields", max_length=1000)
+    ] = ""
+    private: Annotated[bool, Field("Mark as private or public.", "fields", off="public")] = False
+    size: Annotated[int | None, Field("Bytes of all files without padding.", "fields")] = None
+    labels: Annotated[
+        tuple[str, ...], Field("They replace earlier ones.", "fields", max_length=MAX_LABELS)
+    ] = ()
+    added: Annotated[int | None, Field("When it was registered; null if unknown.", unit="epoch s")] = None
+    """A torrent that a site wrote: when it was first announced."""
+    empty_since: Annotated[
+        int | None,
+        Field("When its last peer left; null while it has peers, and if it never had one.", unit="epoch s"),
+    ] = None
+    upload_multiplier: Annotated[
+        Rules, Field("Factor for users' upload, 0 to 1000; 1: none. Text has several rules.", "fields")
+    ] = NO_MULTIPLIER
+    download_multiplier: Annotated[
+        Rules, Field("Factor for users' download; 0: freeleech, 1: none. Text has several rules.", "fields")
+    ] = NO_MULTIPLIER
+    hybrid_of: Annotated[
+        str,
+        Field(
+            "Of the v2 half of a hybrid torrent: info hash of the v1 half, which counts for users.", "fields"
+        ),
+    ] = ""
+    hybrid: Annotated[str, Field("Of the v1 half of a hybrid torrent: info hash of the v2 half.")] = ""
     denied: str | None = None
-    dht_seeds: int | None = None
-    """Seeders that the last lookup in the DHT found. None if there was none, or no node answered."""
-    dht_peers: int | None = None
-    """The same for all peers."""
-    dht_at: int | None = None
-    """When that was (epoch s)."""
-    score: float | None = None
-    """None if the torrent is not in the ranking by score."""
+    dht_seeds: Annotated[
+        int | None, Field("Seeders that the last lookup in the DHT found; null if none has.")
+    ] = None
+    dht_peers: Annotated[int | None, Field("The same for all peers.")] = None
+    dht_at: Annotated[int | None, Field("Time of that lookup.", unit="epoch s")] = None
+    score: Annotated[float | None, Field("null if not ranked.")] = None
     fields: Mapping[str, str] = field(default_factory=dict)
     """All fields of the torrent's hash, as text."""
 
@@ -91,16 +105,14 @@ class Torrent:
         """``enabled`` as programs set it."""
         return "pending" if self.pending else self.enabled
 
-    def settable(self) -> dict[str, str | int | float | None]:
+    def settable(self) -> dict[str, Any]:
         """TORRENT_FIELDS with their values, and the ends of the multipliers as fields of their own. Labels as stored:
         separated by spaces."""
-        row = {
-            **{name: getattr(self, name) for name in TORRENT_FIELDS if name not in MULTIPLIERS},
-            **split_ends(self.upload_multiplier, self.download_multiplier),
-            "enabled": self.switch,
-            "labels": " ".join(self.labels),
-        }
-        return {name: row[name] for name in with_end_names(TORRENT_FIELDS)}
+        return {**shown(self, TORRENT_FIELDS), "labels": " ".join(self.labels)}
+
+
+TORRENT_FIELDS = tuple(settable(Torrent))
+"""Fields of a torrent that programs set. The API, the command line and files have each of them."""
 
 
 class StoredTorrent(NamedTuple):
