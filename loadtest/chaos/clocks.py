@@ -10,7 +10,7 @@ from typing import Any
 import redis
 
 from loadtest.chaos.environment import INTERVAL_SECONDS, REAP_SECONDS, Environment, ExperimentError, until
-from loadtest.chaos.experiment import Skipped, experiment
+from loadtest.chaos.experiment import Fault, Skipped, experiment
 from loadtest.chaos.inspection import KEYS
 from loadtest.clients.load import Load, Peer
 from tracker.bittorrent import InfoHash, PeerId
@@ -18,6 +18,8 @@ from tracker.bittorrent import InfoHash, PeerId
 _FAKETIME = "libfaketime.so.1"
 HOUR, TWENTY_MINUTES, AWHILE_SECONDS = 3600, 1200, 20.0
 GRACE_SECONDS = 60 + INTERVAL_SECONDS
+_STEP_SETTLES_SECONDS = GRACE_SECONDS + 2 * REAP_SECONDS
+"""After every step of the tracker's clock all peers get the grace too."""
 
 
 def _store_with_clock(seconds: int) -> Callable[[Environment], None]:
@@ -92,9 +94,7 @@ async def clock_behind(environment: Environment, _: Load) -> None:
 
 
 # All timeouts have ended. As after an outage, all peers get the time to announce before one is reaped.
-@experiment(
-    "clock-jumps-ahead", prepare=_store_with_clock(0), settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS
-)
+@experiment("clock-jumps-ahead", prepare=_store_with_clock(0), settles_seconds=_STEP_SETTLES_SECONDS)
 async def clock_jumps_ahead(environment: Environment, _: Load) -> None:
     """The store's clock jumps an hour ahead."""
     await _jumped(environment, HOUR)
@@ -106,28 +106,23 @@ async def clock_jumps_back(environment: Environment, _: Load) -> None:
     await _jumped(environment, -HOUR)
 
 
-# After every step of the tracker's clock all peers get that time too.
 @experiment(
     "tracker-clock-jumps-ahead",
     prepare=_tracker_with_clock,
-    settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS,
+    settles_seconds=_STEP_SETTLES_SECONDS,
 )
 async def tracker_clock_jumps_ahead(environment: Environment, load: Load) -> None:
     """The clock of a tracker with two web processes jumps an hour ahead; its store's does not."""
     await _tracker_jumped(environment, load, HOUR)
 
 
-@experiment(
-    "tracker-clock-jumps-back", prepare=_tracker_with_clock, settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS
-)
+@experiment("tracker-clock-jumps-back", prepare=_tracker_with_clock, settles_seconds=_STEP_SETTLES_SECONDS)
 async def tracker_clock_jumps_back(environment: Environment, load: Load) -> None:
     """The clock of a tracker with two web processes jumps an hour back; its store's does not."""
     await _tracker_jumped(environment, load, -HOUR)
 
 
-@experiment(
-    "clock-ahead-and-back", prepare=_store_with_clock(0), settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS
-)
+@experiment("clock-ahead-and-back", prepare=_store_with_clock(0), settles_seconds=_STEP_SETTLES_SECONDS)
 async def clock_ahead_and_back(environment: Environment, _: Load) -> None:
     """The store's clock jumps 20 minutes ahead, and 20 s later back."""
     await _jumped(environment, TWENTY_MINUTES)
@@ -135,40 +130,36 @@ async def clock_ahead_and_back(environment: Environment, _: Load) -> None:
     await _jumped(environment, 0)
 
 
-@experiment(
-    "tracker-clock-ahead-and-back",
-    prepare=_tracker_with_clock,
-    settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS,
-)
-async def tracker_clock_ahead_and_back(environment: Environment, load: Load) -> None:
-    """The clock of a tracker with two web processes jumps 20 minutes ahead, and 20 s later back."""
-    await _ahead_and_back(environment, load, TWENTY_MINUTES)
+def _there_and_back(description: str, seconds: int) -> Fault:
+    async def fault(environment: Environment, load: Load) -> None:
+        await _tracker_jumped(environment, load, seconds)
+        await asyncio.sleep(AWHILE_SECONDS)
+        await _tracker_jumped(environment, load, 0)
+
+    fault.__doc__ = description
+    return fault
 
 
-@experiment(
-    "both-clocks-ahead-and-back",
-    prepare=_both_with_clock,
-    settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS,
-)
-async def both_clocks_ahead_and_back(environment: Environment, load: Load) -> None:
-    """The clock of a machine with a tracker and its private store jumps 20 minutes ahead, and 20 s later back."""
-    await _ahead_and_back(environment, load, TWENTY_MINUTES)
-
-
-@experiment(
-    "both-clocks-back-and-ahead",
-    prepare=_both_with_clock,
-    settles_seconds=GRACE_SECONDS + 2 * REAP_SECONDS,
-)
-async def both_clocks_back_and_ahead(environment: Environment, load: Load) -> None:
-    """The clock of such a machine jumps an hour back, and 20 s later ahead."""
-    await _ahead_and_back(environment, load, -HOUR)
-
-
-async def _ahead_and_back(environment: Environment, load: Load, seconds: int) -> None:
-    await _tracker_jumped(environment, load, seconds)
-    await asyncio.sleep(AWHILE_SECONDS)
-    await _tracker_jumped(environment, load, 0)
+_TRACKER = "The clock of a tracker with two web processes jumps"
+_MACHINE = "The clock of a machine with a tracker and its private store jumps"
+for _name, _prepare, _fault in (
+    (
+        "tracker-clock-ahead-and-back",
+        _tracker_with_clock,
+        _there_and_back(f"{_TRACKER} 20 minutes ahead, and 20 s later back.", TWENTY_MINUTES),
+    ),
+    (
+        "both-clocks-ahead-and-back",
+        _both_with_clock,
+        _there_and_back(f"{_MACHINE} 20 minutes ahead, and 20 s later back.", TWENTY_MINUTES),
+    ),
+    (
+        "both-clocks-back-and-ahead",
+        _both_with_clock,
+        _there_and_back(f"{_MACHINE} an hour back, and 20 s later ahead.", -HOUR),
+    ),
+):
+    experiment(_name, prepare=_prepare, settles_seconds=_STEP_SETTLES_SECONDS)(_fault)
 
 
 async def _tracker_jumped(environment: Environment, load: Load, seconds: int) -> None:

@@ -20,6 +20,10 @@ def outcomes(reply: Any) -> list[Any]:
     return [row["error"] or row["outcome"] for row in reply["rows"]]
 
 
+async def batch(client: ApiClient, what: str, rows: list[Any], **options: Any) -> Any:
+    return await client.ask("POST", f"/{what}/batch", json={what: rows, **options})
+
+
 async def test_each_user_has_an_outcome(full: ApiClient, admin: Admin) -> None:
     await admin.store.users.add("7", ALICE, uploaded=5)
     rows = [
@@ -34,7 +38,7 @@ async def test_each_user_has_an_outcome(full: ApiClient, admin: Admin) -> None:
         {str(number): 1 for number in range(100)},
         {"user_id": "13", "uploaded": 2**53},
     ]
-    reply = await full.ask("POST", "/users/batch", json={"users": rows})
+    reply = await batch(full, "users", rows)
     assert outcomes(reply) == [
         "known",
         "added",
@@ -55,7 +59,7 @@ async def test_each_user_has_an_outcome(full: ApiClient, admin: Admin) -> None:
     assert (alice.uploaded, alice.name) == (5, "Alice")
     assert (bob.downloaded, bob.enabled, bob.reason) == (9, False, "unpaid")
     assert await admin.store.users.count() == 3
-    again = await full.ask("POST", "/users/batch", json={"users": rows[:3], "replace_totals": True})
+    again = await batch(full, "users", rows[:3], replace_totals=True)
     assert outcomes(again) == ["known", "known", "known"] and not any(row["passkey"] for row in again["rows"])
     assert (await admin.store.users.find("7")).uploaded == 100
 
@@ -71,7 +75,7 @@ async def test_each_torrent_has_an_outcome(full: ApiClient, admin: Admin) -> Non
         None,
         {"info_hash": "6" * 40, "upload_multiplier_until": 1_900_000_000},
     ]
-    reply = await full.ask("POST", "/torrents/batch", json={"torrents": rows})
+    reply = await batch(full, "torrents", rows)
     assert outcomes(reply)[:2] == ["added", "added"] and outcomes(reply)[4] == "added"
     assert outcomes(reply)[2].startswith("info_hash: String should match pattern")
     assert outcomes(reply)[3] == "info_hash: Field required"
@@ -83,7 +87,7 @@ async def test_each_torrent_has_an_outcome(full: ApiClient, admin: Admin) -> Non
     assert (await full.get(f"/torrents/{'4' * 40}"))["upload_multiplier"] == 3
     assert (await full.get("/torrents", sort="snatches"))["items"][0]["info_hash"] == HASH
     rows[0]["snatches"] = 7  # type: ignore[index]  # only a new torrent gets them
-    again = await full.ask("POST", "/torrents/batch", json={"torrents": rows[:2]})
+    again = await batch(full, "torrents", rows[:2])
     assert outcomes(again) == ["known", "known"]
     assert [row["torrent_id"] for row in again["rows"]] == [row["torrent_id"] for row in reply["rows"][:2]]
     assert (await full.get(f"/torrents/{HASH}"))["snatches"] == 50
@@ -147,7 +151,7 @@ async def test_a_batch_links_halves(full: ApiClient, admin: Admin) -> None:
         {"info_hash": three, "hybrid_of": one},
         {"info_hash": four, "hybrid_of": "ab" * 20},
     ]
-    reply = await full.ask("POST", "/torrents/batch", json={"torrents": rows})
+    reply = await batch(full, "torrents", rows)
     assert outcomes(reply) == [
         "added",
         "added",
@@ -155,7 +159,7 @@ async def test_a_batch_links_halves(full: ApiClient, admin: Admin) -> None:
         "the torrent that hybrid_of names is not registered",
     ]
     assert await admin.store.torrents.count() == 2
-    assert outcomes(await full.ask("POST", "/torrents/batch", json={"torrents": rows[:2]})) == ["known"] * 2
+    assert outcomes(await batch(full, "torrents", rows[:2])) == ["known"] * 2
     both = [await full.get(f"/torrents/{each}") for each in (one, two)]
     assert [(row["hybrid_of"], row["hybrid"], row["state"]) for row in both] == [
         (None, two, "disabled"),

@@ -3,7 +3,6 @@
 import re
 from importlib import resources
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -11,7 +10,6 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, update
 from tests.store.schema.test_keys import everything, rows_of
-from tracker.bittorrent import Accounts
 from tracker.store.client.scripts import library_name
 from tracker.store.maintenance.maintenance import OTHER_LIBRARIES, Finding, Maintenance
 from tracker.store.schema.table import KEYS
@@ -41,9 +39,9 @@ async def reindex(store: Store) -> dict[str, int]:
     return {finding.kind: finding.count for finding in await store.maintenance.reindex()}
 
 
-async def lively(make_store: MakeStore, *, accounts: Accounts = "required") -> Store:
+async def lively(make_store: MakeStore) -> Store:
     """A store with a key for nearly every row of the key table."""
-    store = await make_store(accounts=accounts, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
+    store = await make_store(accounts="required", peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
     await everything(store)
     # It reaps a peer by deleting its timeout, and writes a sample into the outbox: both leave stale keys.
     await cleanup(store, dry_run=False)
@@ -64,9 +62,8 @@ def test_the_checks_name_rows_of_the_key_table() -> None:
         assert " " not in check.pattern or rows[pattern].type in ("SET", "ZSET"), pattern
 
 
-@pytest.mark.parametrize("accounts", get_args(Accounts))
-async def test_every_key_finds_its_row(make_store: MakeStore, accounts: Accounts) -> None:
-    store = await lively(make_store, accounts=accounts)
+async def test_every_key_finds_its_row(make_store: MakeStore) -> None:
+    store = await lively(make_store)
     for key in await store.dump():
         name = name_of(store, key)
         row = row_of(name)
