@@ -20,20 +20,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracker"
 
 NOUNS = ("bittorrent", "errors", "names")
-STORE_BASE = (*NOUNS, "store.client", "store.schema")
-
-_ADMIN = (
-    *NOUNS,
-    "admin",
-    "doctor",
-    "geoip",
-    "operations",
-    "refusals",
-    "runtime",
-    "settings",
-    "store",
-    "wire",
-)
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Basic types. All modules may import them.
@@ -49,42 +35,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The operating system, and the settings.
     "system": (*NOUNS, "settings.types"),
     "settings": (*NOUNS, "wire"),
-    # All Redis commands. Each subject may import the client, the schema, and the subjects listed here.
-    "store.schema": NOUNS,
-    "store.client": NOUNS,
-    "store.stats": STORE_BASE,
-    "store.jobs": (*STORE_BASE, "store.stats"),
-    "store.access": STORE_BASE,
-    "store.changes": STORE_BASE,
-    "store.torrents": STORE_BASE,
-    "store.users": (*STORE_BASE, "store.swarms"),
-    "store.swarms": (*STORE_BASE, "store.torrents"),
-    "store.work": (*STORE_BASE, "store.stats", "store.swarms", "store.torrents"),
-    "store.dht": STORE_BASE,
-    "store.maintenance": (*STORE_BASE, "store.torrents", "store.users"),
-    # The parts of a store with several shards.
-    "store.sharding": (
-        *STORE_BASE,
-        "store.changes",
-        "store.dht",
-        "store.maintenance",
-        "store.stats",
-        "store.swarms",
-        "store.torrents",
-        "store.users",
-        "store.work",
-    ),
-    "store.store": (*NOUNS, "store"),
-    "store.resharding": (*NOUNS, "store"),
+    # All Redis commands.
+    "store": NOUNS,
     # Decisions of a DHT node: no sockets, no store, no clock.
     "dht": (*NOUNS, "token_bucket", "wire"),
     # Decisions on announces and scrapes.
     "core": (*NOUNS, "refusals", "settings", "store", "wire"),
     # Sockets of peers. Front ends import core, never the store.
-    "frontends.http": (*NOUNS, "core", "refusals", "settings", "system", "wire"),
-    "frontends.udp": (*NOUNS, "refusals", "settings", "system", "token_bucket", "wire"),
-    "frontends.dht": (*NOUNS, "dht", "system", "wire"),
-    "frontends.work": (*NOUNS, "core", "settings", "system", "wire"),
+    "frontends": (*NOUNS, "core", "dht", "refusals", "settings", "system", "token_bucket", "wire"),
     # Coroutines that run until cancelled.
     "workers": (*NOUNS, "core", "dht", "geoip", "settings", "store", "token_bucket", "wire"),
     # The private server.
@@ -95,14 +53,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Operations of the API, the dashboard and the command line.
     "operations": (*NOUNS, "geoip", "store", "system", "wire", "workers.work"),
     # The admin port.
-    "admin.http": (*NOUNS, "system"),
-    "admin.world": ("geoip",),
-    "admin.context": ("geoip", "runtime", "settings", "store", "system"),
-    "admin.auth": (*NOUNS, "admin.context", "admin.http", "operations", "store", "token_bucket", "wire"),
-    "admin.metrics": (*NOUNS, "admin.context", "runtime", "store"),
-    "admin.pages": (
+    "admin": (
         *NOUNS,
-        "admin",
         "doctor",
         "geoip",
         "operations",
@@ -110,21 +62,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "runtime",
         "settings",
         "store",
+        "system",
+        "token_bucket",
         "wire",
     ),
-    "admin.api": (
-        *NOUNS,
-        "admin",
-        "doctor",
-        "geoip",
-        "operations",
-        "refusals",
-        "runtime",
-        "settings",
-        "store",
-        "wire",
-    ),
-    "admin.server": ("admin", "settings", "system", "wire"),
     # The program of volunteers, which runs beside their BitTorrent client. It knows no store.
     "volunteer": ("errors", "system", "wire"),
     # On top: the processes, and the command line.
@@ -157,9 +98,26 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "volunteer",
         "wire",
     ),
-    "__main__": ("cli",),
 }
-"""Folder -> folders that its modules may import besides their own. ``store`` means all folders of the store."""
+"""Folder -> folders that its modules may import besides their own."""
+
+INSIDE: dict[str, tuple[str, ...]] = {
+    # The schema and the client, then what knows shards, then the subjects.
+    "store": (
+        "schema client",
+        "sharding",
+        "stats access changes torrents dht",
+        "jobs swarms",
+        "users work",
+        "maintenance",
+        "store",
+        "resharding",
+    ),
+    "frontends": ("http udp dht work",),
+    "admin": ("http world context", "auth metrics", "pages", "api", "server"),
+}
+"""Folder -> its folders, from the lowest floor to the highest. A module imports from lower floors only, and not from
+another folder on its own."""
 
 NEVER: dict[str, tuple[str, ...]] = {
     # socket is there for inet_pton, a pure function.
@@ -254,7 +212,8 @@ def covers(place: str, module: str) -> bool:
 
 
 def row_of(module: str) -> str | None:
-    """Returns the row of MAY_IMPORT for ``module``: the longest matching name."""
+    """Returns the row of MAY_IMPORT for ``module``: the longest matching name. __main__ starts the command line."""
+    module = "cli" if module == "__main__" else module
     return max((row for row in MAY_IMPORT if covers(row, module)), key=len, default=None)
 
 
@@ -275,6 +234,31 @@ def test_every_module_is_in_a_row_and_imports_what_its_row_allows() -> None:
             if not covers(row, name) and not any(covers(place, name) for place in MAY_IMPORT[row]):
                 faults.append(f"{module} imports {name}, which the row {row} does not allow")
     assert not faults, "\n".join(faults)
+
+
+def test_folders_import_from_lower_floors() -> None:
+    faults = []
+    for place, floors in INSIDE.items():
+        floor_of = {
+            f"{place}.{name}": number for number, names in enumerate(floors) for name in names.split()
+        }
+        for module in (module for module in modules() if covers(place, module) and module != place):
+            own = next(folder for folder in floor_of if covers(folder, module))
+            for name in ours(module):
+                other = next((folder for folder in floor_of if covers(folder, name)), own)
+                if other != own and floor_of[other] >= floor_of[own]:
+                    faults.append(f"{module} imports {name}, which is not on a lower floor")
+    assert not faults, "\n".join(faults)
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Also not inside functions."""
+    assert tuple(TopologicalSorter({module: ours(module) for module in modules()}).static_order())
+
+
+def test_the_table_and_the_imports_of_a_module_are_few() -> None:
+    assert len(MAY_IMPORT) <= 22
+    assert not [module for module in modules() if len(ours(module)) > 40]
 
 
 def test_rows_import_each_other_in_one_direction() -> None:
@@ -378,17 +362,19 @@ def test_redis_commands_are_sent_in_the_store_only() -> None:
 
 
 def store_classes() -> set[str]:
-    """Returns the classes of the store whose constructor takes a connection or scripts."""
+    """Returns the classes of the store's subjects whose constructor takes shards, a connection or scripts."""
     return {
         node.name
         for module in modules()
-        if covers("store", module) and not covers("store.client", module)
+        if covers("store", module)
+        and not covers("store.client", module)
+        and not covers("store.sharding", module)
         for node in nodes_of(path_of(module))
         if isinstance(node, ast.ClassDef)
-        and node.name not in ("Store", "Search", "Memory", "Series", "TorrentStates")
+        and node.name not in ("Store", "Search", "Memory", "Series", "Swarms", "_ShardStates", "_Walk")
         for method in node.body
         if isinstance(method, ast.FunctionDef) and method.name == "__init__"
-        if {arg.arg for arg in method.args.args} & {"connection", "scripts"}
+        if {arg.arg for arg in method.args.args} & {"connection", "scripts", "shard", "shards"}
     }
 
 
@@ -398,23 +384,20 @@ def own_classes(module: str) -> set[str]:
 
 
 def test_store_classes_are_constructed_in_one_place() -> None:
-    """In store/store.py, so that a process has one of each for each shard. Parts over several shards build those of the
-    shards. Search, Memory and TorrentStates are built by the class that uses them, and Series is a base."""
+    """In store/store.py, and where it has the parts of a subject built, so that a process has one of each. Search,
+    Memory, Swarms, _ShardStates and _Walk are built by the class that uses them, and Series is a base."""
     classes = store_classes()
-    assert {"Swarms", "Torrents", "Users", "Counters", "Jobs"} <= classes
+    assert {"AllSwarms", "Torrents", "Users", "Counters", "Jobs", "Claims"} <= classes
     built = [
         (node.func.id, module)
         for module in modules()
         for node in nodes_of(path_of(module))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        if node.func.id in classes | {"Scripts", "Keys", "Store"} and node.func.id not in own_classes(module)
+        if node.func.id in classes | {"Scripts", "Store"} and node.func.id not in own_classes(module)
     ]
-    assert {module for _, module in built if not covers("store.sharding", module)} == {
-        "store.store",
-        "runtime.store",
-    }
-    assert [name for name, module in built if module == "runtime.store"] == ["Store"]
-    assert {name for name, module in built if module == "store.store"} == classes | {"Scripts", "Keys"}
+    places = {"store.store", "store.users.parts", "store.work.work"}
+    assert [name for name, module in built if module not in places] == ["Store", "Scripts", "Scripts"]
+    assert {name for name, module in built if module in places} == classes - {"UserParts"}
 
 
 def lone_tasks(module: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ followed by a big-endian port: 6 or 18 bytes, the compact form of BEP 23 and BEP
 """
 
 import enum
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -28,6 +29,7 @@ Accounts = Literal["off", "optional", "required"]
 """Whether announces belong to users: none; those with a known passkey; all, so that others are refused."""
 
 HASH_LENGTH = 20
+_HEX = re.compile(rb"[0-9a-f]{40}")
 MAX_COUNT = 2**53 - 1
 """The largest byte count kept exactly: Lua numbers are doubles. Larger input is clamped to it."""
 
@@ -134,6 +136,11 @@ def unmap(address: bytes) -> Address:
     if len(address) == 16 and address.startswith(_V4_MAPPED):
         return Address(address[12:])
     return Address(address)
+
+
+def info_hash_of(text: bytes | None) -> InfoHash | None:
+    """Parses 40 lowercase hex digits. None for anything else."""
+    return InfoHash(bytes.fromhex(text.decode())) if text is not None and _HEX.fullmatch(text) else None
 
 
 def parse_info_hash(text: str) -> InfoHash:

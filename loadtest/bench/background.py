@@ -29,13 +29,14 @@ from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shards
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import EVENT_CODES, PeerUpdate
 from tracker.store.swarms.rules import LiveRules, SwarmRules
-from tracker.store.swarms.swarms import Swarms
+from tracker.store.swarms.swarms import AllSwarms
 from tracker.store.torrents.scores import Scores
 from tracker.store.torrents.torrents import Torrents
 from tracker.workers.jobs import JobWorker, Queue
@@ -54,12 +55,19 @@ _YARDSTICK = "for i = 1, tonumber(ARGV[1]) do redis.call('INCR', KEYS[1]) end"
 class Store:
     pid: int
     connection: Connection
-    scripts: Scripts
-    keys: Keys
+    shards: Shards
+
+    @property
+    def scripts(self) -> Scripts:
+        return self.shards.main.scripts
+
+    @property
+    def keys(self) -> Keys:
+        return self.shards.main.keys
 
     @property
     def torrents(self) -> Torrents:
-        return Torrents(self.connection, self.scripts, self.keys)
+        return Torrents(self.shards)
 
 
 @dataclass(slots=True)
@@ -116,9 +124,9 @@ async def _measure(part: Part) -> tuple[float, float, float]:
 @asynccontextmanager
 async def _store(directory: Path) -> AsyncIterator[Store]:
     with processes.store(directory) as (pid, path):
-        connection, keys = Connection(connect(f"unix://{path}", connect_timeout=5, timeout=30)), Keys()
+        connection = Connection(connect(f"unix://{path}", connect_timeout=5, timeout=30))
         try:
-            yield Store(pid, connection, Scripts(connection, keys.prefix), keys)
+            yield Store(pid, connection, Shards.under(connection, Keys().prefix, 1))
         finally:
             await connection.close()
 
@@ -140,14 +148,7 @@ async def call(store: Store, meter: Meter) -> int:
 async def announce(store: Store, meter: Meter) -> int:
     """As many concurrent joins as one script call takes."""
     rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
-    swarms = Swarms(
-        store.connection,
-        store.scripts,
-        store.keys,
-        LiveRules(rules),
-        AnnounceCounts(store.connection, store.scripts),
-        time.time,
-    )
+    swarms = AllSwarms(store.shards, LiveRules(rules), AnnounceCounts(store.shards), time.time)
     joins = [_join(number) for number in range(JOINS)]
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(swarms.run())
@@ -181,7 +182,7 @@ async def join(store: Store, meter: Meter) -> int:
     """New addresses, one torrent each, so that every metric counts each of them."""
     for number in range(TORRENTS):
         await store.torrents.add(_info_hash(number))
-    unique_users, source = UniqueUsers(store.connection, store.scripts, store.keys), random.Random(1)
+    unique_users, source = UniqueUsers(store.shards), random.Random(1)
     torrents, countries, cities, postcodes = (
         source.choices(range(many), [(rank + 1) ** -ZIPF_EXPONENT for rank in range(many)], k=JOINS)
         for many in (TORRENTS, COUNTRIES, CITIES, POSTCODES)
@@ -206,7 +207,7 @@ async def join(store: Store, meter: Meter) -> int:
 async def flush(store: Store, meter: Meter) -> int:
     """All counters count in every second, as on a busy tracker."""
     now = time.time() // 86_400 * 86_400
-    counters = Counters(store.connection, store.scripts, store.keys, lambda: now)
+    counters = Counters(store.shards, lambda: now)
     names = [f"counter.{number}" for number in range(COUNTERS)]
     for second in range(180 + FLUSHES):  # as many slices as exist between two cleanings
         now += 1
@@ -259,7 +260,7 @@ async def score(store: Store, meter: Meter) -> int:
             all_scored.set()
 
     now += 3601
-    scores = Scores(store.connection, store.scripts, store.keys, lambda: now, interval_seconds=3600)
+    scores = Scores(store.shards, lambda: now, interval_seconds=3600)
     settings = ScoringSettings(per_second=100_000)
     scorer = Scorer(scores, store.connection, settings, lambda: 50, count, lambda: now, max_processors=1)
     with meter.running():

@@ -9,12 +9,12 @@ from loadtest.bench.population import Peer
 from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shards
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import EVENT_CODES, Admitted, PeerUpdate, Refused
 from tracker.store.swarms.rules import LiveRules, SwarmRules
-from tracker.store.swarms.swarms import Swarms
+from tracker.store.swarms.swarms import AllSwarms
 from tracker.system.event_loop import running
 
 _AT_ONCE = 640
@@ -24,11 +24,10 @@ _LOOPBACK = bytes([127, 0, 0, 1])
 async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Callable[[], float]) -> None:
     """Lets all ``peers`` join, with a fixed timeout or the next one. Raises BenchError for the first refusal."""
     timeout = timeout_seconds if callable(timeout_seconds) else lambda: timeout_seconds
-    connection, keys = Connection(connect(url, connect_timeout=5, timeout=60)), Keys()
+    connection = Connection(connect(url, connect_timeout=5, timeout=60))
     rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
-    scripts = Scripts(connection, keys.prefix)
-    counts = AnnounceCounts(connection, scripts)
-    swarms = Swarms(connection, scripts, keys, LiveRules(rules), counts, time.time, max_waiting=_AT_ONCE)
+    shards = Shards.under(connection, Keys().prefix, 1)
+    swarms = AllSwarms(shards, LiveRules(rules), AnnounceCounts(shards), time.time, _AT_ONCE)
     try:
         async with running(swarms.run):
             for first in range(0, len(peers), _AT_ONCE):
@@ -38,7 +37,7 @@ async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Call
         await connection.close()
 
 
-async def _join(swarms: Swarms, updates: Sequence[PeerUpdate]) -> None:
+async def _join(swarms: AllSwarms, updates: Sequence[PeerUpdate]) -> None:
     answers: list[Admitted | Refused | StoreUnavailable] = []
     answered = asyncio.Event()
 
@@ -49,7 +48,7 @@ async def _join(swarms: Swarms, updates: Sequence[PeerUpdate]) -> None:
             answered.set()
 
     for update in updates:
-        swarms.submit(update, settle, None)
+        swarms.submits[update.info_hash[0]](update, settle, None)
     await answered.wait()
     for answer in answers:
         if not isinstance(answer, Admitted):

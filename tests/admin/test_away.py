@@ -52,7 +52,7 @@ async def filled(group: Cluster) -> AsyncIterator[Admin]:
         running_admin(settings, connection, redis.prefix, StreamLimits()) as admin,
         in_background(admin.store.swarms.run()),
     ):
-        for reaping in admin.store.all_reaping:
+        for reaping in admin.store.reapings.values():
             await reaping.heartbeat()
         for info_hash in HASHES:
             await admin.store.torrents.add(info_hash, {"name": "name"})
@@ -144,5 +144,5 @@ async def test_an_open_overview_stays_ready_while_only_the_main_store_is_unavail
         while not data["notices"]:
             data = await stream.until("unavailable")
         assert (data["problems"], data["text"]) == ([], "")
-        assert data["notices"] == admin.store.notices()
+        assert data["notices"] == admin.store.shards.notices()
         assert data["notices"][-1] == "unavailable: main store"

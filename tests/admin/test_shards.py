@@ -34,7 +34,7 @@ async def admin(nodes: Cluster | None, redis_url: str, prefix: str) -> AsyncIter
         in_background(admin.store.swarms.run()),
     ):
         store = admin.store
-        for reaping in store.all_reaping:
+        for reaping in store.reapings.values():
             await reaping.heartbeat()
         for number, info_hash in enumerate(HASHES):
             await store.torrents.add(info_hash, {"name": f"name {number}", "private": "0"})

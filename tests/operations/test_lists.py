@@ -5,7 +5,7 @@ import pytest
 from tests.store.harness import Store, info_hash
 from tracker.operations import lists
 from tracker.operations.lists import exported_torrents, exported_users, find_torrents
-from tracker.store.sharding.torrent_filter import TorrentFilter
+from tracker.store.torrents.filter import TorrentFilter
 from tracker.store.users.listing import UserFilter
 
 

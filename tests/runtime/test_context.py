@@ -24,7 +24,7 @@ async def test_a_stop_between_two_calls_writes_all_announces(
         async with open_context(Settings(redis=redis), connection, Telemetry()) as context:
             store = context.store
             await store.torrents.add_many([(each, {}) for each in HASHES])
-            store.announce_counts.add(HASHES)
+            store.announce_counts.of(store.shards[0]).update(HASHES)
 
             async def announces() -> int:
                 rows = [

@@ -11,7 +11,9 @@ from redis.asyncio import Redis
 from tests.waiting import in_background
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.store.client.connection import Connection, connect
+from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.store import Store as RealStore
 from tracker.store.store import StoreOptions
 from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused, TrafficTotals
@@ -51,6 +53,10 @@ class Store(RealStore):
         options = StoreOptions(rules=rules, scoring_interval_seconds=SCORED_EVERY, shards=shards)
         super().__init__(connection, keys.prefix, options, clock=self.clock)
 
+    def shard(self, info_hash: InfoHash) -> Shard:
+        """The shard of a torrent."""
+        return self.shards.of(info_hash)
+
     @property
     def redis(self) -> Any:  # redis-py's types cover both bytes and text: too wide to be of use
         pool = self.connection.server.client.connection_pool
@@ -72,7 +78,7 @@ class Store(RealStore):
             done.set_result(([outcome for _, outcome in settled], batch[1]))
 
         for each in updates:
-            self.swarms.submit(each, settle, None)
+            self.swarms.submits[each.info_hash[0]](each, settle, None)
         return await done
 
     async def refused(self, update: PeerUpdate) -> str:
@@ -90,19 +96,16 @@ class Store(RealStore):
     async def pass_time(self, seconds: float) -> None:
         """Advances the clock while a tracker runs and sends heartbeats."""
         self.clock.now += seconds
-        for keys in {
-            self.keys.prefix: self.keys,
-            **{shard.keys.prefix: shard.keys for shard in self.shards},
-        }.values():
-            await self.redis.set(keys.heartbeat(), int(self.clock.now))
-        for reaping in self.all_reaping:  # knows by now that time has passed, and no clock has stepped
+        for shard in self.shards.all:
+            await self.redis.set(shard.keys.heartbeat(), int(self.clock.now))
+        for reaping in self.reapings.values():  # knows by now that time has passed, and no clock has stepped
             await reaping.heartbeat()
 
     async def silence(self, update: PeerUpdate, torrent_id: str = "1") -> int:
         """The peer's timeout ends and the reaper handles it; returns the number reaped."""
         shard = self.shard(update.info_hash)
         await self.redis.delete(timeout_key(shard.keys, torrent_id, update.peer_id))
-        return await shard.reaping.reap([(torrent_id, update.peer_id.hex())])
+        return await self.reapings[shard].reap([(torrent_id, update.peer_id.hex())])
 
     async def dump(self) -> dict[bytes, Any]:
         """Everything under the prefix, for comparing before and after."""
@@ -110,6 +113,12 @@ class Store(RealStore):
             key: await self.redis.dump(key)
             async for key in self.redis.scan_iter(f"{self.keys.prefix}*", 1000)
         }
+
+
+def one_shard(connection: Connection, prefix: str) -> Shards:
+    """The store under a prefix with a single shard, over a connection of its own."""
+    shard = Shard(0, connection, Scripts(connection, prefix), Keys(prefix))
+    return Shards([shard], shard)
 
 
 def redis_of(connection: Connection) -> Any:

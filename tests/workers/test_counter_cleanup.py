@@ -153,7 +153,7 @@ async def test_a_key_of_a_wrong_type_is_reported_and_kept(store: Store) -> None:
 
 async def test_counts_during_a_cleanup_are_kept(store: Store) -> None:
     """C4, C6: several tasks count into expiring counters while two clean them up."""
-    other = Counters(store.connection, store.scripts, store.keys, store.clock)
+    other = Counters(store.shards, store.clock)
     counted: Counter[tuple[str, int]] = Counter()
     rng = random.Random(3)
 

@@ -46,7 +46,7 @@ async def test_markers_are_deleted_when_joins_were_refused_since_the_last_check(
         counts.update(dict.fromkeys(names, by))
 
     await refuse(full, 2)
-    markers = Markers(full.connection, full.scripts, full.keys, full.clock)
+    markers = Markers(full.shards, full.clock)
     worker = MarkerCleaner(markers, full.connection, count)
     with capture_logs() as lines:
         assert await worker.check() == 0  # refusals before this tracker started

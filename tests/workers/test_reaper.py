@@ -361,11 +361,12 @@ async def _cursor_is_past(store: Store) -> bool:
 async def test_lists_due_during_an_outage_of_all_trackers_are_read(any_server: Server, users: str) -> None:
     """After any time: a live peer in such a list moves to a later one."""
     async with tracker_on(any_server.url, users, reap=False) as store:
-        store.swarms._codec._clock = lambda: time.time() - 7200
+        codec = store.swarms.of(info_hash(1))._codec
+        codec._clock = lambda: time.time() - 7200
         await join(store, 1, timeout=600)
         (old,) = [key async for key in store.redis.scan_iter(f"{users}due:*")]
         await store.reaping.set_due_cursor(int(time.time()) - 7200)
-        store.swarms._codec._clock = time.time
+        codec._clock = time.time
         async with working(store, interval=3600):
             await eventually(lambda: _absent(store, old), 10)
         (new,) = [key async for key in store.redis.scan_iter(f"{users}due:*")]

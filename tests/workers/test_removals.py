@@ -81,7 +81,9 @@ async def work(store: Store, denied: tuple[bytes, ...] = ()) -> int:
     async def prefixes() -> tuple[bytes, ...]:
         return denied
 
-    worker = RemovalWorker(store.removals, prefixes, lambda: range(len(store.shards)), nothing)
+    worker = RemovalWorker(
+        store.removals, store.reapings, prefixes, lambda: range(len(store.shards)), nothing
+    )
     removed = await worker.remove_once()
     assert await worker.remove_once() == 0
     for shard in store.shards:
@@ -309,10 +311,10 @@ async def sweep(store: Store, denied: tuple[bytes, ...] = ()) -> int:
     """Sweeps all shards; returns the number of peers removed. Nothing needs a repair."""
     removed = 0
     for shard in store.shards:
-        _, ids = await shard.reaping.page(0, 1000)
+        _, ids = await store.reapings[shard].page(0, 1000)
         position = ""
         while ids:
-            step = await shard.reaping.sweep(ids, position, SWEEP_BUDGET, denied)
+            step = await store.reapings[shard].sweep(ids, position, SWEEP_BUDGET, denied)
             assert step.seen <= 3 * SWEEP_BUDGET and step.repairs == 0
             ids, position, removed = ids[step.done :], step.position, removed + step.reaped
     return removed
@@ -326,7 +328,7 @@ async def test_the_reaper_sweeps_denied_clients_that_a_site_wrote(store: Store) 
     for is_enabled, peers in ((False, 2), (True, 1)):
         for shard in store.shards:
             await Reaper(
-                shard.reaping,
+                store.reapings[shard],
                 shard.connection,
                 shard.keys,
                 store.counters,

@@ -424,9 +424,8 @@ import asyncio, sys, time
 from tracker.settings.model import ScoringSettings
 from tracker.store.client.connection import Connection, connect
 from tracker.store.jobs.records import PROCESS_TORRENT
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shards
 from tracker.store.torrents.scores import Scores
-from tracker.store.client.scripts import Scripts
 from tracker.workers.scorer import Scorer
 
 async def ask(info_hashes):
@@ -434,10 +433,9 @@ async def ask(info_hashes):
     await asyncio.Event().wait()
 
 async def main(url, prefix, now):
-    keys = Keys(prefix)
     connection = Connection(connect(url, connect_timeout=5, timeout=5))
     clock = lambda: float(now)
-    scores = Scores(connection, Scripts(connection, prefix), keys, clock, interval_seconds=3600)
+    scores = Scores(Shards.under(connection, prefix, 1), clock, interval_seconds=3600)
     await Scorer(scores, connection, ScoringSettings(), lambda: 50, lambda *names, by=1: None, clock, ask).run()
 
 asyncio.run(main(*sys.argv[1:]))

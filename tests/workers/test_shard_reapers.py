@@ -24,7 +24,7 @@ async def store_on(url: str, prefix: str, clock: Clock | None = None) -> AsyncIt
 
 def reapers_of(store: Store, name: str) -> ShardReapers:
     reapers = [
-        Reaper(shard.reaping, shard.connection, shard.keys, store.counters, lambda: 1.0, time.time)
+        Reaper(store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 1.0, time.time)
         for shard in store.shards
     ]
     leases = LeaseKeeper(store.shard_leases, store.shards, name, time.time)
@@ -39,7 +39,7 @@ async def test_an_outage_of_one_shard_reaps_no_peer_there_and_delays_no_other(
         for number in range(SHARDS):
             await store.announce(update(1, "s", info_hash=hash_in(number)))
         for shard in store.shards:
-            await shard.reaping.heartbeat()
+            await store.reapings[shard].heartbeat()
         away, *others = store.shards
         store.clock.now += 300
         for shard in others:
@@ -50,14 +50,14 @@ async def test_an_outage_of_one_shard_reaps_no_peer_there_and_delays_no_other(
             reaped[shard] = await store.silence(update(1, info_hash=hash_in(shard.number)), torrent_id)
         assert reaped == {away: 0} | dict.fromkeys(others, 1)
         for shard in others:
-            assert await shard.reaping.heartbeat() == 0
-        assert await away.reaping.heartbeat() == store.clock.now
+            assert await store.reapings[shard].heartbeat() == 0
+        assert await store.reapings[away].heartbeat() == store.clock.now
 
 
 async def test_timed_out_peers_of_all_shards_are_removed(redis_url: str, prefix: str) -> None:
     """T9: by the tracker that holds the shard; the other one takes over when it ends."""
     async with store_on(redis_url, prefix, time.time) as store:  # type: ignore[arg-type]
-        for reaping in store.all_reaping:
+        for reaping in store.reapings.values():
             await reaping.heartbeat()
         one, other = reapers_of(store, "one"), reapers_of(store, "other")
 

@@ -11,7 +11,6 @@ from tests.fake_time import FakeTime
 from tests.store.harness import START
 from tracker.runtime.store import build_store, open_connection
 from tracker.settings.model import RedisSettings, Settings
-from tracker.store.sharding.users import ShardedMultipliers
 from tracker.store.store import Store
 from tracker.workers.reaper import Reaper
 from tracker.workers.shard_leases import LeaseKeeper
@@ -31,10 +30,11 @@ class Tracker:
     """The background work of one tracker."""
 
     def __init__(self, store: Store, name: str, time: FakeTime) -> None:
-        assert isinstance(store.multipliers, ShardedMultipliers)
         self.leases = LeaseKeeper(store.shard_leases, store.shards, name, lambda: START + time.now, time)
         self._reapers = [
-            Reaper(shard.reaping, shard.connection, shard.keys, store.counters, lambda: 300.0, time.timer)
+            Reaper(
+                store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 300.0, time.timer
+            )
             for shard in store.shards
         ]
         self._users = UserSumsWorker(

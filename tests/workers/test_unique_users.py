@@ -62,7 +62,7 @@ class Recorded(UniqueUsers):
 
 
 def recorded(store: Store) -> Recorded:
-    return Recorded(store.connection, store.scripts, store.keys)
+    return Recorded(store.shards)
 
 
 async def test_joins_are_counted_with_their_places(work: UserCounting) -> None:
@@ -232,7 +232,7 @@ async def test_a_batch_whose_reply_is_lost_counts_once(valkey: Server, prefix: s
 async def test_joins_wait_while_the_store_is_full(own: tuple[Server, UserCounting]) -> None:
     """The store then counts by estimates, which need little memory."""
     store = own[1].store
-    estimates = UniqueUsers(store.connection, store.scripts, store.keys, UniqueRules("hyperloglog"))
+    estimates = UniqueUsers(store.shards, UniqueRules("hyperloglog"))
     work = UserCounting(store, estimates)
     await store.redis.config_set("maxmemory", 1)
     async with work.at_work():
@@ -308,7 +308,7 @@ async def test_a_flush_ends_within_its_time_limit(store: Store, work: UserCounti
             await asyncio.Event().wait()
             return 0
 
-    work = UserCounting(store, Slow(store.connection, store.scripts, store.keys), flush_seconds=0.05)
+    work = UserCounting(store, Slow(store.shards), flush_seconds=0.05)
     work.add(*range(100))
     async with asyncio.timeout(SECONDS):
         await work.counter.flush()

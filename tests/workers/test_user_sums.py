@@ -9,7 +9,6 @@ from tests.store.harness import ALICE, Store, running, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding.users import ShardedMultipliers
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.user_sums import UserSumsWorker
 
@@ -23,7 +22,6 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 
 def worker(store: Store, time: FakeTime, held: list[int]) -> UserSumsWorker:
-    assert isinstance(store.multipliers, ShardedMultipliers)
     multipliers = store.multipliers
     return UserSumsWorker(store.shards, store.user_copies, store.user_sums, multipliers, lambda: held, time)
 

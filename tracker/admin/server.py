@@ -61,7 +61,7 @@ def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence
     ]
     app = web.Application(middlewares=guards, client_max_size=settings.max_upload_bytes)
     app[ACCESS] = access
-    app[STORE_NOTICES] = context.store.notices
+    app[STORE_NOTICES] = context.store.shards.notices
     app[STOPPING] = stopping = asyncio.Event()
 
     async def stop(_app: web.Application) -> None:
@@ -83,6 +83,6 @@ def _probes(context: AdminContext) -> list[web.AbstractRouteDef]:
         problems = context.problems()
         if problems:
             return web.Response(status=503, text="".join(f"{problem}\n" for problem in problems))
-        return web.Response(text="".join(f"{line}\n" for line in ("ready", *context.store.notices())))
+        return web.Response(text="".join(f"{line}\n" for line in ("ready", *context.store.shards.notices())))
 
     return [web.get("/health", health), web.get("/ready", ready)]

@@ -18,7 +18,6 @@ from tracker.runtime.context import RuntimeContext
 from tracker.settings.types import queue_numbers
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
-from tracker.store.sharding.users import ShardedMultipliers
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_torrent_file
@@ -36,7 +35,7 @@ from tracker.workers.push.statsd import StatsD
 from tracker.workers.removals import RemovalWorker
 from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Ask, Scorer
-from tracker.workers.shard_reapers import AnyReaper, ShardReapers
+from tracker.workers.shard_reapers import AnyReaper
 from tracker.workers.site_users import SiteUsers
 from tracker.workers.size_samples import SizeSampler
 from tracker.workers.upstreams import Upstreams
@@ -153,13 +152,11 @@ def _users_of_shards(
     context: RuntimeContext, reaper: AnyReaper
 ) -> list[Callable[[], Coroutine[None, None, None]]]:
     """What keeps the users of several shards alike. None with one shard, or without users."""
-    store, multipliers = context.store, context.store.multipliers
-    if not isinstance(reaper, ShardReapers) or not isinstance(multipliers, ShardedMultipliers):
-        return []
-    if context.live.current.users.private == "off":
+    store = context.store
+    if not store.shards.others or context.live.current.users.private == "off":
         return []
     worker = UserSumsWorker(
-        store.shards, store.user_copies, store.user_sums, multipliers, lambda: reaper.held
+        store.shards, store.user_copies, store.user_sums, store.multipliers, lambda: reaper.held
     )
     site = SiteUsers(store.connection, store.keys, store.shards, store.user_copies, lambda: reaper.held)
     return [worker.run, site.run]
@@ -168,8 +165,7 @@ def _users_of_shards(
 def _removals(context: RuntimeContext, reaper: AnyReaper) -> RemovalWorker:
     store = context.store
     denied = partial(denied_prefixes, store.deny_list, lambda: context.live.current.clients.deny_list)
-    held = (lambda: reaper.held) if isinstance(reaper, ShardReapers) else (lambda: [0])
-    return RemovalWorker(store.removals, denied, held)
+    return RemovalWorker(store.removals, store.reapings, denied, lambda: reaper.held)
 
 
 def _adoption(context: RuntimeContext, reaper: AnyReaper) -> AdoptionWorker:

@@ -18,7 +18,7 @@ NO_WEB_PROCESS = "no web process is running"
 class Readiness:
     """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps.
 
-    A tracker is ready while at least one shard is served: Store.notices names the unavailable ones.
+    A tracker is ready while at least one shard is served: Shards.notices names the unavailable ones.
     """
 
     def __init__(self, shards: Shards, stopping: Callable[[], bool], reaper: AnyReaper | None) -> None:

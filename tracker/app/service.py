@@ -209,7 +209,7 @@ async def reaper_on(context: RuntimeContext) -> AnyReaper:
     store = context.store
     reapers = [
         Reaper(
-            shard.reaping,
+            store.reapings[shard],
             shard.connection,
             shard.keys,
             store.counters,
@@ -223,14 +223,13 @@ async def reaper_on(context: RuntimeContext) -> AnyReaper:
         await retry_while_unavailable(store.connection, store.check_shards)
         await retry_while_unavailable(store.connection, store.load_secret)
         await retry_while_unavailable(store.connection, store.reaping.heartbeat)
-        if len(reapers) > 1:
-            await _start_shards(store)
+        await _start_shards(store)
     except RedisError as error:
         raise StartupError(f"the store rejects a command that the tracker needs: {error}") from error
     for shard, each in zip(store.shards, reapers, strict=True):
         shard.connection.on_reconnect(each.on_reconnect)
     reaper: AnyReaper = reapers[0]
-    if len(reapers) > 1:
+    if store.shards.others:
         leases = LeaseKeeper(store.shard_leases, store.shards, secrets.token_hex(8), time.time)
         reaper = ShardReapers(reapers, store.reaping, store.connection, leases)
     context.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
@@ -240,11 +239,11 @@ async def reaper_on(context: RuntimeContext) -> AnyReaper:
 
 
 async def _start_shards(store: Store) -> None:
-    """Prepares each shard. An unavailable one is prepared when it returns."""
-    for shard in store.shards:
+    """Prepares each shard beside the main prefix. An unavailable one is prepared when it returns."""
+    for shard in store.shards.others:
         with suppress(StoreUnavailable):
             await store.copy_secret(shard)
-            await shard.reaping.heartbeat()
+            await store.reapings[shard].heartbeat()
         shard.connection.on_reconnect(partial(store.copy_secret, shard))
 
 

@@ -77,7 +77,7 @@ async def open_web(
             context.live,
             listeners=listeners,
             problems=problems,
-            notices=store.notices,
+            notices=store.shards.notices,
             show_open=lambda read: telemetry.gauge("connections", read),
         ) as addresses,
     ):
@@ -85,7 +85,8 @@ async def open_web(
 
 
 def copy_users_on_reconnect(store: Store) -> None:
-    """With several shards, one that was unavailable gets the secret and changed users before its first announce."""
-    for shard in store.shards if len(store.shards) > 1 else ():
+    """A shard beside the main prefix that was unavailable gets the secret and changed users before its first
+    announce."""
+    for shard in store.shards.others:
         shard.connection.on_reconnect(partial(store.copy_secret, shard))
         shard.connection.on_reconnect(partial(store.user_copies.copy_before_serving, shard))

@@ -91,7 +91,7 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
         running(
             send_snapshots,
             lambda: parent.listen(reader),
-            lambda: send_heartbeats(context.store.all_reaping, connection),
+            lambda: send_heartbeats(list(context.store.reapings.values()), connection),
         ),
     ):
         freeze_gc()

@@ -50,7 +50,7 @@ from tracker.store.swarms.codec import (
     Refused,
     TrafficTotals,
 )
-from tracker.store.swarms.swarms import Swarms
+from tracker.store.swarms.swarms import AllSwarms
 from tracker.wire.peer_id import secret_of
 
 _STOPPED = Event.STOPPED  # reading a member off its class is slow
@@ -78,7 +78,7 @@ class Tracker:
 
     def __init__(
         self,
-        swarms: Swarms,
+        swarms: AllSwarms,
         counters: Counters,
         clients: ClientRules,
         settings: LiveSettings,
@@ -90,7 +90,7 @@ class Tracker:
         on_refused: Callable[[InfoHash, PeerId, str, str], None],
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._swarms = swarms
+        self._submits = swarms.submits
         self._counters = counters
         self._counter_names = HTTP
         self._on_join = on_join
@@ -190,7 +190,7 @@ class Tracker:
             self._settle([(pending, refusal)], None)
         else:
             try:
-                self._swarms.submit(self._update(pending), self._settle, pending)
+                self._submits[announce.info_hash[0]](self._update(pending), self._settle, pending)
             except StoreUnavailable as error:
                 self._settle([(pending, error)], None)
         return True
@@ -219,7 +219,7 @@ class Tracker:
         if announce.event is Event.COMPLETED:
             update = update._replace(event=COMPLETED_MEMBER)
         try:
-            self._swarms.submit(update, self._settle, pending)
+            self._submits[update.info_hash[0]](update, self._settle, pending)
         except StoreUnavailable as error:
             self._settle([(pending, error)], None)
 

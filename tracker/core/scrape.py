@@ -12,7 +12,7 @@ from tracker.refusals import Refusal
 from tracker.settings.reload import LiveSettings
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import Refused
-from tracker.store.swarms.swarms import Figures, Swarms
+from tracker.store.swarms.swarms import AllSwarms, Figures
 
 _FULL_SCRAPE_SECONDS = 60.0
 _COUNTERS = {size: ("requests", "scrapes", f"scrapes.{family}") for size, family in ((4, "v4"), (16, "v6"))}
@@ -29,7 +29,7 @@ class Scrapes:
 
     def __init__(
         self,
-        swarms: Swarms,
+        swarms: AllSwarms,
         counters: Counters,
         failures: Failures,
         limits: Limits,

@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 
+from tracker.bittorrent import info_hash_of
 from tracker.core.work_holdings import average_seeders
 from tracker.store.store import Store
-from tracker.store.torrents.records import Torrent, info_hash_of
+from tracker.store.torrents.records import Torrent
 from tracker.store.work import periods
 from tracker.store.work.leaderboard import Board, Standing
 from tracker.store.work.log import LogEntry

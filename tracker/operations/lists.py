@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tracker.errors import StoreUnavailable
 from tracker.store.sharding.away import named, noting_shards_away
-from tracker.store.sharding.torrent_filter import TorrentFilter
-from tracker.store.sharding.torrent_listing import ListPage
 from tracker.store.store import Store
+from tracker.store.torrents.filter import TorrentFilter
+from tracker.store.torrents.listing import ListPage
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import User
 from tracker.store.users.listing import UserFilter

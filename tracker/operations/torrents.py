@@ -12,8 +12,8 @@ from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.names import clean_name
 from tracker.store.schema.multipliers import MultiplierFields, RuleChange, join_ends
-from tracker.store.sharding.hybrids import V1_IS_UNREGISTERED
 from tracker.store.store import Store
+from tracker.store.torrents.hybrids import V1_IS_UNREGISTERED
 from tracker.store.torrents.records import STORED_NAMES, Enabled
 from tracker.store.torrents.torrents import Torrent, Torrents, checked_fields
 from tracker.system.torrent_files import SHARDS, TorrentFiles

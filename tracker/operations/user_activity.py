@@ -7,8 +7,8 @@ from typing import NamedTuple
 from tracker.bittorrent import InfoHash
 from tracker.geoip import GeoIP
 from tracker.operations.peers import PeerView, peer_views, to_integer
-from tracker.store.sharding.unregistered import Tried
 from tracker.store.store import Store
+from tracker.store.users.unregistered import Tried
 
 MAX_EVENTS = 50
 MAX_TORRENTS, MAX_COMPLETED = 5000, 500

@@ -115,6 +115,11 @@ class Reaper:
         """The duration of that round."""
 
     @property
+    def held(self) -> list[int]:
+        """The numbers of the shards whose background work is this tracker's: its one."""
+        return [0]
+
+    @property
     def interval(self) -> float:
         """The current reap interval. Records when it changes, for ``sweep_behind``."""
         seconds = self._reap_interval()

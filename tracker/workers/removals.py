@@ -2,14 +2,15 @@
 removed, so another tracker goes on after a crash; two that remove the same peers do no harm."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.access.allow_list import STALE_SECONDS
-from tracker.store.sharding.removals import Removals
+from tracker.store.sharding.shards import Shard
+from tracker.store.swarms.reaping import Reaping, Removals
 from tracker.workers.rhythm import until_next
 
 EVERY_SECONDS = 1.0
@@ -23,11 +24,13 @@ class RemovalWorker:
     def __init__(
         self,
         removals: Removals,
+        reapings: Mapping[Shard, Reaping],
         denied: Callable[[], Awaitable[Sequence[bytes]]],
         held: Callable[[], Sequence[int]],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._removals = removals
+        self._reapings = reapings
         self._denied = denied
         self._held = held
         self._sleep = sleep
@@ -53,7 +56,10 @@ class RemovalWorker:
         denied = await self._denied() if pending else ()
         removed = sum(
             await asyncio.gather(
-                *(shard.reaping.remove(entries, denied, self._sleep) for shard, entries in pending.items())
+                *(
+                    self._reapings[shard].remove(entries, denied, self._sleep)
+                    for shard, entries in pending.items()
+                )
             )
         )
         if removed:

@@ -11,7 +11,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard, Shards
-from tracker.store.sharding.user_copies import UserCopies
+from tracker.store.users.copies import UserCopies
 
 PAUSE_SECONDS = 2.0
 _ERROR_SECONDS = 0.5

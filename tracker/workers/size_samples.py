@@ -16,6 +16,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.sharding.away import noting_shards_away
 from tracker.store.stats.size_samples import SAMPLE_SECONDS, SAMPLED, SAMPLED_PARTS
 from tracker.store.store import Store
+from tracker.store.swarms.peer_counts import read_peer_counts
 
 log = structlog.get_logger("tracker.samples")
 
@@ -59,7 +60,7 @@ class SizeSampler:
                 store.counters.totals(),
                 store.torrents.count(),
                 store.users.count(),
-                store.peer_counts.read(),
+                read_peer_counts(store.shards),
             )
         if away:
             return False

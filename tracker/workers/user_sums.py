@@ -12,9 +12,9 @@ from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.sharding.shards import Shard, Shards
-from tracker.store.sharding.user_copies import UserCopies
-from tracker.store.sharding.user_sums import UserSums
-from tracker.store.sharding.users import ShardedMultipliers
+from tracker.store.users.copies import UserCopies
+from tracker.store.users.rules import Multipliers
+from tracker.store.users.sums import UserSums
 
 PAUSE_SECONDS = 2.0
 WALK_PARTS = 400
@@ -31,7 +31,7 @@ class UserSumsWorker:
         shards: Shards,
         copies: UserCopies,
         sums: UserSums,
-        multipliers: ShardedMultipliers,
+        multipliers: Multipliers,
         held: Callable[[], list[int]],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:

@@ -16,7 +16,7 @@ from tracker.admin.pages.torrents import MAX_FILES
 from tracker.bittorrent import InfoHash
 from tracker.settings.model import RedisSettings, Settings, TorrentSettings
 from tracker.store.access.audit import AuditFilter
-from tracker.store.sharding import torrent_listing
+from tracker.store.torrents import listing as torrent_listing
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 

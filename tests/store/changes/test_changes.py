@@ -209,7 +209,7 @@ async def test_a_refused_announce_is_no_change(store: Store) -> None:
 async def test_a_full_store_records_the_stop_that_it_allows(store: Store) -> None:
     await store.announce(update(1, "s", passkey=ALICE))
     argv: list[Any] = []
-    codec = store.swarms._codec
+    codec = store.swarms.of(info_hash(1))._codec
     argv = codec.encode([update(1, "x", passkey=ALICE)])
     argv[1] = 0
     await store.scripts.announce_when_full(argv)

@@ -16,7 +16,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 from loadtest.servers import Server
 from tests.store.client.proxy import Proxy
 from tests.store.fakes import answering, http_server, silent_server
-from tests.store.harness import Store, redis_of, running, update
+from tests.store.harness import Store, info_hash, redis_of, running, update
 from tests.waiting import eventually, in_background, loop_turns
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.client import server as module
@@ -644,8 +644,9 @@ class TestAnnounces:
         server = start_server("--appendonly", "no")
         store = Store(server.url, Keys("t:"), SwarmRules())
         async with connected(server.url) as connection:
-            store.connection = store.swarms._connection = connection
-            store.swarms._scripts = Scripts(connection, "t:")
+            swarms = store.swarms.of(info_hash(1))
+            store.connection = swarms._connection = connection
+            swarms._scripts = Scripts(connection, "t:")
             async with running(store):
                 await store.announce(update(1, "s"))
                 async with stopped(server):

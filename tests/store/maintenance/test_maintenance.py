@@ -24,9 +24,7 @@ async def cleanup(store: Store, *, dry_run: bool = True) -> dict[str, Finding]:
 def in_pages(store: Store, page: int) -> Maintenance:
     """The maintenance of a store, with so many keys in one SCAN."""
     return Maintenance(
-        store.connection,
-        store.scripts,
-        store.keys,
+        store.shards,
         store.clock,
         adoption=store.adoption,
         reindex_hit_and_runs=store.users.reindex_hit_and_runs,

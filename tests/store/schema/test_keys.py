@@ -352,12 +352,7 @@ async def some_users(store: Store) -> None:
         place_names("Germany", "x" * 200, "1 2"),
     ]
     for mode in ("exact", "hashed", "hyperloglog"):
-        users = UniqueUsers(
-            store.connection,
-            store.scripts,
-            store.keys,
-            UniqueRules(mode, secret=b"s" * 32),
-        )
+        users = UniqueUsers(store.shards, UniqueRules(mode, secret=b"s" * 32))
         for user in ("192.0.2.1", "2001:db8:1:2::/64", "2001:db8::1"):
             batch = [UniqueUserEvent(info_hash(1), user, place) for place in places]
             await users.count(batch, store.clock.now)

@@ -28,11 +28,11 @@ from tracker.settings.reload import LiveSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.schema.keys import home_prefix, shard_prefixes
 from tracker.store.sharding.away import named, noting_shards_away
-from tracker.store.sharding.torrent_filter import TorrentFilter
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.store import Store
 from tracker.store.swarms.codec import Admitted, Refused
+from tracker.store.torrents.filter import TorrentFilter
 from tracker.system.event_loop import running
 from tracker.workers.heartbeat import send_heartbeats
 from tracker.workers.reaper import Reaper
@@ -364,7 +364,7 @@ async def test_an_outage_of_a_shard_removes_no_peer_there_and_delays_no_other(gr
     async with store_at(group.url, clock=clock) as store:
         peers = [update(1, "s", info_hash=hash_in(number)) for number in range(SHARDS)]
         for shard, peer in zip(store.shards, peers, strict=True):
-            await shard.reaping.heartbeat()
+            await store.reapings[shard].heartbeat()
             await store.swarms.announce(peer)
         torrents = {
             each.info_hash: each for each in await store.torrents.get_all([p.info_hash for p in peers])
@@ -376,16 +376,16 @@ async def test_an_outage_of_a_shard_removes_no_peer_there_and_delays_no_other(gr
             for shard in store.shards:
                 with suppress(StoreUnavailable):  # of another process, as the timer of this one stands still
                     await shard.connection.command("SET", shard.keys.heartbeat(), int(clock.now))
-                    assert await shard.reaping.heartbeat() == 0
+                    assert await store.reapings[shard].heartbeat() == 0
         node.start()
         for shard, peer in zip(store.shards, peers, strict=True):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await shard.connection.until_available()
-            assert bool(await shard.reaping.heartbeat()) == (shard.number in away)
+            assert bool(await store.reapings[shard].heartbeat()) == (shard.number in away)
             torrent_id = torrents[peer.info_hash].torrent_id
             key = timeout_key(shard.keys, torrent_id, peer.peer_id)
             assert await shard.connection.command("DEL", key) == 1
-            reaped = await shard.reaping.reap([(torrent_id, peer.peer_id.hex())])
+            reaped = await store.reapings[shard].reap([(torrent_id, peer.peer_id.hex())])
             assert reaped == (shard.number not in away)
 
 
@@ -396,7 +396,9 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
     async with store_at(group.url) as store:
         await fill(store)
         reapers = [
-            Reaper(shard.reaping, shard.connection, shard.keys, store.counters, lambda: 3600.0, time.time)
+            Reaper(
+                store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 3600.0, time.time
+            )
             for shard in store.shards
         ]
         leases = LeaseKeeper(store.shard_leases, store.shards, "me", time.time)
@@ -411,13 +413,13 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
         assert leases.held == list(range(SHARDS))
         assert await store.maintenance.cleanup() is not None
         assert readiness.problems() == []
-        assert store.notices() == [f"unavailable: {named(away)}"]
+        assert store.shards.notices() == [f"unavailable: {named(away)}"]
         for each in group.nodes:
             each.kill()
         with pytest.raises(StoreUnavailable):
             await refresh(store)
         assert readiness.problems() == [STORE_UNAVAILABLE]
-        assert store.notices() == []
+        assert store.shards.notices() == []
 
 
 @pytest.mark.slow
@@ -436,7 +438,7 @@ async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluste
         for number in served_by_others:
             assert isinstance(await announced(store, number, ALICE), Admitted)
             await store.shards[number].connection.command("DEL", store.shards[number].keys.heartbeat())
-        async with in_background(send_heartbeats(store.all_reaping, store.connection)):
+        async with in_background(send_heartbeats(list(store.reapings.values()), store.connection)):
             for number in served_by_others:
                 shard = store.shards[number]
                 await eventually(partial(shard.connection.command, "EXISTS", shard.keys.heartbeat()))

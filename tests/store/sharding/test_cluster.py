@@ -17,8 +17,8 @@ from tracker.runtime.store import build_store, open_connection
 from tracker.settings.model import RedisSettings, Settings
 from tracker.store.changes.changes import FIRST
 from tracker.store.sharding.shards import Shard
-from tracker.store.sharding.torrent_filter import TorrentFilter
 from tracker.store.store import Store
+from tracker.store.torrents.filter import TorrentFilter
 from tracker.system.event_loop import running
 
 SHARDS = 64
@@ -109,8 +109,8 @@ async def test_a_script_that_servers_have_lost_is_loaded_again(nodes: Cluster, s
 
 
 async def test_calls_of_all_shards_share_writes(nodes: Cluster, store: Store) -> None:
-    await store.shards.gather(lambda shard: shard.reaping.heartbeat())  # loads the script
-    asked = await reads(nodes, lambda: store.shards.gather(lambda shard: shard.reaping.heartbeat()))
+    await store.shards.gather(lambda shard: store.reapings[shard].heartbeat())  # loads the script
+    asked = await reads(nodes, lambda: store.shards.gather(lambda shard: store.reapings[shard].heartbeat()))
     assert asked == [1, 1, 1]
 
 

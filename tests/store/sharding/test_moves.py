@@ -97,7 +97,7 @@ class Joining:
         counts = await store.swarms.scrape(self.hashes)
         assert isinstance(counts, dict)
         for torrent, info_hash in enumerate(self.hashes):
-            shard = store.shard(info_hash)
+            shard = store.shards.of(info_hash)
             members = set(await shard.connection.command("SMEMBERS", shard.keys.swarm_peers(info_hash)))
             assert counts[info_hash].leechers == len(members)
             joined = {update(peer).peer_id.hex().encode() for each, peer in self.answered if each == torrent}

@@ -4,9 +4,8 @@ from tests.store.harness import Store
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.workers.flushing import MINUTE, to_stathat
 from tests.workers.push.stathat_server import StatHatServer
-from tracker.store.sharding.unique_users import ShardedUniqueUsers
 from tracker.store.stats.metric_names import place_names
-from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent
+from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(8)]
 LONDON = place_names("GB", "London", "SW1A")
@@ -15,7 +14,7 @@ LONDON = place_names("GB", "London", "SW1A")
 async def count(store: Store, rules: UniqueRules, users: range) -> None:
     """Some users join all torrents."""
     await store.torrents.add_many([(info_hash, {}) for info_hash in HASHES])
-    unique_users = ShardedUniqueUsers(store.connection, store.scripts, store.keys, rules, store.shards)
+    unique_users = UniqueUsers(store.shards, rules)
     for user in users:
         events = [UniqueUserEvent(info_hash, f"192.0.2.{user}", LONDON) for info_hash in HASHES]
         await unique_users.count(events, MINUTE)

@@ -9,12 +9,11 @@ from tracker.core.scoring import STRONG, next_score
 from tracker.store.dht.torrents import ThinSwarm
 from tracker.store.schema.keys import MAX_SHARDS
 from tracker.store.sharding import shards
-from tracker.store.sharding.unique_users import ShardedUniqueUsers
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.months import month_of
-from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent
+from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.codec import OWN_FAMILY
-from tracker.store.swarms.peer_counts import PeerCounts
+from tracker.store.swarms.peer_counts import PeerCounts, read_peer_counts
 from tracker.store.torrents.scores import Leased, Scored
 from tracker.workers.reaper import Reaper
 
@@ -150,9 +149,9 @@ async def test_unique_users_count_once_for_torrents_and_places(registered: Store
     assert await unique_users.top("torrents") == await unique_users.top("countries") == []
 
 
-def with_estimates(store: Store) -> ShardedUniqueUsers:
+def with_estimates(store: Store) -> UniqueUsers:
     rules = UniqueRules(mode="hyperloglog")
-    return ShardedUniqueUsers(store.connection, store.scripts, store.keys, rules, store.shards)
+    return UniqueUsers(store.shards, rules)
 
 
 async def test_torrents_of_all_shards_are_looked_up_in_the_dht(registered: Store) -> None:
@@ -199,7 +198,7 @@ async def test_maintenance_covers_the_main_prefix_and_all_shards(registered: Sto
     kinds = {each.kind: each.changed for each in await store.maintenance.reindex()}
     assert kinds == {"denials that were not listed": 1}
     for shard in store.shards:
-        await shard.reaping.heartbeat()
+        await store.reapings[shard].heartbeat()
         await store.redis.set(shard.keys.stat("credit_cut"), 5)
     assert (await store.counters.totals())["credit_cut"] == 5 * SHARDS
     wiped = [number async for number in store.maintenance.wipe_statistics(uniques=True)]
@@ -227,11 +226,16 @@ async def test_peers_by_family_and_protocol_are_the_sums_of_all_shards(registere
         announce = update(number, "s", form=form, endpoint=endpoint(number, v6=number == 1))
         await registered.announce(announce._replace(info_hash=info_hash))
     for shard in registered.shards:
-        assert await registered.peer_counts.read() is None
+        assert await read_peer_counts(registered.shards) is None
         reaper = Reaper(
-            shard.reaping, shard.connection, shard.keys, registered.counters, lambda: 60, registered.clock
+            registered.reapings[shard],
+            shard.connection,
+            shard.keys,
+            registered.counters,
+            lambda: 60,
+            registered.clock,
         )
         await reaper.sweep_once(hurry=True)
-    assert await registered.peer_counts.read() == PeerCounts(
+    assert await read_peer_counts(registered.shards) == PeerCounts(
         leechers=SHARDS, leechers_v4=SHARDS - 1, leechers_v6=1, leechers_udp=1
     )

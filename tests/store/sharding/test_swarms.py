@@ -41,7 +41,7 @@ async def test_announces_of_all_shards_are_settled_with_the_totals_of_their_call
 
     for number in range(40):
         info_hash = hash_in(number % SHARDS)
-        store.swarms.submit(update(number, "s", info_hash=info_hash), settle, number)
+        store.swarms.submits[info_hash[0]](update(number, "s", info_hash=info_hash), settle, number)
     assert store.swarms.waiting == store.swarms.in_flight == 40
     await done.wait()
     assert sorted(number for number, _ in settled) == list(range(40))
@@ -59,7 +59,8 @@ async def test_the_bound_of_waiting_announces_holds_for_all_shards_together(redi
     store = PlainStore(connection, "x:", StoreOptions(shards=SHARDS, max_waiting=4 * MAX_BATCH))
 
     def submit(number: int) -> None:
-        store.swarms.submit(update(1, info_hash=hash_in(number % SHARDS)), ignore, None)
+        info_hash = hash_in(number % SHARDS)
+        store.swarms.submits[info_hash[0]](update(1, info_hash=info_hash), ignore, None)
 
     with pytest.raises(StoreOverloaded):
         list(map(submit, range(100 * MAX_BATCH)))
@@ -96,7 +97,7 @@ async def test_counts_of_announces_are_written_without_pauses_while_those_of_all
     waiting = list[int]()
 
     def add(shard: int, torrents: range) -> None:
-        store.shards[shard].announce_counts.add(hash_in(shard, number) for number in torrents)
+        store.announce_counts.of(store.shards[shard]).update(hash_in(shard, number) for number in torrents)
 
     async def pause(seconds: float) -> None:
         if seconds == announce_counts.CALL_PAUSE_SECONDS:

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from tests.store.harness import info_hash
-from tracker.store.sharding.torrent_filter import TorrentFilter, indexes_of
+from tracker.store.torrents.filter import TorrentFilter, indexes_of
 from tracker.store.torrents.records import Enabled, torrent_of
 from tracker.store.torrents.torrents import Torrent
 

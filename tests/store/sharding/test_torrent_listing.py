@@ -11,9 +11,9 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding import torrent_listing
-from tracker.store.sharding.torrent_filter import ORDERS, Order, TorrentFilter
 from tracker.store.swarms.rules import SwarmRules
+from tracker.store.torrents import listing as torrent_listing
+from tracker.store.torrents.filter import ORDERS, Order, TorrentFilter
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
 FIELDS: list[dict[str, str]] = [

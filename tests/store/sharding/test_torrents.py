@@ -12,25 +12,10 @@ from tests.store.harness import Store, endpoint, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.errors import ClientError
 from tracker.store.schema.keys import MAX_SHARDS, home_prefix, shard_prefixes
-from tracker.store.sharding import torrents as sharded_torrents
-from tracker.store.sharding.changes import ShardedChanges
-from tracker.store.sharding.dht_torrents import ShardedDhtTorrents
-from tracker.store.sharding.scores import ShardedScores
-from tracker.store.sharding.swarms import ShardedSwarms
-from tracker.store.sharding.torrents import ShardedTorrents
 from tracker.store.swarms.rules import SwarmRules
+from tracker.store.torrents import search
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(20)]
-
-
-@pytest.mark.parametrize(
-    "sharded", [ShardedSwarms, ShardedTorrents, ShardedScores, ShardedDhtTorrents, ShardedChanges]
-)
-def test_every_call_of_one_shard_has_its_own_way_over_several(sharded: type) -> None:
-    """Else it would use the connection of one shard, which a part over several does not have."""
-    inherited = {name for name in vars(sharded.__bases__[0]) if not name.startswith("_")} - set(vars(sharded))
-    # Built of other calls.
-    assert inherited <= {"get", "was_trimmed"}
 
 
 def test_prefixes_of_one_shard_and_of_several() -> None:
@@ -192,7 +177,7 @@ async def all_pages(store: Store, text: str, count: int) -> list[list[str]]:
 async def test_pages_of_a_search_are_full_however_many_names_are_searched_at_once(
     store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(sharded_torrents, "NAMES_AT_ONCE", at_once)
+    monkeypatch.setattr(search, "NAMES_AT_ONCE", at_once)
     wanted = [
         (hash_in(number % 3 % SHARDS, number), {"name": f"{'odd' if number % 2 else 'even'} {number:02}"})
         for number in range(50)
@@ -209,8 +194,8 @@ async def test_a_search_looks_at_a_bounded_number_of_names_for_a_page(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.torrents.add_many([(info_hash, {"name": f"name {n}"}) for n, info_hash in enumerate(HASHES)])
-    monkeypatch.setattr(sharded_torrents, "NAMES_A_PAGE", 10)
-    monkeypatch.setattr(sharded_torrents, "NAMES_AT_ONCE", 5)
+    monkeypatch.setattr(search, "NAMES_A_PAGE", 10)
+    monkeypatch.setattr(search, "NAMES_AT_ONCE", 5)
     assert await all_pages(store, "neither", 10) == [[], []]  # five names in each shard
     pages = await all_pages(store, "name", 100)
     assert [len(page) for page in pages] == [10, 10]

@@ -7,7 +7,7 @@ import pytest
 from tests.store.harness import ALICE, BOB, Store, update
 from tests.store.sharding.harness import SHARDS, hash_in, one_and_several
 from tracker.bittorrent import InfoHash
-from tracker.store.sharding.unregistered import KEPT_SECONDS, MAX_KEPT, Tried
+from tracker.store.users.unregistered import KEPT_SECONDS, MAX_KEPT, Tried
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(6)]
 AT_FIRST, LATER = "unknown torrent at first", "unknown torrent"

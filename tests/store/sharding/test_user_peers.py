@@ -7,7 +7,7 @@ import pytest
 
 from tests.store.harness import ALICE, BOB, Store, endpoint, update
 from tests.store.sharding.harness import SHARDS, hash_in, one_and_several
-from tracker.store.sharding import user_peers
+from tracker.store.users import peers as user_peers
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(6)]
 

@@ -12,9 +12,8 @@ from tests.store.harness import ALICE, BOB, Store, endpoint, update
 from tests.store.sharding.harness import SHARDS, hash_in, one_and_several
 from tracker.errors import ClientError
 from tracker.store.schema.multipliers import RuleChange, rule_change
-from tracker.store.sharding import users
-from tracker.store.sharding.users import ShardedFreeleech, ShardedHitAndRuns, ShardedUsers
 from tracker.store.swarms.codec import Refused
+from tracker.store.users import hit_and_runs
 from tracker.store.users.listing import UserFilter
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(8)]
@@ -43,25 +42,6 @@ async def both(redis_url: str, prefix: str) -> AsyncIterator[tuple[Store, Store]
 def store(both: tuple[Store, Store]) -> Store:
     """The one with four shards."""
     return both[1]
-
-
-@pytest.mark.parametrize("sharded", [ShardedUsers, ShardedHitAndRuns, ShardedFreeleech])
-def test_calls_that_use_the_main_prefix_are_known(sharded: type) -> None:
-    inherited = {name for name in vars(sharded.__bases__[0]) if not name.startswith("_")} - set(vars(sharded))
-    rows_and_lists = {
-        "add",
-        "edit",
-        "change_rule",
-        "rotate",
-        "delete",
-        "identify",
-        "passkey_of",
-        "find",
-        "by_ids",
-        "get_all",
-    }
-    rows_and_lists |= {"count", "page", "hit_and_runs", "hit_and_run_count"}  # written at home
-    assert inherited <= rows_and_lists | {"torrent", "on_torrents", "first_torrents"}  # built of others
 
 
 async def save_sums(store: Store) -> None:
@@ -303,7 +283,7 @@ async def test_pending_hit_and_runs_of_a_user_are_found_in_all_shards(
     store: Store, monkeypatch: pytest.MonkeyPatch, torrents_a_call: int
 ) -> None:
     """Also of a removed torrent, in the shard that its id names."""
-    monkeypatch.setattr(users, "TORRENTS_A_CALL", torrents_a_call)
+    monkeypatch.setattr(hit_and_runs, "TORRENTS_A_CALL", torrents_a_call)
     torrents = await store.torrents.get_all(HASHES)
     ids = [each.torrent_id for each in torrents]
     assert len(ids) > len(store.shards)

@@ -18,7 +18,7 @@ async def export(store: Store, *figures: tuple[int, str | bytes, int], max_waiti
 
 
 def outbox_of(store: Store) -> Outbox:
-    return Outbox(store.connection, store.scripts, store.keys)
+    return Outbox(store.shards)
 
 
 async def dropped(store: Store) -> int:

@@ -13,11 +13,10 @@ import structlog
 from loadtest.servers import Server
 from tests.store.client.proxy import Proxy
 from tests.store.conftest import MakeStore
-from tests.store.harness import START, Store
+from tests.store.harness import START, Store, one_shard
 from tests.waiting import eventually, in_background
 from tracker.runtime.telemetry import Telemetry
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.scripts import Scripts
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.series import FIGURES
 from tracker.store.stats.slices import PRECISIONS, Distribution, oldest_retained, start_of
@@ -74,7 +73,7 @@ async def test_a_lost_reply_does_not_count_twice(any_server: Server, store: Stor
     """The store had added the batch, but its reply never arrived."""
     async with Proxy(any_server) as proxy:
         connection = Connection(connect(proxy.url, connect_timeout=1, timeout=1))
-        counters = Counters(connection, Scripts(connection, store.keys.prefix), store.keys, store.clock)
+        counters = Counters(one_shard(connection, store.keys.prefix), store.clock)
         counters.count("requests", by=5)
         await counters.flush()
         counters.count("requests", by=5)
@@ -92,7 +91,7 @@ async def test_a_lost_reply_does_not_count_twice(any_server: Server, store: Stor
 async def test_the_callback_receives_each_count_once(store: Store) -> None:
     """Whatever seconds pass, whatever is flushed, and whatever happens to the store."""
     telemetry = Telemetry()
-    tapped = Counters(store.connection, store.scripts, store.keys, store.clock, tap=telemetry.add_second)
+    tapped = Counters(store.shards, store.clock, tap=telemetry.add_second)
     for second in (0, 1, 0, 5, 1):
         tapped.count("requests", "announces", by=2, at=START + second)
         tapped.observe("announce_batch", 3, at=START + second)
@@ -282,9 +281,7 @@ async def test_a_slice_of_the_wrong_type_does_not_stop_the_others(store: Store) 
 async def test_exported_counts_wait_by_the_minute_of_the_event(store: Store) -> None:
     """In the outbox, up to its maximum."""
     exporting = Counters(
-        store.connection,
-        store.scripts,
-        store.keys,
+        store.shards,
         store.clock,
         exports=lambda name: name.startswith("a"),
         max_outbox=2,
@@ -301,9 +298,7 @@ async def test_exported_counts_wait_by_the_minute_of_the_event(store: Store) -> 
 
 
 async def test_an_outbox_of_the_wrong_type_stops_nothing(store: Store) -> None:
-    counters = Counters(
-        store.connection, store.scripts, store.keys, store.clock, exports=lambda name: True, max_outbox=9
-    )
+    counters = Counters(store.shards, store.clock, exports=lambda name: True, max_outbox=9)
     await store.redis.set(f"{store.keys.prefix}outbox:{START}", "a string")
     counters.count("a", "b")
     with structlog.testing.capture_logs() as logs:
@@ -369,14 +364,13 @@ COUNTING = """
 import asyncio, os, sys, time
 from tracker.store.stats import counters
 from tracker.store.client.connection import Connection, connect
-from tracker.store.schema.keys import Keys
-from tracker.store.client.scripts import Scripts
+from tracker.store.sharding.shards import Shards
 from tracker.store.stats.slices import PRECISIONS, Distribution, oldest_retained, start_of
 from tracker.runtime.telemetry import Telemetry
 
 async def main(url, prefix):
     connection = Connection(connect(url, connect_timeout=5, timeout=5))
-    ours = counters.Counters(connection, Scripts(connection, prefix), Keys(prefix), time.time)
+    ours = counters.Counters(Shards.under(connection, prefix, 1), time.time)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(ours.run(pause_seconds=0.2))
         while True:

@@ -36,7 +36,7 @@ async def limit(store: Store, share: float) -> None:
 
 
 def unique_users(store: Store) -> UniqueUsers:
-    return UniqueUsers(store.connection, store.scripts, store.keys)
+    return UniqueUsers(store.shards)
 
 
 def events_of(first: int, number: int) -> list[UniqueUserEvent]:
@@ -73,7 +73,7 @@ async def test_a_flood_of_addresses_leaves_room_for_joins(own: Store) -> None:
     await limit(own, 0.5)
     users = unique_users(own)
     for first in range(0, 8000, 64):
-        users._memory._read_at = None  # a second has passed
+        users._memory[own.shards.main]._read_at = None  # a second has passed
         await users.count(events_of(first, 64), START)
     usage = await read_usage(own.connection)
     assert users.skipped > 1000 and 0.75 < usage.share < 0.9
@@ -95,7 +95,7 @@ async def test_deleting_markers_makes_room_and_flags_the_counts(own: Store) -> N
     """Markers are deleted in small steps, no more than needed. Counts stay, and are flagged as too high."""
     await full_of_markers(own)
     figure, before = await own.unique_users.users_of(METRIC), await markers(own)
-    pages = [so_far async for so_far in Markers(own.connection, own.scripts, own.keys, own.clock).make_room()]
+    pages = [so_far async for so_far in Markers(own.shards, own.clock).make_room()]
     assert pages == sorted(pages) and 0 < pages[-1] < before
     assert await markers(own) == before - pages[-1]
     assert (await read_usage(own.connection)).share < 0.8
@@ -116,14 +116,14 @@ async def test_no_call_occupies_the_store_longer_than_a_slice(own: Store) -> Non
     await full_of_markers(own)
     await own.redis.config_set("slowlog-log-slower-than", 1000)
     await own.redis.execute_command("SLOWLOG", "RESET")
-    calls = len([_ async for _ in Markers(own.connection, own.scripts, own.keys, own.clock).make_room()])
+    calls = len([_ async for _ in Markers(own.shards, own.clock).make_room()])
     slow = await own.redis.execute_command("SLOWLOG", "LEN")
     assert calls > 10 and slow <= calls // 5
 
 
 async def test_nothing_is_deleted_while_there_is_room(own: Store) -> None:
     await unique_users(own).count(events_of(0, 10), START)
-    make = Markers(own.connection, own.scripts, own.keys, own.clock)
+    make = Markers(own.shards, own.clock)
     assert [page async for page in make.make_room()] == []
     await limit(own, 0.7)
     assert [page async for page in make.make_room()] == []
@@ -139,7 +139,7 @@ async def test_only_markers_are_deleted(own: Store) -> None:
     kept = {key for key in await own.dump() if not key.count(b".") > 4 or b".users.20" in key}
     await own.redis.set("t:filler", "x" * 20_000_000)
     await limit(own, 0.99)
-    pages = [page async for page in Markers(own.connection, own.scripts, own.keys, own.clock).make_room()]
+    pages = [page async for page in Markers(own.shards, own.clock).make_room()]
     assert pages[-1] == 70 and await markers(own) == 0
     left = set(await own.dump())
     assert kept <= left
@@ -147,7 +147,7 @@ async def test_only_markers_are_deleted(own: Store) -> None:
 
 
 async def test_refused_joins_are_counted(own: Store) -> None:
-    make = Markers(own.connection, own.scripts, own.keys, own.clock)
+    make = Markers(own.shards, own.clock)
     assert await make.refused_joins() == 0
     own.counters.count("failures.store full", by=3)
     await own.counters.flush()

@@ -150,7 +150,7 @@ async def test_users_counted_before_are_not_counted_again(before: Store, mode: A
     marker = f"{before.keys.prefix}{metric}.2001:db8::/64"
     assert await before.redis.get(marker) == str(MARKED + len("cities.US/MA/Springfield")).encode()
     assert 0 < await before.redis.ttl(marker) <= 86_400
-    users = UniqueUsers(before.connection, before.scripts, before.keys, UniqueRules(mode=mode))
+    users = UniqueUsers(before.shards, UniqueRules(mode=mode))
     place = place_names("United Kingdom", "London", "SW1A")
     await users.count([UniqueUserEvent(IH, "192.0.2.1" if mode == "exact" else "a", place)], MARKED)
     assert await before.unique_users.users_of("countries.United_Kingdom.cities.London.users") == 6

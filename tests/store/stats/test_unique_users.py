@@ -34,9 +34,7 @@ def event(user: str = "192.0.2.1", torrent: int = 1, place: PlaceNames = LONDON)
 
 
 def unique_users(store: Store, mode: Any = "exact", **rules: Any) -> UniqueUsers:
-    return UniqueUsers(
-        store.connection, store.scripts, store.keys, UniqueRules(mode=mode, secret=b"s" * 32, **rules)
-    )
+    return UniqueUsers(store.shards, UniqueRules(mode=mode, secret=b"s" * 32, **rules))
 
 
 async def register(store: Store, *torrents: int) -> None:
@@ -316,7 +314,7 @@ async def test_a_hash_needs_the_secret(known: Store) -> None:
     """B15: another secret gives another hash, the same secret the same hash. An operator's secret may be long."""
     for secret in (b"a" * 32, b"b" * 32, b"a" * 32, b"c" * 100):
         rules = UniqueRules("hashed", secret)
-        await UniqueUsers(known.connection, known.scripts, known.keys, rules).count([event()], START)
+        await UniqueUsers(known.shards, rules).count([event()], START)
     assert await known.unique_users.users_of("countries.United_Kingdom.users") == 3
 
 

@@ -7,11 +7,10 @@ import pytest
 from loadtest.servers import Server
 from tests.store.client.proxy import Proxy
 from tests.store.conftest import MakeStore
-from tests.store.harness import Store, info_hash, update
+from tests.store.harness import Store, info_hash, one_shard, update
 from tests.waiting import eventually, in_background, loop_turns
 from tracker.bittorrent import InfoHash
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.scripts import Scripts
 from tracker.store.swarms import announce_counts
 from tracker.store.swarms.announce_counts import AnnounceCounts
 
@@ -89,7 +88,7 @@ async def test_many_torrents_are_written_before_their_time(store: Store) -> None
     counts = store.announce_counts
     hashes = [InfoHash(n.to_bytes(20, "big")) for n in range(1, announce_counts.MAX_WAITING + 2)]
     await store.torrents.add(hashes[0])
-    counts.add(hashes)
+    counts.of(store.shards[0]).update(hashes)
     async with in_background(counts.run(pause_seconds=600, look_seconds=0.001)):
         await eventually(lambda: len(counts) == 0)
     assert await announces(store) == 1
@@ -101,11 +100,11 @@ async def test_announces_of_many_torrents_are_written_in_calls_with_pauses_betwe
     hashes = [info_hash(number) for number in range(1, 251)]
     for each in hashes:
         await store.torrents.add(each)
-    counts.add(hashes)
+    counts.of(store.shards[0]).update(hashes)
 
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
-        counts.add([hashes[0]])
+        counts.of(store.shards[0]).update([hashes[0]])
         if len(pauses) == 2:
             raise asyncio.CancelledError
 
@@ -128,11 +127,13 @@ async def test_there_are_no_pauses_between_calls_while_too_many_torrents_wait(
     async def pause(seconds: float) -> None:
         if seconds == announce_counts.CALL_PAUSE_SECONDS:
             waiting.append(len(counts))
-            counts.add(info_hash(1000 * len(waiting) + number) for number in range(200))
+            counts.of(store.shards[0]).update(
+                info_hash(1000 * len(waiting) + number) for number in range(200)
+            )
         elif waiting:
             raise asyncio.CancelledError
 
-    counts.add(info_hash(number) for number in range(1000))
+    counts.of(store.shards[0]).update(info_hash(number) for number in range(1000))
     with pytest.raises(asyncio.CancelledError):
         await counts.run(pause=pause)
     assert waiting == [0, 200] and len(counts) == 400
@@ -142,7 +143,7 @@ async def test_many_torrents_leave_the_event_loop_free_while_the_store_is_unavai
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(announce_counts, "MAX_WAITING", 10)
-    store.announce_counts.add(info_hash(number) for number in range(20))
+    store.announce_counts.of(store.shards[0]).update(info_hash(number) for number in range(20))
     monkeypatch.setattr(store.connection, "unavailable", True)
     async with in_background(store.announce_counts.run(pause_seconds=0.01)):
         await loop_turns(100)
@@ -156,15 +157,16 @@ async def test_counts_wait_for_the_store_and_a_lost_call_is_not_repeated(
     await store.announce(update(1, "s"))
     async with Proxy(any_server) as proxy:
         connection = Connection(connect(proxy.url, connect_timeout=1, timeout=20))
-        counts = AnnounceCounts(connection, Scripts(connection, store.keys.prefix))
-        counts.add([info_hash(1)])
+        shards = one_shard(connection, store.keys.prefix)
+        counts = AnnounceCounts(shards)
+        counts.of(shards.main).update([info_hash(1)])
         await counts.flush()
         assert await announces(store) == 2
         proxy.swallow_answers()
-        counts.add([info_hash(1)])
+        counts.of(shards.main).update([info_hash(1)])
         await counts.flush()
         assert connection.unavailable and len(counts) == 0 and await announces(store) == 3
-        counts.add([info_hash(1)])
+        counts.of(shards.main).update([info_hash(1)])
         await counts.flush()
         assert len(counts) == 1
         async with in_background(connection.watch()):

@@ -33,10 +33,8 @@ class Machine:
 
     def __init__(self, store: Store) -> None:
         self.store, self.timer, self._passed = store, Timer(), 0.0
-        parts = [store, *store.shards] if len(store.shards) > 1 else store.shards
         self.reapings = [
-            Reaping(part.connection, part.scripts, part.keys, store.rules, store.clock, timer=self.timer)
-            for part in parts
+            Reaping(shard, store.rules, store.clock, timer=self.timer) for shard in store.shards.all
         ]
 
     async def heartbeat(self) -> None:

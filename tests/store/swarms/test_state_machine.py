@@ -473,19 +473,19 @@ class SwarmMachine(RuleBasedStateMachine):
         torrent, peer_id = data.draw(st.sampled_from(sorted(self.model.active)))
         torrent_id = self.run(self.store.torrent(self.hash_of(torrent)))["tid"]
         shard = self.store.shard(self.hash_of(torrent))
-        assert self.run(shard.reaping.reap([(torrent_id, peer_id.hex())])) == 0
+        assert self.run(self.store.reapings[shard].reap([(torrent_id, peer_id.hex())])) == 0
 
     @rule(budget=st.sampled_from([1, 2, 200]))
     def sweep(self, budget: int) -> None:
         """The sweep finds nothing to repair, in one call or in slices."""
         for shard in self.store.shards:
-            _, ids = self.run(shard.reaping.page(0, 100))
+            _, ids = self.run(self.store.reapings[shard].page(0, 100))
             position = ""
             while ids:
-                step = self.run(shard.reaping.sweep(ids, position, budget))
+                step = self.run(self.store.reapings[shard].sweep(ids, position, budget))
                 assert (step.reaped, step.repairs, step.forgotten) == (0, 0, 0)
                 ids, position = ids[step.done :], step.position
-            assert self.run(shard.reaping.check_totals()) == 0
+            assert self.run(self.store.reapings[shard].check_totals()) == 0
 
     @rule(user=st.sampled_from(["7", "8"]), torrent=st.none() | torrents)
     def forgive(self, user: str, torrent: int | None) -> None:

@@ -12,19 +12,18 @@ from loadtest import trackers
 from loadtest.servers import Server
 from tests.store.client.proxy import Proxy
 from tests.store.conftest import MakeStore
-from tests.store.harness import ALICE, START, Store, endpoint, info_hash, peer_id, update
+from tests.store.harness import ALICE, START, Store, endpoint, info_hash, one_shard, peer_id, update
 from tests.waiting import in_background, until
 from tracker.bittorrent import Address, InfoHash, PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.scripts import Scripts
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import PeerUpdate, pack, pack_join_query
-from tracker.store.swarms.swarms import Swarms
+from tracker.store.swarms.swarms import AllSwarms
 from tracker.store.swarms.unanswered import Unanswered
 
 Join = tuple[InfoHash, PeerId, Address]
-Lossy = tuple[Swarms, Proxy, "asyncio.Queue[Join]"]
+Lossy = tuple[AllSwarms, Proxy, "asyncio.Queue[Join]"]
 
 
 def join_of(peer: int, torrent: int = 1) -> Join:
@@ -37,9 +36,8 @@ async def lossy(store: Store, server: Server) -> AsyncIterator[Lossy]:
     async with Proxy(server) as proxy:
         connection = Connection(connect(proxy.url, connect_timeout=1, timeout=1))
         late: asyncio.Queue[Join] = asyncio.Queue()
-        scripts = Scripts(connection, store.keys.prefix)
-        counts = AnnounceCounts(connection, scripts)
-        swarms = Swarms(connection, scripts, store.keys, store.rules, counts, store.clock)
+        shards = one_shard(connection, store.keys.prefix)
+        swarms = AllSwarms(shards, store.rules, AnnounceCounts(shards), store.clock)
         try:
             async with in_background(swarms.run(lambda *join: late.put_nowait(join)), connection.watch()):
                 yield swarms, proxy, late
@@ -47,14 +45,14 @@ async def lossy(store: Store, server: Server) -> AsyncIterator[Lossy]:
             await connection.close()
 
 
-async def lose(swarms: Swarms, proxy: Proxy, *updates: PeerUpdate) -> None:
+async def lose(swarms: AllSwarms, proxy: Proxy, *updates: PeerUpdate) -> None:
     """The store applies these announces in one call; the reply never arrives."""
     proxy.swallow_answers()
     results = await asyncio.gather(*map(swarms.announce, updates), return_exceptions=True)
     assert all(isinstance(result, StoreUnavailable) for result in results), results
 
 
-async def warm(swarms: Swarms) -> None:
+async def warm(swarms: AllSwarms) -> None:
     """Loads the script, so that the next reply is an announce's."""
     await swarms.announce(update(99, "s", torrent=9))
 
@@ -87,7 +85,7 @@ async def test_an_announce_that_was_never_applied_is_no_join(store: Store, any_s
         await store.torrents.deny(info_hash(1), "no")
         await lose(swarms, proxy, update(1, "s"), update(1, "s", torrent=2))
         assert await next_late(late) == join_of(1, torrent=2)
-        swarms._unanswered.add([pack(update(7, "s", torrent=3))], START)
+        swarms.of(info_hash(3))._unanswered.add([pack(update(7, "s", torrent=3))], START)
         store.clock.now += 60
         assert (await store.announce(update(7, "s", torrent=3))).outcome == "join"
         await lose(swarms, proxy, update(8, "s", torrent=3))
@@ -118,7 +116,7 @@ async def test_a_join_query_changes_nothing(store: Store) -> None:
     await store.announce(update(1, "s"))
     before = await store.dump()
     queries = [pack_join_query(pack(update(peer, "s", torrent=peer)), START) for peer in (1, 2)]
-    await store.swarms._query(queries)
+    await store.swarms.of(info_hash(1))._query(queries)
     assert await store.dump() == before
 
 

@@ -90,8 +90,7 @@ async def test_of_peers_found_in_the_dht(make_store: MakeStore, v6: bool) -> Non
     store = await opened(make_store, give_below=5)
     found = [at(100 + number, 22 if number < 25 else 9000, v6=v6) for number in range(28)]
     now = int(store.clock())
-    shard = store.shard(TORRENT)
-    assert await shard.dht_torrents.give(TORRENT, found, now, START, all_torrents=False)
+    assert await store.dht_torrents.give(TORRENT, found, now, START, all_torrents=False)
     for event in ("s", "u"):
         (reply,), totals = await store.announce_together(said(1, event, v6=v6))
         assert split(reply) == found[25:] and totals.given == 3
@@ -102,8 +101,7 @@ async def test_untold_peers_of_the_swarm_leave_room_for_those_of_the_dht(make_st
     for peer in (1, 2, 3):
         await store.announce(said(peer, "s", 22))
     found = [at(100)]
-    shard = store.shard(TORRENT)
-    assert await shard.dht_torrents.give(TORRENT, found, int(store.clock()), START, all_torrents=False)
+    assert await store.dht_torrents.give(TORRENT, found, int(store.clock()), START, all_torrents=False)
     assert split(await store.announce(said(4, "s"))) == found
 
 

@@ -514,7 +514,7 @@ async def test_a_doubled_score_is_scored_more_often(store: Store, share: int) ->
 
 async def test_many_trackers_share_the_turns(store: Store) -> None:
     """Two processes with their own objects take turns at the same time."""
-    other = Scores(store.connection, store.scripts, store.keys, store.clock, interval_seconds=SCORED_EVERY)
+    other = Scores(store.shards, store.clock, interval_seconds=SCORED_EVERY)
     await register(store, 40)
     for _ in range(3):
         store.clock.now += SCORED_EVERY
@@ -560,9 +560,7 @@ async def test_a_torrent_has_a_place_and_a_time_of_its_next_turn(store: Store) -
 
 
 async def test_each_scoring_adds_a_point_up_to_the_maximum(store: Store) -> None:
-    scores = Scores(
-        store.connection, store.scripts, store.keys, store.clock, interval_seconds=SCORED_EVERY, history=3
-    )
+    scores = Scores(store.shards, store.clock, interval_seconds=SCORED_EVERY, history=3)
     await store.announce(update(1, "s"))
     for turn, score in enumerate((1.2, 1.44, 0.9216, 0.0061)):
         await store.announce(update(10 + turn, "s", bytes_left=0))
@@ -609,9 +607,7 @@ async def test_a_history_is_removed_with_its_torrent(store: Store) -> None:
 async def test_a_torrent_is_scored_without_a_history(store: Store, history: int) -> None:
     """History is disabled and the old one removed, or another program's key is in its place."""
     scores = Scores(
-        store.connection,
-        store.scripts,
-        store.keys,
+        store.shards,
         store.clock,
         interval_seconds=SCORED_EVERY,
         history=history,

@@ -263,9 +263,9 @@ async def test_an_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
 
 async def test_a_cursor_beyond_the_end_returns_nothing(store: Store) -> None:
     await register(store, "one")
-    assert await store.torrents.search("one", 10, "n500") == ("", [])
-    assert await store.torrents.search("abcd", 10, "h500") == ("", [])
-    assert await store.torrents.search("abcd", 0) == ("n0", [])
+    assert await store.torrents.search("one", 10, "0-n500") == ("", [])
+    assert await store.torrents.search("abcd", 10, "0-h500") == ("", [])
+    assert await store.torrents.search("abcd", 0) == ("0-", [])
 
 
 # Large lists
@@ -276,7 +276,7 @@ async def test_a_page_checks_a_bounded_number_of_names_and_continues(store: Stor
     await store.torrents.edit(info_hash(25), {"name": "the last"})
 
     def search_for(text: str) -> Search:
-        return Search(store.connection, store.scripts, store.keys, text, names_a_call=3, names_a_page=9)
+        return Search(store.shards[0], text, names_a_call=3, names_a_page=9)
 
     assert await search_for("last").page(5, "") == ("n9", [])
     assert await search_for("last").page(5, "n9") == ("n18", [])
@@ -302,18 +302,18 @@ async def test_names_may_change_during_a_search(store: Store) -> None:
 async def test_concurrent_searches_are_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search through all names occupies the store and delays announces."""
     await store.torrents.add(info_hash(1), {"name": "one"})
-    page, running, max_running = search.Search.page, 0, 0
+    found_by, running, max_running = search.search_shards, 0, 0
 
-    async def counted(self: search.Search, count: int, cursor: str) -> tuple[str, list[InfoHash]]:
+    async def counted(*args: Any) -> tuple[str, list[InfoHash]]:
         nonlocal running, max_running
         running += 1
         max_running = max(max_running, running)
         try:
-            return await page(self, count, cursor)
+            return await found_by(*args)
         finally:
             running -= 1
 
-    monkeypatch.setattr(search.Search, "page", counted)
+    monkeypatch.setattr(torrents, "search_shards", counted)
     answers = await asyncio.gather(*(store.torrents.search("one", 10) for _ in range(20)))
     assert all(len(found) == 1 for _, found in answers)
     assert max_running == torrents.SEARCHES_AT_ONCE

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from loadtest.invariants import check_invariants
-from tests.store.harness import ALICE, BOB, Store, update
+from tests.store.harness import ALICE, BOB, Store, one_shard, update
 from tests.store.users.test_users import named
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.scripts import Scripts
 from tracker.store.swarms.reaping import Reaping
-from tracker.store.users.users import Users
+from tracker.store.users.parts import UserParts
 
 NEW = "c" * 20
 TORRENTS = 250
@@ -37,8 +36,9 @@ async def deleted_until_lost(store: Store, who: str, commands: int) -> bool:
     """Returns whether the deletion completed."""
     connection = Dying(store.url, commands)
     try:
-        own = (connection, Scripts(connection, store.keys.prefix), store.keys)
-        await Users(*own, lambda: 0, Reaping(*own, store.rules, store.clock)).delete(who)
+        shards = one_shard(connection, store.keys.prefix)
+        reapings = {shards.main: Reaping(shards.main, store.rules, store.clock)}
+        await UserParts(shards, store.rules, reapings, store.clock).users.delete(who)
     except StoreUnavailable:
         return False
     finally:

@@ -196,15 +196,14 @@ async def test_users_are_counted(private: Store) -> None:
 
 def walker(store: Store, users_per_call: int = 200) -> HitAndRuns:
     """A walk that begins at the first user."""
-    rules = store._hit_and_run_rules
-    return HitAndRuns(store.connection, store.scripts, store.keys, rules, store.clock, users_per_call)
+    return HitAndRuns(store.shards, store.hit_and_runs._rules, store.clock, users_per_call)
 
 
 async def dropped(store: Store) -> int:
     """Removes them in one walk over all users who have any."""
     walk = walker(store)
     total = await walk.drop()
-    while walk._cursor:
+    while any(walk._cursors.values()):
         total += await walk.drop()
     return total
 

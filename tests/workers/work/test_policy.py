@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from tests.store.harness import Store, info_hash
+from tests.store.harness import Store, info_hash, one_shard
 from tests.store.work.harness import check_work, project
 from tests.store.work.policy import HOUR, completed, seeding, swarm, wanted
 from tracker.app.background import PERIODIC_SECONDS, WORK_POLICY
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
 from tracker.store.work.policy import Policy
 from tracker.store.work.records import Project, UnknownProject
+from tracker.store.work.torrent_states import TorrentStates
 from tracker.workers.work.policy import WorkPolicy
 
 WEAK = [1] * 72
@@ -139,7 +139,8 @@ async def test_the_neediest_of_all_win_the_room(store: Store) -> None:
     await seeding(store)
     for number in range(1, 21):
         await swarm(store, number, WEAK, leechers=number * 7 % 20)
-    few = Policy(store.connection, store.scripts, store.keys, store.clock, max_managed=5)
+    states = TorrentStates(store.shards)
+    few = Policy(store.connection, store.scripts, store.keys, store.clock, states, max_managed=5)
     policy, _ = policy_of(store, few, max_weak=4, max_enqueued=3)
     runs = [await run(store, policy) for _ in range(10)]
     assert max(map(len, runs)) == 5
@@ -238,7 +239,8 @@ async def test_no_call_makes_announces_wait_for_a_millisecond(store: Store) -> N
         if number % 2:
             await completed(store, number, 7, 8)
     calls = Calls(store.connection)
-    few = Policy(calls, Scripts(calls, store.keys.prefix), store.keys, store.clock, max_managed=400)
+    shards = one_shard(calls, store.keys.prefix)
+    few = Policy(calls, shards.main.scripts, store.keys, store.clock, TorrentStates(shards), max_managed=400)
     policy, _ = policy_of(store, few)
     for _ in range(2):
         assert len(await run(store, policy)) == 400

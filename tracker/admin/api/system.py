@@ -89,7 +89,7 @@ async def health(call: Call) -> Health:
         ready=not problems,
         problems=problems,
         shards_unavailable=context.store.shards.away,
-        main_unavailable=context.store.home_is_away,
+        main_unavailable=context.store.shards.main_is_away,
         version=__version__,
         store=context.server,
         geoip=str(database) if database else context.places.problem,

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from tracker.admin.api.changes import UpdatedSince
 from tracker.admin.api.contract import Query
 from tracker.admin.api.models import Flag, Paged
-from tracker.store.sharding.torrent_filter import Order, TorrentFilter
+from tracker.store.torrents.filter import Order, TorrentFilter
 
 
 class TorrentSelection(Query):

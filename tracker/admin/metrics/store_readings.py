@@ -12,6 +12,7 @@ from tracker.errors import StoreUnavailable
 from tracker.runtime.telemetry import Histogram
 from tracker.store.stats.memory_usage import read_usages
 from tracker.store.store import Store
+from tracker.store.swarms.peer_counts import read_peer_counts
 from tracker.store.work.sizes import CLASSES
 from tracker.store.work.statistics import CLAIM_SECONDS
 
@@ -71,7 +72,7 @@ async def _totals(store: Store, readings: StoreReadings) -> None:
 
 async def _peers(store: Store, readings: StoreReadings) -> None:
     """What the sweep has counted, if it has by now."""
-    counts = await store.peer_counts.read()
+    counts = await read_peer_counts(store.shards)
     if counts is None:
         return
     for state in ("seeder", "leecher"):
@@ -128,7 +129,7 @@ async def _work(store: Store, readings: StoreReadings) -> None:
 async def _memory(store: Store, readings: StoreReadings) -> None:
     """The reading of each server that answers. The label of a single one is empty, which Prometheus takes for none.
     There are at most as many as prefixes."""
-    servers = store.servers
+    servers = store.shards.servers
     for server, usage in (await read_usages(servers)).items():
         node = server.master if len(servers) > 1 else ""
         if usage.used:

@@ -126,10 +126,10 @@ class Live:
         try:
             reading = await self._latest_reading.latest()
         except (StoreUnavailable, RedisError):
-            notices = self._context.store.notices()
+            notices = self._context.store.shards.notices()
             outage = "" if problems or notices else UNAVAILABLE
             return _encoded("unavailable", {"problems": problems, "notices": notices, "text": outage})
-        return _encoded("figures", message(reading, problems, self._context.store.notices()))
+        return _encoded("figures", message(reading, problems, self._context.store.shards.notices()))
 
 
 async def _still_signed_in(request: web.Request) -> bool:

@@ -47,7 +47,7 @@ async def _variables(
     except (StoreUnavailable, RedisError):
         return variables | {
             "problems": problems,
-            "outage": "" if problems or context.store.notices() else UNAVAILABLE,
+            "outage": "" if problems or context.store.shards.notices() else UNAVAILABLE,
         }
     return variables | {
         "problems": problems,

@@ -26,7 +26,7 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
-from tracker.store.sharding.torrent_filter import ORDERS, Order, TorrentFilter
+from tracker.store.torrents.filter import ORDERS, Order, TorrentFilter
 from tracker.store.torrents.records import Enabled
 
 MAX_FILES = 100

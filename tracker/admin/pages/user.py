@@ -22,9 +22,9 @@ from tracker.operations.torrents import counting_torrent
 from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import RuleChange, parse_end
-from tracker.store.sharding.unregistered import MAX_KEPT
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import FIELDS, TOTALS, User
+from tracker.store.users.unregistered import MAX_KEPT
 from tracker.store.users.users import SETS
 
 PAGE = 50

@@ -153,14 +153,14 @@ def _with_away(store: "Store", error: Exception) -> str:
 
     away: list[str] = []
     if isinstance(error, StoreUnavailable) and len(store.shards) > 1 and store.connection.nodes:
-        away += [f"main store ({store.connection.master})"] if store.home_is_away else []
+        away += [f"main store ({store.connection.master})"] if store.shards.main_is_away else []
         away += [at_nodes(by_node)] if (by_node := store.shards.away_by_node) else []
     return f"{error}; unavailable: {', '.join(away)}" if away else str(error)
 
 
 def _serves_others(store: "Store") -> bool:
     """Whether what is away is a part of the shards."""
-    return not store.home_is_away and 0 < len(store.shards.away) < len(store.shards)
+    return not store.shards.main_is_away and 0 < len(store.shards.away) < len(store.shards)
 
 
 def change_store(

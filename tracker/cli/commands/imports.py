@@ -31,8 +31,8 @@ from tracker.operations.torrents import (
 )
 from tracker.store.access.allow_list import check_prefix
 from tracker.store.schema.multipliers import parse_time
-from tracker.store.sharding.hybrids import V1_IS_UNREGISTERED
 from tracker.store.store import Store
+from tracker.store.torrents.hybrids import V1_IS_UNREGISTERED
 from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import checked_torrent
 from tracker.store.users.fields import is_user_id

@@ -66,7 +66,7 @@ async def take_snapshot(store: Store, sort: str = "seeders", count: int = _TORRE
     for queue in await store.jobs.queues():
         for status, number in (await store.jobs.sizes(queue)).items():
             jobs[status] = jobs.get(status, 0) + number
-    memory = await read_usages(store.servers)
+    memory = await read_usages(store.shards.servers)
     top: list[Row] = [
         {
             "info_hash": each.info_hash.hex(),

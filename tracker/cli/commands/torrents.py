@@ -39,8 +39,8 @@ from tracker.operations import torrents as torrent_operations
 from tracker.operations.lists import listed_torrents
 from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange
-from tracker.store.sharding.torrent_filter import ORDERS, TorrentFilter
 from tracker.store.store import Store
+from tracker.store.torrents.filter import ORDERS, TorrentFilter
 from tracker.store.torrents.records import PENDING, Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES

@@ -1,19 +1,31 @@
-"""The change feed: a stream to which the scripts of swarms write what they change. A second stream names the users and
-torrents that programs edited."""
+"""The change feed: streams to which the scripts of swarms write what they change, read as one. Further streams name the
+users and torrents that programs edited.
+
+Each shard has a stream, and each stream a place among all of them. The entry `<ms>-<n>` of the stream at place p of m
+has the position `<ms>-<n * m + p>`. So positions are unique, and their order is the order of time. An entry is shown
+when no other stream can still get an earlier one: when the clocks of their servers are past it. So the feed stands
+still while a shard is unavailable: its last entries, which nobody may have read, are earlier than those of the others.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from redis.exceptions import ResponseError
-
-from tracker.errors import ClientError, Conflict
+from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shard, Shards
 
 FIRST = "0"
 """The position before all changes."""
+_Position = tuple[int, int]
+"""Milliseconds, and the number after them."""
+_Entry = tuple[_Position, Any]
+"""With its fields."""
+_SPARE = 8
+"""Entries that a stream is asked for beyond twice its share."""
+_LAST = 2**63 - 1
+"""No stream has so many entries of one millisecond."""
 _ID = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?", re.ASCII)
 
 
@@ -49,35 +61,68 @@ class ChangePage:
     """Whether changes between the position asked for and these ones may be missing."""
 
 
+class _Stream(NamedTuple):
+    connection: Connection
+    key: str
+
+
 class Changes:
     """Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
-        self._connection = connection
-        self._key = keys.changes()
-        self._edits = keys.edits()
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._feed = [_Stream(shard.connection, shard.keys.changes()) for shard in shards]
+        edits = {each.keys.edits(): each.connection for each in (*shards, *shards.all)}
+        self._all = [*self._feed, *(_Stream(connection, key) for key, connection in edits.items())]
 
     async def after(self, position: str, limit: int) -> ChangePage:
-        """The changes that follow ``position``, which is FIRST or the id of a change, oldest first.
+        """The changes that follow ``position``, which is FIRST or the id of a change, oldest first. While a shard is
+        unavailable, there are none.
 
         There is a gap if the feed no longer holds the change at ``position``: it was deleted with those that follow,
-        or the store lost its latest changes. Raises ClientError for a malformed position.
+        or the store lost its latest changes; or if a shard has deleted changes, and keeps none as old as ``position``.
+        Raises ClientError for a malformed position.
         """
         position = check_position(position)
-        if position == FIRST:
-            found = changes_of(await self._range("-", limit))
-            return ChangePage(found, found[-1].id if found else FIRST, await self.was_trimmed(self._key))
-        rows = await self._range(position, limit + 1)
-        if rows and rows[0][0].decode() == position:
-            found = changes_of(rows[1:])
-            return ChangePage(found, found[-1].id if found else position, False)
-        found = changes_of(rows[:limit])
-        return ChangePage(found, found[-1].id if found else await self._newest_until(position), True)
+        try:
+            return await self._after(position, limit)
+        except StoreUnavailable as error:
+            if not (away := self._shards.away):
+                raise
+            self._shards.leave_out(away, error)
+            return ChangePage([], position, False)
+
+    async def _after(self, position: str, limit: int) -> ChangePage:
+        start = order_of(position)
+        found = await self._read(self._feed, start, limit)
+        gap = await self._is_trimmed_after(self._feed, start) or (
+            position != FIRST and not await self._exists(start)
+        )
+        if found:
+            return ChangePage(found, found[-1].id, gap)
+        return ChangePage(found, await self._newest_at(start) if gap else position, gap)
 
     async def newest(self, limit: int) -> list[Change]:
-        """The newest changes, oldest first."""
-        rows = await self._connection.command("XREVRANGE", self._key, "+", "-", "COUNT", limit)
-        return changes_of(rows)[::-1]
+        """The newest changes, oldest first. Each shard is asked for some more than its share, and again if all of these
+        belong to the newest."""
+        some = min(limit, 2 * limit // len(self._shards) + _SPARE)
+        parts = await self._newest(list(self._shards), some)
+        first = [position for position, _ in self._in_order(parts)][-limit:][:1]
+        full = [
+            shard
+            for shard, rows in parts.items()
+            if len(rows) == some < limit and first <= [_position(rows[-1], shard.number, len(self._shards))]
+        ]
+        parts |= await self._newest(full, limit)
+        return _changes(self._in_order(parts)[-limit:])
+
+    async def _newest(self, shards: Sequence[Shard], count: int) -> dict[Shard, Any]:
+        return await self._shards.each(
+            lambda shard: ("XREVRANGE", shard.keys.changes(), "+", "-", "COUNT", count), shards
+        )
+
+    def _in_order(self, parts: Mapping[Shard, Any]) -> list[_Entry]:
+        return _merged([parts.get(shard, []) for shard in self._shards])
 
     async def updated(
         self, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
@@ -88,47 +133,90 @@ class Changes:
         Raises Conflict if the feed or the edits do not reach back so far, ClientError for a malformed cursor.
         """
         start = check_position(cursor or str(1000 * since))
-        after = f"({start}" if cursor else start
-        rows = [*await self._range(after, limit), *await self._range(after, limit, self._edits)]
-        if not await self._reaches_back(start):  # read last, so that a change deleted meanwhile shows
+        # Without a cursor, the change at the very start belongs to the list.
+        first = order_of(start) if cursor else (1000 * since, -1)
+        found = await self._read(self._all, first, limit)
+        # Read last, so that an entry deleted meanwhile shows. The feed was on since the oldest change of any shard.
+        oldest = [each for each in await self._oldest(self._feed) if each]
+        if not oldest or min(oldest) > order_of(start) or await self._is_trimmed_after(self._all, first):
             raise Conflict("the change feed does not reach back so far: read the whole list")
-        rows.sort(key=lambda row: order_of(row[0].decode()))
-        end = limit
-        if limit < len(rows) and rows[limit][0] == rows[limit - 1][0]:
-            end += 1  # a change and an edit with the same id, which the cursor cannot tell apart
-        found = (_fields(flat).get(named) for _, flat in rows[:end])
-        names = list(dict.fromkeys(name for name in found if name))
-        return names, rows[:end][-1][0].decode() if len(rows) >= limit else ""
-
-    async def _reaches_back(self, start: str) -> bool:
-        """Whether the feed and the edits still have all entries from ``start`` on. Edits are recorded while there is a
-        feed, so the first one since then may be later."""
-        oldest, oldest_edit = await self._range("-", 1), await self._range("-", 1, self._edits)
-        if not oldest or order_of(oldest[0][0].decode()) > order_of(start):
-            return False
-        is_before = oldest_edit and order_of(oldest_edit[0][0].decode()) <= order_of(start)
-        return bool(is_before) or not await self.was_trimmed(self._edits)
+        names = list(dict.fromkeys(name for change in found if (name := getattr(change, named))))
+        return names, found[-1].id if len(found) == limit else ""
 
     async def size(self) -> int:
-        return int(await self._connection.command("XLEN", self._key))
+        return sum((await self._shards.each(lambda shard: ("XLEN", shard.keys.changes()))).values())
 
     async def delete(self) -> None:
-        """Deletes the feed, as its next change would follow an unmarked gap; and the edits."""
-        await self._connection.command("UNLINK", self._key, self._edits)
+        """Deletes the feed, as its next change would follow a gap that nobody could see; and the edits. Shards that are
+        unavailable keep theirs."""
+        main = self._shards.main
+        await self._shards.each(lambda shard: ("UNLINK", shard.keys.changes(), shard.keys.edits()))
+        await main.connection.command("UNLINK", main.keys.edits())
 
-    async def _range(self, start: str, count: int, key: str = "") -> Any:
-        return await self._connection.command("XRANGE", key or self._key, start, "+", "COUNT", count)
+    async def _read(self, streams: Sequence[_Stream], start: _Position, limit: int) -> list[Change]:
+        """At most ``limit`` entries after ``start`` that no earlier one can precede any longer. Each stream is asked as
+        by ``newest``."""
+        some = min(limit, 2 * limit // len(streams) + _SPARE)
+        after = [f"({_own(start, place, len(streams))}" for place in range(len(streams))]
+        commands: list[tuple[_Stream, tuple[Any, ...]]] = []
+        for stream, first in zip(streams, after, strict=True):
+            # The clock is read first: what is written later is not earlier than it.
+            commands.append((stream, ("TIME",)))
+            commands.append((stream, ("XRANGE", stream.key, first, "+", "COUNT", some)))
+        replies = await self._shards.send(commands)
+        times = [1000 * int(seconds) + int(micros) // 1000 for seconds, micros in replies[::2]]
+        parts = replies[1::2]
+        merged = _merged(parts)
+        last = merged[limit - 1][0] if len(merged) >= limit else None
+        full = [
+            place
+            for place, rows in enumerate(parts)
+            if len(rows) == some < limit and (last is None or _position(rows[-1], place, len(parts)) < last)
+        ]
+        more = await self._shards.send(
+            [
+                (streams[place], ("XRANGE", streams[place].key, after[place], "+", "COUNT", limit))
+                for place in full
+            ]
+        )
+        for place, rows in zip(full, more, strict=True):
+            parts[place] = rows
+        return _changes([entry for entry in _merged(parts)[:limit] if _is_settled(entry[0], times)])
 
-    async def was_trimmed(self, key: str) -> bool:
-        """Read after the entries, so that one deleted meanwhile shows."""
-        try:
-            return was_trimmed(await self._connection.command("XINFO", "STREAM", key))
-        except ResponseError as error:
-            return was_trimmed(error)
+    async def _oldest(self, streams: Sequence[_Stream]) -> list[_Position | None]:
+        """The id of each stream's oldest entry."""
+        parts = await self._shards.send(
+            [(stream, ("XRANGE", stream.key, "-", "+", "COUNT", 1)) for stream in streams]
+        )
+        return [order_of(rows[0][0].decode()) if rows else None for rows in parts]
 
-    async def _newest_until(self, position: str) -> str:
-        rows = await self._connection.command("XREVRANGE", self._key, position, "-", "COUNT", 1)
-        return rows[0][0].decode() if rows else FIRST
+    async def _is_trimmed_after(self, streams: Sequence[_Stream], start: _Position) -> bool:
+        """Whether a stream may have deleted entries after ``start``. Read after the entries, so that one that was
+        deleted meanwhile shows."""
+        replies = await self._shards.send(
+            [(stream, ("XINFO", "STREAM", stream.key)) for stream in streams], keep_errors=True
+        )
+        trimmed = [place for place, reply in enumerate(replies) if was_trimmed(reply)]
+        if not trimmed:
+            return False
+        oldest = await self._oldest([streams[place] for place in trimmed])
+        own = (order_of(_own(start, place, len(streams))) for place in trimmed)
+        return any(first is None or first > _next(last) for first, last in zip(oldest, own, strict=True))
+
+    async def _exists(self, start: _Position) -> bool:
+        """Whether the change at a position is there: a store that lost its latest changes does not have it."""
+        own, place = divmod(start[1], len(self._feed))
+        stream, id = self._feed[place], f"{start[0]}-{own}"
+        (rows,) = await self._shards.send([(stream, ("XRANGE", stream.key, id, id))])
+        return bool(rows)
+
+    async def _newest_at(self, start: _Position) -> str:
+        commands: list[tuple[_Stream, tuple[Any, ...]]] = []
+        for place, stream in enumerate(self._feed):
+            own = _own(start, place, len(self._feed))
+            commands.append((stream, ("XREVRANGE", stream.key, own, "-", "COUNT", 1)))
+        merged = _merged(await self._shards.send(commands))
+        return _changes(merged[-1:])[0].id if merged else FIRST
 
 
 def was_trimmed(reply: Any) -> bool:
@@ -151,13 +239,47 @@ def check_position(text: str) -> str:
     return f"{milliseconds}-{number}" if milliseconds or number else FIRST
 
 
-def order_of(position: str) -> tuple[int, int]:
+def order_of(position: str) -> _Position:
     milliseconds, _, number = position.partition("-")
     return int(milliseconds), int(number or 0)
 
 
-def changes_of(rows: Sequence[Any]) -> list[Change]:
-    return [_change(id.decode(), flat) for id, flat in rows]
+def _merged(parts: Sequence[Sequence[Any]]) -> list[_Entry]:
+    """The entries of all streams, in order."""
+    return sorted(
+        ((_position(row, place, len(parts)), row[1]) for place, rows in enumerate(parts) for row in rows),
+        key=lambda entry: entry[0],
+    )
+
+
+def _position(row: Any, place: int, streams: int) -> _Position:
+    milliseconds, own = order_of(row[0].decode())
+    return milliseconds, own * streams + place
+
+
+def _changes(entries: Sequence[_Entry]) -> list[Change]:
+    """With positions as ids."""
+    return [_change(f"{position[0]}-{position[1]}", flat) for position, flat in entries]
+
+
+def _is_settled(position: _Position, times: Sequence[int]) -> bool:
+    """Whether the clocks of all streams but its own (epoch ms) are past an entry."""
+    own = position[1] % len(times)
+    return all(position[0] < time for place, time in enumerate(times) if place != own)
+
+
+def _next(id: _Position) -> _Position:
+    """The next possible id in a stream."""
+    return (id[0], id[1] + 1) if id[1] < _LAST else (id[0] + 1, 0)
+
+
+def _own(start: _Position, place: int, streams: int) -> str:
+    """The last possible id in the stream at ``place`` up to a position."""
+    milliseconds, number = start
+    own = (number - place) // streams
+    if own >= 0:
+        return f"{milliseconds}-{min(own, _LAST)}"
+    return f"{milliseconds - 1}-{_LAST}" if milliseconds else FIRST
 
 
 def _fields(flat: Sequence[bytes]) -> dict[str, str]:

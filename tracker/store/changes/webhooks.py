@@ -52,14 +52,12 @@ def receiver_of(url: str) -> str:
 
 
 class Webhooks:
-    """``feed``: the changes where they are under other prefixes; else the script finds them.
+    """``feed``: the changes that are delivered.
 
     Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError.
     """
 
-    def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, feed: Changes | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, feed: Changes) -> None:
         self._feed = feed
         self._connection = connection
         self._scripts = scripts
@@ -81,16 +79,15 @@ class Webhooks:
     async def _hold(
         self, id: str, token: str, seconds: float, changed: Mapping[str, str | int]
     ) -> WebhookState | None:
-        if self._feed is not None:
-            await self._start(self._keys.webhook(id), self._feed)
+        await self._start(self._keys.webhook(id))
         pairs = [part for pair in changed.items() for part in pair]
         row = await self._scripts.hold_webhook([id, token, int(seconds * 1000), KEPT_SECONDS, *pairs])
         return None if row is None else _state(dict(zip(row[::2], row[1::2], strict=True)))
 
-    async def _start(self, state: str, feed: Changes) -> None:
+    async def _start(self, state: str) -> None:
         """A URL without a state starts at the newest change."""
         if not await self._connection.command("HEXISTS", state, "position"):
-            newest = await feed.newest(1)
+            newest = await self._feed.newest(1)
             await self._connection.command("HSETNX", state, "position", newest[0].id if newest else FIRST)
 
     async def all(self, urls: Sequence[str]) -> list[tuple[str, WebhookState]]:

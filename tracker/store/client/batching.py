@@ -52,7 +52,8 @@ class Batches:
     """Sends requests to ``script`` over the pipe of ``connection``, at most ``max_requests`` in a call.
 
     ``call`` runs the script when the pipe is closed or has raised an error; it raises StoreUnavailable or
-    redis.exceptions.RedisError. At most ``max_waiting`` requests wait.
+    redis.exceptions.RedisError. At most ``max_waiting`` requests wait, here and in the other batches that
+    ``all_waiting`` counts too; of these, a full batch each may be more.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Batches:
         *,
         max_requests: int,
         max_waiting: int,
+        all_waiting: Callable[[], int] | None = None,
     ) -> None:
         self._connection = connection
         self._script = script
@@ -73,6 +75,9 @@ class Batches:
         self._call = call
         self._max_requests = max_requests
         self._max_waiting = max_waiting
+        self._all_waiting = all_waiting or (lambda: self.waiting)
+        self._checked_at = 0
+        """With so many requests here, the number of all that wait is looked at: too dear for each request."""
         self._waiting: deque[_Entry] = deque()
         self._arrived = asyncio.Event()
         self._sent = self._helpers = 0
@@ -97,9 +102,14 @@ class Batches:
             if self._connection.unavailable:
                 raise StoreUnavailable("the store is unavailable")
             self._arrived.set()
-        elif len(waiting) >= self._max_waiting:
-            raise StoreOverloaded("too many requests wait for the store")
+        elif len(waiting) >= self._checked_at:
+            self._check_room()
         waiting.append((request, settle, context))
+
+    def _check_room(self) -> None:
+        if self._all_waiting() >= self._max_waiting:
+            raise StoreOverloaded("too many requests wait for the store")
+        self._checked_at = min(len(self._waiting) + self._max_requests, self._max_waiting)
 
     async def execute(self, request: Any) -> Any:
         """The outcome of one request; raises StoreUnavailable."""
@@ -149,6 +159,7 @@ class Batches:
         batch = [waiting.popleft() for _ in range(min(self._max_requests, len(waiting)))]
         if not batch:  # another call has failed, and all waiting requests with it
             return
+        self._checked_at = 0
         self._sent += len(batch)
         try:
             requests = [request for request, _, _ in batch]

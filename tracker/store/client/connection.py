@@ -249,7 +249,7 @@ class Connection:
         return answers
 
     async def send(self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]]) -> list[Any]:
-        """The same for several connections to this server. What one that is away gets is a StoreUnavailable."""
+        """The same for several connections to this server. What one that is unavailable gets is a StoreUnavailable."""
         answers = await self._send_once(commands)
         moved = defaultdict[Connection, list[int]](list)
         for number, answer in enumerate(answers):

@@ -11,11 +11,12 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
+from tracker.errors import StoreUnavailable
+from tracker.store.client.pipe import Argument
 from tracker.store.dht.participation import Participation
-from tracker.store.schema.keys import Keys
-from tracker.store.schema.lenient_numbers import ranked
+from tracker.store.schema.lenient_numbers import score
+from tracker.store.sharding.ranking import top_of
+from tracker.store.sharding.shards import Shard, Shards
 
 MAX_ENDPOINTS = 250
 """Seeders and leechers each, from a random place of the swarm on."""
@@ -52,50 +53,71 @@ class ThinSwarm(NamedTuple):
 
 
 class DhtTorrents:
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+    """Raises StoreUnavailable."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
 
     async def swarm(self, info_hash: InfoHash, family: int, *, all_torrents: bool) -> StoredSwarm | None:
-        """``None`` if the torrent does not take part. ``family`` is 4 or 6. Raises StoreUnavailable."""
-        seed = random.getrandbits(31)
-        found = await self._scripts.dht_swarm(
-            [info_hash.hex(), family, int(all_torrents), MAX_ENDPOINTS, seed]
-        )
+        """``None`` if the torrent does not take part. ``family`` is 4 or 6."""
+        found = await self._swarm(info_hash, family, all_torrents, MAX_ENDPOINTS, random.getrandbits(31))
         if not found:
             return None
         length = 6 if family == 4 else 18
         return StoredSwarm(_split(found[0], length), _split(found[1], length))
 
+    async def _swarm(
+        self, info_hash: InfoHash, family: int, all_torrents: bool, endpoints: int, seed: int
+    ) -> list[bytes]:
+        """Empty if the torrent does not take part."""
+        argv: list[Argument] = [info_hash.hex(), family, int(all_torrents), endpoints, seed]
+        found: list[bytes] = await self._shards.of(info_hash).scripts.dht_swarm(argv)
+        return found
+
     async def no_longer_part(self, info_hashes: Sequence[InfoHash], *, all_torrents: bool) -> list[InfoHash]:
-        """Returns the torrents among these that do not take part. Raises StoreUnavailable."""
-        return [
-            each
-            for each in info_hashes
-            if not await self._scripts.dht_swarm([each.hex(), 4, int(all_torrents), 0, 0])
-        ]
+        """Returns the torrents among these that do not take part. Torrents of a shard that is unavailable count as
+        such; raises StoreUnavailable if no shard of a torrent answers."""
+        found: list[InfoHash] = []
+        unknown: list[StoreUnavailable] = []
+        for each in info_hashes:
+            try:
+                takes_part = bool(await self._swarm(each, 4, all_torrents, 0, 0))
+            except StoreUnavailable as error:
+                unknown.append(error)
+                takes_part = False
+            if not takes_part:
+                found.append(each)
+        if unknown and len(unknown) == len(info_hashes):
+            raise unknown[0]
+        return found
 
     async def thin_page(self, rank: int, now: int, *, all_torrents: bool) -> tuple[int, list[ThinSwarm]]:
         """Reads a page of the register, in the order of seeders, the fewest first, from ``rank`` on. Returns how many
-        torrents it has, and those of them that are due for a lookup. Raises StoreUnavailable."""
-        return await self._page("seeders", rank, all_torrents=all_torrents, before=_due_before(now))
+        torrents it has, and those of them that are due for a lookup.
+
+        The register of each shard follows that of the shard before. A shard that becomes unavailable meanwhile shifts
+        the ranks of the others."""
+        sizes = await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("seeders")))
+        for shard, size in sizes.items():
+            if rank < size:
+                return await _page(shard, "seeders", rank, all_torrents, _due_before(now))
+            rank -= size
+        return 0, []
 
     async def claim(self, info_hash: InfoHash, now: int, *, all_torrents: bool) -> bool:
         """Whether the caller is to look the torrent up: it takes part, and no tracker has begun to look it up in the
-        last 6 hours. Raises StoreUnavailable."""
-        return bool(
-            await self._scripts.dht_claim([info_hash.hex(), now, int(all_torrents), _due_before(now)])
-        )
+        last 6 hours."""
+        argv: list[Argument] = [info_hash.hex(), now, int(all_torrents), _due_before(now)]
+        return bool(await self._shards.of(info_hash).scripts.dht_claim(argv))
 
     async def save_result(
         self, info_hash: InfoHash, found: tuple[int, int] | None, now: int, *, all_torrents: bool
     ) -> bool:
-        """``found``: seeders and peers; ``None`` if no node answered. Returns False, and stores nothing, where the
-        torrent no longer takes part. Raises StoreUnavailable."""
+        """``found``: seeders and peers; ``None`` if no node answered. Returns False, and stores nothing, if the torrent
+        does not take part any longer."""
         seeders, peers = ("", "") if found is None else map(str, found)
-        argv: list[str | bytes | int | float] = [info_hash.hex(), now, int(all_torrents), seeders, peers]
-        return bool(await self._scripts.dht_found(argv))
+        argv: list[Argument] = [info_hash.hex(), now, int(all_torrents), seeders, peers]
+        return bool(await self._shards.of(info_hash).scripts.dht_found(argv))
 
     async def give(
         self,
@@ -106,25 +128,23 @@ class DhtTorrents:
         *,
         all_torrents: bool,
     ) -> bool:
-        """Stores peers of one family, found at ``found_at`` (epoch s), for announces. Returns False where the torrent
-        no longer takes part, or they are too old. Raises StoreUnavailable."""
+        """Stores peers of one family, found at ``found_at`` (epoch s), for announces. Returns False if the torrent does
+        not take part any longer, or they are too old."""
         family = 4 if len(peers[0]) == 6 else 6
         packed, until = b"".join(peers), found_at + GIVE_SECONDS
-        argv: list[str | bytes | int | float] = [
-            info_hash.hex(),
-            now,
-            int(all_torrents),
-            family,
-            packed,
-            until,
-        ]
-        return bool(await self._scripts.dht_give(argv))
+        argv: list[Argument] = [info_hash.hex(), now, int(all_torrents), family, packed, until]
+        return bool(await self._shards.of(info_hash).scripts.dht_give(argv))
 
     async def peers_found(self, info_hashes: Sequence[InfoHash], now: int) -> dict[InfoHash, int]:
-        """The number of peers that the last lookup found, of torrents with a recent one. Raises StoreUnavailable."""
+        """The number of peers that the last lookup found, of torrents with a recent one."""
         fields = ("private", "dht_peers", "dht_at")
-        rows = await self._connection.pipeline(
-            *(("HMGET", self._keys.torrent(each), *fields) for each in info_hashes)
+        shards = map(self._shards.of, info_hashes)
+        rows = await self._shards.send(
+            [
+                (shard, ("HMGET", shard.keys.torrent(each), *fields))
+                for shard, each in zip(shards, info_hashes, strict=True)
+            ],
+            keep_errors=True,
         )
         found = {}
         for info_hash, row in zip(info_hashes, rows, strict=True):
@@ -138,68 +158,91 @@ class DhtTorrents:
         return found
 
     async def some_peers(self, family: int, count: int, *, all_torrents: bool) -> list[Endpoint]:
-        """Peers of some swarms that take part, of a random page of the register. Raises StoreUnavailable."""
-        total = int(await self._connection.command("ZCARD", self._keys.info_hashes()))
-        rank = random.randrange(max(total - PAGE, 0) + 1)
-        _, page = await self._page("info_hash", rank, all_torrents=all_torrents)
+        """Peers of some swarms that take part, of a random page of the register."""
+        sizes = await self._sizes()
+        if not any(sizes.values()):
+            return []
+        ((shard, size),) = random.choices(list(sizes.items()), list(sizes.values()))
+        rank = random.randrange(max(size - PAGE, 0) + 1)
+        _, page = await _page(shard, "info_hash", rank, all_torrents)
         found: list[Endpoint] = []
         for each in sorted(page, reverse=True)[:5]:
             swarm = await self.swarm(each.info_hash, family, all_torrents=all_torrents)
             found += (*swarm.seeds, *swarm.leechers) if swarm is not None else ()
         return random.sample(found, min(len(found), count))
 
+    async def _sizes(self) -> dict[Shard, int]:
+        """The number of registered torrents of each shard."""
+        return await self._shards.each(lambda shard: ("ZCARD", shard.keys.info_hashes()))
+
     async def participation(self, *, all_torrents: bool) -> Participation:
-        """How many torrents take part. Reads at most COUNTED_PAGES pages of the register, twice unless
-        ``all_torrents``. Raises StoreUnavailable."""
-        registered = int(await self._connection.command("ZCARD", self._keys.info_hashes()))
-        pages = min(COUNTED_PAGES, -(-registered // PAGE))
-        ranks = [page * max(PAGE, registered // COUNTED_PAGES) for page in range(pages)]
-        looked_at, part = await self._pages(ranks, all_torrents=all_torrents)
-        possible = part if all_torrents else (await self._pages(ranks, all_torrents=True))[1]
-        # Torrents that come and go meanwhile could make it more than there are.
-        unknown = max(len(possible) - len(part), 0)
-        return Participation(max(registered, looked_at), looked_at, len(part), unknown)
+        """How many torrents take part. Reads at most COUNTED_PAGES pages of each register, twice unless
+        ``all_torrents``."""
+        sizes = await self._sizes()
+        found = await self._shards.gather(
+            lambda shard: _participation(shard, sizes[shard], all_torrents), list(sizes)
+        )
+        return Participation(*map(sum, zip(*found.values(), strict=True)))
 
     async def last_lookups(self, offset: int, count: int) -> list[tuple[str, int]]:
-        """The ids of the torrents that were looked up, and when (epoch s), latest first. Raises StoreUnavailable."""
-        key = self._keys.dht_lookups()
-        return ranked(
-            await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES")
-        )
+        """The ids of the torrents that were looked up, and when (epoch s), latest first."""
+        pairs = await top_of(self._shards, lambda shard: shard.keys.dht_lookups(), count, offset)
+        return [(torrent_id, score(at)) for torrent_id, at in pairs]
 
     async def some_public(self, count: int, max_pages: int = MAX_SAMPLE_PAGES) -> tuple[list[InfoHash], int]:
         """Random torrents that are known to be public and take part, and how many there are. Reads at most so many
-        pages of the register; of a larger one, the number is an estimate. Raises StoreUnavailable."""
-        total = int(await self._connection.command("ZCARD", self._keys.info_hashes()))
-        ranks = range(0, total, PAGE)
-        read, found = await self._pages(random.sample(ranks, min(len(ranks), max_pages)), all_torrents=False)
-        chosen = random.sample(found, min(len(found), count))
-        return chosen, round(len(found) * max(total / (read or 1), 1))
+        pages of the registers; of a larger one, the number is an estimate."""
+        sizes = await self._sizes()
+        pages = max(1, max_pages // len(self._shards))
+        found = await self._shards.gather(
+            lambda shard: _some_public(shard, sizes[shard], count, pages), list(sizes)
+        )
+        chosen = [info_hash for part, _ in found.values() for info_hash in part]
+        return random.sample(chosen, min(len(chosen), count)), sum(total for _, total in found.values())
 
     async def looked_up_count(self) -> int:
-        """Torrents that were looked up. Raises StoreUnavailable."""
-        return int(await self._connection.command("ZCARD", self._keys.dht_lookups()))
+        """Torrents that were looked up."""
+        return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.dht_lookups()))).values())
 
-    async def _pages(self, ranks: Iterable[int], *, all_torrents: bool) -> tuple[int, list[InfoHash]]:
-        """Reads pages of the register in the order of info hashes. Returns how many torrents they have, and those that
-        take part."""
-        read, found = 0, dict[InfoHash, None]()
-        for rank in ranks:
-            size, page = await self._page("info_hash", rank, all_torrents=all_torrents)
-            read += size
-            found |= {each.info_hash: None for each in page}
-        return read, list(found)
 
-    async def _page(
-        self, order: str, rank: int, *, all_torrents: bool, before: int = _ANY_TIME
-    ) -> tuple[int, list[ThinSwarm]]:
-        """The size of a page, and its torrents that take part and were last looked up ``before`` (epoch s), or never.
-        In the order of info hashes, every page is as good as a random one."""
-        read, *rows = await self._scripts.dht_page([order, rank, PAGE, int(all_torrents), before])
-        return int(read), [
-            ThinSwarm(int(seeders), int(looked_up), InfoHash(bytes.fromhex(info_hash.decode())))
-            for info_hash, seeders, looked_up in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
-        ]
+async def _participation(shard: Shard, registered: int, all_torrents: bool) -> tuple[int, int, int, int]:
+    """The values of a Participation."""
+    pages = min(COUNTED_PAGES, -(-registered // PAGE))
+    ranks = [page * max(PAGE, registered // COUNTED_PAGES) for page in range(pages)]
+    looked_at, part = await _pages(shard, ranks, all_torrents)
+    possible = part if all_torrents else (await _pages(shard, ranks, True))[1]
+    # Torrents that come and go meanwhile could make it more than there are.
+    unknown = max(len(possible) - len(part), 0)
+    return max(registered, looked_at), looked_at, len(part), unknown
+
+
+async def _some_public(shard: Shard, total: int, count: int, max_pages: int) -> tuple[list[InfoHash], int]:
+    ranks = range(0, total, PAGE)
+    read, found = await _pages(shard, random.sample(ranks, min(len(ranks), max_pages)), False)
+    return random.sample(found, min(len(found), count)), round(len(found) * max(total / (read or 1), 1))
+
+
+async def _pages(shard: Shard, ranks: Iterable[int], all_torrents: bool) -> tuple[int, list[InfoHash]]:
+    """Reads pages of a register in the order of info hashes. Returns how many torrents they have, and those that take
+    part."""
+    read, found = 0, dict[InfoHash, None]()
+    for rank in ranks:
+        size, page = await _page(shard, "info_hash", rank, all_torrents)
+        read += size
+        found |= {each.info_hash: None for each in page}
+    return read, list(found)
+
+
+async def _page(
+    shard: Shard, order: str, rank: int, all_torrents: bool, before: int = _ANY_TIME
+) -> tuple[int, list[ThinSwarm]]:
+    """The size of a page, and its torrents that take part and were last looked up ``before`` (epoch s), or never. In
+    the order of info hashes, every page is as good as a random one."""
+    read, *rows = await shard.scripts.dht_page([order, rank, PAGE, int(all_torrents), before])
+    return int(read), [
+        ThinSwarm(int(seeders), int(looked_up), InfoHash(bytes.fromhex(info_hash.decode())))
+        for info_hash, seeders, looked_up in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
+    ]
 
 
 def _due_before(now: int) -> int:

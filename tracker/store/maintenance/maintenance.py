@@ -1,22 +1,23 @@
 """Maintenance by hand: deletes stale keys, resets statistics, lists what is not listed.
 
-These commands walk all keys by SCAN, page by page, beside a running tracker. The script that deletes a key checks it
-again.
+These commands walk all keys by SCAN, one prefix after the other and page by page, beside a running tracker. The script
+that deletes a key checks it again.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from redis.exceptions import ResponseError
 
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import LIBRARIES, Scripts, library_name
-from tracker.store.schema.keys import Keys, pattern_of
+from tracker.errors import StoreUnavailable
+from tracker.store.client.scripts import LIBRARIES, library_name
+from tracker.store.schema.keys import pattern_of
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
 from tracker.store.schema.table.matching import row_of
+from tracker.store.sharding.away import note_shards_away
+from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.torrents.name_index import Unlisted, list_torrents, unlisted
 from tracker.store.users.adoption import START, Adoption
 
@@ -64,31 +65,40 @@ class _Findings(dict[str, Finding]):
 
 
 class Maintenance:
-    """The maintenance of one prefix. ``clock`` gives epoch seconds; ``reindex_hit_and_runs`` and ``flush_unique_users``
-    belong to the users and the unique users. ``adoption`` is None where no site writes users. ``page``: keys in one
-    SCAN."""
+    """The maintenance of the main prefix and all shards. ``clock`` gives epoch seconds; ``adoption`` lists users and
+    clients that a site wrote; ``reindex_hit_and_runs`` and ``flush_unique_users`` belong to the users and the unique
+    users. ``page``: keys in one SCAN.
+
+    Other shards that are unavailable are passed over, but statistics are wiped in all of them or not to the end.
+    """
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shards: Shards,
         clock: Callable[[], float],
         *,
-        adoption: Adoption | None,
+        adoption: Adoption,
         reindex_hit_and_runs: Callable[[], Awaitable[int]],
         flush_unique_users: Callable[[], AsyncIterator[int]],
         page: int = PAGE,
     ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._prefix = keys.prefix
+        self._shards = shards
+        self._connection = shards.main.connection
         self._adoption = adoption
         self._clock = clock
         self._reindex_hit_and_runs = reindex_hit_and_runs
         self._flush_unique_users = flush_unique_users
         self._page = page
+
+    async def _in_all(self, call: Callable[[Shard], Awaitable[object]]) -> None:
+        """Calls it for each prefix, one after the other."""
+        for shard in self._shards.all:
+            try:
+                await call(shard)
+            except StoreUnavailable:
+                if shard is self._shards.main:
+                    raise
+                note_shards_away([shard.number])
 
     async def cleanup(self, dry_run: bool = True, progress: Progress = lambda _: None) -> list[Finding]:
         """Finds stale keys and entries, the largest kind first, and deletes them unless ``dry_run``.
@@ -96,15 +106,20 @@ class Maintenance:
         Keys that become stale by a deletion are found in the next pass; a dry run has one pass, and may find less.
         """
         findings = _Findings()
-        for _ in range(1 if dry_run else MAX_PASSES):
-            findings.pop(UNKNOWN, None)  # they are counted again in each pass
-            before = sum(finding.changed for finding in findings.values())
-            async for page in self._pages(progress):
-                findings.add(UNKNOWN, page.pop("", []), changed=False)
-                for pattern, keys in page.items():
-                    await self._check(pattern, keys, findings, delete=not dry_run)
-            if before == sum(finding.changed for finding in findings.values()):
-                break
+
+        async def cleanup_in(shard: Shard) -> None:
+            for number in range(1 if dry_run else MAX_PASSES):
+                before = sum(finding.changed for finding in findings.values())
+                async for page in self._pages(shard, progress):
+                    unknown = page.pop("", [])
+                    if not number:
+                        findings.add(UNKNOWN, unknown, changed=False)
+                    for pattern, keys in page.items():
+                        await _check(shard, pattern, keys, findings, delete=not dry_run)
+                if before == sum(finding.changed for finding in findings.values()):
+                    break
+
+        await self._in_all(cleanup_in)
         return findings.by_count()
 
     async def cleanup_libraries(self, dry_run: bool = True) -> list[Finding]:
@@ -124,14 +139,16 @@ class Maintenance:
     async def wipe_statistics(self, uniques: bool = False) -> AsyncIterator[int]:
         """Deletes counters, distributions, histories, global totals and client statistics, with ``uniques`` unique
         users too. Yields how many keys so far. Torrents, users, swarms and scores stay."""
-        removed = int(await self._connection.command("UNLINK", *map(self._key, FIRST)))
-        async for page in self._pages():
-            # Counters that count meanwhile are in FIRST again and have to stay there.
-            kept = (*STATE, *FIRST)
-            stale = [key for pattern in STATISTICS for key in page[pattern] if key not in kept]
-            if stale:
-                removed += int(await self._connection.command("UNLINK", *map(self._key, stale)))
-            yield removed
+        removed = 0
+        for shard in self._shards.all:
+            removed += await _unlink(shard, list(FIRST))
+            async for page in self._pages(shard):
+                # Counters that count meanwhile are in FIRST again and have to stay there.
+                kept = (*STATE, *FIRST)
+                removed += await _unlink(
+                    shard, [key for pattern in STATISTICS for key in page[pattern] if key not in kept]
+                )
+                yield removed
         if uniques:
             async for flushed in self._flush_unique_users():
                 yield removed + flushed
@@ -140,68 +157,62 @@ class Maintenance:
         """Lists torrents, denials, users and clients that a site wrote, names that it changed, and everything in a
         store that is older than the lists. The sweep does the same for users, clients and announced torrents."""
         findings = _Findings()
-        async for page in self._pages(progress):
-            torrents = {key[-40:].decode() for pattern in OF_TORRENTS for key in page[pattern]}
-            for batch in _batches(sorted(torrents)):
-                await self._list_torrents(batch, findings)
-            for batch in _batches([key[-40:].decode() for key in page[DENIAL]]):
-                await self._list_denied(batch, findings)
+
+        async def reindex_in(shard: Shard) -> None:
+            async for page in self._pages(shard, progress):
+                torrents = {key[-40:].decode() for pattern in OF_TORRENTS for key in page[pattern]}
+                for batch in in_parts(sorted(torrents), BATCH):
+                    await self._list_torrents(shard, batch, findings)
+                for batch in in_parts([key[-40:].decode() for key in page[DENIAL]], BATCH):
+                    await self._list_denied(shard, batch, findings)
+
+        await self._in_all(reindex_in)
         await self._adopt(findings)
         await self._reindex_hit_and_runs()
         return findings.by_count()
 
     async def key_count(self) -> int:
-        """How many keys the database holds, whatever their prefix."""
+        """How many keys the main database holds, whatever their prefix."""
         return int(await self._connection.command("DBSIZE"))
 
-    async def _pages(self, progress: Progress = lambda _: None) -> AsyncIterator[dict[str, list[bytes]]]:
+    async def _pages(
+        self, shard: Shard, progress: Progress = lambda _: None
+    ) -> AsyncIterator[dict[str, list[bytes]]]:
         """All keys without the prefix by the pattern of their row, unknown ones under ``""``. A key may come twice;
         one that exists all the time comes at least once."""
-        how = ("MATCH", f"{pattern_of(self._keys.prefix)}*", "COUNT", self._page)
+        prefix = shard.keys.prefix
+        how = ("MATCH", f"{pattern_of(prefix)}*", "COUNT", self._page)
         done, cursor = 0, -1
         while cursor:
-            after, found = await self._connection.command("SCAN", max(cursor, 0), *how)
+            after, found = await shard.connection.command("SCAN", max(cursor, 0), *how)
             cursor = int(after)
             done += len(found)
             progress(done)
             page = defaultdict[str, list[bytes]](list)
             for key in found:
-                name = key.removeprefix(self._prefix.encode())
+                name = key.removeprefix(prefix.encode())
                 row = row_of(name.decode("latin-1"))  # each byte as one letter, as the patterns expect
                 page[row.pattern if row else ""].append(name)
             yield page
 
-    def _key(self, name: bytes) -> bytes:
-        return self._prefix.encode() + name
-
-    async def _check(self, pattern: str, keys: list[bytes], findings: _Findings, *, delete: bool) -> None:
-        check = CHECKS.get(pattern, _TYPE_ONLY)
-        how = (_TYPES[pattern], int(delete), f"^{check.pattern}$", check.needs)
-        cursor: str | bytes = "0"
-        while keys:
-            done, cursor, stale, wrong = await self._scripts.cleanup([*how, cursor, BATCH, *keys[:BATCH]])
-            findings.add(check.kind, stale, changed=delete)
-            findings.add(WRONG_TYPE, wrong, changed=delete)
-            del keys[:done]
-
-    async def _list_torrents(self, info_hashes: Sequence[str], findings: _Findings) -> None:
+    async def _list_torrents(self, shard: Shard, info_hashes: Sequence[str], findings: _Findings) -> None:
         now = int(self._clock())
-        bound, found, _ = await self._scripts.reindex([now, *info_hashes])
+        bound, found, _ = await shard.scripts.reindex([now, *info_hashes])
         rows = unlisted(found)
-        await list_torrents(self._scripts, now, rows)
+        await list_torrents(shard.scripts, now, rows)
         findings.add("torrents that were in no ranking", bound, changed=True)
         findings.add("torrents that were not listed", [row.info_hash.encode() for row in rows], changed=True)
 
-    async def _list_denied(self, info_hashes: Sequence[str], findings: _Findings) -> None:
-        listed = await self._connection.command("ZMSCORE", f"{self._prefix}denied", *info_hashes)
+    async def _list_denied(self, shard: Shard, info_hashes: Sequence[str], findings: _Findings) -> None:
+        listed = await shard.connection.command("ZMSCORE", shard.keys.denied(), *info_hashes)
         missing = [ih for ih, score in zip(info_hashes, listed, strict=True) if score is None]
         rows = [Unlisted(info_hash, "", b"", b"", True) for info_hash in missing]
-        await list_torrents(self._scripts, int(self._clock()), rows)
+        await list_torrents(shard.scripts, int(self._clock()), rows)
         findings.add("denials that were not listed", [ih.encode() for ih in missing], changed=True)
 
     async def _adopt(self, findings: _Findings) -> None:
         cursor = START
-        while self._adoption is not None:
+        while True:
             step = await self._adoption.step(cursor)
             findings.add("users that were not listed", [user.encode() for user in step.users], changed=True)
             findings.add("clients that were not listed", step.clients, changed=True)
@@ -213,6 +224,19 @@ class Maintenance:
                 return
 
 
-def _batches(items: Sequence[Any]) -> Iterator[list[Any]]:
-    for first in range(0, len(items), BATCH):
-        yield list(items[first : first + BATCH])
+async def _unlink(shard: Shard, names: Sequence[bytes]) -> int:
+    if not names:
+        return 0
+    keys = (shard.keys.prefix.encode() + name for name in names)
+    return int(await shard.connection.command("UNLINK", *keys))
+
+
+async def _check(shard: Shard, pattern: str, keys: list[bytes], findings: _Findings, *, delete: bool) -> None:
+    check = CHECKS.get(pattern, _TYPE_ONLY)
+    how = (_TYPES[pattern], int(delete), f"^{check.pattern}$", check.needs)
+    cursor: str | bytes = "0"
+    while keys:
+        done, cursor, stale, wrong = await shard.scripts.cleanup([*how, cursor, BATCH, *keys[:BATCH]])
+        findings.add(check.kind, stale, changed=delete)
+        findings.add(WRONG_TYPE, wrong, changed=delete)
+        del keys[:done]

@@ -29,7 +29,7 @@ from tracker.store.schema.table.places import (
     torrent_of,
 )
 from tracker.store.sharding.away import named, noting_shards_away
-from tracker.store.sharding.user_sums import SUMMED
+from tracker.store.users.sums import SUMMED
 
 ENTRIES = 1000
 """Entries of a set that one command reads."""

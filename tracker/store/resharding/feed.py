@@ -2,14 +2,14 @@
 
 An entry's id in its new stream is its position in the old feed. So entries stay in their order, and where there is one
 stream afterwards, positions stay as they are. Where there are several, a position is counted again from the id, as
-sharding/changes.py does.
+changes/changes.py does.
 """
 
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
-from tracker.store.changes.changes import FIRST, Changes, order_of
+from tracker.store.changes.changes import FIRST, order_of, was_trimmed
 from tracker.store.resharding.parts import Command, Part, Parts
 
 _PAGE = 500
@@ -20,7 +20,6 @@ _Order = tuple[int, int]
 class _Stream(NamedTuple):
     part: Part
     key: str
-    changes: Changes
 
 
 class _Entry(NamedTuple):
@@ -29,24 +28,20 @@ class _Entry(NamedTuple):
 
 
 def _feed(parts: Parts) -> list[_Stream]:
-    shards = zip(parts.shards, parts.store.shards, strict=True)
-    return [_Stream(part, part.keys.changes(), shard.changes) for part, shard in shards]
+    return [_Stream(part, part.keys.changes()) for part in parts.shards]
 
 
 def _edits(parts: Parts) -> list[_Stream]:
     """Those of torrents, then those of users."""
-    shards = zip(parts.shards, parts.store.shards, strict=True)
-    streams = [_Stream(part, part.keys.edits(), shard.changes) for part, shard in shards]
-    if parts.is_sharded:
-        streams.append(_Stream(parts.home, parts.home.keys.edits(), parts.store.changes))
-    return streams
+    return [_Stream(part, part.keys.edits()) for part in dict.fromkeys((*parts.shards, *parts.all))]
 
 
 async def copy_feed(source: Parts, target: Parts) -> None:
     """Copies the change feed and the edits again."""
     for streams, goals in ((_feed(source), _feed(target)), (_edits(source), _edits(target))):
         await target.send([(goal.part, ("UNLINK", goal.key)) for goal in goals])
-        trimmed = [await stream.changes.was_trimmed(stream.key) for stream in streams]
+        infos = [(stream.part, ("XINFO", "STREAM", stream.key)) for stream in streams]
+        trimmed = map(was_trimmed, await source.store.shards.send(infos, keep_errors=True))
         last: dict[_Stream, str] = {}
         writes: list[Command] = []
         async for entry in _merged(source, streams):

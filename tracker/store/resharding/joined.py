@@ -27,7 +27,7 @@ async def write_joined(source: Parts, target: Parts) -> None:
     await _rank_hit_and_runs(source, target)
     await copy_feed(source, target)
     for shard in target.store.shards:
-        await shard.reaping.check_totals()
+        await target.store.reapings[shard].check_totals()
     for part in target.shards:
         await _count_addresses(target, part)
     await _copy_to_shards(target)

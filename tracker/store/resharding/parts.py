@@ -85,16 +85,16 @@ class Parts:
 
     async def runs(self) -> str:
         """Names the servers since their start: only as long is the position of a walk valid."""
-        infos = [await read_info(server, "server") for server in self.store.servers]
+        infos = [await read_info(server, "server") for server in self.store.shards.servers]
         return " ".join(info["run_id"] for info in infos)
 
     async def size(self) -> int:
         """Keys on all servers, also of other prefixes."""
-        return sum([int(await server.command("DBSIZE")) for server in self.store.servers])
+        return sum([int(await server.command("DBSIZE")) for server in self.store.shards.servers])
 
     async def pages(self, start: Walk | None = None) -> AsyncGenerator[Page]:
         """All keys. One that is there all the time comes at least once."""
-        servers, walk = self.store.servers, start or Walk()
+        servers, walk = self.store.shards.servers, start or Walk()
         how = ("MATCH", f"{pattern_of(self._prefix)}*", "COUNT", self._page)
         while True:
             cursor, names = await servers[walk.server].command("SCAN", walk.cursor, *how)

@@ -1,4 +1,4 @@
-"""Shards that are away: which ones an answer lacks."""
+"""Shards that are unavailable: which ones an answer lacks."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

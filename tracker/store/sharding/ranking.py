@@ -34,12 +34,7 @@ async def top_of(
     if count <= 0:
         return []
     ranking = _Ranking(shards, key_of, ascending=ascending)
-    if len(shards) == 1:
-        first = {shards[0]: offset}
-    elif offset > MAX_SKIPPED:
-        first = await ranking.places(offset)
-    else:
-        first = dict.fromkeys(shards, 0)
+    first = await ranking.places(offset) if offset > MAX_SKIPPED else dict.fromkeys(shards, 0)
     skipped = offset - sum(first.values())
     found = await ranking.read(first, skipped + count)
     return [(member.decode("utf-8", "replace"), score) for score, member in found[skipped:]]
@@ -95,7 +90,9 @@ class _Ranking:
         Each round chooses an entry near the offset. Its place in each shard says on which side of it the page begins.
         """
         ends = await self._shards.each(lambda shard: ("ZCARD", self._key_of(shard)))
-        starts, rounds = dict.fromkeys(ends, 0), 0
+        total = sum(ends.values())
+        starts = {shard: min(size, max(0, offset - (total - size))) for shard, size in ends.items()}
+        rounds = 0
         while (left := offset - sum(starts.values())) > MAX_SKIPPED:
             sizes = {shard: ends[shard] - start for shard, start in starts.items() if start < ends[shard]}
             if not sizes:
@@ -105,7 +102,7 @@ class _Ranking:
             tried = {shard: starts[shard] + int((size - 1) * share) for shard, size in sizes.items()}
             entries = await self._read(tried, 0, 1)
             for shard in sizes:
-                if not entries.get(shard):  # entries were removed meanwhile, or the shard is away
+                if not entries.get(shard):  # entries were removed meanwhile, or the shard is unavailable
                     ends[shard] = tried[shard]
             chosen = self._median({shard: (part[0], sizes[shard]) for shard, part in entries.items() if part})
             if chosen is None:

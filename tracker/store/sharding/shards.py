@@ -7,27 +7,21 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from redis.exceptions import NoScriptError
 
-from tracker.bittorrent import InfoHash
+from tracker.bittorrent import InfoHash, info_hash_of
 from tracker.errors import StoreUnavailable
-from tracker.store.changes.changes import Changes
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script, Scripts
-from tracker.store.dht.torrents import DhtTorrents
-from tracker.store.schema.keys import MAX_SHARDS, Keys
-from tracker.store.sharding.away import note_shards_away, noting_shards_away
-from tracker.store.swarms.announce_counts import AnnounceCounts
-from tracker.store.swarms.reaping import Reaping
-from tracker.store.swarms.swarms import Swarms
-from tracker.store.torrents.scores import Scores
-from tracker.store.torrents.torrents import Torrents
+from tracker.store.schema.keys import MAX_SHARDS, Keys, home_prefix, shard_prefixes
+from tracker.store.sharding.away import named, note_shards_away, noting_shards_away
 
 IDS_A_CALL, IDS_A_ROUND = 1000, 10_000
 """Max torrent ids that one command looks for in a shard, and that one round trip looks for in all shards."""
+MAIN = -1
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -41,35 +35,45 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard:
-    """One prefix and what works on it."""
+    """One key prefix, and what sends commands to its server."""
 
     number: int
+    """MAIN for the main prefix of several shards."""
     connection: Connection
     scripts: Scripts
     keys: Keys
-    announce_counts: AnnounceCounts
-    swarms: Swarms
-    reaping: Reaping
-    torrents: Torrents
-    scores: Scores
-    dht_torrents: DhtTorrents
-    changes: Changes
-
-    @property
-    def parts(self) -> tuple[Connection, Scripts, Keys]:
-        """What every part of a shard works with."""
-        return self.connection, self.scripts, self.keys
 
 
 class Shards:
-    """All shards of a store, by their numbers.
+    """All shards of a store, by their numbers. ``main`` has what belongs to no torrent; a single shard has that too.
 
-    A shard is away while its node does not answer, or does not serve its slot. What is read from all shards lacks it
-    then, and ``noting_shards_away`` says so.
+    A shard is unavailable while its node does not answer, or does not serve its slot. What is read from all shards
+    lacks it then, and ``noting_shards_away`` says so.
     """
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
+    def __init__(self, shards: Sequence[Shard], main: Shard) -> None:
         self._shards = tuple(shards)
+        self.main = main
+        self.all = tuple(dict.fromkeys((self.main, *self._shards)))
+        """Every prefix, the main one first."""
+        self.others = self.all[1:]
+        """Every prefix but the main one."""
+
+    @classmethod
+    def under(cls, connection: Connection, prefix: str, number: int) -> Self:
+        """So many shards of the store under a prefix. ``connection`` is that of the main prefix."""
+        main_prefix = home_prefix(prefix, number)
+        scripts = Scripts(connection, main_prefix)
+
+        def shard(number: int, prefix: str) -> Shard:
+            if prefix == main_prefix:
+                return Shard(number, connection.of(prefix), scripts, Keys(prefix))
+            own = connection.of(prefix)
+            return Shard(number, own, Scripts(own, prefix, scripts), Keys(prefix))
+
+        shards = [shard(each, own) for each, own in enumerate(shard_prefixes(prefix, number))]
+        mains = [each for each in shards if each.keys.prefix == main_prefix]
+        return cls(shards, mains[0] if mains else Shard(MAIN, connection, scripts, Keys(main_prefix)))
 
     def __len__(self) -> int:
         return len(self._shards)
@@ -86,7 +90,7 @@ class Shards:
 
     @property
     def away(self) -> list[int]:
-        """The numbers of the shards that are away, as far as this process knows from its calls."""
+        """The numbers of the shards that are unavailable, as far as this process knows from its calls."""
         return [shard.number for shard in self._shards if shard.connection.unavailable]
 
     @property
@@ -97,15 +101,38 @@ class Shards:
             found[self._shards[number].connection.master].append(number)
         return dict(found)
 
+    @property
+    def main_is_away(self) -> bool:
+        """Shards may be served without the main prefix."""
+        return self.main not in self._shards and self.main.connection.unavailable
+
+    def notices(self) -> list[str]:
+        """What is unavailable while at least one shard is served, as public texts."""
+        away = self.away
+        if len(away) == len(self._shards):
+            return []
+        found = [f"unavailable: {named(away)}"] if away else []
+        return [*found, "unavailable: main store"] if self.main_is_away else found
+
+    @property
+    def servers(self) -> list[Connection]:
+        """A connection to each server, that of the main prefix first."""
+        found: dict[object, Connection] = {}
+        for shard in self.all:
+            found.setdefault(shard.connection.server, shard.connection)
+        return list(found.values())
+
     def leave_out(self, numbers: Sequence[int], error: StoreUnavailable) -> None:
         """Notes that an answer lacks these shards, which failed with ``error``. Raises it when none is left to ask."""
         if len({*numbers, *self.away}) == len(self._shards):
             raise error
         note_shards_away(numbers)
 
-    async def gather(self, call: Callable[[Shard], Awaitable[_Result]]) -> dict[Shard, _Result]:
-        """The results of one call to each shard, without those that are away. Raises StoreUnavailable when all are,
-        and the first other error."""
+    async def gather(
+        self, call: Callable[[Shard], Awaitable[_Result]], shards: Sequence[Shard] | None = None
+    ) -> dict[Shard, _Result]:
+        """The results of one call to each shard, or to each of ``shards``, without those that are unavailable. Raises
+        StoreUnavailable when all are, and the first other error."""
 
         async def attempt(shard: Shard) -> _Result | StoreUnavailable:
             try:
@@ -113,7 +140,8 @@ class Shards:
             except StoreUnavailable as error:
                 return error
 
-        return self._answered(self._shards, await asyncio.gather(*map(attempt, self._shards)))
+        asked = self._shards if shards is None else shards
+        return self._answered(asked, await asyncio.gather(*map(attempt, asked)))
 
     async def each(
         self, command: Callable[[Shard], tuple[Argument, ...]], shards: Sequence[Shard] | None = None
@@ -127,7 +155,7 @@ class Shards:
         self, commands: Callable[[Shard], Sequence[tuple[Argument, ...]]]
     ) -> dict[Shard, list[Any]]:
         """The replies of several commands to each shard, as many to each. An error is the reply of its command, but
-        shards that are away are left out, as by ``gather``."""
+        shards that are unavailable are left out, as by ``gather``."""
         asked = [(shard, command) for shard in self._shards for command in commands(shard)]
         replies = await self._outcomes(asked)
         number = len(asked) // len(self._shards)
@@ -166,7 +194,7 @@ class Shards:
         return found
 
     async def send(
-        self, commands: Sequence[tuple["Place", tuple[Argument, ...]]], *, keep_errors: bool = False
+        self, commands: Sequence[tuple[Place, tuple[Argument, ...]]], *, keep_errors: bool = False
     ) -> list[Any]:
         """The replies of commands, in order, with one round trip for each server. Raises StoreUnavailable, and the
         first error that a command got as its reply. ``keep_errors``: such an error is the reply."""
@@ -178,8 +206,9 @@ class Shards:
                 raise reply
         return replies
 
-    async def _outcomes(self, commands: Sequence[tuple["Place", tuple[Argument, ...]]]) -> list[Any]:
-        """The same, but the reply of a place that is away is a StoreUnavailable, and other errors are replies too."""
+    async def _outcomes(self, commands: Sequence[tuple[Place, tuple[Argument, ...]]]) -> list[Any]:
+        """The same, but the reply of a place that is unavailable is a StoreUnavailable, and other errors are replies
+        too."""
         by_server = defaultdict[object, list[int]](list)
         for index, (place, _) in enumerate(commands):
             by_server[place.connection.server].append(index)
@@ -196,7 +225,7 @@ class Shards:
     async def ask(
         self, commands: Sequence[tuple[Shard, tuple[Argument, ...]]], *, keep_errors: bool = False
     ) -> list[Any]:
-        """The same, but the reply of a shard that is away is None."""
+        """The same, but the reply of a shard that is unavailable is None."""
         replies = await self._outcomes(commands)
         if not keep_errors:
             _without_errors(replies)
@@ -205,6 +234,15 @@ class Shards:
                 self.leave_out([shard.number], error)
                 replies[place] = None
         return replies
+
+    def by_shard(
+        self, items: Sequence[_Item], info_hash_of: Callable[[_Item], InfoHash]
+    ) -> dict[Shard, list[_Item]]:
+        """The items of each shard that has some."""
+        parts = defaultdict[Shard, list[_Item]](list)
+        for item in items:
+            parts[self.of(info_hash_of(item))].append(item)
+        return dict(parts)
 
     async def split(
         self,
@@ -226,7 +264,7 @@ class Shards:
         return [results[index] for index in range(len(items))]
 
     async def find_torrents(self, torrent_ids: Sequence[str]) -> dict[str, tuple[Shard, InfoHash]]:
-        """The shard and the info hash of each id that exists in a shard that is not away. An id that a shard gave out
+        """The shard and the info hash of each id that exists in an available shard. An id that a shard gave out
         names the shard."""
         probable = {each: self._probable(each) for each in torrent_ids}
         found: dict[str, tuple[Shard, InfoHash]] = {}
@@ -243,41 +281,52 @@ class Shards:
         return found
 
     async def find_torrent(self, torrent_id: str) -> tuple[Shard, InfoHash] | None:
-        """The same of one id. Raises StoreUnavailable when a shard may have it that is away."""
+        """The same of one id. Raises StoreUnavailable when a shard may have it that is unavailable."""
         with noting_shards_away() as away:
             found = (await self.find_torrents([torrent_id])).get(torrent_id)
         if found is None and away:
             raise StoreUnavailable("a shard that may have the torrent is unavailable")
         return found
 
-    async def of_torrents(self, torrent_ids: Sequence[str]) -> list["Shard | None"]:
+    async def of_torrents(self, torrent_ids: Sequence[str]) -> list[Shard | None]:
         """The shard of each torrent id, in order: that of the torrent, or for an unknown one the shard that gave out
         the id."""
+        if only := self._only:
+            return [only] * len(torrent_ids)
         found = await self.find_torrents(torrent_ids)
         return [found[each][0] if each in found else self._probable(each) for each in torrent_ids]
 
-    async def of_torrent(self, torrent_id: str) -> "Shard | None":
-        """The same of one id. Raises StoreUnavailable when a shard may have it that is away."""
+    async def of_torrent(self, torrent_id: str) -> Shard | None:
+        """The same of one id. Raises StoreUnavailable when a shard may have it that is unavailable."""
+        if only := self._only:
+            return only
         found = await self.find_torrent(torrent_id)
         return found[0] if found is not None else self._probable(torrent_id)
 
-    def _probable(self, torrent_id: str) -> "Shard | None":
+    @property
+    def _only(self) -> Shard | None:
+        """The shard that has all torrents, if there is no other."""
+        return None if self.others else self.main
+
+    def _probable(self, torrent_id: str) -> Shard | None:
         """The shard that gave out an id, if one did."""
+        if only := self._only:
+            return only
         number = (
             int(torrent_id) % MAX_SHARDS if torrent_id.isdecimal() and torrent_id.isascii() else MAX_SHARDS
         )
         return self._shards[number] if number < len(self._shards) else None
 
-    async def _find(self, ids: Mapping[Shard, list[str]]) -> dict[str, tuple[Shard, InfoHash]]:
+    async def _find(self, ids: Mapping[Shard, Sequence[str]]) -> dict[str, tuple[Shard, InfoHash]]:
         """``ids``: those that are looked for in each shard."""
         replies = await self.ask(
             [(shard, ("MGET", *map(shard.keys.torrent_id, some))) for shard, some in ids.items()]
         )
         return {
-            torrent_id: (shard, InfoHash(bytes.fromhex(text.decode())))
+            torrent_id: (shard, info_hash)
             for (shard, some), texts in zip(ids.items(), replies, strict=True)
             for torrent_id, text in zip(some, texts or [None] * len(some), strict=True)
-            if text
+            if (info_hash := info_hash_of(text)) is not None
         }
 
 
@@ -305,11 +354,16 @@ class ScanCursors:
         self, cursor: int, read: Callable[[Shard, int], Awaitable[tuple[int, list[_Result]]]]
     ) -> tuple[int, list[_Result]]:
         """One page of the walk, and the next cursor. ``read`` reads a page of a shard, with the shard's own cursors. A
-        shard that is away, or goes away meanwhile, is passed over."""
+        shard that is unavailable, or becomes unavailable meanwhile, is passed over."""
         own, number = divmod(cursor, len(self._shards))
         try:
             own, found = await read(self._shards[number], own)
         except StoreUnavailable as error:
             self._shards.leave_out([number], error)
             own, found = 0, []
-        return own * len(self._shards) + number if own else (number + 1) % len(self._shards), found
+        return next_cursor(own, number, len(self._shards)), found
+
+
+def next_cursor(own: int, number: int, shards: int) -> int:
+    """Where a walk goes on after a page of a shard, whose own next cursor is ``own``."""
+    return own * shards + number if own else (number + 1) % shards

@@ -15,9 +15,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shards
 from tracker.store.stats.series import Series
 from tracker.store.stats.slices import Distribution, finest_retained
 
@@ -53,18 +51,16 @@ class Counters(Series):
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shards: Shards,
         clock: Callable[[], float],
         *,
         exports: Callable[[str], bool] | None = None,
         max_outbox: int = 0,
         tap: Tap | None = None,
     ) -> None:
-        super().__init__(connection, keys, clock)
+        super().__init__(shards, clock)
         self._tap = tap
-        self._scripts = scripts
+        self._scripts = shards.main.scripts
         self._exports = exports or (lambda name: False)
         self._max_outbox = max_outbox
         self._process = secrets.token_hex(8)

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.errors import StoreUnavailable
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.memory_usage import read_usage
 from tracker.store.stats.months import ALL_TIME, month_of
 
@@ -23,47 +23,51 @@ _PAGES = 20
 
 
 class Markers:
-    """The markers under one key prefix. ``clock`` returns epoch seconds.
+    """The markers of all shards. ``clock`` returns epoch seconds.
 
     Every method raises StoreUnavailable and redis.exceptions.RedisError.
     """
 
-    def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]
-    ) -> None:
-        self._connection = connection
-        self._forget = scripts.forget_markers
-        self._keys = keys
+    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
+        self._shards = shards
         self._clock = clock
 
     async def refused_joins(self) -> int:
         """Returns the total number of joins refused because the store was full."""
-        return whole(await self._connection.command("HGET", self._keys.failures(), "store full"))
+        main = self._shards.main
+        return whole(await main.connection.command("HGET", main.keys.failures(), "store full"))
 
     async def make_room(self) -> AsyncIterator[int]:
-        """Deletes markers until memory use is at TARGET_SHARE, or no marker is left.
+        """Deletes markers until memory use is at TARGET_SHARE, or no marker is left. Another shard that is unavailable
+        keeps its markers.
 
         Yields the total of deleted markers after each page.
         """
-        deleted, page, cursor = 0, 0, None
+        deleted = 0
+        for shard in self._shards.all:
+            with suppress(*() if shard is self._shards.main else (StoreUnavailable,)):
+                async for number in self._make_room_in(shard):
+                    deleted += number
+                    yield deleted
+
+    async def _make_room_in(self, shard: Shard) -> AsyncIterator[int]:
+        """Yields how many markers of each page were deleted."""
+        page, cursor = 0, None
         while cursor != 0:
-            if page % _PAGES == 0 and (await read_usage(self._connection)).share <= TARGET_SHARE:
+            if page % _PAGES == 0 and (await read_usage(shard.connection)).share <= TARGET_SHARE:
                 return
             page += 1
-            pattern = f"{self._keys.prefix}[ct]*.users.*"
-            after, keys = await self._connection.command(
-                "SCAN", cursor or 0, "MATCH", pattern, "COUNT", _SCAN
-            )
+            how = ("MATCH", f"{shard.keys.prefix}[ct]*.users.*", "COUNT", _SCAN)
+            after, keys = await shard.connection.command("SCAN", cursor or 0, *how)
             cursor = int(after)
-            deleted += await self._delete(keys)
-            yield deleted
+            yield await self._delete(shard, keys)
 
-    async def _delete(self, keys: list[bytes]) -> int:
-        start, now = len(self._keys.prefix.encode()), self._clock()
+    async def _delete(self, shard: Shard, keys: list[bytes]) -> int:
+        start, now = len(shard.keys.prefix.encode()), self._clock()
         # An address that loses its marker may be counted again within 30 days, also in the next month.
         periods = " ".join(dict.fromkeys((ALL_TIME, month_of(now), month_of(now + _KEEP_SECONDS))))
         markers = [key[start:] for key in keys if _MARKER.fullmatch(key[start:].decode("utf-8", "replace"))]
         deleted = 0
         for first in range(0, len(markers), _CALL):
-            deleted += int(await self._forget([periods, *markers[first : first + _CALL]]))
+            deleted += int(await shard.scripts.forget_markers([periods, *markers[first : first + _CALL]]))
         return deleted

@@ -1,15 +1,19 @@
-"""Values that wait in the store for StatHat or StatsD, by the minute they were counted in.
+"""Values that wait in the store for StatHat or StatsD, by the minute they were counted in: those of torrents in their
+shards, all others under the main prefix.
 
 Scripts write them with lua/lib/outbox.lua. A sender leases them, so several trackers send each value once. When a
 sender dies, its lease ends and another tracker sends the values.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.errors import StoreUnavailable
+from tracker.store.client.pipe import Argument
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard, Shards
 
 MINUTE_SECONDS = 60
 MAX_WAITING = 100_000
@@ -28,29 +32,43 @@ class OutboxBatch:
     token: bytes
     counts: Mapping[bytes, int]
     part: int = 0
-    """With several shards: where the values wait, 0 under the main prefix."""
+    """Where the values wait: a place in ``Shards.all``."""
 
 
 class Outbox:
-    """Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError."""
+    """A shard that is unavailable is passed over: its values wait until it is back. Every method raises
+    StoreUnavailable when the main store does not reply, else redis.exceptions.RedisError."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
-        self._connection = connection
-        self._collect = scripts.collect
-        self._acknowledge = scripts.acknowledge
-        self._keys = keys
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
 
     async def take(self, now: float, limit: int, seconds: float) -> list[OutboxBatch]:
         """Leases at most ``limit`` values of past minutes for ``seconds``, oldest first.
 
         Return them by ``acknowledge``, ``drop`` or ``release``.
         """
+        others = await self._waiting_in_others()
+        batches: list[OutboxBatch] = []
+        for part, shard in enumerate(self._shards.all):
+            left = limit - sum(len(batch.counts) for batch in batches)
+            if left <= 0 or not others.get(shard, True):
+                continue
+            with self._passing_over(shard):
+                batches += await self._take_in(part, shard, now, left, seconds)
+        return batches
+
+    @staticmethod
+    async def _take_in(part: int, shard: Shard, now: float, limit: int, seconds: float) -> list[OutboxBatch]:
         minute = int(now) - int(now) % MINUTE_SECONDS
-        reply = await self._collect([f"{now:.3f}", minute, f"{now + seconds:.3f}", limit])
+        reply = await shard.scripts.collect([f"{now:.3f}", minute, f"{now + seconds:.3f}", limit])
         return [
-            OutboxBatch(int(start), token, {s: int(n) for s, n in zip(found[::2], found[1::2], strict=True)})
+            OutboxBatch(int(start), token, dict(zip(found[::2], map(int, found[1::2]), strict=True)), part)
             for start, token, found in reply
         ]
+
+    def _passing_over(self, shard: Shard) -> AbstractContextManager[None]:
+        """A block in which this shard may become unavailable, unless it is the main one."""
+        return suppress(*() if shard is self._shards.main else (StoreUnavailable,))
 
     async def acknowledge(self, batches: Sequence[OutboxBatch]) -> None:
         """Deletes sent values from the store; later counts stay. A repeated call does nothing."""
@@ -65,13 +83,27 @@ class Outbox:
         await self._finish(0, [(batch, {}) for batch in batches])
 
     async def _finish(self, dropped: int, batches: Sequence[tuple[OutboxBatch, Mapping[bytes, int]]]) -> None:
-        argv: list[str | bytes | int] = [dropped]
+        """A shard that is unavailable meanwhile gives its values out once more, when their leases have ended."""
+        parts = defaultdict[int, list[Argument]](list)
         for batch, counts in batches:
-            argv += [batch.minute, batch.token, len(counts)]
-            argv += [part for pair in counts.items() for part in pair]
-        if batches:
-            await self._acknowledge(argv)
+            parts[batch.part] += (batch.minute, batch.token, len(counts))
+            parts[batch.part] += (each for pair in counts.items() for each in pair)
+        for part, argv in parts.items():
+            shard = self._shards.all[part]
+            with self._passing_over(shard):
+                await shard.scripts.acknowledge([dropped, *argv])
 
     async def waiting(self) -> int:
         """The number of values that wait."""
-        return int(await self._connection.command("GET", self._keys.outbox_waiting()) or 0)
+        main = self._shards.main
+        own = whole(await main.connection.command("GET", main.keys.outbox_waiting()))
+        return own + sum((await self._waiting_in_others()).values())
+
+    async def _waiting_in_others(self) -> dict[Shard, int]:
+        """The values that wait in each other shard; 0 in one that is unavailable."""
+        others = self._shards.others
+        try:
+            found = await self._shards.each(lambda shard: ("MGET", shard.keys.outbox_waiting()), others)
+        except StoreUnavailable:
+            found = {}
+        return dict.fromkeys(others, 0) | {shard: whole(text) for shard, (text,) in found.items()}

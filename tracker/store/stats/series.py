@@ -4,9 +4,8 @@ import fnmatch
 from collections.abc import Callable
 from contextlib import suppress
 
-from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.slices import PRECISIONS, Distribution, oldest_retained, start_of
 
 FIGURES = (
@@ -31,18 +30,19 @@ class Series:
     """The reading half of Counters. ``clock`` returns epoch seconds. Methods raise StoreUnavailable and
     redis.exceptions.RedisError."""
 
-    def __init__(
-        self, connection: Connection, keys: Keys, clock: Callable[[], float], *, page: int = _PAGE
-    ) -> None:
-        self._connection = connection
-        self._keys = keys
+    def __init__(self, shards: Shards, clock: Callable[[], float], *, page: int = _PAGE) -> None:
+        self._shards = shards
+        self._connection, self._keys = shards.main.connection, shards.main.keys
         self._clock = clock
         self._page = page
 
     async def totals(self) -> dict[str, int]:
-        """The global totals of all time; 0 for a value of another type."""
-        values = await self._connection.command("MGET", *(self._keys.stat(name) for name in FIGURES))
-        return {name: whole(value) for name, value in zip(FIGURES, values, strict=True)}
+        """The global totals of all time, with those that the scripts of swarms keep in each shard; 0 for a value of
+        another type. Shards that are unavailable are left out."""
+        values = await self._connection.command(*_read_totals(self._shards.main))
+        parts = await self._shards.each(_read_totals, self._shards.others)
+        rows = zip(*(map(whole, part) for part in (values, *parts.values())), strict=True)
+        return dict(zip(FIGURES, map(sum, rows), strict=True))
 
     async def failures(self) -> dict[str, int]:
         """Refused requests of all time, by reason."""
@@ -116,3 +116,7 @@ class Series:
             if len(page) < self._page:
                 return sorted(name for name in names if fnmatch.fnmatchcase(name, pattern))
             after = b"(" + page[-1]
+
+
+def _read_totals(shard: Shard) -> tuple[str, ...]:
+    return ("MGET", *(shard.keys.stat(name) for name in FIGURES))

@@ -4,6 +4,7 @@ One script changes the counts of a batch and their markers. A batch whose reply 
 once. metric_names.py has the names, docs/uniques.md the modes.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +15,10 @@ import structlog
 from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
-from tracker.store.schema.lenient_numbers import ranked, whole
+from tracker.store.client.pipe import Argument
+from tracker.store.schema.lenient_numbers import ranked, score, whole
+from tracker.store.sharding.ranking import top_of
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.memory_usage import Memory
 from tracker.store.stats.metric_names import SCOPES, PlaceNames
 from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_of, month_start
@@ -26,6 +27,7 @@ MAX_BATCH = 64
 BOARDS = (*SCOPES, "torrents")
 _SCAN = 1000
 _HASH = re.compile("[0-9a-f]{40}", re.ASCII)
+_OF_TORRENT = re.compile(r"torrents\.([0-9a-f]{40})\.", re.ASCII)
 
 log = structlog.get_logger("tracker.store")
 
@@ -60,44 +62,59 @@ class LeaderboardEntry(NamedTuple):
 
 
 class UniqueUsers:
-    """The unique users of one prefix."""
+    """Torrents and their places are counted in their shards, places of the world under the main prefix. Each count has
+    markers of its own, so each is counted once. If the tracker is killed between the calls, an event is counted in one
+    of the two places only."""
 
-    def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, rules: UniqueRules | None = None
-    ) -> None:
-        self._connection = connection
-        self._keys = keys
+    def __init__(self, shards: Shards, rules: UniqueRules | None = None) -> None:
+        self._shards = shards
         self._rules = rules or UniqueRules()
         self.skipped = 0
         """Events that were not counted because the store was nearly full."""
         self.dropped = 0
         """Events that were not counted for their torrents, because a shard was unavailable."""
-        self._memory = Memory(connection)
-        self._script = scripts.estimate_unique if self._rules.mode == "hyperloglog" else scripts.count_unique
+        self._memory = {shard: Memory(shard.connection) for shard in shards.all}
 
     def use_secret(self, secret: bytes) -> None:
         """Hashes users with ``secret`` from now on, in mode hashed."""
         self._rules = replace(self._rules, secret=secret)
 
     async def count(self, batch: Sequence[UniqueUserEvent], now: float) -> int:
-        """Counts at most 64 events, all or none; returns how many addresses were new to a torrent.
+        """Counts at most 64 events, under a prefix all or none; returns how many addresses were new to a torrent.
 
-        While the store is nearly full, events that need a marker are not counted, but added to ``skipped``.
+        Events of other shards that are unavailable count for places only, and are added to ``dropped``. While the store
+        is nearly full, events that need a marker are not counted, but added to ``skipped``.
 
         Raises StoreUnavailable when the result is unknown: the same batch may be sent again.
         """
         if len(batch) > MAX_BATCH:
             raise ValueError(f"at most {MAX_BATCH} events at a time")
+        main, away = self._shards.main, self._shards.away
+        parts = self._shards.by_shard(batch, lambda event: event.info_hash)
+        parts.pop(main, None)
+        present = {shard: events for shard, events in parts.items() if shard.number not in away}
+        max_outbox = -(-self._rules.max_outbox // len(self._shards))
+        new = await asyncio.gather(
+            *(self._count_in(shard, events, now, max_outbox) for shard, events in present.items())
+        )
+        new_in_main = await self._count_in(main, batch, now, self._rules.max_outbox)
+        self.dropped += sum(len(events) for shard, events in parts.items() if shard not in present)
+        return sum(new) + new_in_main
+
+    async def _count_in(
+        self, shard: Shard, batch: Sequence[UniqueUserEvent], now: float, max_outbox: int
+    ) -> int:
         if not batch:
             return 0
-        rules = self._rules
+        rules, scripts = self._rules, shard.scripts
         month, until = month_of(now), int(month_start(now, 1 + MONTHS_KEPT).timestamp())
-        argv: list[str | bytes | int | float] = [int(now), month, until]
-        nearly_full = rules.mode != "hyperloglog" and await self._memory.nearly_full()
+        argv: list[Argument] = [int(now), month, until]
+        nearly_full = rules.mode != "hyperloglog" and await self._memory[shard].nearly_full()
         flags = (rules.export_torrents, rules.export_places, nearly_full)
-        argv += [rules.max_outbox, *map(int, flags), *map(self._pack, batch)]
+        argv += [max_outbox, *map(int, flags), *map(self._pack, batch)]
+        script = scripts.estimate_unique if rules.mode == "hyperloglog" else scripts.count_unique
         try:
-            new, failed, skipped = await self._script(argv)
+            new, failed, skipped = await script(argv)
         except OutOfMemoryError:
             if not nearly_full:
                 raise
@@ -122,34 +139,74 @@ class UniqueUsers:
 
     async def users_of(self, metric: str, month: str | None = None) -> int:
         """The users of a metric, of all time or of a month (``YYYY-MM``); 0 for a value of another type."""
-        key = self._keys.unique_month(metric, month) if month else self._keys.unique(metric)
-        return whole(await self._connection.command("GET", key))
+        match = _OF_TORRENT.match(metric)
+        shard = self._shards.of(InfoHash(bytes.fromhex(match[1]))) if match else self._shards.main
+        key = shard.keys.unique_month(metric, month) if month else shard.keys.unique(metric)
+        return whole(await shard.connection.command("GET", key))
 
     async def may_exceed(self, period: str = ALL_TIME) -> int:
         """By how much the counts of a period (``all`` or a month) may be too high, because markers were deleted to
         make room."""
-        return whole(await self._connection.command("HGET", self._keys.unique_forgotten(), period))
+        main = self._shards.main
+        own = await main.connection.command("HGET", main.keys.unique_forgotten(), period)
+        parts = await self._shards.each(
+            lambda shard: ("HGET", shard.keys.unique_forgotten(), period), self._shards.others
+        )
+        return sum(map(whole, (own, *parts.values())))
 
     async def with_users(self, periods: Sequence[str]) -> list[str]:
         """Those of ``periods`` that have users. Users without a location count for torrents only, those of removed
         torrents for countries only."""
-        index = self._keys.unique_index
-        found = await self._connection.pipeline(
-            *(("EXISTS", index("countries", each), index("torrents", each)) for each in periods)
+        main = self._shards.main
+        found = await main.connection.pipeline(
+            *(
+                (
+                    "EXISTS",
+                    main.keys.unique_index("countries", each),
+                    main.keys.unique_index("torrents", each),
+                )
+                for each in periods
+            )
         )
-        return [period for period, boards in zip(periods, found, strict=True) if boards]
+        known = [period for period, boards in zip(periods, found, strict=True) if boards]
+        while others := [period for period in periods if period not in known]:
+            numbers = await self._with_torrents(others)
+            shard, number = max(numbers.items(), key=lambda each: each[1], default=(main, 0))
+            if not number:
+                break
+            # The shard with most of them tells which these are; the next round asks all shards for the rest.
+            keys = [shard.keys.unique_index("torrents", each) for each in others]
+            exist = await self._shards.send([(shard, ("EXISTS", key)) for key in keys])
+            if not any(exist):  # they have just expired
+                break
+            known += [period for period, exists in zip(others, exist, strict=True) if exists]
+        return [period for period in periods if period in known]
+
+    async def _with_torrents(self, periods: Sequence[str]) -> dict[Shard, int]:
+        """Of how many of ``periods`` each other shard has torrents with users."""
+        return await self._shards.each(
+            lambda shard: ("EXISTS", *(shard.keys.unique_index("torrents", each) for each in periods)),
+            self._shards.others,
+        )
 
     async def top(
         self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0
     ) -> list[LeaderboardEntry]:
         """Most users first; ``scope`` is one of BOARDS, ``period`` ``all`` or a month."""
-        return await self._ranked(self._keys.unique_index(scope, period), count, offset)
+        if scope != "torrents":
+            main = self._shards.main
+            return await _ranked(main, main.keys.unique_index(scope, period), count, offset)
+        pairs = await top_of(
+            self._shards, lambda shard: shard.keys.unique_index(scope, period), count, offset
+        )
+        return [LeaderboardEntry(name, score(users)) for name, users in pairs]
 
     async def places(
         self, info_hash: InfoHash, count: int = 10, offset: int = 0
     ) -> list[tuple[str, LeaderboardEntry]]:
         """(one of SCOPES, place) where a torrent was seen, of all time, most users first."""
-        entries = await self._ranked(self._keys.torrent_places(info_hash), count, offset)
+        shard = self._shards.of(info_hash)
+        entries = await _ranked(shard, shard.keys.torrent_places(info_hash), count, offset)
         parted = [(*entry.name.partition("."), entry.users) for entry in entries]
         return [(scope, LeaderboardEntry(name, users)) for scope, _, name, users in parted]
 
@@ -166,30 +223,42 @@ class UniqueUsers:
 
     async def _users_from(self, info_hashes: Sequence[InfoHash], place: str) -> list[int]:
         """The users of each torrent from a place (``countries.France``); 0 for a key of another type."""
-        commands = [("ZSCORE", self._keys.torrent_places(each), place) for each in info_hashes]
-        scores = await self._connection.pipeline(*commands)
-        return [0 if isinstance(score, Exception) else whole(score) for score in scores]
-
-    async def _ranked(self, board: str, count: int, offset: int) -> list[LeaderboardEntry]:
-        pairs = await self._connection.command(
-            "ZRANGE", board, offset, offset + count - 1, "REV", "WITHSCORES"
+        shards = map(self._shards.of, info_hashes)
+        scores = await self._shards.send(
+            [
+                (shard, ("ZSCORE", shard.keys.torrent_places(each), place))
+                for shard, each in zip(shards, info_hashes, strict=True)
+            ],
+            keep_errors=True,
         )
-        return [LeaderboardEntry(name, users) for name, users in ranked(pairs)]
+        return [0 if isinstance(found, Exception) else whole(found) for found in scores]
 
     async def flush(self) -> AsyncIterator[int]:
         """Deletes all counts, markers, estimates and leaderboards of unique users; yields the number of keys so far.
 
         It keeps torrents, scores, counters and the outbox. Users who join meanwhile may count again later.
         """
-        prefix = self._keys.prefix
-        ours = tuple(f"{prefix}{name}" for name in (*(f"{scope}." for scope in BOARDS), "hll:", "i:unique:"))
-        removed, cursor = int(await self._connection.command("UNLINK", self._keys.unique_forgotten())), None
-        while cursor != 0:
-            after, keys = await self._connection.command(
-                "SCAN", cursor or 0, "MATCH", f"{prefix}[cpthi]*", "COUNT", _SCAN
-            )
-            cursor = int(after)
-            doomed = [key for key in keys if key.startswith(tuple(name.encode() for name in ours))]
-            if doomed:
-                removed += int(await self._connection.command("UNLINK", *doomed))
-            yield removed
+        removed = 0
+        for shard in self._shards.all:
+            async for number in _flush(shard):
+                removed += number
+                yield removed
+
+
+async def _ranked(shard: Shard, board: str, count: int, offset: int) -> list[LeaderboardEntry]:
+    how = ("ZRANGE", board, offset, offset + count - 1, "REV", "WITHSCORES")
+    return [LeaderboardEntry(name, users) for name, users in ranked(await shard.connection.command(*how))]
+
+
+async def _flush(shard: Shard) -> AsyncIterator[int]:
+    """Yields how many keys of each page were deleted."""
+    prefix = shard.keys.prefix
+    ours = tuple(f"{prefix}{name}" for name in (*(f"{scope}." for scope in BOARDS), "hll:", "i:unique:"))
+    yield int(await shard.connection.command("UNLINK", shard.keys.unique_forgotten()))
+    cursor = None
+    while cursor != 0:
+        how = ("MATCH", f"{prefix}[cpthi]*", "COUNT", _SCAN)
+        after, keys = await shard.connection.command("SCAN", cursor or 0, *how)
+        cursor = int(after)
+        doomed = [key for key in keys if key.startswith(tuple(name.encode() for name in ours))]
+        yield int(await shard.connection.command("UNLINK", *doomed)) if doomed else 0

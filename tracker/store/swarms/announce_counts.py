@@ -13,8 +13,7 @@ from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import StoreUnavailable
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
+from tracker.store.sharding.shards import Shard, Shards
 
 FLUSH_SECONDS = 10.0
 """A crash of the process may lose the announces of this time, and of the seconds in which counts are written."""
@@ -29,6 +28,8 @@ _PER_CALL = 100
 """Torrents and users in one call of the store: it takes as long as a small batch of announces."""
 
 Pause = Callable[[float], Awaitable[object]]
+Add = Callable[[Iterable[InfoHash | str]], None]
+"""Counts one announce for each info hash and passkey. While the store is unavailable, there is none to count."""
 
 log = structlog.get_logger("tracker.store")
 
@@ -36,17 +37,16 @@ log = structlog.get_logger("tracker.store")
 class AnnounceCounts:
     """Announces that are not yet in the store."""
 
-    def __init__(self, connection: Connection, scripts: Scripts) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._counts: Counter[InfoHash | str] = Counter()
-        """By info hash, and by passkey."""
-        self.add: Callable[[Iterable[InfoHash | str]], None] = self._counts.update
-        """Counts one announce for each. While the store is unavailable, there is none to count."""
+    def __init__(self, shards: Shards) -> None:
+        self._counts = {shard: Counter[InfoHash | str]() for shard in shards}
+
+    def of(self, shard: Shard) -> Counter[InfoHash | str]:
+        """Those of a shard, by info hash and by passkey; ``update`` is an Add."""
+        return self._counts[shard]
 
     def __len__(self) -> int:
         """Torrents and users whose announces wait. While they are written, those that came later."""
-        return len(self._counts)
+        return sum(map(len, self._counts.values()))
 
     async def run(
         self,
@@ -69,14 +69,22 @@ class AnnounceCounts:
             await self.flush(pause_between_calls)
 
     async def flush(self, pause: Pause | None = None) -> None:
-        """Writes all counts; keeps them while the store is unavailable. Those of a call without a reply are dropped:
-        the store may have them. ``pause`` is awaited between the calls."""
-        waiting = list(self._counts.items())
-        self._counts.clear()
+        """Writes all counts; keeps those of a shard that is unavailable. Those of a call without a reply are dropped:
+        the store may have them. ``pause`` is awaited between the calls; without it, all shards are written at once."""
+        if pause is None:
+            await asyncio.gather(*(self._flush(shard, None) for shard in self._counts))
+            return
+        for shard in self._counts:
+            await self._flush(shard, pause)
+
+    async def _flush(self, shard: Shard, pause: Pause | None) -> None:
+        counts = self._counts[shard]
+        waiting = list(counts.items())
+        counts.clear()
         try:
-            while waiting and not self._connection.unavailable:
+            while waiting and not shard.connection.unavailable:
                 part, waiting = waiting[:_PER_CALL], waiting[_PER_CALL:]
-                await self._scripts.count_announces(
+                await shard.scripts.count_announces(
                     [each for whose, number in part for each in (_name(whose), number)]
                 )
                 if pause is not None:
@@ -86,7 +94,7 @@ class AnnounceCounts:
         except RedisError as error:
             log.error("announces were not counted", error=str(error))
         finally:
-            self._counts.update(dict(waiting))
+            counts.update(dict(waiting))
 
 
 def _name(whose: InfoHash | str) -> str:

@@ -1,6 +1,9 @@
 """Peers of all swarms by kind, family and protocol, as the sweep counts them."""
 
+from contextlib import suppress
 from typing import NamedTuple
+
+from tracker.store.sharding.shards import Shards
 
 _MAX = 2**53 - 1
 
@@ -41,3 +44,16 @@ class PeerCounts(NamedTuple):
 
 
 NO_PEERS = PeerCounts()
+
+
+async def read_peer_counts(shards: Shards) -> PeerCounts | None:
+    """The sums over the shards, each as of its last round of the sweep; None while a shard has no counts. Raises
+    StoreUnavailable and RedisError."""
+    # MGET, because GET would fail on a key of another type.
+    found = await shards.each(lambda shard: ("MGET", shard.keys.peer_counts()))
+    total = NO_PEERS
+    with suppress(ValueError):  # missing, or another program wrote it
+        for (value,) in found.values():
+            total = total.plus(PeerCounts.decode(value or b""))
+        return total
+    return None

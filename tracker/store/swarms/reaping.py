@@ -13,10 +13,8 @@ from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.swarms.peer_counts import NO_PEERS, PeerCounts
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.torrents.name_index import list_torrents, page_of_torrents, unlisted
@@ -26,6 +24,8 @@ HEARTBEAT_SECONDS = 5.0
 SHORTENED_TOGETHER = 200
 """Approximate number of peers whose timeouts one call shortens."""
 
+TORRENTS_A_ROUND = 100
+"""Torrents whose removal one call of Removals.pending returns."""
 REMOVAL_BUDGET = 50
 """Members and swarms that one call of a removal visits, about. If all are removed, it takes the store four
 milliseconds."""
@@ -54,20 +54,18 @@ class SweepStep:
 
 
 class Reaping:
-    """The calls of the reaper. ``clock`` gives epoch seconds, ``timer`` seconds that never jump."""
+    """The calls of the reaper for one prefix. ``clock`` gives epoch seconds, ``timer`` seconds that never jump."""
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shard: Shard,
         rules: LiveRules,
         clock: Callable[[], float],
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+        self._connection = shard.connection
+        self._scripts = shard.scripts
+        self._keys = shard.keys
         self._rules = rules
         self._clock = clock
         self._timer = timer
@@ -311,6 +309,39 @@ class Reaping:
     async def set_due_cursor(self, deadline: int) -> None:
         with suppress(OutOfMemoryError):  # without it the next start checks some deleted lists again
             await self._connection.command("SET", self._keys.due_cursor(), deadline)
+
+
+class Removals:
+    """Whose peers are being removed, in all shards: users and clients that are refused from now on, and torrents."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    async def begin(self, prefix: bytes) -> None:
+        """Begins the removal of a denied client's peers: they are told to nobody from now on. In a shard that is
+        unavailable, the sweep removes them."""
+        await self._shards.run(
+            lambda shard: shard.scripts.begin_removal, {shard: [prefix.hex()] for shard in self._shards}
+        )
+
+    async def end(self, prefix: bytes) -> None:
+        """The peers of a client that is no longer denied are told to others again."""
+        entry = f"client:{prefix.hex()}"
+        await self._shards.run(
+            lambda shard: shard.scripts.end_removal, {shard: [entry] for shard in self._shards}
+        )
+
+    async def pending(self, numbers: Sequence[int]) -> dict[Shard, list[str]]:
+        """What is to be removed in shards with these numbers, as ``Reaping.remove`` takes it."""
+        replies = await self._shards.run(
+            lambda shard: shard.scripts.pending_removals,
+            {shard: [TORRENTS_A_ROUND] for shard in self._shards if shard.number in numbers},
+        )
+        return {
+            shard: [entry.decode("ascii", "replace") for entry in entries]
+            for shard, entries in replies.items()
+            if entries
+        }
 
 
 def _report(failed: int) -> None:

@@ -99,7 +99,7 @@ class SwarmRules:
         return struct.pack("<6d", *self.hit_and_run)
 
     def of_shard(self, shards: int) -> Self:
-        """The rules of one shard of several. Limits over all torrents are divided by the number of shards, but are
+        """The rules of one shard of so many. Limits over all torrents are divided by the number of shards, but are
         never below those of one swarm or one peer."""
 
         def share(limit: int, minimum: int = 1) -> int:
@@ -123,7 +123,7 @@ class SwarmRules:
 
 
 class LiveRules:
-    """The rules of one process. A reload replaces ``current``, so read it for each call of the store."""
+    """The rules of each shard, in one process. A reload replaces ``current``, so read it for each call of the store."""
 
     __slots__ = ("current",)
 

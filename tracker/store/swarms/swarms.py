@@ -1,6 +1,7 @@
 """The swarms: applies announces, and reads the counts for scrapes.
 
-Both go to the store in batches (batching.py); each announce is one atomic part of a script.
+Both go to the shard of their torrents in batches (batching.py); each announce is one atomic part of a script. Scrapes
+of torrents in several shards are put together.
 """
 
 import asyncio
@@ -10,13 +11,12 @@ from typing import Any, cast
 from redis.exceptions import MovedError, OutOfMemoryError
 
 from tracker.bittorrent import Address, InfoHash, PeerId, ScrapeFile
-from tracker.errors import StoreUnavailable
+from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.batching import Batches, Settle
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Script, Scripts
-from tracker.store.schema.keys import Keys
-from tracker.store.swarms.announce_counts import AnnounceCounts
+from tracker.store.client.scripts import Script
+from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.swarms.announce_counts import Add, AnnounceCounts
 from tracker.store.swarms.codec import Admitted, AnnounceCodec, PeerUpdate, Refused
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.swarms.unanswered import OnJoin, Unanswered
@@ -33,23 +33,23 @@ def ignore_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
 
 
 class Swarms:
-    """The swarms of one prefix on one server. ``clock`` gives epoch seconds."""
+    """The swarms of one shard. ``add`` counts regular announces; ``clock`` gives epoch seconds."""
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shard: Shard,
         rules: LiveRules,
-        counts: AnnounceCounts,
+        add: Add,
         clock: Callable[[], float],
         max_waiting: int = 2048,
+        all_waiting: Callable[[], int] | None = None,
     ) -> None:
+        connection, scripts = shard.connection, shard.scripts
         self._connection = connection
         self._scripts = scripts
-        self._keys = keys
+        self._keys = shard.keys
         self._clock = clock
-        self._codec = AnnounceCodec(rules, clock, counts.add)
+        self._codec = AnnounceCodec(rules, clock, add)
         self._rules = rules
         self.announces = Batches(
             connection,
@@ -59,6 +59,7 @@ class Swarms:
             self._call_announce,
             max_requests=MAX_BATCH,
             max_waiting=max_waiting,
+            all_waiting=all_waiting,
         )
         self._scrapes = Batches(
             connection,
@@ -71,33 +72,15 @@ class Swarms:
         )
         self._unanswered = Unanswered(self._query, connection.until_available)
 
-    @property
-    def waiting(self) -> int:
-        """Announces that wait for their call of the store."""
-        return self.announces.waiting
-
-    @property
-    def in_flight(self) -> int:
-        """Announces without an outcome."""
-        return self.announces.in_flight
-
     async def run(self, on_late_join: OnJoin = ignore_join) -> None:
-        """Sends waiting requests, until cancelled.
-
-        ``on_late_join`` is called for each join whose reply was lost, once the store is available again.
-        """
+        """As AllSwarms.run."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.announces.run())
             tasks.create_task(self._scrapes.run())
             tasks.create_task(self._unanswered.run(on_late_join))
 
-    def submit(self, update: PeerUpdate, settle: Settle, context: Any) -> None:
-        """Applies an announce with the next batch. Its outcome is Admitted, Refused or StoreUnavailable; the totals
-        of a batch are TrafficTotals."""
-        self.announces.submit(update, settle, context)
-
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
-        """Applies one announce; raises StoreUnavailable when it cannot be known to have been applied."""
+        """As AllSwarms.announce."""
         outcome: Admitted | Refused = await self.announces.execute(update)
         return outcome
 
@@ -135,11 +118,11 @@ class Swarms:
     def submit_scrape(
         self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any
     ) -> None:
-        """Reads counts with the next batch; the outcome is that of ``scrape``, or StoreUnavailable."""
+        """As AllSwarms.submit_scrape."""
         self._scrapes.submit((info_hashes, passkey), settle, context)
 
     async def scrape(self, info_hashes: Sequence[InfoHash], passkey: str = "") -> Figures | Refused:
-        """The counts of each torrent, 0 for unknown and denied ones; Refused when ``passkey`` may not read them."""
+        """As AllSwarms.scrape."""
         files: Figures | Refused = await self._scrapes.execute((info_hashes, passkey))
         return files
 
@@ -157,7 +140,7 @@ class Swarms:
         return await self._run(self._scripts.scrape, argv, error)
 
     async def scrape_all(self, passkey: str = "") -> Figures | Refused:
-        """The counts of every registered torrent, read in pages; Refused as in ``scrape``."""
+        """As AllSwarms.scrape_all."""
         files = await self.scrape((), passkey)
         if isinstance(files, Refused):
             return files
@@ -186,3 +169,144 @@ def _files(info_hashes: Sequence[InfoHash], numbers: list[int] | int | bytes) ->
     if isinstance(numbers, bytes):
         return Refused("user disabled", numbers.decode("utf-8", "replace"))
     return {info_hash: ScrapeFile(*numbers[4 * n : 4 * n + 4]) for n, info_hash in enumerate(info_hashes)}
+
+
+class AllSwarms:
+    """The swarms of all shards. At most ``max_waiting`` announces wait, in all shards together; a full batch of each
+    shard may be more."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        rules: LiveRules,
+        counts: AnnounceCounts,
+        clock: Callable[[], float],
+        max_waiting: int = 2048,
+    ) -> None:
+        self._shards = shards
+        self._all = [
+            Swarms(shard, rules, counts.of(shard).update, clock, max_waiting, lambda: self.waiting)
+            for shard in shards
+        ]
+        self.submits = [self.of(InfoHash(bytes([first]))).announces.submit for first in range(256)]
+        """By the first byte of the info hash: each applies an announce with the next batch. Its outcome is Admitted,
+        Refused or StoreUnavailable; the totals of a batch are TrafficTotals."""
+
+    @property
+    def waiting(self) -> int:
+        """Announces that wait for their call of the store."""
+        return sum(swarms.announces.waiting for swarms in self._all)
+
+    @property
+    def in_flight(self) -> int:
+        """Announces without an outcome."""
+        return sum(swarms.announces.in_flight for swarms in self._all)
+
+    def of(self, info_hash: InfoHash) -> Swarms:
+        """The swarms of the shard that has a torrent."""
+        return self._all[self._shards.of(info_hash).number]
+
+    async def run(self, on_late_join: OnJoin = ignore_join) -> None:
+        """Sends waiting requests, until cancelled.
+
+        ``on_late_join`` is called for each join whose reply was lost, once the store is available again.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for swarms in self._all:
+                tasks.create_task(swarms.run(on_late_join))
+
+    async def announce(self, update: PeerUpdate) -> Admitted | Refused:
+        """Applies one announce; raises StoreUnavailable when it cannot be known to have been applied."""
+        return await self.of(update.info_hash).announce(update)
+
+    def submit_scrape(
+        self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any
+    ) -> None:
+        """Reads counts with the next batch; the outcome is that of ``scrape``, or StoreUnavailable."""
+        parts: dict[Swarms, list[InfoHash]] = {}
+        for info_hash in info_hashes:
+            parts.setdefault(self.of(info_hash), []).append(info_hash)
+        if len(parts) <= 1:
+            swarms = next(iter(parts), None) or self._any
+            swarms.submit_scrape(info_hashes, passkey, settle, context)
+            return
+        whole = _ScrapeOfShards(info_hashes, len(parts), settle, context)
+        for swarms, part in parts.items():
+            try:
+                swarms.submit_scrape(part, passkey, _add_parts, whole)
+            except StoreUnavailable as error:
+                whole.add_part(error)
+
+    @property
+    def _any(self) -> Swarms:
+        """The swarms of an available shard."""
+        away = self._shards.away
+        return next(
+            (self._all[each.number] for each in self._shards if each.number not in away), self._all[0]
+        )
+
+    async def scrape(self, info_hashes: Sequence[InfoHash], passkey: str = "") -> Figures | Refused:
+        """The counts of each torrent, 0 for unknown and denied ones; Refused when ``passkey`` may not read them."""
+        future: asyncio.Future[Figures | Refused | StoreUnavailable]
+        future = asyncio.get_running_loop().create_future()
+
+        def settle(settled: list[tuple[Any, Any]], batch: Any) -> None:
+            del batch
+            if not future.done():
+                future.set_result(settled[0][1])
+
+        self.submit_scrape(info_hashes, passkey, settle, None)
+        outcome = await future
+        if isinstance(outcome, StoreUnavailable):
+            raise outcome
+        return outcome
+
+    async def scrape_all(self, passkey: str = "") -> Figures | Refused:
+        """The counts of every registered torrent, read in pages, without the torrents of shards that are unavailable;
+        Refused as in ``scrape``."""
+        files: Figures = {}
+        for shard, swarms in zip(self._shards, self._all, strict=True):
+            try:
+                found = await swarms.scrape_all(passkey)
+            except StoreUnavailable as error:
+                self._shards.leave_out([shard.number], error)
+                continue
+            if isinstance(found, Refused):
+                return found
+            files |= found
+        return files
+
+
+class _ScrapeOfShards:
+    """A scrape of torrents of several shards. Its outcome is complete when all parts have arrived. It leaves out the
+    torrents of shards that are unavailable, unless all of them are; any other failure of a part fails all of it."""
+
+    def __init__(self, info_hashes: Sequence[InfoHash], parts: int, settle: Settle, context: Any) -> None:
+        self._info_hashes = info_hashes
+        self._missing = parts
+        self._settle = settle
+        self._context = context
+        self._files: Figures = {}
+        self._failed: Refused | StoreUnavailable | None = None
+        self._away: StoreUnavailable | None = None
+
+    def add_part(self, outcome: Figures | Refused | StoreUnavailable) -> None:
+        if isinstance(outcome, dict):
+            self._files |= outcome
+        elif isinstance(outcome, StoreUnavailable) and not isinstance(outcome, StoreOverloaded):
+            self._away = outcome
+        else:
+            self._failed = outcome
+        self._missing -= 1
+        if not self._missing:
+            away = None if self._files else self._away
+            self._settle([(self._context, self._failed or away or self._in_order())], None)
+
+    def _in_order(self) -> Figures:
+        return {each: self._files[each] for each in self._info_hashes if each in self._files}
+
+
+def _add_parts(settled: list[tuple[_ScrapeOfShards, Any]], batch: Any) -> None:
+    del batch
+    for whole, outcome in settled:
+        whole.add_part(outcome)

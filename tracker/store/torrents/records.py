@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Annotated, Any, Literal, NamedTuple
 
-from tracker.bittorrent import Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Endpoint, InfoHash, PeerId, info_hash_of
 from tracker.errors import ClientError
 from tracker.names import clean_name
 from tracker.store.schema.lenient_numbers import whole
@@ -21,7 +21,6 @@ from tracker.store.schema.multipliers import (
 )
 from tracker.store.schema.record import Field, settable, shown
 
-_HEX = re.compile(rb"[0-9a-f]{40}")
 MAX_SIZE = 2**53 - 1
 """Bytes: the largest number that is exact in JSON and in the store's scripts."""
 STORED_NAMES = {"upload_multiplier": "multi_up", "download_multiplier": "multi_dn"}
@@ -173,11 +172,6 @@ def hash_of(reply: list[bytes] | Exception) -> dict[bytes, bytes]:
 def text_of(row: Mapping[bytes, bytes]) -> dict[str, str]:
     """Returns the fields of a hash as text; invalid UTF-8 is replaced."""
     return {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in row.items()}
-
-
-def info_hash_of(text: bytes | None) -> InfoHash | None:
-    """Parses 40 lowercase hex digits. None for anything else."""
-    return InfoHash(bytes.fromhex(text.decode())) if text is not None and _HEX.fullmatch(text) else None
 
 
 def torrent_of(

@@ -1,26 +1,29 @@
 """The scoring queue: takes due torrents under leases, and stores their new scores.
 
-`t:i:processed` orders torrents by the time of their last scoring. A worker takes due torrents with a lease, and only
-the lease holder can store the new score. When a worker dies, its leases end and other workers take the torrents with
-their old scores.
+Each shard has a queue: `t:i:processed` orders torrents by the time of their last scoring. A worker takes due torrents
+with a lease, and only the lease holder can store the new score. When a worker dies, its leases end and other workers
+take the torrents with their old scores.
 """
 
+import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tracker.bittorrent import InfoHash
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.errors import StoreUnavailable
+from tracker.store.client.pipe import Argument
+from tracker.store.sharding.ranking import top_of
+from tracker.store.sharding.shards import ScanCursors, Shard, Shards
 
 LEASE_SECONDS = 120
 COUNTED_ONCE_IN_SECONDS = 3600
 HISTORY_POINTS = 72
 MAX_AT_ONCE = 500
-
-Argument = str | bytes | int | float
+SHARDS_A_CALL = 4
+"""Shards that one call of ``take`` asks until one has due torrents. An idle tracker asks so many a second."""
 
 
 class Leased(Exception):
@@ -96,137 +99,169 @@ class ScorePlace:
 
 
 class Scores:
-    """The scores under one key prefix.
-
-    ``clock`` returns epoch seconds. ``interval_seconds`` is the time between two scorings of a torrent,
+    """``clock`` returns epoch seconds. ``interval_seconds`` is the time between two scorings of a torrent,
     ``lease_seconds`` the length of a lease, and ``history`` the number of history points kept for each torrent.
     """
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shards: Shards,
         clock: Callable[[], float],
         *,
         interval_seconds: int,
         lease_seconds: int = LEASE_SECONDS,
         history: int = HISTORY_POINTS,
     ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+        self._shards = shards
         self._clock = clock
         self._interval = interval_seconds
         self._lease = lease_seconds
         self._history = history
-        self._extra_by_waiting = False
+        self._cursors = ScanCursors(shards)
+        self._next = 0
+        self._extra_by_waiting = dict.fromkeys(shards, False)
 
     async def take(self, count: int) -> list[Taken]:
-        """Takes at most ``count`` due torrents: half by score times time waited, half by time waited alone."""
-        count = min(count, MAX_AT_ONCE)
+        """Takes at most ``count`` due torrents of one shard: half by score times time waited, half by time waited
+        alone. The next call begins with the next shard. Shards that are unavailable are passed over."""
+        for _ in range(min(SHARDS_A_CALL, len(self._shards))):
+            shard = self._shards[self._next]
+            self._next = (self._next + 1) % len(self._shards)
+            try:
+                taken = await self._take_due(shard, min(count, MAX_AT_ONCE))
+            except StoreUnavailable as error:
+                self._shards.leave_out([shard.number], error)
+                continue
+            if taken:
+                return taken
+        return []
+
+    async def _take_due(self, shard: Shard, count: int) -> list[Taken]:
         by_waiting = count // 2
         if count % 2:  # an odd number: every other call takes one more by time waited
-            self._extra_by_waiting = not self._extra_by_waiting
-            by_waiting += self._extra_by_waiting
-        return await self._take(count, by_waiting)
+            self._extra_by_waiting[shard] = not self._extra_by_waiting[shard]
+            by_waiting += self._extra_by_waiting[shard]
+        return [_taken(row) for row in await self._take(shard, count, by_waiting, "")]
 
     async def take_one(self, torrent_id: str) -> Taken | None:
         """Takes this torrent, due or not. None if it is not in the ranking. Raises Leased if a lease is held."""
-        answer = await self._call_take(1, 1, torrent_id)
+        found = await self._shards.find_torrent(torrent_id)
+        answer = await self._take(found[0], 1, 1, torrent_id) if found else None
         if isinstance(answer, int):
             raise Leased(answer)
         return _taken(answer[0]) if answer else None
 
-    async def _take(self, count: int, by_waiting: int) -> list[Taken]:
-        return [_taken(row) for row in await self._call_take(count, by_waiting, "")]
-
-    async def _call_take(self, count: int, by_waiting: int, torrent_id: str) -> Any:
+    async def _take(self, shard: Shard, count: int, by_waiting: int, torrent_id: str) -> Any:
         seed = random.getrandbits(31)
         argv: list[Argument] = [self._now(), self._interval, self._lease, count, by_waiting, seed, torrent_id]
-        return await self._scripts.take(argv)
+        return await shard.scripts.take(argv)
 
     async def finish(self, results: Sequence[Scored]) -> Finished:
         """Stores results and ends their leases. Each result applies once, and only while its lease is held."""
-        argv: list[Argument] = []
+        rows = []
         for result in results:
             score = "drop" if result.score is None else repr(float(result.score))
-            argv += _result(result.taken, score, result.elsewhere)
-        return await self._end(argv)
+            rows.append((result.taken, score, result.elsewhere))
+        return await self._end(rows)
 
     async def give_back(self, taken: Sequence[Taken]) -> None:
         """Ends leases without a result. The torrents keep their scores and stay due."""
-        argv: list[Argument] = []
-        for torrent in taken:
-            argv += _result(torrent, "back")
-        await self._end(argv)
+        await self._end([(torrent, "back", None) for torrent in taken])
 
-    async def _end(self, argv: list[Argument]) -> Finished:
-        if not argv:
-            return Finished(0)
-        counted, void = await self._scripts.score(
-            [self._now(), COUNTED_ONCE_IN_SECONDS, self._history, *argv]
+    async def _end(self, results: Sequence[tuple[Taken, str, int | None]]) -> Finished:
+        head = (self._now(), COUNTED_ONCE_IN_SECONDS, self._history)
+        parts = self._shards.by_shard(results, lambda result: result[0].info_hash)
+        found = await asyncio.gather(
+            *(
+                shard.scripts.score([*head, *(part for each in some for part in _result(*each))])
+                for shard, some in parts.items()
+            )
         )
-        return Finished(counted, tuple(torrent_id.decode() for torrent_id in void))
+        void = tuple(torrent_id.decode() for _, ids in found for torrent_id in ids)
+        return Finished(sum(counted for counted, _ in found), void)
 
     async def reset(self, torrent_ids: Sequence[str]) -> int:
         """Resets scores to 1, also of torrents outside the ranking. Returns how many of the torrents exist."""
-        return int(await self._scripts.reset_score([self._now(), *torrent_ids]))
+        parts = defaultdict[Shard, list[str]](list)
+        for torrent_id, (shard, _) in (await self._shards.find_torrents(torrent_ids)).items():
+            parts[shard].append(torrent_id)
+        now = self._now()
+        return sum(
+            await asyncio.gather(*(shard.scripts.reset_score([now, *ids]) for shard, ids in parts.items()))
+        )
 
     async def count(self) -> int:
         """Returns the number of torrents in the ranking."""
-        return int(await self._connection.command("ZCARD", self._keys.index("score")))
+        return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("score")))).values())
 
     async def top(self, count: int, offset: int = 0) -> list[tuple[str, float]]:
         """Returns ``count`` pairs (torrent id, score) from ``offset`` on, highest score first."""
-        flat = await self._connection.command(
-            "ZRANGE", self._keys.index("score"), offset, offset + count - 1, "REV", "WITHSCORES"
-        )
-        return [
-            (torrent_id.decode(), float(score))
-            for torrent_id, score in zip(flat[::2], flat[1::2], strict=True)
-        ]
+        return await top_of(self._shards, lambda shard: shard.keys.index("score"), count, offset)
 
     async def of(self, torrent_ids: Sequence[str]) -> list[float | None]:
         """Returns the scores of these torrents, in order. None for a torrent outside the ranking."""
-        found = await self._connection.command("ZMSCORE", self._keys.index("score"), *torrent_ids)
-        return [None if score is None else float(score) for score in found]
+        found = await self._shards.find_torrents(torrent_ids)
+        scores = await self._shards.send(
+            [(shard, ("ZSCORE", shard.keys.index("score"), id)) for id, (shard, _) in found.items()]
+        )
+        by_id = dict(zip(found, scores, strict=True))
+        return [None if (score := by_id.get(each)) is None else float(score) for each in torrent_ids]
 
     async def page_by_seeders(self, cursor: str, count: int) -> tuple[str, list[tuple[str, float]]]:
         """Returns (next cursor, about ``count`` torrent ids with seeders), unordered. Cursor "0" begins and ends."""
-        after, flat = await self._connection.command(
-            "ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count
-        )
-        pairs = zip(flat[::2], flat[1::2], strict=True)
-        return after.decode(), [(member.decode(), float(seeders)) for member, seeders in pairs]
+
+        async def read(shard: Shard, own: int) -> tuple[int, list[tuple[str, float]]]:
+            how = ("ZSCAN", shard.keys.index("seeders"), own, "COUNT", count)
+            after, flat = await shard.connection.command(*how)
+            pairs = zip(flat[::2], flat[1::2], strict=True)
+            return int(after), [(member.decode(), float(seeders)) for member, seeders in pairs]
+
+        after, found = await self._cursors.page(int(cursor), read)
+        return str(after), found
 
     async def place(self, torrent_id: str) -> ScorePlace | None:
         """Returns a torrent's place. None if it is not in the ranking."""
-        keys, now = self._keys, self._now()
-        answers = await self._connection.pipeline(
-            ("ZREVRANK", keys.index("score"), torrent_id),
-            ("ZCARD", keys.index("score")),
-            ("ZSCORE", keys.processed(), torrent_id),
-            ("ZSCORE", keys.leases("torrents"), torrent_id),
+        found, now = await self._shards.find_torrent(torrent_id), self._now()
+        if found is None:
+            return None
+        own, keys = found[0], found[0].keys
+        rank, score, processed, lease = await self._shards.send(
+            [
+                (own, ("ZREVRANK", keys.index("score"), torrent_id)),
+                (own, ("ZSCORE", keys.index("score"), torrent_id)),
+                (own, ("ZSCORE", keys.processed(), torrent_id)),
+                (own, ("ZSCORE", keys.leases("torrents"), torrent_id)),
+            ]
         )
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        rank, of, processed, lease = answers
         if rank is None:
             return None
+        sizes = await self._shards.several(
+            lambda shard: [
+                ("ZCARD", shard.keys.index("score")),
+                ("ZCOUNT", shard.keys.index("score"), f"({float(score)!r}", "+inf"),
+            ]
+        )
+        others = sum(higher for shard, (_, higher) in sizes.items() if shard is not own)
         last = now if processed is None else _time(processed)
         being_scored = lease is not None and float(lease) > now
-        return ScorePlace(int(rank), int(of), last, last + self._interval, being_scored)
+        total = sum(size for size, _ in sizes.values())
+        return ScorePlace(int(rank) + others, total, last, last + self._interval, being_scored)
 
     async def lag(self) -> Lag:
-        return self._lag_of(await self._connection.pipeline(*self._lag_commands()))
+        lags = [
+            self._lag_of(replies) for replies in (await self._shards.several(self._lag_commands)).values()
+        ]
+        return Lag(
+            sum(each.count for each in lags),
+            sum(each.waiting for each in lags),
+            sum(each.late for each in lags),
+            max(each.longest_seconds for each in lags),
+        )
 
-    def _lag_commands(self) -> list[tuple[Argument, ...]]:
-        """What ``lag`` sends."""
-        now, times, leases = self._now(), self._keys.processed(), self._keys.leases("torrents")
+    def _lag_commands(self, shard: Shard) -> list[tuple[Argument, ...]]:
+        now, times, leases = self._now(), shard.keys.processed(), shard.keys.leases("torrents")
         return [
-            ("ZCARD", self._keys.index("score")),
+            ("ZCARD", shard.keys.index("score")),
             ("ZCOUNT", times, "-inf", now - self._interval),
             ("ZCOUNT", leases, f"({now}", "+inf"),
             ("ZCOUNT", times, "-inf", now - 2 * self._interval - 1),
@@ -251,7 +286,7 @@ def _time(score: Any) -> int:
     return int(max(0.0, min(float(score), 2.0**53)))
 
 
-def _result(taken: Taken, score: str, elsewhere: int | None = None) -> list[Argument]:
+def _result(taken: Taken, score: str, elsewhere: int | None) -> list[Argument]:
     head: list[Argument] = [taken.torrent_id, taken.info_hash.hex(), taken.token, score, taken.new]
     return [*head, taken.seeders + taken.leechers, "" if elsewhere is None else elsewhere]
 

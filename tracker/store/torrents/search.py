@@ -1,27 +1,29 @@
-"""Finds torrents by a part of their name or by the first digits of their info hash.
+"""Finds torrents by a part of their name or by the first digits of their info hash, in all shards.
 
 The sorted indexes `t:i:name` and `t:i:info_hash` make a walk through the key space unnecessary. An info-hash prefix
 is a range lookup. A part of a name needs a scan of all names, NAMES_A_CALL in each script call.
 """
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tracker.bittorrent import HASH_LENGTH, InfoHash
-from tracker.errors import ClientError
+from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import fold
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shard, Shards
 
 NAMES_A_CALL = 1000
 """Torrents read in one call: more would block announces for longer than a millisecond."""
 NAMES_A_PAGE = 50_000
 """Max names scanned for one page: takes the store about 50 ms. The next page continues from there."""
+NAMES_AT_ONCE = 4 * NAMES_A_CALL
+"""Names that the script calls of one round look at, in all shards: announces wait for the calls on the same node."""
 HASHES_A_CALL = 500
 SURE_DIGITS = 4
 """From this many hex digits on, the text more likely means an info hash than a part of a name."""
 _HEX = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
+_OF_SHARDS = re.compile(r"([0-9]{1,3})-([^-]*)", re.ASCII)
 _CURSOR = re.compile(r"([hn])([0-9]{1,12})", re.ASCII)
 SCORE_DIGITS = 13
 """A sorted-set score holds this many hex digits exactly."""
@@ -30,14 +32,68 @@ END = -1
 Phase = Callable[[int, int], Awaitable[tuple[int, list[InfoHash]]]]
 
 
+async def search_shards(shards: Shards, text: str, count: int, cursor: str) -> tuple[str, list[InfoHash]]:
+    """Returns (next cursor, at most ``count`` info hashes). Small shards are searched at once."""
+    match = _OF_SHARDS.fullmatch(cursor or "0-")
+    if match is None or int(match[1]) >= len(shards):
+        raise ClientError("invalid cursor")
+    own, left_shards = match[2], list(shards)[int(match[1]) :]
+    sizes = await shards.each(lambda shard: ("ZCARD", shard.keys.index("name")))
+    found, seen = list[InfoHash](), 0
+    while left_shards and seen < NAMES_A_PAGE and len(found) < count:
+        some = _fitting(left_shards, sizes)
+        seen += sum(sizes.get(shard, 0) for shard in some)
+        starts = [own, *[""] * (len(some) - 1)]
+        pages = await asyncio.gather(
+            *(
+                _search_in(shards, shard, text, count - len(found), start)
+                for shard, start in zip(some, starts, strict=True)
+            )
+        )
+        for shard, start, page in zip(some, starts, pages, strict=True):
+            left = count - len(found)
+            if not left:
+                return f"{shard.number}-", found
+            # Only now it is known how many of this shard the page has room for.
+            fits = len(page[1]) <= left
+            after, more = page if fits else await _search_in(shards, shard, text, left, start)
+            found += more
+            if after:
+                return f"{shard.number}-{after}", found
+        left_shards, own = left_shards[len(some) :], ""
+    return f"{left_shards[0].number}-" if left_shards else "", found
+
+
+async def _search_in(
+    shards: Shards, shard: Shard, text: str, count: int, cursor: str
+) -> tuple[str, list[InfoHash]]:
+    """The next cursor and the results of one shard; none while it is unavailable."""
+    first = first_byte(text)
+    of_another = first is not None and first % len(shards) != shard.number
+    try:
+        return await Search(shard, text, hashes=not of_another).page(count, cursor)
+    except StoreUnavailable as error:
+        shards.leave_out([shard.number], error)
+        return "", []
+
+
+def _fitting(shards: Sequence[Shard], names: Mapping[Shard, int]) -> list[Shard]:
+    """The first shards that have at most NAMES_AT_ONCE names, at least one shard."""
+    found, left = [shards[0]], NAMES_AT_ONCE - names.get(shards[0], 0)
+    for shard in shards[1:]:
+        left -= names.get(shard, 0)
+        if left < 0:
+            break
+        found.append(shard)
+    return found
+
+
 class Search:
-    """The search for one text under one key prefix. ``hashes``: also for info hashes that begin with it."""
+    """The search for one text in one shard. ``hashes``: also for info hashes that begin with it."""
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shard: Shard,
         text: str,
         *,
         hashes: bool = True,
@@ -46,9 +102,9 @@ class Search:
     ) -> None:
         self._names_a_call = names_a_call
         self._names_a_page = names_a_page
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+        self._connection = shard.connection
+        self._scripts = shard.scripts
+        self._keys = shard.keys
         self._part = fold(text)
         self._digits = _digits_of(text) if hashes else ""
 

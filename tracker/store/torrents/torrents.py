@@ -9,15 +9,15 @@ from typing import Any
 
 import orjson
 
-from tracker.bittorrent import InfoHash, PeerId
+from tracker.bittorrent import InfoHash, PeerId, info_hash_of
 from tracker.errors import ClientError
 from tracker.names import clean_name, fold_name
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
-from tracker.store.torrents.name_index import Unlisted, list_torrents
+from tracker.store.sharding.ranking import top_of
+from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts
+from tracker.store.torrents.name_index import Unlisted, list_torrents, page_of_torrents
 from tracker.store.torrents.records import (
     MAX_SIZE,
     Denial,
@@ -27,12 +27,11 @@ from tracker.store.torrents.records import (
     Torrent,
     checked_labels,
     hash_of,
-    info_hash_of,
     peer_of,
     point_of,
     size_of,
 )
-from tracker.store.torrents.search import Search
+from tracker.store.torrents.search import search_shards
 
 __all__ = ["RANKINGS", "Denial", "Peer", "Point", "Torrent", "Torrents"]
 
@@ -53,23 +52,16 @@ _COUNT = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
 class Torrents:
-    """The torrents under one key prefix. ``clock`` returns epoch seconds; ``channel`` is where changes are
-    published."""
+    """``clock`` returns epoch seconds. Changes are published on the main channel."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
-        clock: Callable[[], float] = time.time,
-        channel: str = "",
-    ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._channel = channel or keys.channel("torrents")
+    def __init__(self, shards: Shards, clock: Callable[[], float] = time.time) -> None:
+        self._shards = shards
         self._clock = clock
+        self._channel = shards.main.keys.channel("torrents")
+        self._cursors = ScanCursors(shards)
         self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
+
+    # One torrent
 
     async def add(
         self, info_hash: InfoHash, fields: Mapping[str, str] | None = None, *, reset_score: bool = False
@@ -83,40 +75,19 @@ class Torrents:
         if isinstance(added, ClientError):
             raise added
         if reset_score:
-            await self._scripts.reset_score([int(self._clock()), added[0]])
+            await self._shards.of(info_hash).scripts.reset_score([int(self._clock()), added[0]])
         return added
-
-    async def add_many(
-        self, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]
-    ) -> list[tuple[str, bool] | ClientError]:
-        """Registers torrents in order, with the fields of ``edit``, ``snatches``, which only a new torrent gets, and
-        ``kept``: the names of those that a known torrent keeps if it has them, separated by spaces.
-
-        Returns the outcome of each, as of ``add``; one that fails changes nothing.
-        """
-        outcomes: list[tuple[str, bool] | ClientError] = []
-        for first in range(0, len(torrents), TORRENTS_A_CALL):
-            outcomes += await self._add_batch(torrents[first : first + TORRENTS_A_CALL])
-        return outcomes
-
-    async def _add_batch(
-        self, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]
-    ) -> list[tuple[str, bool] | ClientError]:
-        packed = [_packed(info_hash, fields) for info_hash, fields in torrents]
-        valid = [each for each in packed if isinstance(each, bytes)]
-        answers = iter(await self._scripts.add([int(self._clock()), *valid]) if valid else ())
-        return [each if isinstance(each, ClientError) else _outcome(next(answers)) for each in packed]
 
     async def edit(self, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
         """Sets some of the fields name, private, enabled, reason, multi_up, multi_dn, size and labels.
 
         Raises ClientError for unknown or invalid fields, and for an unknown torrent.
         """
-        row = checked_fields(fields)
+        row, shard = checked_fields(fields), self._shards.of(info_hash)
         if not row:
-            edited = await self._connection.command("EXISTS", self._keys.info_hash(info_hash))
+            edited = await shard.connection.command("EXISTS", shard.keys.info_hash(info_hash))
         else:
-            edited = await self._scripts.edit([info_hash.hex(), *_named(row), *_flat(row)])
+            edited = await shard.scripts.edit([info_hash.hex(), *_named(row), *_flat(row)])
         if not edited:
             raise ClientError("unknown torrent")
         if row:
@@ -127,7 +98,8 @@ class Torrents:
 
         Raises ClientError for too many rules, and for a torrent that is not registered.
         """
-        answer = await self._scripts.set_rule(change.arguments(info_hash=info_hash.hex()))
+        scripts = self._shards.of(info_hash).scripts
+        answer = await scripts.set_rule(change.arguments(info_hash=info_hash.hex()))
         if answer is None:
             raise ClientError("unknown torrent")
         if changed := has_changed(answer):
@@ -136,102 +108,170 @@ class Torrents:
 
     async def remove(self, info_hash: InfoHash) -> bool:
         """Unregisters a torrent. False if it was not registered. Its peers leave the swarm within seconds."""
-        arguments: list[str | bytes | int | float] = [info_hash.hex(), int(self._clock())]
-        done = int(await self._scripts.remove([*arguments, 0]))
+        remove = self._shards.of(info_hash).scripts.remove
+        arguments: list[Argument] = [info_hash.hex(), int(self._clock())]
+        done = int(await remove([*arguments, 0]))
         while done == 3:  # more keys than one call may delete
-            done = int(await self._scripts.remove([*arguments, 1]))
+            done = int(await remove([*arguments, 1]))
         await self._changed(info_hash)
         return done > 0
 
     async def deny(self, info_hash: InfoHash, reason: str) -> None:
         """Denies a torrent, registered or not, from the next announce on. ``reason`` is shown to its peers."""
-        await self._scripts.deny([info_hash.hex(), int(self._clock()), reason[:_MAX_TEXT]])
+        deny = self._shards.of(info_hash).scripts.deny
+        await deny([info_hash.hex(), int(self._clock()), reason[:_MAX_TEXT]])
         await self._changed(info_hash)
 
     async def allow(self, info_hash: InfoHash) -> bool:
         """Removes a torrent from the deny list. False if it was not on it."""
-        denied = await self._scripts.allow([info_hash.hex()])
+        denied = await self._shards.of(info_hash).scripts.allow([info_hash.hex()])
         await self._changed(info_hash)
         return bool(denied)
 
-    async def denials(self, offset: int = 0, count: int = 100) -> list[Denial]:
-        """Returns ``count`` denials from ``offset`` on, newest first.
-
-        A denial that a site writes (`SET t:deny:…`) applies at once. It is listed after the next sweep of its torrent
-        or after `Maintenance.reindex`. A denial that a site deleted is left out.
-        """
-        pairs = await self._connection.command(
-            "ZRANGE", self._keys.denied(), offset, offset + count - 1, "REV", "WITHSCORES"
-        )
-        listed = listed_denials(ranked(pairs))
-        if not listed:
-            return []
-        reasons = await self._connection.command("MGET", *(self._keys.deny(i) for i, _ in listed))
-        found, gone = denials_of(listed, reasons)
-        await self._unlist_denials(gone)
-        return found
-
-    async def _unlist_denials(self, gone: Sequence[InfoHash]) -> None:
-        """Removes denials that a site deleted from the list."""
-        rows = [Unlisted(info_hash.hex(), "", b"", b"", True) for info_hash in gone]
-        await list_torrents(self._scripts, int(self._clock()), rows)
-
-    async def denial_count(self) -> int:
-        """Returns the number of listed denials."""
-        return int(await self._connection.command("ZCARD", self._keys.denied()))
-
     async def _changed(self, info_hash: InfoHash) -> None:
-        await self._connection.command("PUBLISH", self._channel, info_hash.hex())
+        connection = self._shards.of(info_hash).connection
+        await connection.command("PUBLISH", self._channel, info_hash.hex())
 
     async def get(self, info_hash: InfoHash) -> Torrent | None:
         """Returns a torrent that is registered, denied or still has peers. None for any other."""
         found = await self.get_all([info_hash])
         return found[0] if found else None
 
-    async def unregistered(self, info_hashes: Sequence[InfoHash]) -> list[InfoHash]:
-        """Returns those of ``info_hashes`` that are not registered, in order."""
-        if not info_hashes:
-            return []
-        ids = await self._connection.command("MGET", *map(self._keys.info_hash, info_hashes))
-        return [each for each, found in zip(info_hashes, ids, strict=True) if found is None]
+    async def history(self, torrent: Torrent) -> list[Point]:
+        """Returns the torrent's history of scorings, oldest first. Empty if no history is kept."""
+        shard = self._shards.of(torrent.info_hash)
+        entries = await shard.connection.command("LRANGE", shard.keys.history(torrent.torrent_id), 0, -1)
+        return [point for entry in entries if (point := point_of(entry)) is not None]
+
+    async def completers(self, torrent: Torrent) -> list[tuple[str, int]]:
+        """Returns the last 20 users who completed the torrent, latest first, as (user id, epoch s).
+
+        Deleted users are left out. Empty on a public tracker.
+        """
+        shard = self._shards.of(torrent.info_hash)
+        key = shard.keys.completed(torrent.torrent_id)
+        pairs = await shard.connection.command("ZRANGE", key, 0, MAX_COMPLETERS - 1, "REV", "WITHSCORES")
+        found = [(user_id, at) for user_id, at in ranked(pairs) if user_id.isascii() and user_id.isdigit()]
+        known = await shard.connection.pipeline(
+            *(("ZCOUNT", shard.keys.users(), user_id, user_id) for user_id, _ in found)
+        )
+        return [each for each, users in zip(found, known, strict=True) if users]
+
+    async def peers(self, torrent: Torrent, cursor: int = 0, count: int = 100) -> tuple[int, list[Peer]]:
+        """Returns (next cursor, about ``count`` active peers), unordered. Cursor 0 begins and ends the walk."""
+        shard = self._shards.of(torrent.info_hash)
+        after, ids = await shard.connection.command(
+            "SSCAN", shard.keys.swarm_peers(torrent.info_hash), cursor, "COUNT", count
+        )
+        peer_ids = [PeerId(bytes.fromhex(i.decode())) for i in ids]
+        if not peer_ids:
+            return int(after), []
+        rows = await shard.connection.pipeline(
+            *(("HGETALL", shard.keys.peer(torrent.torrent_id, p)) for p in peer_ids)
+        )
+        return int(after), [peer_of(p, hash_of(row)) for p, row in zip(peer_ids, rows, strict=True) if row]
+
+    # Several torrents
+
+    async def add_many(
+        self, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]
+    ) -> list[tuple[str, bool] | ClientError]:
+        """Registers torrents in order, with the fields of ``edit``, ``snatches``, which only a new torrent gets, and
+        ``kept``: the names of those that a known torrent keeps if it has them, separated by spaces.
+
+        Returns the outcome of each, as of ``add``; one that fails changes nothing.
+        """
+        return await self._shards.split(torrents, lambda each: each[0], self._add_to)
+
+    async def _add_to(
+        self, shard: Shard, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]
+    ) -> list[tuple[str, bool] | ClientError]:
+        outcomes: list[tuple[str, bool] | ClientError] = []
+        for some in in_parts(torrents, TORRENTS_A_CALL):
+            packed = [_packed(info_hash, fields) for info_hash, fields in some]
+            valid = [each for each in packed if isinstance(each, bytes)]
+            answers = iter(await shard.scripts.add([int(self._clock()), *valid]) if valid else ())
+            outcomes += (
+                each if isinstance(each, ClientError) else _outcome(next(answers)) for each in packed
+            )
+        return outcomes
 
     async def get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
-        """Returns the same for several torrents, in order. Others are left out."""
+        """Returns the same as ``get`` for several torrents, in order. Others are left out."""
         found = [stored.read() for stored in await self.stored(info_hashes)]
-        if not found:
-            return []
-        ids = (torrent.torrent_id for torrent in found)
-        return with_scores(found, await self._connection.command("ZMSCORE", self._keys.index("score"), *ids))
+        shards = [self._shards.of(torrent.info_hash) for torrent in found]
+        return with_scores(
+            found,
+            await self._shards.send(
+                [
+                    (shard, ("ZSCORE", shard.keys.index("score"), torrent.torrent_id))
+                    for shard, torrent in zip(shards, found, strict=True)
+                ]
+            ),
+        )
 
     async def stored(self, info_hashes: Sequence[InfoHash]) -> list[StoredTorrent]:
         """The same as they are stored."""
         found: list[StoredTorrent] = []
-        for first in range(0, len(info_hashes), READ_A_CALL):
-            some = info_hashes[first : first + READ_A_CALL]
-            rows = await self._scripts.read_torrents([info_hash.hex() for info_hash in some])
-            found += (StoredTorrent(info_hash, *row) for info_hash, row in zip(some, rows, strict=True))
+        for some in in_parts(info_hashes, READ_A_CALL):
+            found += await self._shards.split(some, _itself, self._stored_in)
         return existing(found)
+
+    @staticmethod
+    async def _stored_in(shard: Shard, info_hashes: Sequence[InfoHash]) -> list[StoredTorrent]:
+        rows = await shard.scripts.read_torrents([info_hash.hex() for info_hash in info_hashes])
+        return [StoredTorrent(info_hash, *row) for info_hash, row in zip(info_hashes, rows, strict=True)]
 
     async def registered(self, info_hashes: Sequence[InfoHash]) -> set[InfoHash]:
         """Returns those of the info hashes that are registered."""
-        if not info_hashes:
-            return set()
-        ids = await self._connection.command("MGET", *(self._keys.info_hash(i) for i in info_hashes))
-        return {info_hash for info_hash, id in zip(info_hashes, ids, strict=True) if id is not None}
+        return set(info_hashes) - set(await self.unregistered(info_hashes))
+
+    async def unregistered(self, info_hashes: Sequence[InfoHash]) -> list[InfoHash]:
+        """Returns those of ``info_hashes`` that are not registered, in order."""
+        parts = self._shards.by_shard(info_hashes, _itself)
+        replies = await self._shards.send(
+            [(shard, ("MGET", *map(shard.keys.info_hash, part))) for shard, part in parts.items()]
+        )
+        known = {
+            info_hash
+            for part, ids in zip(parts.values(), replies, strict=True)
+            for info_hash, found in zip(part, ids, strict=True)
+            if found is not None
+        }
+        return [info_hash for info_hash in info_hashes if info_hash not in known]
+
+    async def history_entries(self, torrents: Sequence[Torrent]) -> list[list[bytes]]:
+        """Returns the stored history of several torrents, in order; work/history.py averages it."""
+        shards = [self._shards.of(torrent.info_hash) for torrent in torrents]
+        rows = await self._shards.send(
+            [
+                (shard, ("LRANGE", shard.keys.history(torrent.torrent_id), 0, -1))
+                for shard, torrent in zip(shards, torrents, strict=True)
+            ],
+            keep_errors=True,
+        )
+        return [[] if isinstance(row, Exception) else row for row in rows]
+
+    async def by_ids(self, ids: Sequence[str]) -> list[Torrent]:
+        """Returns the torrents with these ids, in order. Unknown ids are left out."""
+        found = await self._shards.find_torrents(ids)
+        return await self.get_all([found[torrent_id][1] for torrent_id in ids if torrent_id in found])
+
+    # Lists
+
+    async def count(self) -> int:
+        """Returns the number of torrents that ``page`` lists."""
+        return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.index("seeders")))).values())
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[Torrent]]:
         """Returns (next cursor, about ``count`` torrents), unordered. Cursor 0 begins and ends the walk.
 
         A torrent may appear twice.
         """
-        after, flat = await self._connection.command(
-            "ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count
+        after, ids = await self._cursors.page(
+            cursor, lambda shard, own: page_of_torrents(shard.connection, shard.keys, own, count)
         )
-        return int(after), await self.by_ids([i.decode() for i in flat[::2]])
-
-    async def count(self) -> int:
-        """Returns the number of torrents that ``page`` lists."""
-        return int(await self._connection.command("ZCARD", self._keys.index("seeders")))
+        return after, await self.by_ids(ids)
 
     async def top(
         self, ranking: str, count: int, offset: int = 0, *, ascending: bool = False
@@ -243,69 +283,49 @@ class Torrents:
         """
         if ranking not in RANKINGS:
             raise ClientError("unknown sort order")
-        order = () if ascending else ("REV",)
-        ids = await self._connection.command(
-            "ZRANGE", self._keys.index(ranking), offset, offset + count - 1, *order
+        pairs = await top_of(
+            self._shards, lambda shard: shard.keys.index(ranking), count, offset, ascending=ascending
         )
-        return await self.by_ids([i.decode() for i in ids])
+        return await self.by_ids([torrent_id for torrent_id, _ in pairs])
+
+    async def denials(self, offset: int = 0, count: int = 100) -> list[Denial]:
+        """Returns ``count`` denials from ``offset`` on, newest first.
+
+        A denial that a site writes (`SET t:deny:…`) applies at once. It is listed after the next sweep of its torrent
+        or after `Maintenance.reindex`. A denial that a site deleted is left out.
+        """
+        listed = listed_denials(await top_of(self._shards, lambda shard: shard.keys.denied(), count, offset))
+        shards = [self._shards.of(info_hash) for info_hash, _ in listed]
+        reasons = await self._shards.send(
+            [
+                (shard, ("MGET", shard.keys.deny(each)))
+                for shard, (each, _) in zip(shards, listed, strict=True)
+            ]
+        )
+        found, gone = denials_of(listed, [reason for (reason,) in reasons])
+        for shard, part in self._shards.by_shard(gone, _itself).items():
+            rows = [Unlisted(info_hash.hex(), "", b"", b"", True) for info_hash in part]
+            await list_torrents(shard.scripts, int(self._clock()), rows)
+        return found
+
+    async def denial_count(self) -> int:
+        """Returns the number of listed denials."""
+        return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.denied()))).values())
 
     async def search(self, text: str, count: int = 100, cursor: str = "") -> tuple[str, list[Torrent]]:
         """Returns (next cursor, at most ``count`` torrents) that match ``text``. The cursor is '' at the end.
 
         A torrent matches if its name contains ``text``, in any case, or if its hex info hash begins with it. Results
-        are ordered by name or by info hash. An empty text matches all torrents with a name. A page may be short or
-        empty before the end. Raises ClientError for an invalid cursor.
+        of a shard are ordered by name or by info hash, and follow those of the shard before. An empty text matches all
+        torrents with a name. A page may be short or empty before the end. Raises ClientError for an invalid cursor.
         """
         async with self._searches:
-            after, found = await Search(self._connection, self._scripts, self._keys, text).page(count, cursor)
-        return after, await self.get_all(found) if found else []
+            after, found = await search_shards(self._shards, text, count, cursor)
+        return after, await self.get_all(found)
 
-    async def history(self, torrent: Torrent) -> list[Point]:
-        """Returns the torrent's history of scorings, oldest first. Empty if no history is kept."""
-        key = self._keys.history(torrent.torrent_id)
-        entries = await self._connection.command("LRANGE", key, 0, -1)
-        return [point for entry in entries if (point := point_of(entry)) is not None]
 
-    async def history_entries(self, torrents: Sequence[Torrent]) -> list[list[bytes]]:
-        """Returns the stored history of several torrents, in order; work/history.py averages it."""
-        rows = await self._connection.pipeline(
-            *(("LRANGE", self._keys.history(torrent.torrent_id), 0, -1) for torrent in torrents)
-        )
-        return [[] if isinstance(row, Exception) else row for row in rows]
-
-    async def completers(self, torrent: Torrent) -> list[tuple[str, int]]:
-        """Returns the last 20 users who completed the torrent, latest first, as (user id, epoch s).
-
-        Deleted users are left out. Empty on a public tracker.
-        """
-        pairs = await self._connection.command(
-            "ZRANGE", self._keys.completed(torrent.torrent_id), 0, MAX_COMPLETERS - 1, "REV", "WITHSCORES"
-        )
-        found = [(user_id, at) for user_id, at in ranked(pairs) if user_id.isascii() and user_id.isdigit()]
-        known = await self._connection.pipeline(
-            *(("ZCOUNT", self._keys.users(), user_id, user_id) for user_id, _ in found)
-        )
-        return [each for each, users in zip(found, known, strict=True) if users]
-
-    async def by_ids(self, ids: Sequence[str]) -> list[Torrent]:
-        """Returns the torrents with these ids, in order. Unknown ids are left out."""
-        if not ids:
-            return []
-        hexed = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
-        return await self.get_all([found for text in hexed if (found := info_hash_of(text)) is not None])
-
-    async def peers(self, torrent: Torrent, cursor: int = 0, count: int = 100) -> tuple[int, list[Peer]]:
-        """Returns (next cursor, about ``count`` active peers), unordered. Cursor 0 begins and ends the walk."""
-        after, ids = await self._connection.command(
-            "SSCAN", self._keys.swarm_peers(torrent.info_hash), cursor, "COUNT", count
-        )
-        peer_ids = [PeerId(bytes.fromhex(i.decode())) for i in ids]
-        if not peer_ids:
-            return int(after), []
-        rows = await self._connection.pipeline(
-            *(("HGETALL", self._keys.peer(torrent.torrent_id, p)) for p in peer_ids)
-        )
-        return int(after), [peer_of(p, hash_of(row)) for p, row in zip(peer_ids, rows, strict=True) if row]
+def _itself(info_hash: InfoHash) -> InfoHash:
+    return info_hash
 
 
 def existing(torrents: Iterable[StoredTorrent]) -> list[StoredTorrent]:

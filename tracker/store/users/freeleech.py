@@ -4,12 +4,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tracker.errors import ClientError
-from tracker.store.client.connection import Connection
-from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import MAX_END
+from tracker.store.sharding.shards import Shards
 
 MAX_TOKENS = 1000
 """Tokens of one user that have not ended."""
@@ -23,14 +20,11 @@ class Token(NamedTuple):
 
 
 class Freeleech:
-    """The freeleech tokens of all users. ``clock`` gives epoch seconds. A change applies from the next announce."""
+    """The freeleech tokens of all users, each in the shard of its torrent. ``clock`` gives epoch seconds. A change
+    applies from the next announce."""
 
-    def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]
-    ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
+        self._shards = shards
         self._clock = clock
 
     async def give(self, user_id: str, torrent_id: str, until: int) -> None:
@@ -49,31 +43,27 @@ class Freeleech:
         return await self._change(user_id, torrent_id, "") == 1
 
     async def _change(self, user_id: str, torrent_id: str, until: int | str) -> int:
+        shard = await self._shards.of_torrent(torrent_id)
+        if shard is None:
+            raise ClientError("unknown torrent")
         now = int(self._clock())
-        done = int(await self._scripts.freeleech([user_id, torrent_id, until, now, MAX_TOKENS]))
+        done = int(await shard.scripts.freeleech([user_id, torrent_id, until, now, MAX_TOKENS]))
         if done == -2:
             raise ClientError("there is no such user")
-        await self._connection.command("PUBLISH", self._keys.channel("users"), user_id)
+        await shard.connection.command("PUBLISH", shard.keys.channel("users"), user_id)
         return done
 
     async def page(self, user_id: str, offset: int = 0, count: int = 100) -> list[Token]:
         """Returns ``count`` tokens that have not ended, from ``offset`` on; the next to end first."""
-        return tokens_of(await self._connection.command(*self._page_command(user_id, offset, count)))
-
-    def _page_command(self, user_id: str, offset: int, count: int) -> tuple[Argument, ...]:
-        """What ``page`` sends."""
-        key, now = self._keys.user_freeleech(user_id), int(self._clock())
-        return ("ZRANGE", key, f"({now}", "+inf", "BYSCORE", "LIMIT", offset, count, "WITHSCORES")
+        how = (f"({int(self._clock())}", "+inf", "BYSCORE", "LIMIT", 0, offset + count, "WITHSCORES")
+        parts = await self._shards.each(lambda shard: ("ZRANGE", shard.keys.user_freeleech(user_id), *how))
+        tokens = [Token(*pair) for pairs in parts.values() for pair in ranked(pairs)]
+        return sorted(tokens, key=lambda token: token[::-1])[offset : offset + count]
 
     async def count(self, user_id: str) -> int:
         """Returns the number of tokens that have not ended."""
-        return int(await self._connection.command(*self._count_command(user_id)))
-
-    def _count_command(self, user_id: str) -> tuple[Argument, ...]:
-        """What ``count`` sends."""
-        return ("ZCOUNT", self._keys.user_freeleech(user_id), f"({int(self._clock())}", "+inf")
-
-
-def tokens_of(pairs: list[bytes]) -> list[Token]:
-    """The tokens of a reply to ``Freeleech._page_command``."""
-    return [Token(torrent_id, until) for torrent_id, until in ranked(pairs)]
+        since = f"({int(self._clock())}"
+        found = await self._shards.each(
+            lambda shard: ("ZCOUNT", shard.keys.user_freeleech(user_id), since, "+inf")
+        )
+        return sum(found.values())

@@ -1,17 +1,18 @@
 """Hit-and-runs that wait for the end of the grace period, and those that are none any more."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import structlog
 from redis.exceptions import ResponseError
 
 from tracker.store.client.clock import seconds_ahead
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
-from tracker.store.schema.lenient_numbers import ranked
+from tracker.store.client.pipe import Argument
+from tracker.store.schema.lenient_numbers import ranked, score
+from tracker.store.sharding.ranking import top_of
+from tracker.store.sharding.shards import Shard, Shards, in_parts
 
 USERS_PER_CALL = 200
 TORRENTS_A_CALL = 1000
@@ -45,34 +46,32 @@ class Pending(NamedTuple):
 class HitAndRuns:
     """The work that no announce does. ``rules`` returns those in force; ``clock`` epoch seconds.
 
-    ``drop`` walks through all users with hit-and-runs, a page per call. Each process keeps its own position.
+    ``drop`` walks through all users with hit-and-runs, a page of each shard per call. Each process keeps its own
+    positions.
     """
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shards: Shards,
         rules: Callable[[], HitAndRunRules],
         clock: Callable[[], float],
         users_per_call: int = USERS_PER_CALL,
     ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+        self._shards = shards
         self._rules = rules
         self._clock = clock
         self._users_per_call = users_per_call
-        self._cursor = 0
+        self._cursors = dict.fromkeys(shards, 0)
 
     async def decide(self) -> int:
         """Ends the grace periods that are over. Returns how many hit-and-runs that made."""
+        return sum((await self._shards.gather(self._decide_in)).values())
+
+    async def _decide_in(self, shard: Shard) -> int:
         added = 0
         for _ in range(_MAX_CALLS):
-            rules = self._rules()
-            seen, some = await self._scripts.decide_hit_and_runs(
-                [int(self._clock()), _DECIDED_PER_CALL, *rules]
-            )
+            argv: list[Argument] = [int(self._clock()), _DECIDED_PER_CALL, *self._rules()]
+            seen, some = await shard.scripts.decide_hit_and_runs(argv)
             added += int(some)
             if int(seen) < _DECIDED_PER_CALL:
                 break
@@ -80,67 +79,67 @@ class HitAndRuns:
 
     async def pending(self, offset: int = 0, count: int = 100) -> list[Pending]:
         """Returns ``count`` pending ones from ``offset`` on, the next to be decided first."""
-        gap, pairs = await self._connection.pipeline(
-            ("GET", self._keys.gap()),
-            ("ZRANGE", self._keys.pending_hit_and_runs(), offset, offset + count - 1, "WITHSCORES"),
+        pairs = await top_of(
+            self._shards, lambda shard: shard.keys.pending_hit_and_runs(), count, offset, ascending=True
         )
-        return pending_of(ranked(pairs), seconds_ahead(gap))
+        gaps = await self._shards.each(lambda shard: ("GET", shard.keys.gap()))
+        # They are the same, but after an outage of one shard only.
+        ahead = max(map(seconds_ahead, gaps.values()), default=0)
+        found = ((_MEMBER.fullmatch(member), score(at)) for member, at in pairs)
+        return [Pending(match[1], match[2], at + ahead) for match, at in found if match]
 
     async def pending_count(self) -> int:
-        return int(await self._connection.command("ZCARD", self._keys.pending_hit_and_runs()))
+        found = await self._shards.each(lambda shard: ("ZCARD", shard.keys.pending_hit_and_runs()))
+        return sum(found.values())
 
     async def pending_of(self, user_id: str, torrent_ids: Sequence[str]) -> list[Pending]:
         """The pending ones of a user among these torrents, the next to be decided first."""
-        times: list[bytes | None] = []
-        for first in range(0, len(torrent_ids), TORRENTS_A_CALL):
-            members = (
-                f"{user_id}:{torrent_id}" for torrent_id in torrent_ids[first : first + TORRENTS_A_CALL]
-            )
-            key = self._keys.pending_hit_and_runs()
-            times += await self._connection.command("ZMSCORE", key, *members)
-        ahead = seconds_ahead(await self._connection.command("GET", self._keys.gap()))
-        return sorted_pending(user_id, torrent_ids, dict(zip(torrent_ids, times, strict=True)), ahead)
+        shards = await self._shards.of_torrents(torrent_ids)
+        by_shard = defaultdict[Shard, list[str]](list)
+        for torrent_id, shard in zip(torrent_ids, shards, strict=True):
+            if shard is not None:
+                by_shard[shard].append(torrent_id)
+        parts = [(shard, some) for shard, ids in by_shard.items() for some in in_parts(ids, TORRENTS_A_CALL)]
+        commands: list[tuple[Shard, tuple[str, ...]]] = []
+        for shard, some in parts:
+            members = (f"{user_id}:{each}" for each in some)
+            commands.append((shard, ("ZMSCORE", shard.keys.pending_hit_and_runs(), *members)))
+            commands.append((shard, ("GET", shard.keys.gap())))
+        replies = await self._shards.ask(commands)
+        pending = [
+            Pending(user_id, torrent_id, score(at) + seconds_ahead(gap))
+            for (_, some), times, gap in zip(parts, replies[::2], replies[1::2], strict=True)
+            for torrent_id, at in zip(some, times or [None] * len(some), strict=True)
+            if at is not None
+        ]
+        return sorted(pending, key=lambda each: each.at)
 
     async def drop(self) -> int:
-        """Checks the next users, about ``users_per_call`` of them. Returns how many hit-and-runs it dropped: on removed
-        torrents, and those that are none by the rules in force."""
-        after, pairs = await self._connection.command(
-            "ZSCAN", self._keys.hit_and_runs(), self._cursor, "COUNT", self._users_per_call
-        )
+        """Checks the next users, about ``users_per_call`` of each shard. Returns how many hit-and-runs it dropped: on
+        removed torrents, and those that are none by the rules in force."""
+        return sum((await self._shards.gather(self._drop_in)).values())
+
+    async def _drop_in(self, shard: Shard) -> int:
+        how = ("ZSCAN", shard.keys.hit_and_runs(), self._cursors[shard], "COUNT", self._users_per_call)
+        after, pairs = await shard.connection.command(*how)
         dropped = 0
         for user_id, _ in ranked(pairs):
             try:
-                dropped += await self._drop_of(user_id)
+                dropped += await self._drop_of(shard, user_id)
             except ResponseError as error:  # a key of the wrong type: skip this user only
                 log.error("cannot check the hit-and-runs of a user", error=str(error))
-        self._cursor = int(after)
+        self._cursors[shard] = int(after)
         if dropped:
             log.info("dropped hit-and-runs on removed torrents or by changed rules", hit_and_runs=dropped)
         return dropped
 
-    async def _drop_of(self, user_id: str) -> int:
+    async def _drop_of(self, shard: Shard, user_id: str) -> int:
         cursor, dropped = b"0", 0
         while True:
             rules = self._rules()
-            cursor, removed = await self._scripts.drop_hit_and_runs(
+            cursor, removed = await shard.scripts.drop_hit_and_runs(
                 [user_id, cursor, rules.packed, _TORRENTS_PER_CALL, rules.max_changes]
             )
             dropped += int(removed)
             if cursor == b"0":
                 return dropped
-
-
-def sorted_pending(
-    user_id: str, torrent_ids: Sequence[str], times: Mapping[str, float | bytes | None], ahead: int = 0
-) -> list[Pending]:
-    """The pending ones of a user, the next to be decided first. ``times``: those of the index, None if it has none;
-    ``ahead``: as of seconds_ahead()."""
-    found = ((torrent_id, times.get(torrent_id)) for torrent_id in torrent_ids)
-    pending = [Pending(user_id, each, int(float(at)) + ahead) for each, at in found if at is not None]
-    return sorted(pending, key=lambda each: each.at)
-
-
-def pending_of(pairs: Sequence[tuple[str, int]], ahead: int) -> list[Pending]:
-    """Parses entries of the index; others are left out."""
-    found = ((_MEMBER.fullmatch(member), at) for member, at in pairs)
-    return [Pending(match[1], match[2], at + ahead) for match, at in found if match]

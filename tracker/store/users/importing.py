@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from tracker.errors import ClientError
 from tracker.store.client.scripts import Scripts
+from tracker.store.users.copies import UserCopies
 from tracker.store.users.fields import Value, checked_fields, checked_passkey, is_user_id, pack_user
+from tracker.store.users.sums import UserSums
 
 USERS_A_CALL = 50
 """Takes the store about a millisecond. Announces wait for that call."""
@@ -29,10 +31,10 @@ class SavedUser:
 
 
 class UserImport:
-    """Imports users under one key prefix."""
-
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: Scripts, copies: UserCopies, sums: UserSums) -> None:
         self._scripts = scripts
+        self._copies = copies
+        self._sums = sums
 
     async def save(
         self, users: Sequence[Mapping[str, Value]], *, replace_totals: bool = False
@@ -46,6 +48,10 @@ class UserImport:
         outcomes: list[SavedUser | ClientError] = []
         for first in range(0, len(users), USERS_A_CALL):
             outcomes += await self._save(users[first : first + USERS_A_CALL], replace_totals)
+        await self._copies.copy_to_all()
+        if replace_totals:
+            known = [each for each in outcomes if isinstance(each, SavedUser) and not each.new]
+            await self._sums.save_if_possible([each.user_id for each in known])
         return outcomes
 
     async def _save(

@@ -1,8 +1,7 @@
 """The multipliers for all users."""
 
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from collections.abc import Sequence
+
 from tracker.store.schema.multipliers import (
     RuleChange,
     Rules,
@@ -10,30 +9,58 @@ from tracker.store.schema.multipliers import (
     has_changed,
     multipliers_of,
 )
+from tracker.store.sharding.shards import Shard, Shards
 
 
 class Multipliers:
-    """The multipliers for all users. A change applies from the next announce."""
+    """The multipliers for all users, with copies in the other shards. A change applies from the next announce."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = {"upload": keys.upload_multiplier(), "download": keys.download_multiplier()}
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._main = shards.main
 
     async def get(self) -> tuple[Rules, Rules]:
         """(of upload, of download)"""
-        found = await self._connection.command("MGET", *self._keys.values())
-        upload, download = (multipliers_of((text or b"").decode("utf-8", "replace")) for text in found)
+        found = await self._texts()
+        upload, download = (multipliers_of(text.decode("utf-8", "replace")) for text in found)
         return upload, download
+
+    async def _texts(self) -> list[bytes]:
+        return [text or b"" for text in await self._main.connection.command("MGET", *_keys_in(self._main))]
 
     async def set(self, upload: str | None = None, download: str | None = None) -> None:
         """Replaces the rules of upload, those of download, or both, each as stored. Raises ClientError if one is
         invalid."""
-        given = {"upload": upload, "download": download}
-        texts = {name: checked_multipliers(text) for name, text in given.items() if text is not None}
-        pairs = [part for name, text in texts.items() for part in (self._keys[name], text)]
-        await self._connection.command("MSET", *pairs)
+        given = zip(_keys_in(self._main), (upload, download), strict=True)
+        pairs = [part for key, text in given if text is not None for part in (key, checked_multipliers(text))]
+        await self._main.connection.command("MSET", *pairs)
+        await self._copy_to_others()
 
     async def change_rule(self, change: RuleChange) -> bool:
         """Sets or removes one rule. False if there is none to remove. Raises ClientError for too many."""
-        return has_changed(await self._scripts.set_rule(change.arguments()))
+        changed = has_changed(await self._main.scripts.set_rule(change.arguments()))
+        await self._copy_to_others()
+        return changed
+
+    async def _copy_to_others(self) -> None:
+        """One that is unavailable gets them when it is back."""
+        await self._shards.gather(self.copy_to, self._shards.others)
+
+    async def outdated(self, shards: Sequence[Shard]) -> list[Shard]:
+        """Those that have other ones than the main prefix. One round trip for each node."""
+        wanted = await self._texts()
+        found = await self._shards.send([(shard, ("MGET", *_keys_in(shard))) for shard in shards])
+        return [
+            shard
+            for shard, copies in zip(shards, found, strict=True)
+            if [text or b"" for text in copies] != wanted
+        ]
+
+    async def copy_to(self, shard: Shard) -> None:
+        """Raises StoreUnavailable; a later call heals that."""
+        texts = zip(_keys_in(shard), await self._texts(), strict=True)
+        await shard.connection.command("MSET", *(part for pair in texts for part in pair))
+
+
+def _keys_in(shard: Shard) -> tuple[str, str]:
+    return shard.keys.upload_multiplier(), shard.keys.download_multiplier()

@@ -1,16 +1,22 @@
-"""The users: passkeys, permissions and totals."""
+"""The users: passkeys, permissions and totals.
 
+Their rows are under the main prefix. What they have on torrents is in the shards of these: lists and rankings show sums
+that are some seconds old, one user is shown as the shards are now. While a shard is unavailable, sums stay as they
+were.
+"""
+
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tracker.errors import ClientError, Conflict
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import RuleChange, has_changed
+from tracker.store.sharding.shards import ScanCursors, Shard, Shards
 from tracker.store.swarms.reaping import Reaping
+from tracker.store.users.copies import UserCopies, delete_in
 from tracker.store.users.fields import (
     STORED_RIGHTS,
     STORED_TOTALS,
@@ -23,39 +29,41 @@ from tracker.store.users.fields import (
     pack_user,
     user_of,
 )
+from tracker.store.users.sums import UserSums
 
 _READ_PER_CALL = 200
 """Users that one script call reads. Takes the store about a millisecond. Announces wait for that call."""
 _PAGE = 500
-_MAX_DELETED_PER_CALL = 100
-"""Max torrents of each user set that one script call deletes. Announces wait for that call."""
-HAS_PEERS = 2
-"""The answer of delete_user.lua while peers of the user must be removed first."""
+_MIN_SCANNED = 16
+"""Members of a set that a shard is asked for at least."""
 SETS = ("active", "complete", "incomplete", "hnr")
 
 
 class Users:
-    """The users under one key prefix. Changes apply to the next announce, as the announce script reads the user.
+    """Changes apply to the next announce, as the announce script reads the user.
 
-    ``max_changes`` returns about how many changes the feed keeps; 0: none are recorded. ``reaping`` removes the peers
-    of deleted users. ``clock`` returns epoch seconds.
+    ``max_changes`` returns about how many changes the feed of a shard keeps; 0: none are recorded. ``reapings`` remove
+    the peers of deleted users. ``clock`` returns epoch seconds.
     """
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shards: Shards,
         max_changes: Callable[[], int],
-        reaping: Reaping,
+        reapings: Mapping[Shard, Reaping],
+        copies: UserCopies,
+        sums: UserSums,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+        main = shards.main
+        self._connection, self._scripts, self._keys = main.connection, main.scripts, main.keys
+        self._shards = shards
         self._max_changes = max_changes
-        self._reaping = reaping
+        self._reapings = reapings
+        self._copies = copies
+        self._sums = sums
         self._clock = clock
+        self._cursors = ScanCursors(shards)
 
     async def add(self, user_id: str | None = None, passkey: str | None = None, **fields: Value) -> User:
         """Adds a user with some of FIELDS. Without ``passkey``, generates one with 160 random bits.
@@ -87,7 +95,10 @@ class Users:
 
     async def get(self, passkey: str) -> User | None:
         found = await self.get_all([passkey])
-        return found[0] if found else None
+        if not found:
+            return None
+        totals: dict[str, Any] = {**await self._sums.totals(found[0].user_id)}
+        return replace(found[0], **totals)
 
     async def by_ids(self, user_ids: Sequence[str]) -> list[User]:
         """The users with these ids, in order. Others are left out."""
@@ -158,17 +169,21 @@ class Users:
 
     async def finish_deletions(self) -> int:
         """Completes interrupted deletions, also those of other processes. Returns how many there were."""
-        unfinished = await self._connection.command("SMEMBERS", self._keys.deleting())
+        numbers = await self._shards.gather(self._finish_deletions_in, self._shards.others)
+        return await self._finish_deletions_in(self._shards.main) + sum(numbers.values())
+
+    async def _finish_deletions_in(self, shard: Shard) -> int:
+        unfinished = await shard.connection.command("SMEMBERS", shard.keys.deleting())
         for user_id in unfinished:
-            await self._delete(user_id.decode(), "")
+            await delete_in(shard, self._reapings[shard], user_id.decode())
+            if shard is self._shards.main:
+                await self._changed(user_id.decode())
         return len(unfinished)
 
     async def _delete(self, user_id: str, passkey: str) -> None:
         """Deletes a user. An empty ``passkey`` continues a deletion that has begun."""
-        while left := await self._scripts.delete_user([user_id, passkey, _MAX_DELETED_PER_CALL]):
-            passkey = ""
-            if left == HAS_PEERS:
-                await self._reaping.remove([f"user:{user_id}"])
+        main = self._shards.main
+        await delete_in(main, self._reapings[main], user_id, passkey)
         await self._changed(user_id)
 
     async def identify(self, who: str) -> tuple[str, str]:
@@ -186,45 +201,94 @@ class Users:
         user = await self.find(who)
         return user.user_id, user.passkey
 
-    async def _pages(self, key: str) -> AsyncIterator[list[str]]:
+    # Torrents of a user
+
+    @staticmethod
+    async def _pages(shard: Shard, user_id: str, name: str) -> AsyncIterator[list[str]]:
         cursor = 0
         while True:
-            after, members = await self._connection.command("SSCAN", key, cursor, "COUNT", 500)
+            how = ("SSCAN", shard.keys.user_set(user_id, name), cursor, "COUNT", _PAGE)
+            after, members = await shard.connection.command(*how)
             if members:
-                yield [member.decode("utf-8", "replace") for member in members]
+                yield _texts(members)
             if not (cursor := int(after)):
                 return
 
     async def torrents(self, user_id: str, name: str) -> list[str]:
         """Returns the sorted torrent ids in one of the user's SETS."""
-        pages = self._pages(self._keys.user_set(user_id, name))
+
+        async def read(shard: Shard) -> set[str]:
+            return {member async for page in self._pages(shard, user_id, name) for member in page}
+
+        parts = (await self._shards.gather(read)).values()
         # Sorts by number without int(): a site may have written an id that is not a number.
-        return sorted({member async for page in pages for member in page}, key=lambda i: (len(i), i))
+        return sorted({each for part in parts for each in part}, key=lambda i: (len(i), i))
 
     async def torrents_page(
         self, user_id: str, set_name: str, cursor: int = 0, count: int = 100
     ) -> tuple[int, list[str]]:
         """Returns (next cursor, about ``count`` torrent ids) of one of SETS, unordered.
 
-        Cursor 0 begins and ends the walk. An id may appear twice. A set of a few hundred ids is one page.
-        Raises ClientError for another set.
+        Cursor 0 begins and ends the walk. An id may appear twice. A set of a few hundred ids is one page: one that ends
+        the set of a shard continues with the next shards, as far as it has room. Raises ClientError for another set.
         """
-        key = self._keys.user_set(user_id, checked_set(set_name))
-        after, members = await self._connection.command("SSCAN", key, cursor, "COUNT", count)
-        return int(after), [member.decode("utf-8", "replace") for member in members]
+        name = checked_set(set_name)
+
+        async def read(shard: Shard, own: int) -> tuple[int, list[str]]:
+            after, members = (await self._scan(user_id, name, {shard: own}, count))[shard]
+            return int(after), _texts(members)
+
+        after, found = await self._cursors.page(cursor, read)
+        if 0 < after < len(self._shards) and len(found) < count:
+            after, more = await self._next_shards(user_id, name, after, count - len(found))
+            found += more
+        return after, found
+
+    async def _next_shards(self, user_id: str, name: str, first: int, count: int) -> tuple[int, list[str]]:
+        """The first pages of the sets of the shards from ``first`` on, as far as one after the other is complete."""
+        sizes = await self._shards.each(lambda shard: ("SCARD", shard.keys.user_set(user_id, name)))
+        chosen, left = list[Shard](), count
+        for shard in self._shards:
+            if shard.number >= first and left > 0 and sizes.get(shard):
+                chosen.append(shard)
+                left -= sizes[shard]
+        parts = await self._scan(user_id, name, dict.fromkeys(chosen, 0), count)
+        found, number = list[str](), len(self._shards)
+        for shard, (after, members) in parts.items():
+            found += _texts(members)
+            if int(after):
+                return int(after) * number + shard.number, found
+        return (chosen[-1].number + 1) % number if left <= 0 else 0, found
+
+    async def _scan(
+        self, user_id: str, name: str, cursors: Mapping[Shard, int], count: int
+    ) -> dict[Shard, tuple[bytes, list[bytes]]]:
+        """Next cursors and members of a set of the user in some shards."""
+        return await self._shards.each(
+            lambda shard: ("SSCAN", shard.keys.user_set(user_id, name), cursors[shard], "COUNT", count),
+            list(cursors),
+        )
 
     async def first_torrents(self, user_id: str, set_name: str, count: int) -> tuple[list[str], bool]:
         """Returns (at most ``count`` torrent ids of one of SETS, unordered, whether these are all)."""
-        cursor, found = 0, dict[str, None]()
-        while True:
-            cursor, some = await self.torrents_page(user_id, set_name, cursor, count)
-            found |= dict.fromkeys(some)
-            if not cursor or len(found) >= count:
-                return list(found)[:count], not cursor and len(found) <= count
+        cursors: dict[Shard, int] = dict.fromkeys(self._shards, 0)
+        found = dict[str, None]()
+        while cursors and len(found) < count:
+            parts = await self._scan(user_id, set_name, cursors, max(_MIN_SCANNED, 2 * count // len(cursors)))
+            cursors = {shard: int(after) for shard, (after, _) in parts.items() if int(after)}
+            for _, members in parts.values():
+                found |= dict.fromkeys(_texts(members))
+        return list(found)[:count], not cursors and len(found) <= count
 
     async def set_sizes(self, user_id: str) -> dict[str, int]:
         """Returns the number of torrents in each of SETS. A key of the wrong type counts as 0."""
-        return sum_sizes([await self._connection.pipeline(*size_commands(self._keys, user_id))])
+        parts = await self._shards.several(
+            lambda shard: [("SCARD", shard.keys.user_set(user_id, name)) for name in SETS]
+        )
+        return {
+            name: sum(size for size in sizes if isinstance(size, int))
+            for name, sizes in zip(SETS, zip(*parts.values(), strict=True), strict=True)
+        }
 
     async def torrent(self, user_id: str, torrent_id: str) -> dict[str, str] | None:
         """Returns the user's fields on a torrent (``t:u:<uid>:t:<tid>``), summed over all of the user's peer ids.
@@ -239,11 +303,18 @@ class Users:
         return await self.accounts([(user_id, torrent_id) for torrent_id in torrent_ids])
 
     async def accounts(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-        """Returns the same for several users: (user id, torrent id)."""
-        rows = await self._connection.pipeline(
-            *(("HGETALL", self._keys.user_torrent(*pair)) for pair in pairs)
+        """Returns the same for several users: (user id, torrent id). An account on a torrent that was deleted is found
+        where the id was given out."""
+        shards = await self._shards.of_torrents([torrent_id for _, torrent_id in pairs])
+        places = {place: shard for place, shard in enumerate(shards) if shard is not None}
+        rows = await self._shards.ask(
+            [(shard, ("HGETALL", shard.keys.user_torrent(*pairs[place]))) for place, shard in places.items()],
+            keep_errors=True,
         )
-        return [fields_of(row) for row in rows]
+        found: list[dict[str, str]] = [{} for _ in pairs]
+        for place, row in zip(places, rows, strict=True):
+            found[place] = fields_of(row or [])
+        return found
 
     async def count(self) -> int:
         """Returns the number of users."""
@@ -271,68 +342,78 @@ class Users:
 
         Past downloads will not count again. New downloads of the required amount make a new hit-and-run.
         """
-        forgiven, head = 0, (user_id, self._max_changes())
-        if torrent_id is not None:
-            forgiven = int(await self._scripts.forgive([*head, torrent_id]))
-        else:
-            for name in ("hnr", "incomplete", "complete"):  # a pending one is in one of the last two
-                async for page in self._pages(self._keys.user_set(user_id, name)):
-                    forgiven += int(await self._scripts.forgive([*head, *page]))
+        forgiven = sum(
+            await asyncio.gather(*(self._forgive_in(shard, user_id, torrent_id) for shard in self._shards))
+        )
         if forgiven:
-            await self._changed(user_id)
+            await self._sums.save([user_id])
+            await self._publish(user_id)
+        return forgiven
+
+    async def _forgive_in(self, shard: Shard, user_id: str, torrent_id: str | None) -> int:
+        head = (user_id, self._max_changes())
+        if torrent_id is not None:
+            return int(await shard.scripts.forgive([*head, torrent_id]))
+        forgiven = 0
+        for name in ("hnr", "incomplete", "complete"):  # a pending one is in one of the last two
+            async for page in self._pages(shard, user_id, name):
+                forgiven += int(await shard.scripts.forgive([*head, *page]))
         return forgiven
 
     async def reindex_hit_and_runs(self) -> int:
         """Rebuilds the index of ``hit_and_runs`` from the users' sets. Returns how many users have hit-and-runs.
 
-        Needed after a site changed the sets. It walks the key space, and may run while trackers update the index.
+        Needed after a site changed the sets. It walks the key space, and may run while trackers update the index. Sums
+        stay as they were while a shard is unavailable.
         """
-        async for user_ids in self._with_hit_and_runs():
-            await self._scripts.rank_hit_and_runs(user_ids)
-        cursor = -1
-        while cursor:
-            after, pairs = await self._connection.command(
-                "ZSCAN", self._keys.hit_and_runs(), max(cursor, 0), "COUNT", _PAGE
-            )
-            cursor = int(after)
-            if pairs:
-                await self._scripts.rank_hit_and_runs([user_id for user_id, _ in ranked(pairs)])
+        await self._shards.gather(_reindex_hit_and_runs)
+        cursor = b"0"
+        while not self._shards.away and (cursor := await self._sums.save_page(cursor)) != b"0":
+            pass
         return await self.hit_and_run_count()
 
-    async def _with_hit_and_runs(self) -> AsyncIterator[list[str]]:
-        """Yields pages of ids of users with a set of hit-and-runs. An id may appear twice."""
-        head, tail = self._keys.user_set("*", "hnr").split("*")
-        cursor = -1
-        while cursor:
-            after, found = await self._connection.command(
-                "SCAN", max(cursor, 0), "MATCH", f"{head}*{tail}", "COUNT", _PAGE, "TYPE", "set"
-            )
-            cursor = int(after)
-            names = (key.decode("utf-8", "replace") for key in found)
-            page = [name[len(head) : -len(tail)] for name in names if name.startswith(head)]
-            if page:
-                yield page
-
     async def _changed(self, user_id: str) -> None:
+        await self._copies.copy_to_all()
+        await self._sums.save_if_possible([user_id])  # totals that were set begin now, not at the next walk
+        await self._publish(user_id)
+
+    async def _publish(self, user_id: str) -> None:
         await self._connection.command("PUBLISH", self._keys.channel("users"), user_id)
+
+
+async def _reindex_hit_and_runs(shard: Shard) -> None:
+    """The index of one shard."""
+    async for user_ids in _with_hit_and_runs(shard):
+        await shard.scripts.rank_hit_and_runs(user_ids)
+    cursor = -1
+    while cursor:
+        how = ("ZSCAN", shard.keys.hit_and_runs(), max(cursor, 0), "COUNT", _PAGE)
+        after, pairs = await shard.connection.command(*how)
+        cursor = int(after)
+        if pairs:
+            await shard.scripts.rank_hit_and_runs([user_id for user_id, _ in ranked(pairs)])
+
+
+async def _with_hit_and_runs(shard: Shard) -> AsyncIterator[list[str]]:
+    """Yields pages of ids of users with a set of hit-and-runs. An id may appear twice."""
+    head, tail = shard.keys.user_set("*", "hnr").split("*")
+    cursor = -1
+    while cursor:
+        after, found = await shard.connection.command(
+            "SCAN", max(cursor, 0), "MATCH", f"{head}*{tail}", "COUNT", _PAGE, "TYPE", "set"
+        )
+        cursor = int(after)
+        page = [name[len(head) : -len(tail)] for name in _texts(found) if name.startswith(head)]
+        if page:
+            yield page
 
 
 def _text(value: bytes | None) -> str:
     return value.decode("utf-8", "replace") if value else ""
 
 
-def size_commands(keys: Keys, user_id: str) -> list[tuple[str, str]]:
-    """The commands that read the size of each of SETS."""
-    return [("SCARD", keys.user_set(user_id, name)) for name in SETS]
-
-
-def sum_sizes(parts: Iterable[list[Any]]) -> dict[str, int]:
-    """The sums of the replies to ``size_commands``, by set. A key of the wrong type counts as 0."""
-    columns = zip(*parts, strict=True)
-    return {
-        name: sum(size for size in sizes if isinstance(size, int))
-        for name, sizes in zip(SETS, columns, strict=True)
-    }
+def _texts(values: Sequence[bytes]) -> list[str]:
+    return [value.decode("utf-8", "replace") for value in values]
 
 
 def fields_of(reply: list[bytes] | Exception) -> dict[str, str]:

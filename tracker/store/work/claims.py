@@ -49,7 +49,7 @@ _REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty
 
 
 class Claims:
-    """The claims of all projects. ``clock`` returns epoch seconds; ``facts`` with several shards."""
+    """The claims of all projects. ``clock`` returns epoch seconds."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Claims:
         scripts: Scripts,
         keys: Keys,
         clock: Callable[[], float],
-        facts: TorrentFacts | None = None,
+        facts: TorrentFacts,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
@@ -91,29 +91,29 @@ class Claims:
         argv: list[Argument] = [project, self._now(), *who, kept_text(version), room]
         argv += (MAX_LOOKED_AT, MAX_LAPSED_BY_CLAIM, int(may_download), endpoint.hex())
         outcome, *rest = _known(await self._scripts.work_claim(argv))
-        if self._facts is not None:
-            outcome, *rest = await self._claim_with_facts(self._facts, argv, endpoint, outcome, rest)
+        if outcome == b"ask":
+            outcome, *rest = await self._claim_with_facts(argv, endpoint, rest)
         if outcome != b"claimed":
             return _refusal(outcome.decode(), rest)
         name, record, token, ends = rest
         return claim_of(name, record, token, float(ends))
 
     async def _claim_with_facts(
-        self, facts: TorrentFacts, argv: list[Argument], endpoint: Endpoint, outcome: bytes, rest: list[bytes]
+        self, argv: list[Argument], endpoint: Endpoint, asked: list[bytes]
     ) -> list[bytes]:
         """The answer of the script when it knows what it asks for. It has claimed nothing before."""
-        who = str(argv[2]).encode()
+        who, outcome, rest = str(argv[2]).encode(), b"ask", asked
         for _ in range(_MAX_QUESTIONS):
-            if outcome != b"ask":
-                break
-            packed = await facts.read([(item, who, endpoint.hex().encode(), b"") for item in rest])
+            packed = await self._facts.read([(item, who, endpoint.hex().encode(), b"") for item in rest])
             argv += (part for pair in zip(rest, packed, strict=True) for part in pair)
             outcome, *rest = _known(await self._scripts.work_claim([argv[0], self._now(), *argv[2:]]))
+            if outcome != b"ask":
+                break
         else:
-            outcome, rest = b"empty", []
+            return [b"empty"]
         if outcome == b"claimed" and b'"others":"0"' in rest[1]:
             with suppress(StoreUnavailable):  # then the uploaded bytes are as reported
-                await facts.count_downloads(rest[0].rpartition(b" ")[0].decode())
+                await self._facts.count_downloads(rest[0].rpartition(b" ")[0].decode())
         return [outcome, *rest]
 
     async def done(

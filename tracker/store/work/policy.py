@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor, inf
 
-from tracker.bittorrent import InfoHash
+from tracker.bittorrent import InfoHash, info_hash_of
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.torrents.records import info_hash_of
 from tracker.store.work.demand import Demand, demand, is_settled
 from tracker.store.work.records import Project, UnknownProject
 from tracker.store.work.torrent_states import Found, TorrentStates
@@ -90,16 +89,16 @@ class Policy:
         scripts: Scripts,
         keys: Keys,
         clock: Callable[[], float],
+        states: TorrentStates,
         *,
         max_managed: int = MAX_MANAGED,
-        states: TorrentStates | None = None,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
         self._clock = clock
         self._max_managed = max_managed
-        self._states = states or TorrentStates(connection, scripts, keys)
+        self._states = states
 
     async def fill(
         self,

@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shards, next_cursor
 
 CLASSES = ("0", "1-3", "4-10", "11+")
 """Numbers of seeders."""
@@ -33,19 +31,17 @@ class DaySizes:
 class Sizes:
     """``clock`` returns epoch seconds."""
 
-    def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]
-    ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
+        self._shards = shards
+        self._connection, self._keys = shards.main.connection, shards.main.keys
         self._clock = clock
 
     async def scan(self, cursor: str) -> tuple[str, list[int]]:
         """Returns (next cursor, bytes by CLASSES) of about SLICE torrents. Cursor "0" begins and ends. Torrents of
-        unknown size are left out."""
-        after, sums = await self._scripts.work_sizes([cursor, SLICE, *_LEAST])
-        return after.decode(), [int(each) for each in sums]
+        unknown size are left out. Raises StoreUnavailable while a shard is unavailable."""
+        own, number = divmod(int(cursor), len(self._shards))
+        after, sums = await self._shards[number].scripts.work_sizes([str(own), SLICE, *_LEAST])
+        return str(next_cursor(int(after), number, len(self._shards))), [int(each) for each in sums]
 
     async def save(self, sums: Sequence[int]) -> None:
         """Stores the sums of a complete walk as those of today."""

@@ -5,18 +5,18 @@ PIPELINED commands are sent at once.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import floor
 from typing import Any
 
-from tracker.bittorrent import InfoHash
+from tracker.bittorrent import InfoHash, info_hash_of
+from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, score, whole
-from tracker.store.torrents.records import info_hash_of
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.work.demand import (
     EXCLUDING,
     MAX_ASKED,
@@ -103,41 +103,21 @@ class Remembered:
     since: int = 0
 
 
-class TorrentStates:
-    """``connection`` and ``keys`` are those of projects and users; ``torrents`` those of torrents, if they are under
-    another prefix."""
+class _ShardStates:
+    """The torrents of one shard. ``main`` has projects and users."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
-        torrents: tuple[Connection, Scripts, Keys] | None = None,
-        remembered: Remembered | None = None,
-    ) -> None:
-        self._home = connection
-        self._home_keys = keys
-        self._connection, self._scripts, self._keys = torrents or (connection, scripts, keys)
-        self._remembered = remembered or Remembered(IdSet())
+    def __init__(self, shard: Shard, main: Shard, remembered: Remembered) -> None:
+        self._connection, self._scripts, self._keys = shard.connection, shard.scripts, shard.keys
+        self._main = main.connection
+        self._main_keys = main.keys
+        self._remembered = remembered
 
     async def read(
         self, name: str, info_hashes: Sequence[InfoHash], now: int
-    ) -> tuple[Project, Sequence[TorrentState | None], list[str]]:
-        """Returns the project, the torrents in order, and the ids of those whose histories miss a point. With several
-        shards, a torrent of an unavailable one is None.
-
-        Raises UnknownProject, also for a project that has no policy.
-        """
+    ) -> tuple[Sequence[TorrentState], list[str]]:
+        """Returns the torrents in order, and the ids of those whose histories miss a point."""
         keys, items = self._keys, [info_hash.hex() for info_hash in info_hashes]
         fields = ("tid", "seeders", "leechers", *EXCLUDING)
-        (settings,) = await self._home.pipeline(
-            ("HMGET", self._home_keys.work_project(name), *PROJECT_FIELDS, "deleting")
-        )
-        project = None if isinstance(settings, Exception) else project_of(name, settings[:-1])
-        if project is None or project.kind != "seeding" or settings[-1] is not None:
-            raise UnknownProject
-        if not items:
-            return project, [], []
         rows = await self._sliced([("HMGET", keys.torrent(each), *fields) for each in info_hashes])
         rows = [[None] * len(fields) if isinstance(row, Exception) else row for row in rows]
         tids = [(row[0] or b"").decode("utf-8", "replace") for row in rows]
@@ -147,7 +127,7 @@ class TorrentStates:
             ("MGET", *map(keys.deny, info_hashes)),
             ("ZMSCORE", keys.index("score"), *tids),
         )
-        (holders,) = await _all(self._home, ("HMGET", self._home_keys.work_holders(name), *items))
+        (holders,) = await _all(self._main, ("HMGET", self._main_keys.work_holders(name), *items))
         entries = await self._entries(name, items)
         histories = await self._histories(tids)
         completers = await self._completers(
@@ -177,12 +157,12 @@ class TorrentStates:
                     entry=entries[n],
                 )
             )
-        return project, torrents, to_note
+        return torrents, to_note
 
     async def _entries(self, name: str, items: Sequence[str]) -> list[Entry]:
-        keys = self._home_keys
+        keys = self._main_keys
         since, asked, wanted, needs, *places = await _all(
-            self._home,
+            self._main,
             ("HMGET", keys.work_policy(name), *items),
             ("HMGET", keys.work_asked(name), *items),
             ("HMGET", keys.work_wanted(name), *items),
@@ -207,14 +187,8 @@ class TorrentStates:
             )
         return entries
 
-    async def weak_count(self, project: Project) -> int:
-        """The number of torrents that have fewer seeders now than the target."""
-        index = self._keys.index("seeders")
-        return int(await self._connection.command("ZCOUNT", index, "-inf", f"({project.target}"))
-
     async def weak(self, project: Project, first: int, count: int, limit: float, now: int) -> Found:
-        """Looks at ``count`` torrents from rank ``first`` on, at most PAGE, fewest seeders first. Torrents whose need
-        is not below ``limit`` are no candidates."""
+        """As TorrentStates.weak."""
         rows, asked_for = await self._with_somebody(await self._ranking(first, count), now)
         found = Found(cost=count + 3 * asked_for + 6 * len(rows))
         if not rows:
@@ -285,7 +259,7 @@ class TorrentStates:
         self, project: Project, needy: Sequence[tuple[_Ranked, float, int]]
     ) -> list[tuple[int, InfoHash]]:
         """The torrents that users may be asked to seed, and that the policy has not enqueued."""
-        home, name = self._home_keys, project.name
+        main_keys, name = self._main_keys, project.name
         texts = await self._connection.command(
             "MGET", *(self._keys.torrent_id(row.torrent_id) for row, _, _ in needy)
         )
@@ -298,7 +272,9 @@ class TorrentStates:
             return []
         items = [info_hash.hex() for info_hash, *_ in known]
         managed, holders = await _all(
-            self._home, ("HMGET", home.work_policy(name), *items), ("HMGET", home.work_holders(name), *items)
+            self._main,
+            ("HMGET", main_keys.work_policy(name), *items),
+            ("HMGET", main_keys.work_holders(name), *items),
         )
         left = [
             (info_hash, row, need)
@@ -338,8 +314,8 @@ class TorrentStates:
             for tid, reply in zip(asked, replies, strict=True)
         }
         users = sorted({user for reply in last.values() for user in reply if _is_user(user)})
-        commands = [("ZCOUNT", self._home_keys.users(), user, user) for user in users]
-        counts = await self._sliced(commands, self._home)
+        commands = [("ZCOUNT", self._main_keys.users(), user, user) for user in users]
+        counts = await self._sliced(commands, self._main)
         existing = {
             user for user, count in zip(users, counts, strict=True) if isinstance(count, int) and count
         }
@@ -347,11 +323,6 @@ class TorrentStates:
             (bool(reply), [user.decode() for user in reply if user in existing])
             for reply in (last.get(tid, []) for tid in torrent_ids)
         ]
-
-    async def note(self, torrent_ids: Sequence[str], now: int) -> None:
-        """Adds points of now to the histories of these torrents, without those that scorings add points for."""
-        if torrent_ids:
-            await self._scripts.work_note([now, *torrent_ids])
 
     async def _sliced(
         self, commands: Sequence[tuple[Argument, ...]], connection: Connection | None = None
@@ -362,6 +333,80 @@ class TorrentStates:
             some = commands[first : first + PIPELINED]
             replies += await (connection or self._connection).pipeline(*some)
         return replies
+
+
+class TorrentStates:
+    """The torrents of all shards. The ranking of each shard follows that of the shard before."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        remembered = Remembered(IdSet())
+        self._parts = [_ShardStates(shard, shards.main, remembered) for shard in shards]
+
+    async def read(
+        self, name: str, info_hashes: Sequence[InfoHash], now: int
+    ) -> tuple[Project, Sequence[TorrentState | None], list[str]]:
+        """Returns the project, the torrents in order, and the ids of those whose histories miss a point. A torrent of a
+        shard that is unavailable is None.
+
+        Raises UnknownProject, also for a project that has no policy.
+        """
+        project = await self._seeding_project(name)
+        to_note: list[str] = []
+
+        async def read_part(shard: Shard, part: list[InfoHash]) -> Sequence[TorrentState | None]:
+            try:
+                found, ids = await self._parts[shard.number].read(name, part, now)
+            except StoreUnavailable as error:
+                self._shards.leave_out([shard.number], error)
+                return [None] * len(part)
+            to_note.extend(ids)
+            return found
+
+        return project, await self._shards.split(info_hashes, lambda each: each, read_part), to_note
+
+    async def _seeding_project(self, name: str) -> Project:
+        main = self._shards.main
+        (settings,) = await main.connection.pipeline(
+            ("HMGET", main.keys.work_project(name), *PROJECT_FIELDS, "deleting")
+        )
+        project = None if isinstance(settings, Exception) else project_of(name, settings[:-1])
+        if project is None or project.kind != "seeding" or settings[-1] is not None:
+            raise UnknownProject
+        return project
+
+    async def weak_count(self, project: Project) -> int:
+        """The number of torrents that have fewer seeders now than the target."""
+        return sum((await self._weak_counts(project)).values())
+
+    async def _weak_counts(self, project: Project) -> dict[Shard, int]:
+        """Without shards that are unavailable."""
+        return await self._shards.each(
+            lambda shard: ("ZCOUNT", shard.keys.index("seeders"), "-inf", f"({project.target}")
+        )
+
+    async def weak(self, project: Project, first: int, count: int, limit: float, now: int) -> Found:
+        """Looks at ``count`` torrents from rank ``first`` on, at most PAGE, fewest seeders first. Torrents whose need
+        is not below ``limit`` are no candidates."""
+        found = Found()
+        for shard, size in (await self._weak_counts(project)).items():
+            if first < size and count > 0:
+                looked_at = min(count, size - first)
+                found.add(await self._parts[shard.number].weak(project, first, looked_at, limit, now))
+                first, count = size, count - looked_at
+            first -= size
+        return found
+
+    async def note(self, torrent_ids: Sequence[str], now: int) -> None:
+        """Adds points of now to the histories of these torrents, without those that scorings add points for."""
+        shards = await self._shards.of_torrents(torrent_ids)
+        by_shard = defaultdict[Shard, list[str]](list)
+        for torrent_id, shard in zip(torrent_ids, shards, strict=True):
+            if shard is not None:
+                by_shard[shard].append(torrent_id)
+        await self._shards.gather(
+            lambda shard: shard.scripts.work_note([now, *by_shard[shard]]), list(by_shard)
+        )
 
 
 async def _all(connection: Connection, *commands: tuple[Argument, ...]) -> list[Any]:

@@ -46,7 +46,7 @@ ProbeResult = Literal["confirmed", "failed", "unknown"]
 
 
 class Verification:
-    """``clock`` returns epoch seconds; ``facts`` with several shards. Every coroutine raises UnknownProject."""
+    """``clock`` returns epoch seconds. Every coroutine raises UnknownProject."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Verification:
         claims: Claims,
         rules: LiveRules,
         clock: Callable[[], float],
-        facts: TorrentFacts | None = None,
+        facts: TorrentFacts,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
@@ -115,7 +115,7 @@ class Verification:
         argv += (int(rules.accounts == "required"), count, int(before * 1000), alone)
         argv.append("" if probes is None else probes)
         rows = await self._scripts.work_verify(argv)
-        if rows and rows[0] == b"ask" and self._facts is not None:
+        if rows and rows[0] == b"ask":
             asked: list[FactRow] = list(zip(*(iter(rows[1:]),) * 4, strict=True))
             packed = await self._facts.read(asked)
             if alone and not packed[0]:

@@ -1,9 +1,14 @@
 """Work distribution: projects hand out items to claimants under leases."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
+from tracker.store.sharding.shards import Shards
+from tracker.store.swarms.rules import LiveRules
 from tracker.store.work.blocks import Blocks
 from tracker.store.work.claims import Claims
+from tracker.store.work.facts import TorrentFacts
 from tracker.store.work.items import Items
 from tracker.store.work.leaderboard import Leaderboard
 from tracker.store.work.log import Log
@@ -11,6 +16,7 @@ from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
 from tracker.store.work.sizes import Sizes
 from tracker.store.work.statistics import Statistics
+from tracker.store.work.torrent_states import TorrentStates
 from tracker.store.work.verification import Verification
 
 
@@ -28,3 +34,21 @@ class Work:
     statistics: Statistics
     sizes: Sizes
     verification: Verification
+
+    @classmethod
+    def on(cls, shards: Shards, rules: LiveRules, clock: Callable[[], float]) -> Self:
+        main, facts = shards.main, TorrentFacts(shards)
+        common = (main.connection, main.scripts, main.keys)
+        projects, claims = Projects(*common, clock), Claims(*common, clock, facts)
+        return cls(
+            projects,
+            Items(*common, projects),
+            claims,
+            Blocks(*common, clock),
+            Log(*common, projects),
+            Leaderboard(*common),
+            Policy(*common, clock, TorrentStates(shards)),
+            Statistics(main.connection, main.keys),
+            Sizes(shards, clock),
+            Verification(*common, claims, rules, clock, facts),
+        )

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- hold_webhook.lua: holds or renews the right to deliver changes to a URL, and writes the state of its deliveries. A
--- URL without a state starts at the newest change.
+-- hold_webhook.lua: holds or renews the right to deliver changes to a URL, and writes the state of its deliveries.
 -- KEYS[1]   the prefix
 -- ARGV[1]   id of the URL   ARGV[2] the caller's token   ARGV[3] how long the right lasts (ms; 0: it ends now)
 -- ARGV[4]   how long the state is kept (s)
@@ -14,10 +13,6 @@ local holder = call('GET', lease)
 if holder ~= ARGV[2] and (holder or #ARGV > 4) then return nil end
 call('HLEN', state)
 if tonumber(ARGV[3]) > 0 then call('SET', lease, ARGV[2], 'PX', ARGV[3]) else call('DEL', lease) end
-if call('HEXISTS', state, 'position') == 0 then
-  local newest = redis.pcall('XREVRANGE', P .. 'changes', '+', '-', 'COUNT', 1)
-  call('HSET', state, 'position', not newest.err and newest[1] and newest[1][1] or '0')
-end
 if #ARGV > 4 then call('HSET', state, unpack(ARGV, 5)) end
 call('EXPIRE', state, ARGV[4])
 return call('HGETALL', state)

@@ -162,7 +162,7 @@ ROWS: tuple[KeySpec, ...] = (
         "At most 100, of which the oldest makes room, and none older than 90 days; those that are registered by now "
         "are removed when the list is read",
         "90 days after the last new one, or until the user is deleted",
-        "announce.lua, store/sharding/unregistered.py, delete_user.lua",
+        "announce.lua, store/users/unregistered.py, delete_user.lua",
     ),
     KeySpec(
         "t:i:hnr_pending",

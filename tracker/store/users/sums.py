@@ -7,12 +7,9 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.users.fields import TOTALS
 
 SUMMED = (*TOTALS, "unreported")
@@ -28,32 +25,35 @@ class Sums(NamedTuple):
 
 
 class UserSums:
-    """Every method raises StoreUnavailable and redis.exceptions.RedisError."""
+    """A single shard has the sums themselves. Every method raises StoreUnavailable and redis.exceptions.RedisError."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, shards: Shards) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+    def __init__(self, shards: Shards) -> None:
+        main = shards.main
+        self._connection, self._scripts, self._keys = main.connection, main.scripts, main.keys
         self._shards = shards
+        self._parts = shards.others
 
     async def read(self, user_ids: Sequence[str]) -> list[Sums]:
         """The sums over all shards, of each user."""
         commands: list[tuple[Shard, tuple[Argument, ...]]] = []
         for user_id in user_ids:
-            for shard in self._shards:
+            for shard in self._parts:
                 commands.append((shard, ("HMGET", shard.keys.user(user_id), *SUMMED)))
                 commands.append((shard, ("SCARD", shard.keys.user_set(user_id, "hnr"))))
         replies = await self._shards.send(commands)
-        parts = 2 * len(self._shards)
+        parts = 2 * len(self._parts)
         return [_sums(replies[first : first + parts]) for first in range(0, len(replies), parts)]
 
     async def totals(self, user_id: str) -> dict[str, int]:
-        """The current value of each of SUMMED. While a shard is away, the value that was saved last."""
+        """The current value of each of SUMMED; none where there is nothing to add up. While a shard is unavailable, the
+        value that was saved last."""
+        if not self._parts:
+            return {}
         bases = [f"base_{name}" for name in SUMMED]
         row = await self._connection.command("HMGET", self._keys.user(user_id), *SUMMED, *bases)
         try:
             parts = await self._shards.send(
-                [(shard, ("HMGET", shard.keys.user(user_id), *SUMMED)) for shard in self._shards]
+                [(shard, ("HMGET", shard.keys.user(user_id), *SUMMED)) for shard in self._parts]
             )
         except StoreUnavailable as error:
             self._shards.leave_out(self._shards.away, error)
@@ -63,15 +63,14 @@ class UserSums:
 
     async def save(self, user_ids: Sequence[str]) -> None:
         """Writes the sums at home. Users that were deleted are left out."""
-        for first in range(0, len(user_ids), USERS_A_CALL):
-            some = user_ids[first : first + USERS_A_CALL]
+        for some in in_parts(user_ids if self._parts else (), USERS_A_CALL):
             argv: list[Argument] = []
             for user_id, sums in zip(some, await self.read(some), strict=True):
                 argv += (user_id, sums.hit_and_runs, *sums.totals)
             await self._scripts.sum_users(argv)
 
     async def save_if_possible(self, user_ids: Sequence[str]) -> None:
-        """The same, but while a shard is away that is left to ``save_page``."""
+        """The same, but while a shard is unavailable that is left to ``save_page``."""
         if not self._shards.away:
             with suppress(StoreUnavailable):
                 await self.save(user_ids)
@@ -97,6 +96,8 @@ class UserSums:
     async def save_page(self, cursor: bytes, count: int = USERS_A_CALL) -> bytes:
         """Writes the sums of about ``count`` of all users, and returns the next cursor, b"0" at the end. It heals what
         a tracker that was killed has not written."""
+        if not self._parts:
+            return b"0"
         after, flat = await self._connection.command("ZSCAN", self._keys.users(), cursor, "COUNT", count)
         await self.save([f"{float(score):.0f}" for score in flat[1::2]])
         return bytes(after)

@@ -17,10 +17,9 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import fold, fold_name
 from tracker.store.client.pipe import Argument
-from tracker.store.sharding.hybrids import Hybrids
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
-from tracker.store.sharding.torrent_filter import (
+from tracker.store.torrents.filter import (
     VALUES,
     WHOLE_ORDERS,
     Index,
@@ -31,6 +30,7 @@ from tracker.store.sharding.torrent_filter import (
     index_key,
     indexes_of,
 )
+from tracker.store.torrents.hybrids import Hybrids
 from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent, Torrents
 
@@ -82,10 +82,10 @@ class _Match(NamedTuple):
 class TorrentListing:
     """``torrents`` reads the rows of all shards."""
 
-    def __init__(self, shards: Shards, torrents: Torrents) -> None:
+    def __init__(self, shards: Shards, torrents: Torrents, hybrids: Hybrids) -> None:
         self._shards = shards
         self._torrents = torrents
-        self._hybrids = Hybrids(shards)
+        self._hybrids = hybrids
         self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
         self._rank_cursors = dict.fromkeys(shards, b"0")
         self._ranking_all: set[Shard] = set()
@@ -249,7 +249,7 @@ class TorrentListing:
 
     async def _read_walks(self, walks: "Sequence[_Walk]", wanted: TorrentFilter, count: int) -> int:
         """Reads the next matches of some shards, of each some more than its share of ``count``. Returns about how many
-        torrents were looked at. A shard that is away is passed over."""
+        torrents were looked at. A shard that is unavailable is passed over."""
         looked_at = min(TORRENTS_A_CALL, max(_MIN_LOOKED_AT, TORRENTS_A_CALL * CALLS_AT_ONCE // len(walks)))
         some = min(count, 2 * count // len(walks) + _SPARE)
         found = await self._shards.run(

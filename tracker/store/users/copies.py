@@ -1,30 +1,29 @@
-"""Copies of users' rows in the shards, where announces read them.
+"""Copies of users' rows in the shards, where announces read them. A single shard has the rows themselves.
 
 Home lists each changed passkey under a number that grows (lua/lib/user_copies.lua), and each shard records up to which
-number it has them. So a shard that was away gets what it lacks, as it is at home by then.
+number it has them. So a shard that was unavailable gets what it lacks, as it is at home by then.
 """
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.fields import is_user_id
-from tracker.store.users.users import HAS_PEERS
 
 USERS_A_CALL = 100
-MAX_DELETED_PER_CALL = 100
-"""As in users/users.py."""
+_MAX_DELETED_PER_CALL = 100
+"""Max torrents of each user set that one script call deletes. Announces wait for that call."""
+_HAS_PEERS = 2
+"""The answer of delete_user.lua while peers of the user must be removed first."""
 MIN_COMPARED, PAGES = 50, 1000
 """A comparison of all users takes about PAGES pages, of at least MIN_COMPARED users."""
 
@@ -32,11 +31,11 @@ MIN_COMPARED, PAGES = 50, 1000
 class UserCopies:
     """Raises StoreUnavailable and redis.exceptions.RedisError where not stated otherwise."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, shards: Shards) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+    def __init__(self, shards: Shards, reapings: Mapping[Shard, Reaping]) -> None:
+        main = shards.main
+        self._connection, self._scripts, self._keys = main.connection, main.scripts, main.keys
         self._shards = shards
+        self._reapings = reapings
 
     async def lacking(self, shards: Sequence[Shard]) -> list[Shard]:
         """Those that lack something. One round trip for each node."""
@@ -46,7 +45,7 @@ class UserCopies:
 
     async def copy_to_all(self) -> None:
         """Gives all shards what they lack. One that does not answer gets it later."""
-        await asyncio.gather(*map(self.copy_if_possible, self._shards))
+        await asyncio.gather(*map(self.copy_if_possible, self._shards.others))
 
     async def copy_if_possible(self, shard: Shard) -> None:
         """The same for one shard; raises nothing."""
@@ -54,8 +53,8 @@ class UserCopies:
             await self.copy_to(shard)
 
     async def copy_before_serving(self, shard: Shard) -> None:
-        """The same for a shard that was away, before its first announce. Raises StoreUnavailable while home is away
-        too, unless it has been so for longer: then nothing was changed there since."""
+        """The same for a shard that was unavailable, before its first announce. Raises StoreUnavailable while the main
+        prefix is unavailable too, unless it has been so for longer: then nothing was changed there since."""
         if not self._connection.was_lost_before(shard.connection):
             await self.copy_to(shard)
 
@@ -140,10 +139,15 @@ class UserCopies:
 
     async def _delete(self, members: list[str], shard: Shard) -> None:
         for member in members:
-            user_id = member.partition(":")[2]
-            while left := await shard.scripts.delete_user([user_id, "", MAX_DELETED_PER_CALL]):
-                if left == HAS_PEERS:
-                    await shard.reaping.remove([f"user:{user_id}"])
+            await delete_in(shard, self._reapings[shard], member.partition(":")[2])
+
+
+async def delete_in(shard: Shard, reaping: Reaping, user_id: str, passkey: str = "") -> None:
+    """Deletes what a prefix has of a user. An empty ``passkey`` continues a deletion that has begun."""
+    while left := await shard.scripts.delete_user([user_id, passkey, _MAX_DELETED_PER_CALL]):
+        passkey = ""
+        if left == _HAS_PEERS:
+            await reaping.remove([f"user:{user_id}"])
 
 
 def _differs(row: list[bytes], copy: Any) -> bool:

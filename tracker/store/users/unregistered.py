@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tracker.bittorrent import InfoHash
+from tracker.bittorrent import InfoHash, info_hash_of
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.sharding.shards import Shards
-from tracker.store.torrents.records import info_hash_of
 
 MAX_KEPT = 100
 """In each shard; as many are read."""

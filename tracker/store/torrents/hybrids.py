@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from tracker.bittorrent import InfoHash
+from tracker.bittorrent import InfoHash, info_hash_of
 from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.sharding.shards import Shard, Shards
-from tracker.store.torrents.records import info_hash_of
 
 _OF_V1, _OF_V2 = ("hybrid", "hybrid_of"), ("hybrid_of", "hybrid")
 """The field of a half, and the one that it may not have."""
@@ -77,7 +76,7 @@ class Hybrids:
 
     async def end_broken(self, v2_halves: Sequence[InfoHash]) -> None:
         """Ends the links of those whose v1 half is not registered, or is a v2 half: a site wrote that. Does nothing
-        while a shard is away."""
+        while a shard is unavailable."""
         with suppress(StoreUnavailable):
             for each, counting in zip(v2_halves, await self.counting(v2_halves), strict=True):
                 if counting == each:

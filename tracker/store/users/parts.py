@@ -1,0 +1,49 @@
+"""The parts of a store that know users."""
+
+from collections.abc import Callable, Mapping
+
+from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.swarms.reaping import Reaping
+from tracker.store.swarms.rules import LiveRules
+from tracker.store.users.adoption import Adoption
+from tracker.store.users.copies import UserCopies
+from tracker.store.users.freeleech import Freeleech
+from tracker.store.users.hit_and_runs import HitAndRunRules, HitAndRuns
+from tracker.store.users.importing import UserImport
+from tracker.store.users.listing import UserListing
+from tracker.store.users.peers import UserPeers
+from tracker.store.users.rules import Multipliers
+from tracker.store.users.sums import UserSums
+from tracker.store.users.unregistered import Unregistered
+from tracker.store.users.users import Users
+
+
+class UserParts:
+    """Built once with the store, which has them as attributes."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        rules: LiveRules,
+        reapings: Mapping[Shard, Reaping],
+        clock: Callable[[], float],
+    ) -> None:
+        def max_changes() -> int:
+            return rules.current.max_changes
+
+        def hit_and_run_rules() -> HitAndRunRules:
+            current = rules.current
+            return HitAndRunRules(current.packed_hit_and_run, current.grace, current.max_changes)
+
+        main = shards.main
+        self.user_copies = copies = UserCopies(shards, reapings)
+        self.user_sums = sums = UserSums(shards)
+        self.users = Users(shards, max_changes, reapings, copies, sums, clock)
+        self.freeleech = Freeleech(shards, clock)
+        self.hit_and_runs = HitAndRuns(shards, hit_and_run_rules, clock)
+        self.multipliers = Multipliers(shards)
+        self.user_import = UserImport(main.scripts, copies, sums)
+        self.user_listing = UserListing(main.connection, main.scripts, main.keys, self.users)
+        self.user_peers = UserPeers(shards, self.users)
+        self.unregistered = Unregistered(shards, clock)
+        self.adoption = Adoption(main.scripts, main.keys)
