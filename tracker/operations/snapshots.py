@@ -130,8 +130,7 @@ async def _token(store: Store, who: str) -> Snapshot:
     """``who``: an id or a name."""
     for token in await store.tokens.list():
         if who in (token.token_id, token.name):
-            values = {"name": token.name, "role": token.role, "addresses": " ".join(token.addresses)}
-            return token.token_id, _texts({**values, "expires": token.expires})
+            return token.token_id, _texts(audited(token, ("name", "role", "addresses", "expires")))
     return who, {}
 
 

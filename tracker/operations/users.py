@@ -1,12 +1,15 @@
-"""Lists of users' pending hit-and-runs and freeleech tokens, with the names of the torrents."""
+"""Lists of users' torrents, pending hit-and-runs and freeleech tokens, with the names of the torrents."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from tracker.operations.peers import to_integer
+from tracker.store.schema.record import Field, fields_of
 from tracker.store.store import Store
 
-_RENAMED = {"total_seconds": "total_time", "seed_seconds": "seed_time"}
-_ACCOUNT_TOTALS = {"downloaded": "downloaded", "uploaded": "uploaded", **_RENAMED}
+_STORED = {"total_seconds": "total_time", "seed_seconds": "seed_time"}
+_ACCOUNT_TOTALS = {"downloaded": "downloaded", "uploaded": "uploaded", **_STORED}
 """Fields of a user's account on a torrent, by name."""
 
 
@@ -22,6 +25,42 @@ async def pending_hit_and_runs(store: Store, offset: int = 0, count: int = 100) 
     ]
     rows = await _with_names(store, [pending._asdict() for pending in found])
     return [{**row, **numbers} for row, numbers in zip(rows, totals, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A user's totals on a torrent, over all of the user's clients."""
+
+    torrent_id: Annotated[str, Field()]
+    info_hash: Annotated[str | None, Field("null if the torrent was removed.")]
+    name: Annotated[str, Field()]
+    uploaded: Annotated[int, Field()]
+    downloaded: Annotated[int, Field()]
+    total_seconds: Annotated[int, Field()]
+    seed_seconds: Annotated[int, Field()]
+    completed_at: Annotated[int | None, Field(unit="epoch s")]
+    peers: Annotated[int, Field("The user's active clients on the torrent.")]
+    credit_cut: Annotated[int, Field("Bytes that were not credited because of the maximum rate of credit.")]
+    unreported: Annotated[
+        int,
+        Field("Bytes downloaded but not reported: `left` fell without `downloaded` rising. Not charged."),
+    ]
+
+
+async def shares(store: Store, user_id: str, torrent_ids: Sequence[str]) -> list[Share]:
+    """In the order of ``torrent_ids``."""
+    known = {torrent.torrent_id: torrent for torrent in await store.torrents.by_ids(torrent_ids)}
+    accounts = await store.users.on_torrents(user_id, torrent_ids)
+    found: list[Share] = []
+    for torrent_id, account in zip(torrent_ids, accounts, strict=True):
+        torrent = known.get(torrent_id)
+        info_hash, name = (torrent.info_hash.hex(), torrent.name) if torrent else (None, "")
+        totals: dict[str, Any] = {
+            each: to_integer(account.get(_STORED.get(each, each))) for each in [*fields_of(Share)][3:]
+        }
+        totals["completed_at"] = totals["completed_at"] or None
+        found.append(Share(torrent_id, info_hash, name, **totals))
+    return found
 
 
 async def freeleech_tokens(

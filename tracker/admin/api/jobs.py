@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Count, Moment, OffsetPage, Paged, Whole, changes_of, page_of, reply_of
+from tracker.admin.api.models import Count, OffsetPage, Paged, Whole, changes_of, page_of, reply_of
 from tracker.admin.api.routing import not_found
 from tracker.operations import service
 from tracker.store.jobs.records import Enqueued, Job, QueueLimits
+from tracker.store.schema.record import shown
 
 endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
 
@@ -47,26 +48,9 @@ class Queues(Reply):
     items: list[QueueRow]
 
 
+@reply_of(Job)
 class JobRow(Reply):
     """A job."""
-
-    id: str
-    queue: str
-    status: str
-    fingerprint: str = Field(
-        description="Equal for jobs with the same queue and payload; only one of them can be unfinished."
-    )
-    payload: str = Field(description="JSON.")
-    retries: int
-    max_retries: int
-    priority: int
-    run_after: Moment | None
-    deadline: Moment | None
-    error: str = Field(description="Last error.")
-    cursor: str = Field(description="Progress of a resumable job.")
-    created: Moment | None
-    started: Moment | None
-    finished: Moment | None
 
 
 class JobPage(OffsetPage[JobRow]):
@@ -183,13 +167,4 @@ async def enqueued(enqueuing: Awaitable[Enqueued]) -> JobEnqueued:
 
 
 def _row(job: Job) -> JobRow:
-    times = {name: _moment(getattr(job, name)) for name in _TIMES}
-    rest = {name: getattr(job, name) for name in JobRow.model_fields if name not in _TIMES}
-    return JobRow(**rest, **times)
-
-
-_TIMES = ("run_after", "deadline", "created", "started", "finished")
-
-
-def _moment(at: float | None) -> int | None:
-    return None if at is None else int(at)
+    return JobRow(**shown(job))

@@ -5,10 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import Moment
+from tracker.admin.api.models import reply_of
 from tracker.admin.api.routing import not_found
 from tracker.errors import ClientError
 from tracker.store.access.tokens import MAX_NETWORKS, Role, Token
+from tracker.store.schema.record import shown
 
 endpoints = Endpoints("tokens", "Tokens for the dashboard, the API and the metrics.")
 
@@ -18,16 +19,9 @@ TokenIdText = Annotated[
 ]
 
 
+@reply_of(Token)
 class TokenRow(Reply):
     """A token without its secret, which is not stored."""
-
-    token_id: str
-    name: str
-    role: Role
-    created: Moment
-    last_used: Moment | None = Field(description="Precise to a minute; null if never used.")
-    expires: Moment | None = Field(description="When the token becomes invalid; null: never.")
-    addresses: list[str] = Field(description="The networks it may be used from; empty: any address.")
 
 
 class TokenList(Reply):
@@ -96,6 +90,4 @@ async def revoke(call: Call, token_id: TokenIdText) -> None:
 
 
 def _fields(token: Token) -> dict[str, object]:
-    return {name: getattr(token, name) for name in TokenRow.model_fields} | {
-        "addresses": list(token.addresses)
-    }
+    return shown(token)

@@ -22,9 +22,9 @@ from tracker.admin.api.models import (
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.user_query import UserQuery
 from tracker.errors import ClientError
-from tracker.operations.peers import to_integer
+from tracker.operations.users import Share, shares
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
-from tracker.store.torrents.torrents import Torrent
+from tracker.store.schema.record import shown
 from tracker.store.users.fields import User, checked_fields
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
@@ -113,22 +113,9 @@ class PasskeyLookup(Body):
     passkey: PasskeyText
 
 
+@reply_of(Share)
 class UserTorrent(Reply):
     """A user's totals on a torrent, over all of the user's clients."""
-
-    torrent_id: str
-    info_hash: str | None = Field(description="null if the torrent was removed.")
-    name: str
-    uploaded: int
-    downloaded: int
-    total_seconds: int
-    seed_seconds: int
-    completed_at: Moment | None
-    peers: int = Field(description="The user's active clients on the torrent.")
-    credit_cut: int = Field(description=_CUT)
-    unreported: int = Field(
-        description="Bytes downloaded but not reported: `left` fell without `downloaded` rising. Not charged."
-    )
 
 
 class UserTorrentPage(CursorPage[UserTorrent]):
@@ -268,9 +255,7 @@ async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Sc
     await _known(call, user_id)
     users = call.store.users
     after, ids = await users.torrents_page(user_id, set_name, query.cursor, query.limit)
-    known = {torrent.torrent_id: torrent for torrent in await call.store.torrents.by_ids(ids)}
-    shares = await users.on_torrents(user_id, ids)
-    items = [_user_torrent(each, known.get(each), share) for each, share in zip(ids, shares, strict=True)]
+    items = [UserTorrent(**shown(each)) for each in await shares(call.store, user_id, ids)]
     return UserTorrentPage(**scan_of(after, items, (await users.set_sizes(user_id))[set_name]))
 
 
@@ -281,23 +266,6 @@ async def unregistered(call: Call, user_id: UserIdText) -> UnregisteredTorrents:
     found = await call.store.unregistered.of(user_id)
     return UnregisteredTorrents(
         items=[Unregistered(info_hash=each.info_hash.hex(), at=each.at) for each in found]
-    )
-
-
-def _user_torrent(torrent_id: str, torrent: Torrent | None, share: dict[str, str]) -> UserTorrent:
-    whole = to_integer
-    return UserTorrent(
-        torrent_id=torrent_id,
-        info_hash=torrent.info_hash.hex() if torrent else None,
-        name=torrent.name if torrent else "",
-        uploaded=whole(share.get("uploaded")),
-        downloaded=whole(share.get("downloaded")),
-        total_seconds=whole(share.get("total_time")),
-        seed_seconds=whole(share.get("seed_time")),
-        completed_at=whole(share.get("completed_at")) or None,
-        peers=whole(share.get("peers")),
-        credit_cut=whole(share.get("credit_cut")),
-        unreported=whole(share.get("unreported")),
     )
 
 

@@ -1,7 +1,6 @@
 """The page of one user: totals, torrents, hit-and-runs and actions."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -17,12 +16,10 @@ from tracker.admin.pages.rendering import done, render
 from tracker.admin.world import country_name
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
-from tracker.operations.peers import to_integer
 from tracker.operations.torrents import counting_torrent
 from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
-from tracker.operations.users import freeleech_tokens
+from tracker.operations.users import Share, freeleech_tokens, shares
 from tracker.store.schema.multipliers import RuleChange, parse_end
-from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import FIELDS, TOTALS, User
 from tracker.store.users.unregistered import MAX_KEPT
 from tracker.store.users.users import SETS
@@ -50,22 +47,6 @@ LIMITS = {
 """How much is searched for what the user does and did."""
 ROTATED = "New passkey created. The old one no longer works."
 _MAX_ID_LENGTH = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A user's totals on a torrent, in bytes, seconds and epoch seconds. ``torrent``: None if removed."""
-
-    torrent_id: str
-    torrent: Torrent | None
-    uploaded: int
-    downloaded: int
-    total_seconds: int
-    seed_seconds: int
-    completed_at: int
-    remaining_seconds: int
-    unreported: int
-    credit_cut: int
 
 
 class UserPage:
@@ -97,7 +78,7 @@ class UserPage:
     async def _page(self, request: web.Request, user: User, error: str = "") -> web.Response:
         asked, cursor = request.query.get("set", ""), cursor_number(request.query.get("cursor", ""))
         chosen = asked if asked in SETS else "active"
-        after, shares = await self._shares(user, chosen, cursor)
+        after, ids = await self._users.torrents_page(user.user_id, chosen, cursor, PAGE)
         here = f"/users/{user.user_id}"
         variables = {
             "user": user,
@@ -108,7 +89,8 @@ class UserPage:
             "labels": LABELS,
             "sizes": await self._users.set_sizes(user.user_id),
             "check": await self._context.store.connect_checks.of_user(user.user_id),
-            "shares": shares,
+            "shares": await shares(self._context.store, user.user_id, ids),
+            "remaining": self._remaining,
             "next_url": f"{here}?{urlencode({'set': chosen, 'cursor': after})}" if after else "",
             "previous_url": f"{here}?{urlencode({'set': chosen})}" if cursor else "",
             "tokens": await freeleech_tokens(self._context.store, user.user_id, 0, PAGE),
@@ -123,30 +105,11 @@ class UserPage:
         }
         return render(request, "user.html", variables, status=422 if error else 200)
 
-    async def _shares(self, user: User, name: str, cursor: int) -> tuple[int, list[Share]]:
-        after, ids = await self._users.torrents_page(user.user_id, name, cursor, PAGE)
-        torrents = {torrent.torrent_id: torrent for torrent in await self._torrents.by_ids(ids)}
-        rows = await self._users.on_torrents(user.user_id, ids)
-        return after, [
-            self._share(one, torrents.get(one), row, name) for one, row in zip(ids, rows, strict=True)
-        ]
-
-    def _share(self, torrent_id: str, torrent: Torrent | None, row: Mapping[str, str], name: str) -> Share:
+    def _remaining(self, share: Share) -> int:
+        """Seconds until the hit-and-run on this torrent is cleared."""
         rules = self._context.settings.users
-        spent = to_integer(row.get("seed_time" if rules.hnr_time == "seed" else "total_time"))
-        remaining = max(0, rules.hnr_threshold_seconds - spent) if name == "hnr" else 0
-        return Share(
-            torrent_id,
-            torrent,
-            uploaded=to_integer(row.get("uploaded")),
-            downloaded=to_integer(row.get("downloaded")),
-            total_seconds=to_integer(row.get("total_time")),
-            seed_seconds=to_integer(row.get("seed_time")),
-            completed_at=to_integer(row.get("completed_at")),
-            remaining_seconds=remaining,
-            unreported=to_integer(row.get("unreported")),
-            credit_cut=to_integer(row.get("credit_cut")),
-        )
+        spent = share.seed_seconds if rules.hnr_time == "seed" else share.total_seconds
+        return max(0, rules.hnr_threshold_seconds - spent)
 
     async def edit(self, request: web.Request) -> web.Response:
         """Sets the fields that the form has; of a checkbox the last value. Empty totals are unchanged."""

@@ -16,7 +16,8 @@ from tracker.cli.terminal import Column, Listing, Row, describe, say
 from tracker.errors import ClientError
 from tracker.operations import service
 from tracker.operations.audit import Change
-from tracker.store.jobs.records import STATUSES, Enqueued, Job, QueueLimits, check_queue
+from tracker.store.jobs.records import FIELDS, STATUSES, Enqueued, Job, QueueLimits, check_queue
+from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
 
 QueueName = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
@@ -28,6 +29,8 @@ Purged = Annotated[
     str | None,
     typer.Option("--status", help=f"One of {', '.join(_PURGED)}.", show_default="completed and failed"),
 ]
+
+_LISTED = ("id", "queue", "status", "retries", "created", "payload", "error")
 
 jobs = group("Show and manage background jobs.")
 
@@ -119,7 +122,7 @@ def show_job(
         job = await store.jobs.get(id)
         if job is None:
             raise ClientError("unknown job")
-        describe(_details(job), as_json=as_json)
+        describe(_row(job, FIELDS), as_json=as_json)
 
     with_store(config, work)
 
@@ -223,30 +226,9 @@ def _print_queued(job: Enqueued) -> None:
     say(f"{job.id} queued" if job.new else f"{job.id} is already queued or running")
 
 
-def _row(job: Job) -> Row:
-    return {
-        "id": job.id,
-        "queue": job.queue,
-        "status": job.status,
-        "retries": job.retries,
-        "created": _moment(job.created),
-        "payload": job.payload,
-        "error": job.error,
-    }
-
-
-def _details(job: Job) -> Row:
-    return {
-        **_row(job),
-        "max_retries": job.max_retries,
-        "priority": job.priority,
-        "run_after": _moment(job.run_after),
-        "deadline": _moment(job.deadline),
-        "started": _moment(job.started),
-        "finished": _moment(job.finished),
-        "cursor": job.cursor,
-        "fingerprint": job.fingerprint,
-    }
+def _row(job: Job, among: Iterable[str] = _LISTED) -> Row:
+    values = ((name, getattr(job, name), fields_of(Job)[name]) for name in among)
+    return {name: _moment(value) if field.unit else value for name, value, field in values}
 
 
 def _moment(seconds: float | None) -> str:

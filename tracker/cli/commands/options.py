@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from tracker.cli.commands.multipliers import shown_multiplier
-from tracker.cli.terminal import Column, Row
+from tracker.cli.terminal import Column, Moment, Row, Value
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.schema.record import Field, fields_of, settable, shown
 
@@ -61,10 +61,16 @@ def _words(text: str) -> tuple[str, ...]:
 
 def row_of(found: Any, among: Iterable[str]) -> Row:
     """These fields of a record for the output of a command."""
-    return {
-        name: shown_multiplier(name, value) if name.startswith(MULTIPLIERS) else value
-        for name, value in shown(found, among).items()
-    }
+    return {name: _cell(name, value, found) for name, value in shown(found, among).items()}
+
+
+def _cell(name: str, value: Any, found: Any) -> Value:
+    if name.startswith(MULTIPLIERS):
+        return shown_multiplier(name, value)
+    if isinstance(value, tuple):
+        return " ".join(value)
+    field = fields_of(found.__class__).get(name)
+    return Moment(value) if field and field.unit == "epoch s" and value is not None else cast("Value", value)
 
 
 def columns_of(record: type) -> list[Column]:

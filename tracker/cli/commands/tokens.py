@@ -8,12 +8,14 @@ import typer
 
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, change_store, group, with_store
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, announce_urls, note, say, say_json
+from tracker.cli.commands.options import row_of
+from tracker.cli.terminal import MOMENT, Column, Listing, Row, announce_urls, note, say, say_json
 from tracker.operations.audit import Change
 from tracker.settings.model import AdminSettings
 from tracker.settings.sources import load
 from tracker.store.access.tokens import LINK_SECONDS, NAME_LENGTH, ROLES, Token
 from tracker.store.schema.multipliers import parse_end
+from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
 
 Who = Annotated[str, typer.Argument(metavar="TOKEN", help="Name or id of a token.")]
@@ -84,15 +86,7 @@ def list_tokens(as_json: AsJson = False, config: Config = None) -> None:
 
 
 def _row(token: Token) -> Row:
-    return {
-        "id": token.token_id,
-        "name": token.name,
-        "role": token.role,
-        "created": Moment(token.created),
-        "last_used": None if token.last_used is None else Moment(token.last_used),
-        "expires": None if token.expires is None else Moment(token.expires),
-        "addresses": " ".join(token.addresses),
-    }
+    return {"id": token.token_id, **row_of(token, [name for name in fields_of(Token) if name != "token_id"])}
 
 
 @tokens.command("revoke")

@@ -301,9 +301,7 @@ def _torrent_row(found: Torrent) -> Row:
         **row_of(found, _SHOWN),
         "snatches": found.completions,
         "state": torrent_operations.state_of(found),
-        "labels": " ".join(found.labels),
         "half": "v2" if found.hybrid_of else "v1" if found.hybrid else "",
-        "dht_at": None if found.dht_at is None else Moment(found.dht_at),
     }
 
 

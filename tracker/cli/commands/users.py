@@ -25,21 +25,17 @@ from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
-from tracker.operations.users import pending_hit_and_runs
+from tracker.operations.users import pending_hit_and_runs, shares
 from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
 from tracker.store.users.fields import FIELDS, User, Value
 from tracker.store.users.listing import ORDERS, UserFilter
 
-_ON_A_TORRENT = {
-    "uploaded": "uploaded",
-    "downloaded": "downloaded",
-    "total_seconds": "total_time",
-    "seed_seconds": "seed_time",
-    "credit_cut": "credit_cut",
-}
-"""Columns of a user's torrents, and the stored fields."""
 _HASH_DIGITS = 40
+_ON_A_TORRENT = (
+    *("torrent_id", "uploaded", "downloaded", "total_seconds", "seed_seconds", "credit_cut"),
+    *("info_hash", "name"),
+)
 
 
 def _read_secret(text: str | None) -> str | None:
@@ -246,26 +242,10 @@ def list_torrents(
         async for ids in in_no_order(partial(store.users.torrents_page, found.user_id, name.value)):
             new = [torrent_id for torrent_id in ids if torrent_id not in seen]  # a page may repeat some
             seen.update(new)
-            listing.page(await _torrent_rows(store, found.user_id, new))
+            on_torrents = await shares(store, found.user_id, new)
+            listing.page(row_of(share, _ON_A_TORRENT) for share in on_torrents)
 
     with_store(config, work)
-
-
-async def _torrent_rows(store: Store, user_id: str, torrent_ids: list[str]) -> list[Row]:
-    known = {torrent.torrent_id: torrent for torrent in await store.torrents.by_ids(torrent_ids)}
-    accounts = await store.users.on_torrents(user_id, torrent_ids)
-    rows: list[Row] = []
-    for torrent_id, account in zip(torrent_ids, accounts, strict=True):
-        torrent = known.get(torrent_id)
-        rows.append(
-            {
-                "torrent_id": torrent_id,
-                **{column: account.get(stored, "0") for column, stored in _ON_A_TORRENT.items()},
-                "info_hash": torrent.info_hash.hex() if torrent else "",
-                "name": torrent.name if torrent else "",
-            }
-        )
-    return rows
 
 
 @users.command("forgive")

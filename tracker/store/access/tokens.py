@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from redis.exceptions import RedisError
 
@@ -21,6 +21,7 @@ from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.schema.record import Field
 
 Role = Literal["read", "operate", "admin"]
 """Each role may do what the roles before it may."""
@@ -50,19 +51,17 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``created``, ``last_used`` and ``expires`` are epoch seconds. ``last_used`` is accurate to a minute.
+    """A token of the admin port. Its secret is not stored."""
 
-    ``last_used`` is None if unused, ``expires`` if the token never expires. ``addresses`` are networks; empty: any
-    address.
-    """
-
-    token_id: str
-    name: str
-    role: Role
-    created: int
-    last_used: int | None = None
-    expires: int | None = None
-    addresses: tuple[str, ...] = ()
+    token_id: Annotated[str, Field()]
+    name: Annotated[str, Field()]
+    role: Annotated[Role, Field()]
+    created: Annotated[int, Field(unit="epoch s")]
+    last_used: Annotated[int | None, Field("Precise to a minute; null if never used.", unit="epoch s")] = None
+    expires: Annotated[int | None, Field("When the token becomes invalid; null: never.", unit="epoch s")] = (
+        None
+    )
+    addresses: Annotated[tuple[str, ...], Field("The networks it may be used from; empty: any address.")] = ()
 
     def admits(self, address: Address, now: float) -> bool:
         """Whether the token is valid now and from this address."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
-from tracker.store.schema.record import Field
+from tracker.store.schema.record import Field, fields_of
 
 PROCESS_TORRENT = "process_torrent"
 """The queue whose jobs score one torrent each: ``{"torrent_id": "7"}``."""
@@ -79,26 +79,25 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job as stored. Times are epoch seconds."""
+    """One job as stored."""
 
-    id: str
-    queue: str
-    status: str
-    fingerprint: str
-    payload: str
-    """JSON."""
-    retries: int
-    max_retries: int
-    priority: int
-    run_after: float | None
-    deadline: float | None
-    error: str
-    """Why the last run failed."""
-    cursor: str
-    """The progress of a resumable job."""
-    created: float | None
-    started: float | None
-    finished: float | None
+    id: Annotated[str, Field()]
+    queue: Annotated[str, Field()]
+    status: Annotated[str, Field()]
+    fingerprint: Annotated[
+        str, Field("Equal for jobs with the same queue and payload; only one of them can be unfinished.")
+    ]
+    payload: Annotated[str, Field("JSON.")]
+    retries: Annotated[int, Field()]
+    max_retries: Annotated[int, Field()]
+    priority: Annotated[int, Field()]
+    run_after: Annotated[float | None, Field(unit="epoch s")]
+    deadline: Annotated[float | None, Field(unit="epoch s")]
+    error: Annotated[str, Field("Last error.")]
+    cursor: Annotated[str, Field("Progress of a resumable job.")]
+    created: Annotated[float | None, Field(unit="epoch s")]
+    started: Annotated[float | None, Field(unit="epoch s")]
+    finished: Annotated[float | None, Field(unit="epoch s")]
 
 
 class Enqueued(NamedTuple):
@@ -166,31 +165,16 @@ def check_queue(name: str) -> str:
     return name
 
 
-FIELDS = tuple(Job.__dataclass_fields__)
+FIELDS = tuple(fields_of(Job))
 
 
 def parse_job(row: Sequence[bytes | None]) -> Job | None:
     """Parses the stored values of FIELDS. None if there is no such job."""
-    text = {name: (value or b"").decode("utf-8", "replace") for name, value in zip(FIELDS, row, strict=True)}
-    if not text["status"]:
-        return None
-    return Job(
-        id=text["id"],
-        queue=text["queue"],
-        status=text["status"],
-        fingerprint=text["fingerprint"],
-        payload=text["payload"],
-        retries=whole(text["retries"]),
-        max_retries=whole(text["max_retries"]),
-        priority=whole(text["priority"]),
-        run_after=_seconds(text["run_after"]),
-        deadline=_seconds(text["deadline"]),
-        error=text["error"],
-        cursor=text["cursor"],
-        created=_seconds(text["created"]),
-        started=_seconds(text["started"]),
-        finished=_seconds(text["finished"]),
-    )
+    values: dict[str, Any] = {}
+    for each, value in zip(fields_of(Job).values(), row, strict=True):
+        text = (value or b"").decode("utf-8", "replace")
+        values[each.name] = _seconds(text) if each.unit else whole(text) if each.kind == "number" else text
+    return Job(**values) if values["status"] else None
 
 
 def whole(text: str | bytes) -> int:

@@ -133,13 +133,15 @@ def names_of_part(record: type, part: str) -> tuple[str, ...]:
     return tuple(name for name, each in fields_of(record).items() if each.part == part)
 
 
-def shown(found: Any, among: Iterable[str]) -> dict[str, Any]:
-    """The values of these fields as the API and files have them: a multiplier and its end are two."""
+def shown(found: Any, among: Iterable[str] | None = None) -> dict[str, Any]:
+    """The values of these fields, or of all, as the API and files have them: a multiplier and its end are two."""
     row: dict[str, Any] = {}
     known = fields_of(found.__class__)
-    for name in among:
+    for name in known if among is None else among:
         field = known.get(name, _PLAIN)
         value = getattr(found, field.attribute or name)
+        if field.unit == "epoch s" and value is not None:
+            value = int(value)
         row |= split_end(name, value) if field.kind == "rules" else {name: value}
     return row
 
