@@ -12,10 +12,11 @@ from loadtest.servers import Server
 from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store, info_hash, running, update
 from tracker.bittorrent import InfoHash
-from tracker.store.schema.keys import Keys
+from tracker.store.schema.keys import BOARDS, Keys
+from tracker.store.stats import unique_users as module
 from tracker.store.stats.metric_names import NOWHERE, PlaceNames, metric_of, metrics, place_names
 from tracker.store.stats.months import month_of, month_start
-from tracker.store.stats.unique_users import BOARDS, MAX_BATCH, UniqueRules, UniqueUserEvent, UniqueUsers
+from tracker.store.stats.unique_users import MAX_BATCH, UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.rules import SwarmRules
 
 DAYS = 86_400
@@ -275,10 +276,10 @@ async def test_leaderboards_equal_the_counts(known: Store, mode: str) -> None:
     for n in range(12):
         batch = [event(f"10.{n}.{k % 9}.1", 1 + k % 2, places[k % 4]) for k in range(30)]
         await users.count(batch, START + n * 7 * DAYS)
-    for scope in BOARDS:
+    for board in BOARDS:
         for month in (None, MONTH, month_of(START + 40 * DAYS)):
-            for name, count in await users.top(scope, month or "all"):
-                assert count == await users.users_of(metric_of(scope, name), month)
+            for name, count in await users.top(board, month or "all"):
+                assert count == await users.users_of(metric_of(board, name), month)
     for scope, (name, count) in await users.places(IH, 100):
         assert count == await users.users_of(f"torrents.{IH.hex()}.{metric_of(scope, name)}")
 
@@ -580,6 +581,14 @@ async def test_flush_removes_statistics_and_keeps_torrents(store: Store, mode: s
     assert await store.dump() == before
     assert await users.count([event()], START) == 1
     assert await figures(store) == [(1, 1)] * 7
+
+
+async def test_a_new_scope_is_wiped_with_the_others(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BOARDS", (*BOARDS, "zones"))
+    names = ("zones.North.users", "zones.North.users.2026-11", "i:unique:zones:all")
+    await store.redis.mset({f"{store.keys.prefix}{name}": 1 for name in names})
+    assert [removed async for removed in unique_users(store).flush()][-1] == len(names)
+    assert await store.dump() == {}
 
 
 async def test_torrents_of_a_place_are_found_among_those_with_the_most_users(store: Store) -> None:

@@ -1,7 +1,7 @@
 """Types that several endpoints share: kinds of text, pages of lists, months."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
@@ -219,7 +219,6 @@ Period = Annotated[
         examples=["all", "2026-11"],
     ),
 ]
-Scope = Literal["countries", "cities", "postcodes", "torrents"]
 
 
 M = TypeVar("M", bound=BaseModel)

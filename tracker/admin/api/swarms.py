@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import asdict
-from typing import Literal
 
 from pydantic import Field
 
@@ -20,6 +19,7 @@ from tracker.admin.api.models import (
 from tracker.admin.api.torrents import TorrentRow, fields_of, known
 from tracker.admin.http.problems import Problem
 from tracker.operations.peers import peer_views
+from tracker.store.schema.keys import SCOPES, Scope
 from tracker.wire.torrent_file import MEDIA_TYPE
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -100,7 +100,7 @@ class History(Reply):
 class TorrentPlace(Reply):
     """Unique users of a torrent in one location."""
 
-    scope: Literal["countries", "cities", "postcodes"]
+    scope: Scope
     place: str = Field(
         description="Such as `France`, `France/Paris` or `France/75001`, escaped as in docs/uniques.md."
     )
@@ -177,7 +177,7 @@ async def uniques(call: Call, info_hash: InfoHashText, query: Paged) -> TorrentP
     items = [
         TorrentPlace.model_validate({"scope": scope, "place": entry.name, "users": entry.users})
         for scope, entry in found
-        if scope in ("countries", "cities", "postcodes")
+        if scope in SCOPES
     ]
     users = await _users(call, torrent.info_hash.hex())
     return TorrentPlaces(**page_of(query, items, None), users=users)

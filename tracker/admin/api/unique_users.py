@@ -1,11 +1,12 @@
 """/uniques: unique users by location, torrent and month."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import OffsetPage, Paged, Period, page_of
+from tracker.store.schema.keys import SCOPES, Board
 
 endpoints = Endpoints(
     "uniques", "Unique users by country, city, postcode and torrent, all-time and by month."
@@ -17,7 +18,7 @@ MetricText = Annotated[
     str,
     Field(
         max_length=300,
-        pattern=r"^(countries|torrents)\.[^:\u0000-\u0020]+\.users$",
+        pattern=rf"^({SCOPES[0]}|torrents)\.[^:\u0000-\u0020]+\.users$",
         description="Metric name, see docs/uniques.md; in the URL write `%` as `%25`.",
         examples=["countries.United_Kingdom.users"],
     ),
@@ -64,9 +65,7 @@ class Figure(Reply):
 
 
 @endpoints.get("/uniques/{scope}", "List locations or torrents by unique users")
-async def top(
-    call: Call, scope: Literal["countries", "cities", "postcodes", "torrents"], query: UniquesQuery
-) -> UniquesPage:
+async def top(call: Call, scope: Board, query: UniquesQuery) -> UniquesPage:
     """Monthly counts are kept for 13 months. Locations need a GeoIP database."""
     found = await call.store.unique_users.top(scope, query.period, query.limit, query.offset)
     items = [UniquesRow(name=name, users=users) for name, users in found]

@@ -17,9 +17,10 @@ from tracker.admin.pages.rendering import render
 from tracker.admin.world import country_code, country_name, world
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
-from tracker.store.stats.metric_names import SCOPES, unescape
+from tracker.store.schema.keys import BOARDS, SCOPES
+from tracker.store.stats.metric_names import unescape
 from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_start
-from tracker.store.stats.unique_users import BOARDS, LeaderboardEntry
+from tracker.store.stats.unique_users import LeaderboardEntry
 from tracker.store.torrents.torrents import Torrent
 
 FEW = 10
@@ -33,7 +34,7 @@ CLASSES = 5
 DAY = 86_400
 MIN_DAYS = 14
 """A chart of fewer days shows too little."""
-LABELS = {"countries": "Countries", "cities": "Cities", "postcodes": "Postcodes", "torrents": "Torrents"}
+LABELS = {board: board.capitalize() for board in BOARDS}
 _MONTH = re.compile(r"[1-9][0-9]{3}-(0[1-9]|1[0-2])", re.ASCII)
 
 
@@ -94,10 +95,7 @@ class WorldPages:
             "shades": shades,
             "shapes": shapes_of(countries, shades),
             "world": world(),
-            "tables": [
-                (board, LABELS[board], await self._lines(board, period, FEW))
-                for board in ("cities", "postcodes", "torrents")
-            ],
+            "tables": [(board, LABELS[board], await self._lines(board, period, FEW)) for board in BOARDS[1:]],
             "query": _query(period),
             **self._database(),
             **await self._memory(period),

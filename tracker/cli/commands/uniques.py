@@ -1,7 +1,6 @@
 """``tracker unique …``."""
 
 import re
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ from tracker.cli.progress import progress
 from tracker.cli.terminal import Column, Listing, Row, note, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
+from tracker.store.schema.keys import BOARDS, Board
 from tracker.store.stats.metric_names import metric_of
 from tracker.store.stats.months import ALL_TIME
 from tracker.store.stats.unique_users import LeaderboardEntry
@@ -21,14 +21,7 @@ from tracker.store.store import Store
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of lines.")]
 
 
-class Scope(StrEnum):
-    countries = "countries"
-    cities = "cities"
-    postcodes = "postcodes"
-    torrents = "torrents"
-
-
-AScope = Annotated[Scope, typer.Argument(metavar="countries|cities|postcodes|torrents")]
+AScope = Annotated[Board, typer.Argument(metavar="|".join(BOARDS))]
 _NAME = re.compile(r"[^:.\x00-\x20]{1,200}")
 
 uniques = group("Show unique users by location and torrent.")
@@ -45,7 +38,7 @@ def top(
     """List locations or torrents by unique users, highest first."""
     check_month(month)
     users = Column("users", 10, right=True)
-    if scope is Scope.torrents:
+    if scope == "torrents":
         listing = Listing([Column("info_hash", 40), users, Column("name")], as_json=as_json)
     else:
         listing = Listing([users, Column("place")], as_json=as_json)
@@ -54,10 +47,10 @@ def top(
         await _note_memory(store, month)
 
         async def read(offset: int, count: int) -> list[LeaderboardEntry]:
-            return await store.unique_users.top(scope.value, month or ALL_TIME, count, offset)
+            return await store.unique_users.top(scope, month or ALL_TIME, count, offset)
 
         async for page in in_order(limit, read):
-            if scope is Scope.torrents:
+            if scope == "torrents":
                 listing.page([await _torrent_row(store, entry) for entry in page])
             else:
                 listing.page({"users": users, "place": name} for name, users in page)
@@ -75,9 +68,9 @@ async def _note_memory(store: Store, month: str | None) -> None:
         )
 
 
-def _none_counted(scope: Scope, month: str | None) -> str:
+def _none_counted(scope: Board, month: str | None) -> str:
     when = "yet" if month is None else f"in {month}"
-    if scope is Scope.torrents:
+    if scope == "torrents":
         return f"no unique users counted {when}"
     return f"no unique users counted by place {when}; `tracker doctor` checks the GeoIP database"
 
@@ -137,8 +130,8 @@ def show_figures(
     async def work(store: Store) -> None:
         await _note_memory(store, month)
         for name in names:
-            counted = parse_info_hash(name).hex() if scope is Scope.torrents else name
-            users = await store.unique_users.users_of(metric_of(scope.value, counted), month)
+            counted = parse_info_hash(name).hex() if scope == "torrents" else name
+            users = await store.unique_users.users_of(metric_of(scope, counted), month)
             listing.page([{"users": users, "name": name}])
 
     with_store(config, work)

@@ -3,8 +3,16 @@
 The scripts in lua/ build keys as well: they receive the prefix and follow the same table.
 """
 
+from typing import Literal, get_args
+
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 
+Scope = Literal["countries", "cities", "postcodes"]
+Board = Literal[Scope, "torrents"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+"""The kinds of places in which unique users are counted. All but the first are places in a country."""
+BOARDS: tuple[Board, ...] = get_args(Board)
+"""The leaderboards of unique users."""
 MAX_SHARDS = 256
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from tracker.errors import StoreUnavailable
+from tracker.store.schema.keys import SCOPES
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.memory_usage import read_usage
@@ -12,7 +13,7 @@ from tracker.store.stats.months import ALL_TIME, month_of
 
 TARGET_SHARE = 0.75
 """Deletion stops at this share of maxmemory: joins work, and unique users are counted again."""
-_MARKER = re.compile(r"(?:countries|torrents)\..+\.users\.(?![0-9]{4}-[0-9]{2}$).+", re.DOTALL)
+_MARKER = re.compile(rf"(?:{SCOPES[0]}|torrents)\..+\.users\.(?![0-9]{{4}}-[0-9]{{2}}$).+", re.DOTALL)
 _KEEP_SECONDS = 30 * 86_400
 _SCAN = 500
 """Keys scanned in one call. With the deletion of markers it takes the store less than a millisecond."""
@@ -57,7 +58,7 @@ class Markers:
             if page % _PAGES == 0 and (await read_usage(shard.connection)).share <= TARGET_SHARE:
                 return
             page += 1
-            how = ("MATCH", f"{shard.keys.prefix}[ct]*.users.*", "COUNT", _SCAN)
+            how = ("MATCH", f"{shard.keys.prefix}*.users.*", "COUNT", _SCAN)
             after, keys = await shard.connection.command("SCAN", cursor or 0, *how)
             cursor = int(after)
             yield await self._delete(shard, keys)

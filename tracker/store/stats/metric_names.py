@@ -19,9 +19,8 @@ from typing import NamedTuple
 from unicodedata import category, normalize
 
 from tracker.bittorrent import InfoHash
+from tracker.store.schema.keys import SCOPES
 
-SCOPES = ("countries", "cities", "postcodes")
-"""The kinds of places."""
 MAX_COUNTRY_BYTES = 50
 MAX_NAME_BYTES = 68
 """Max length of a city or postcode. The longest metric has 77 bytes besides country and city, which leaves 60 of
@@ -37,7 +36,7 @@ _UNSEEN = re.compile(
 
 
 class PlaceNames(NamedTuple):
-    """A place as in metric names. Each part is escaped, and empty if unknown."""
+    """A place as in metric names, in the order of SCOPES. Each part is escaped, and empty if unknown."""
 
     country: str = ""
     city: str = ""

@@ -16,15 +16,15 @@ from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash
 from tracker.store.client.pipe import Argument
+from tracker.store.schema.keys import BOARDS, SCOPES
 from tracker.store.schema.lenient_numbers import ranked, score, whole
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.memory_usage import Memory
-from tracker.store.stats.metric_names import SCOPES, PlaceNames
+from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_of, month_start
 
 MAX_BATCH = 64
-BOARDS = (*SCOPES, "torrents")
 _SCAN = 1000
 _HASH = re.compile("[0-9a-f]{40}", re.ASCII)
 _OF_TORRENT = re.compile(r"torrents\.([0-9a-f]{40})\.", re.ASCII)
@@ -111,7 +111,7 @@ class UniqueUsers:
         argv: list[Argument] = [int(now), month, until]
         nearly_full = rules.mode != "hyperloglog" and await self._memory[shard].nearly_full()
         flags = (rules.export_torrents, rules.export_places, nearly_full)
-        argv += [max_outbox, *map(int, flags), *map(self._pack, batch)]
+        argv += [max_outbox, *map(int, flags), " ".join(SCOPES[1:]), *map(self._pack, batch)]
         script = scripts.estimate_unique if rules.mode == "hyperloglog" else scripts.count_unique
         try:
             new, failed, skipped = await script(argv)
@@ -162,7 +162,7 @@ class UniqueUsers:
             *(
                 (
                     "EXISTS",
-                    main.keys.unique_index("countries", each),
+                    main.keys.unique_index(SCOPES[0], each),
                     main.keys.unique_index("torrents", each),
                 )
                 for each in periods
@@ -253,12 +253,13 @@ async def _ranked(shard: Shard, board: str, count: int, offset: int) -> list[Lea
 async def _flush(shard: Shard) -> AsyncIterator[int]:
     """Yields how many keys of each page were deleted."""
     prefix = shard.keys.prefix
-    ours = tuple(f"{prefix}{name}" for name in (*(f"{scope}." for scope in BOARDS), "hll:", "i:unique:"))
+    heads = (*(f"{board}." for board in BOARDS), "hll:", "i:unique:")
+    letters, ours = {head[0] for head in heads}, tuple(f"{prefix}{head}".encode() for head in heads)
     yield int(await shard.connection.command("UNLINK", shard.keys.unique_forgotten()))
     cursor = None
     while cursor != 0:
-        how = ("MATCH", f"{prefix}[cpthi]*", "COUNT", _SCAN)
+        how = ("MATCH", f"{prefix}[{''.join(sorted(letters))}]*", "COUNT", _SCAN)
         after, keys = await shard.connection.command("SCAN", cursor or 0, *how)
         cursor = int(after)
-        doomed = [key for key in keys if key.startswith(tuple(name.encode() for name in ours))]
+        doomed = [key for key in keys if key.startswith(ours)]
         yield int(await shard.connection.command("UNLINK", *doomed)) if doomed else 0

@@ -41,7 +41,10 @@ end
 
 -- Calls `note(metric, user, number of the event)` for each metric of each event.
 local function read_events(note)
-  local places = { countries = {}, cities = {}, postcodes = {} }
+  local scopes, places, packed = {}, { countries = {} }, '>c40Bc0Bc0'
+  for scope in string.gmatch(ARGV[8], '%S+') do
+    scopes[#scopes + 1], places[scope], packed = scope, {}, packed .. 'Bc0'
+  end
   -- `member` is the location's name on the leaderboards, `name` the beginning of its metric.
   local function note_place(torrent, scope, member, name, user, i)
     local place = places[scope][member]
@@ -53,17 +56,18 @@ local function read_events(note)
     if place[3] then note(place[3], user, i) end
     if torrent then note(find_metric(torrent.head .. place[2], torrent.places, place[1], torrent), user, i) end
   end
-  for i = 8, #ARGV do
-    local ih, user, country, city, postcode = struct.unpack('>c40Bc0Bc0Bc0Bc0', ARGV[i])
+  for i = 9, #ARGV do
+    local event = { struct.unpack(packed, ARGV[i]) }
+    local ih, user, country = event[1], event[2], event[3]
     local torrent = existing_torrent(ih)
     if torrent then note(find_metric(torrent.head .. 'users', 'torrents', ih, torrent), user, i) end
     if country ~= '' then
       note_place(torrent, 'countries', country, country, user, i)
-      if city ~= '' then
-        note_place(torrent, 'cities', country .. '/' .. city, country .. '.cities.' .. city, user, i)
-      end
-      if postcode ~= '' then
-        note_place(torrent, 'postcodes', country .. '/' .. postcode, country .. '.postcodes.' .. postcode, user, i)
+      for n, scope in ipairs(scopes) do
+        local name = event[3 + n]
+        if name ~= '' then
+          note_place(torrent, scope, country .. '/' .. name, country .. '.' .. scope .. '.' .. name, user, i)
+        end
       end
     end
   end

@@ -6,8 +6,9 @@
 -- ARGV[4]   max statistics in the outbox (0: no receiver)   ARGV[5] '1': torrents are exported too
 -- ARGV[6]   '1': cities and postcodes are exported too, not only countries
 -- ARGV[7]   '1': the store is nearly full, so nothing is written and new addresses are not counted
--- ARGV[8..] one event each, at most 64, packed (struct, big-endian): info hash (c40, hex) and, with a length before
---   each (B): user, country, city and postcode as the metrics name them, empty when unknown
+-- ARGV[8]   the scopes of places in countries, with a space between them
+-- ARGV[9..] one event each, at most 64, packed (struct, big-endian): info hash (c40, hex) and, with a length before
+--   each (B): user, country, and a place of each scope as the metrics name them, empty when unknown
 -- Answer    { addresses new to a torrent, keys of a wrong type, events that were not counted because the store is
 --   nearly full }
 local P, call, max_waiting = KEYS[1], redis.call, tonumber(ARGV[4])

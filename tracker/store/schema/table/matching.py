@@ -3,10 +3,11 @@
 import re
 from functools import cache
 
+from tracker.store.schema.keys import BOARDS, SCOPES
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.row import KeySpec
 
-_PLACE = r"countries\.[^./]+(?:\.(?:cities|postcodes)\.[^./]+)?"
+_PLACE = rf"countries\.[^./]+(?:\.(?:{'|'.join(SCOPES[1:])})\.[^./]+)?"
 _HASH = "[0-9a-f]{40}"
 _PLACEHOLDERS = {
     "ih": _HASH,
@@ -22,7 +23,7 @@ _PLACEHOLDERS = {
     "month": "[0-9]{4}-[0-9]{2}",
     "span": "[0-9]{4}-(?:W?[0-9]{2})",
     "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
-    "scope": "countries|cities|postcodes|torrents",
+    "scope": "|".join(BOARDS),
     "period": "all|[0-9]{4}-[0-9]{2}",
     "precision": "1|5|60|300|900|3600|7200|18000|28800|86400",
     "minute": "[0-9]+",

@@ -1,14 +1,15 @@
 """Unique users by place and torrent."""
 
+from tracker.store.schema.keys import SCOPES
 from tracker.store.schema.table.row import KeySpec
 
+_IN_COUNTRIES = ", ".join(f"`countries.<country>.{scope}.<place>.users`" for scope in SCOPES[1:])
 ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:<metric>",
         "STRING",
         "unique users of all time. `<metric>` is `countries.<country>.users`, "
-        "`countries.<country>.cities.<city>.users`, `countries.<country>.postcodes.<postcode>.users`, "
-        "`torrents.<ih>.users`, or `torrents.<ih>.` followed by one of the first three",
+        f"{_IN_COUNTRIES}, `torrents.<ih>.users`, or `torrents.<ih>.` followed by one of these for places",
         "permanent; those of a torrent until it is deleted",
         "count_unique.lua, estimate_unique.lua",
     ),
@@ -44,8 +45,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:i:unique:<scope>:<period>",
         "ZSET",
-        "leaderboard of unique users. `<scope>` is countries, cities, postcodes or torrents, `<period>` is all or "
-        "`YYYY-MM`. A city is `<country>/<city>`, a postcode `<country>/<postcode>`",
+        f"leaderboard of unique users. `<scope>` is {', '.join(SCOPES)} or torrents, `<period>` is all or "
+        "`YYYY-MM`. A place in a country is `<country>/<place>`",
         "all: permanent; a month: until 13 months after its end",
         "count_unique.lua, estimate_unique.lua",
     ),
