@@ -64,6 +64,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of the serial tests alone, files without one need not be imported."""
+    if config.getoption("--serial") == "only" and collection_path.suffix == ".py":
+        return True if "mark.serial" not in collection_path.read_text(encoding="utf-8") else None
+    return None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Removes the tests that the options exclude. They are not counted as deselected."""
     serial, wants_long = config.getoption("--serial"), config.getoption("--long")
