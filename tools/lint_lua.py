@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -20,6 +21,9 @@ apt install lua-check (Debian, Ubuntu), brew install luacheck, or luarocks insta
 """
 INCLUDE = re.compile(r"--@ include (\S+)")
 FINDING = re.compile(r"(?P<script>[a-z_]+)\.lua:(?P<line>\d+):(?P<column>\d+): (?P<text>.*)")
+UNUSED = re.compile(r"(?P<place>(?P<file>[^:]+):\d+:\d+: \(W211\) .*) \(in (?P<script>[a-z_]+)\.lua\)")
+
+DIRECT = ("announce", "scrape", "reap", "due")
 
 
 Origins = dict[str, list[tuple[str, int, str]]]
@@ -65,7 +69,18 @@ def check(luacheck: str, origins: Origins) -> list[str]:
     findings = [located(line, origins) for line in done.stdout.splitlines() if line.strip()]
     if done.returncode and not findings:
         findings = [done.stderr.strip() or f"luacheck ended with {done.returncode}"]
-    return sorted(set(findings))
+    return sorted(set(unused_everywhere(findings, origins)))
+
+
+def unused_everywhere(findings: list[str], origins: Origins) -> Iterator[str]:
+    """Without what one script leaves unused in a fragment and another one uses. Scripts of DIRECT use all."""
+    including = Counter(file for lines in origins.values() for file in {file for file, _, _ in lines})
+    unused = Counter(found["place"] for each in findings if (found := UNUSED.fullmatch(each)))
+    for each in findings:
+        found = UNUSED.fullmatch(each)
+        is_rare = found is not None and unused[found["place"]] < including[found["file"]]
+        if found is None or not is_rare or found["script"] in DIRECT:
+            yield each
 
 
 def main() -> int:

@@ -44,10 +44,10 @@ HELD_BY: dict[str, tuple[str, ...]] = {
     "store/torrents/hybrids.py": ("store/sharding/test_hybrids.py",),
     "store/users/copies.py": ("store/sharding/test_users.py", "workers/test_user_sums.py"),
     "store/users/sums.py": ("store/sharding/test_users.py", "workers/test_user_sums.py"),
-    "store/stats/count.py": ("store/stats/test_counters.py",),
     "store/torrents/name_index.py": ("store/torrents/test_search.py",),
     "store/work": ("store/work/test_projects.py", "store/work/test_claims.py", "admin/api/test_work.py"),
     "system/private_file.py": ("cli/test_imports.py",),
+    "system/resources.py": ("system/test_file_limits.py", "system/test_memory.py"),
     "workers/upstreams": ("workers/test_upstreams.py",),
 }
 """File or folder of `tracker/` -> its tests, where neither a name nor an import tells. The longest row counts."""

@@ -5,15 +5,13 @@ from collections.abc import Iterable
 
 from fuzz.targets import krpc
 from tracker.bittorrent import Endpoint
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
-from tracker.dht.external_address import ExternalAddress
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
 from tracker.dht.node import DhtNode
-from tracker.dht.node_id import to_id
+from tracker.dht.node_id import ExternalAddress, to_id
 from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import AnnounceTokens
 from tracker.wire.krpc import MAX_SENT_BYTES, Query, parse_message
 
 MAX_LENGTH = 2100

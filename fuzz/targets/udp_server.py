@@ -6,7 +6,7 @@ from tracker.bittorrent import MAX_COUNT, AnnounceReply
 from tracker.refusals import Refusal
 from tracker.wire.connection_id import ConnectionIds
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH
-from tracker.wire.udp_server import (
+from tracker.wire.udp import (
     ANNOUNCE_LENGTH,
     MAX_PEERS,
     MAX_PEERS6,

@@ -11,12 +11,11 @@ from collections.abc import Callable
 
 from loadtest.bench.sections import Section
 from tracker.bittorrent import Address, Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
 from tracker.dht.node_id import to_id
 from tracker.dht.rate_limits import InboundLimits, LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import AnnounceTokens
 from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, encode_query, parse_message
 
 CLOSEST_GOAL_MICROSECONDS = 40.0

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from loadtest.bench.measure import HEADERS
 from loadtest.bench.percentiles import in_milliseconds
-from tracker.system.file_limits import raise_limit
+from tracker.system.resources import raise_limit
 
 GIVE_UP_SECONDS = 5.0
 OFFERED = "offered"

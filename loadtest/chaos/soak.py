@@ -25,7 +25,7 @@ from loadtest.chaos.environment import Environment, TrackerProcess
 from loadtest.chaos.report import PAGE
 from loadtest.clients.load import Load, Pace
 from loadtest.servers import free_port
-from tracker.system.file_limits import raise_limit
+from tracker.system.resources import raise_limit
 
 BLOCK = "soak"
 INTERVAL_SECONDS = 8

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import uvloop
 
-from tracker.system.file_limits import raise_limit
+from tracker.system.resources import raise_limit
 
 _OPENED_A_SECOND = 500
 _AGAIN_SECONDS = 1.0

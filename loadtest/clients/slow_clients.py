@@ -24,7 +24,7 @@ from loadtest.bench.processes import ROOT
 from loadtest.bench.tables import table
 from loadtest.chaos.report import PAGE
 from loadtest.clients.client_kinds import KINDS, announce
-from tracker.system.file_limits import raise_limit
+from tracker.system.resources import raise_limit
 
 BLOCK = "slow-clients"
 NORMAL_ANNOUNCES_PER_SECOND = 100

@@ -25,9 +25,8 @@ from tracker.admin.server import serve_admin
 from tracker.app.background import build_prober, open_background
 from tracker.app.dht import build_nodes
 from tracker.app.join_events import open_joins
-from tracker.app.readiness import Readiness
 from tracker.app.service import reaper_on
-from tracker.app.web import open_web
+from tracker.app.web import Readiness, open_web
 from tracker.bittorrent import Endpoint
 from tracker.runtime.context import open_context
 from tracker.runtime.dht_telemetry import DhtTelemetry

@@ -25,6 +25,7 @@ from tracker.settings.dht import DhtSettings
 from tracker.settings.model import ProbeSettings, Settings
 from tracker.settings.reload import LiveSettings
 from tracker.settings.types import split_address
+from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.system.datagrams import close_all, open_datagram_sockets
@@ -231,12 +232,13 @@ async def test_a_tracker_waits_while_another_one_runs_the_node(store: Store) -> 
     async with tracker_node(store) as runtime:
         await eventually(lambda: bool(runtime.nodes))
         own = runtime.nodes[4].id
-    assert await store.dht_nodes.lease(NAME, "another", int(time.time()))
+    other = Lease(store.scripts, "dht", NAME, 60, time.time)
+    assert await other.hold()
     passing = FakeTime()
     async with tracker_node(store, sleep=passing) as runtime:
         await passing.pass_by(600)
         assert not runtime.nodes
-        await store.dht_nodes.release(NAME, "another", int(time.time()))
+        await other.release()
         await passing.pass_until(lambda: bool(runtime.nodes))
         assert runtime.nodes[4].id == own
 
@@ -245,16 +247,16 @@ async def test_a_node_whose_name_was_taken_is_silent_until_it_has_the_name_again
     passing, prefix = FakeTime(), store.keys.prefix
     async with tracker_node(store, sleep=passing) as runtime:
         await eventually(lambda: bool(runtime.nodes))
-        leased = False
-        while not leased:  # the node may extend its lease between the two commands
+        other = Lease(store.scripts, "dht", NAME, 60, time.time)
+        while not other.held:  # the node may extend its lease between the two commands
             await store.redis.delete(f"{prefix}leases:dht", f"{prefix}leases:dht:tokens")
-            leased = await store.dht_nodes.lease(NAME, "another", int(time.time()))
+            await other.hold()
         await passing.pass_until(lambda: not runtime.nodes)
         with asker(runtime.addresses[0]) as to:
             to.settimeout(0.5)
             with pytest.raises(TimeoutError):
                 await asyncio.to_thread(asked, to, Ping())
-        await store.dht_nodes.release(NAME, "another", int(time.time()))
+        await other.release()
         await passing.pass_until(lambda: bool(runtime.nodes))
         with asker(runtime.addresses[0]) as to:
             answer = await asyncio.to_thread(asked, to, Ping())

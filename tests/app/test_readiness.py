@@ -9,7 +9,7 @@ import pytest
 from loadtest.servers import Server
 from tests.store.harness import Store
 from tests.waiting import eventually
-from tracker.app.readiness import NO_EXPIRY_EVENTS, STOPPING, STORE_UNAVAILABLE, SWEEP_BEHIND, Readiness
+from tracker.app.web import NO_EXPIRY_EVENTS, STOPPING, STORE_UNAVAILABLE, SWEEP_BEHIND, Readiness
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.system.event_loop import running

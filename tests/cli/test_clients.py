@@ -10,7 +10,7 @@ from tests.commands import Command, command, rows, set_store
 from tests.store.harness import START, Store
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.client_software import MAX_BATCH
-from tracker.store.stats.months import month_of, month_start
+from tracker.store.stats.slices import month_of, month_start
 from tracker.store.swarms.rules import SwarmRules
 
 LATER = month_start(START, 1).timestamp()

@@ -320,16 +320,6 @@ def test_settings_are_printed_masked(tracker: Command, monkeypatch: pytest.Monke
     assert tracker("settings", "--markdown").stdout.startswith("# Settings\n")
 
 
-def test_settings_names_those_that_are_ignored(tracker: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACKER_SCORING__CAP", "9")
-    for words in (("settings",), ("settings", "--json")):
-        result = tracker(*words)
-        assert result.stderr == (
-            "note: TRACKER_SCORING__CAP is ignored: it is no longer a setting (always 4.0)\n"
-        )
-        assert "SCORING__CAP" not in result.stdout
-
-
 @pytest.mark.parametrize(
     "words",
     [

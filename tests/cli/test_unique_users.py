@@ -12,7 +12,7 @@ from tests.commands import Command, command, rows, set_store
 from tests.store.harness import START, Store, info_hash
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.metric_names import place_names
-from tracker.store.stats.months import month_of
+from tracker.store.stats.slices import month_of
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.swarms.rules import SwarmRules
 

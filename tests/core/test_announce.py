@@ -258,7 +258,7 @@ async def test_public_mode_ignores_passkeys(tracker: TrackerHarness) -> None:
 async def test_every_refusal_has_its_text_and_label(make_tracker: MakeTracker) -> None:
     """T2: texts are fixed and counted by label. An operator's own reason is shown, but never becomes a label."""
     tracker = await make_tracker(
-        users={"private": True}, torrents={"mode": "registered"}, clients={"allow_list": True}
+        users={"private": "required"}, torrents={"mode": "registered"}, clients={"allow_list": True}
     )
     store = tracker.store
     for number in (1, 2, 3, 4, 5, 6):
@@ -326,7 +326,7 @@ async def test_an_unexpected_store_error_is_an_internal_error(tracker: TrackerHa
 
 async def test_an_unavailable_store_has_its_own_failure(make_tracker: MakeTracker) -> None:
     """For announces, scrapes and the allow list. The refusals are counted when the store is available again."""
-    tracker = await make_tracker(users={"private": True}, clients={"allow_list": True})
+    tracker = await make_tracker(users={"private": "required"}, clients={"allow_list": True})
     connection = tracker.store.connection
     connection._lost(OSError())
     error = await tracker.refused(1)
@@ -379,7 +379,7 @@ async def test_a_scrape_returns_the_counts_of_each_torrent(tracker: TrackerHarne
 
 
 async def test_private_scrapes_need_a_passkey(make_tracker: MakeTracker) -> None:
-    tracker = await make_tracker(users={"private": True})
+    tracker = await make_tracker(users={"private": "required"})
     await tracker.store.users.add("7", ALICE)
     assert await tracker.scrape(1, passkey=ALICE) == {info_hash(1): ScrapeFile()}
     for passkey in (None, "", "n" * 20):

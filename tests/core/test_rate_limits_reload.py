@@ -51,7 +51,7 @@ async def test_disabling_limits_ends_all_stages_at_once(redis_url: str, prefix: 
 
 
 async def test_a_lower_limit_on_unknown_passkeys_applies_at_once(redis_url: str, prefix: str) -> None:
-    settings = Settings.model_validate({"users": {"private": True}})
+    settings = Settings.model_validate({"users": {"private": "required"}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
         tracker.limits.apply_settings(LimitSettings(unknown_passkeys_minute=8))
         for n in range(40):

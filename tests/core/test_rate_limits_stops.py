@@ -93,7 +93,7 @@ async def test_a_seedbox_that_stops_all_its_torrents_over_its_limit_leaves_no_pe
 
 
 async def test_stops_over_the_limit_remove_peers_in_private_mode(redis_url: str, prefix: str) -> None:
-    settings = Settings.model_validate({"limits": {"joins_minute": 16}, "users": {"private": True}})
+    settings = Settings.model_validate({"limits": {"joins_minute": 16}, "users": {"private": "required"}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
         await tracker.store.users.add("7", ALICE)
         assert await announce_all(tracker, "started", range(1, 41), passkey=ALICE) == 40
@@ -231,7 +231,7 @@ async def test_a_completion_that_passes_is_counted_once(redis_url: str, prefix: 
 
 async def test_stops_with_guessed_passkeys_are_dropped(redis_url: str, prefix: str) -> None:
     """100 beyond the limit are looked up; beyond four times the limit all are dropped."""
-    settings = Settings.model_validate({"limits": {}, "users": {"private": True}})
+    settings = Settings.model_validate({"limits": {}, "users": {"private": "required"}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
         labels: list[str] = []
         for number in range(300):

@@ -4,7 +4,7 @@ from collections import Counter
 
 from structlog.testing import capture_logs
 
-from tracker.core.registrations import LOG_SECONDS, RegistrationLimits
+from tracker.core.refusals import LOG_SECONDS, RegistrationLimits
 
 
 def test_limits_on_new_torrents_are_counted_and_logged_once_a_minute() -> None:

@@ -1,7 +1,7 @@
 """D12: the external address counts by networks, not by answers."""
 
 from tracker.bittorrent import Address
-from tracker.dht.external_address import MAX_CANDIDATES, MIN_CHANGE_SECONDS, ExternalAddress
+from tracker.dht.node_id import MAX_CANDIDATES, MIN_CHANGE_SECONDS, ExternalAddress
 
 OURS, OTHER = Address(b"\x01\x02\x03\x04"), Address(b"\x05\x06\x07\x08")
 

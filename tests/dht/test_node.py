@@ -8,15 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
-from tracker.dht.external_address import ExternalAddress
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
 from tracker.dht.node import DhtNode, RunningLookup
-from tracker.dht.node_id import fits_address, to_id
+from tracker.dht.node_id import ExternalAddress, fits_address, to_id
 from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import AnnounceTokens
 from tracker.wire.krpc import (
     AnnouncePeer,
     Answer,

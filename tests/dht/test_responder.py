@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht import bloom
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
 from tracker.dht.node_id import to_id
 from tracker.dht.responder import MANY_PEERS, MAX_FILTERS, NO_PART, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import AnnounceTokens
 from tracker.errors import QueryError
 from tracker.wire.krpc import (
     MAX_SENT_BYTES,

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Address, InfoHash
-from tracker.dht.tokens import AnnounceTokens
+from tracker.dht.announced_peers import AnnounceTokens
 
 TOKENS = AnnounceTokens(bytes(range(32)))
 ADDRESS, HASH = Address(b"\1\2\3\4"), InfoHash(b"a" * 20)

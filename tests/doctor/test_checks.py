@@ -13,8 +13,8 @@ from pydantic import SecretStr
 
 from loadtest.geoip_databases import make_city, make_country
 from loadtest.servers import Server
+from tracker.doctor import Finding
 from tracker.doctor.checks import DoctorContext, run_checks
-from tracker.doctor.finding import Finding
 from tracker.doctor.server_checks import check_disk, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings, is_public
 from tracker.runtime.store import open_store
@@ -327,12 +327,6 @@ async def test_the_private_store_passes_every_check(tmp_path: Path) -> None:
 def test_checks_of_peers_without_connections_are_a_warning(enabled: bool, subjects: list[str]) -> None:
     settings = Settings(http=LOCAL, probe=ProbeSettings(enabled=enabled, connectable=True))
     assert [finding.subject for finding in check_settings(settings) if finding.level == "warning"] == subjects
-
-
-def test_ignored_settings_are_a_warning() -> None:
-    line = "TRACKER_SCORING__CAP is ignored: it is no longer a setting (always 4.0)"
-    found = list(check_settings(Settings(http=LOCAL).with_ignored((line,))))
-    assert found[0] == Finding("warning", "settings", line, "remove it")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from tests.store.dht.harness import STATUS, status
 from tests.store.harness import START, Store
+from tracker.doctor import Finding
 from tracker.doctor.dht_checks import check_dht_node, check_dht_settings
-from tracker.doctor.finding import Finding
 from tracker.settings.dht import DhtSettings
 from tracker.settings.model import ProbeSettings, Settings, UserSettings
 from tracker.store.dht.participation import Participation

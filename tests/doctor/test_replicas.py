@@ -7,8 +7,8 @@ from pydantic import SecretStr
 
 from loadtest.cluster import cluster
 from loadtest.sentinels import failover
+from tracker.doctor import Finding
 from tracker.doctor.checks import DoctorContext, run_checks
-from tracker.doctor.finding import Finding
 from tracker.doctor.replicas import check_replicas, check_required
 from tracker.runtime.store import open_store
 from tracker.settings.model import HttpSettings, RedisSettings, Settings

@@ -184,7 +184,7 @@ def private_tracker(start_tracker: StartTracker) -> SampleTracker:
     may only seed, user 3 is disabled."""
     tracker = start_tracker(
         "private",
-        TRACKER_USERS__PRIVATE="true",
+        TRACKER_USERS__PRIVATE="required",
         TRACKER_USERS__HNR_MIN_BYTES="100",
         TRACKER_USERS__HNR_GRACE_SECONDS="7200",
         TRACKER_CHANGES__MAX_ENTRIES="1000",

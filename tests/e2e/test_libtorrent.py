@@ -88,7 +88,7 @@ def test_a_seeder_on_both_families_is_one_peer_and_serves_both(
 
 
 PRIVATE = {
-    "TRACKER_USERS__PRIVATE": "true",
+    "TRACKER_USERS__PRIVATE": "required",
     "TRACKER_TORRENTS__MODE": "registered",
     "TRACKER_HTTP__ACCESS_LOG": "true",
     "TRACKER_LOG__LEVEL": "debug",

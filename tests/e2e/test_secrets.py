@@ -25,7 +25,7 @@ VERBOSE = {
     "TRACKER_LOG__LEVEL": "debug",
     "TRACKER_HTTP__ACCESS_LOG": "true",
     "TRACKER_HTTP__WORKERS": "2",
-    "TRACKER_USERS__PRIVATE": "true",
+    "TRACKER_USERS__PRIVATE": "required",
     "TRACKER_STATHAT__EZKEY": STATHAT,
     "TRACKER_STATHAT__URL": "http://127.0.0.1:9",
     "TRACKER_SCORING__UPSTREAMS": f"http://127.0.0.1:9/{UPSTREAM}/announce",

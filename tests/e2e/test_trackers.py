@@ -40,7 +40,7 @@ def peer(number: int) -> bytes:
 # Stopped and killed
 
 
-PRIVATE = {"TRACKER_USERS__PRIVATE": "true", "TRACKER_TORRENTS__MODE": "registered"}
+PRIVATE = {"TRACKER_USERS__PRIVATE": "required", "TRACKER_TORRENTS__MODE": "registered"}
 
 
 @pytest.mark.slow

@@ -6,8 +6,7 @@ from tests.store.harness import START, Store
 from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES
 from tracker.operations import history
 from tracker.operations.history import CHARTS, PARTS, RANGES, Line, Window
-from tracker.store.stats.size_samples import SAMPLED_PARTS
-from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained
+from tracker.store.stats.slices import PRECISIONS, RETAINED, SAMPLED_PARTS, oldest_retained
 
 DAY = 86_400
 NOON = START - START % DAY + DAY // 2
@@ -41,39 +40,6 @@ def test_any_range_is_moved_into_what_is_kept(since: int, until: int) -> None:
     window = history.window_between(since, until, START)
     assert oldest_retained(START, DAY) <= window.since <= window.until - history.MIN_SPAN
     assert window.until <= START and window.span // window.step <= RETAINED
-
-
-@pytest.mark.parametrize(
-    ("name", "added", "kept"), [("24h", 900, 3600), ("7d", 7200, 18_000), ("30d", 28_800, DAY)]
-)
-async def test_slices_that_an_upgrade_added_are_shown_once_they_reach_back(
-    store: Store, name: str, added: int, kept: int
-) -> None:
-    """Until then, the longer ones that were kept before: a chart would show no announces before the upgrade."""
-    counters, now = store.counters, float(NOON)
-    store.clock.now = now
-
-    async def step(at: float = now) -> int:
-        return (await history.reaching_back(counters, history.window_of(RANGES[name], at), at)).step
-
-    assert await step() == added  # nothing was ever counted
-    first, upgrade = now - RANGES[name].seconds // 2, now - 2 * kept
-    for at in (first, upgrade - 2 * kept, upgrade, now):
-        counters.count("announces", by=kept, at=at)
-    await counters.flush()
-    assert await step() == added  # the tracker is new
-    slices, before = store.keys.counter(added, "announces"), int(upgrade) - int(upgrade) % added
-    await store.redis.hdel(
-        slices, *(start for start in await store.redis.hkeys(slices) if int(start) < before)
-    )
-    assert await step() == kept
-    read = await history.read(
-        counters, (Line("all", "All", ("announces",)),), Window(int(first), int(now), kept), now
-    )
-    assert read.values["all"][0] == 1
-    await store.redis.delete(slices)
-    assert await step() == kept
-    assert (await history.reaching_back(counters, Window(int(now) - 60, int(now), 1), now)).step == 1
 
 
 async def test_lines_are_rates_and_the_slice_in_progress_is_divided_by_its_time_so_far(store: Store) -> None:

@@ -15,7 +15,6 @@ from tracker.settings.model import (
     UdpSettings,
     variable,
 )
-from tracker.settings.removed import REMOVED
 
 
 def test_a_section_is_frozen_and_refuses_unknown_fields() -> None:
@@ -41,11 +40,6 @@ def test_every_setting_has_a_description_and_a_unique_variable() -> None:
     sentences = [field.description or "" for field in FIELDS.values()]
     assert all(sentence.endswith(".") for sentence in sentences)
     assert len({variable(*field) for field in FIELDS}) == len(FIELDS)
-
-
-def test_a_removed_setting_is_no_setting_and_its_section_exists() -> None:
-    assert not FIELDS.keys() & REMOVED.keys()
-    assert {section for section, _ in REMOVED} <= Settings.model_fields.keys()
 
 
 def test_every_number_has_a_maximum() -> None:

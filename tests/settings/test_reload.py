@@ -43,7 +43,6 @@ mode = "{mode}"
 level = "{level}"
 [http]
 keepalive_seconds = {keepalive}
-half_close_seconds = 9
 """
 
 
@@ -242,9 +241,6 @@ def test_a_reload_drops_no_connection_and_names_ignored_settings(start: Any) -> 
         socks.add(connection.sock)
     connection.close()
     assert len(socks) == 1 and None not in socks
-    ignored = [line["reason"] for line in one.lines("a setting is ignored")]
-    assert len(ignored) == 4, "at the start and at each reload"
-    assert all(line.startswith(f"http.half_close_seconds in {one.file} is ignored") for line in ignored)
 
 
 def test_closing_the_terminal_ends_the_tracker(tmp_path: Path, redis_url: str, prefix: str) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tracker.errors import SettingsError
-from tracker.settings.model import HttpSettings, Settings, variable
-from tracker.settings.removed import REMOVED
+from tracker.settings.model import HttpSettings, Settings
 from tracker.settings.sources import load
 
 
@@ -50,28 +49,7 @@ def test_the_environment_wins_over_the_env_file_and_that_over_toml(
     assert announce.min_interval_seconds == 900
 
 
-@pytest.mark.parametrize(
-    ("words", "accounts"),
-    [
-        (("off", "OFF", "false", "False", "0", "no", "f", "n"), "off"),
-        (("optional", " Optional "), "optional"),
-        (("required", "REQUIRED", "true", "True", "1", "yes", "on"), "required"),
-    ],
-)
-def test_accounts_have_three_words_and_read_the_boolean_of_earlier_versions(
-    words: tuple[str, ...], accounts: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    config = tmp_path / "tracker.toml"
-    for word in words:
-        monkeypatch.setenv("TRACKER_USERS__PRIVATE", word)
-        assert load().users.private == accounts
-        monkeypatch.delenv("TRACKER_USERS__PRIVATE")
-        written = word if word in ("true", "false", "0", "1") else f'"{word}"'
-        config.write_text(f"[users]\nprivate = {written}\n")
-        assert load(config).users.private == accounts
-
-
-@pytest.mark.parametrize("word", ["maybe", "2", "require"])
+@pytest.mark.parametrize("word", ["maybe", "true", "0", "require"])
 def test_other_words_for_accounts_are_refused(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKER_USERS__PRIVATE", word)
     (problem,) = problems()
@@ -179,35 +157,6 @@ def test_no_message_contains_a_secret(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert caught.value.__suppress_context__
     monkeypatch.setenv("TRACKER_REDIS__URL", "redis://:hunter2@h")
     assert "hunter2" not in repr(load())
-
-
-def test_a_removed_setting_is_ignored_and_named_wherever_it_is_given(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Whatever its value: an upgrade does not stop the start."""
-    config = tmp_path / "tracker.toml"
-    config.write_text("[scoring]\ncap = 'high'\nper_second = 7\n")
-    Path(".env").write_text("TRACKER_HTTP__MAX_HEADERS=-1\nTRACKER_LOG__LEVEL=debug\n")
-    monkeypatch.setenv("TRACKER_JOBS__MAX_RETRIES", "5")
-    monkeypatch.setenv("TRACKER_JOBS__KEEP_SECONDS", "")
-    settings = load(config)
-    assert settings.ignored == (
-        f"scoring.cap in {config} is ignored: it is no longer a setting (always 4.0)",
-        "TRACKER_HTTP__MAX_HEADERS in .env is ignored: it is no longer a setting (always 64 header lines)",
-        "TRACKER_JOBS__MAX_RETRIES is ignored: it is no longer a setting (always 2 retries)",
-    )
-    assert (settings.scoring.per_second, settings.log.level) == (7, "debug")
-    assert settings.model_copy(update={"log": settings.log}).ignored == settings.ignored
-
-
-@pytest.mark.parametrize("field", REMOVED)
-def test_every_removed_setting_may_still_be_given(
-    field: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(variable(*field), "1")
-    assert load() == Settings().with_ignored(load().ignored)
-    (line,) = load().ignored
-    assert line == f"{variable(*field)} is ignored: it is no longer a setting (always {REMOVED[field]})"
 
 
 def test_variables_of_kubernetes_and_docker_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:

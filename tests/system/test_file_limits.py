@@ -17,7 +17,7 @@ from tests.waiting import until
 _ASKED = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, tuple(json.loads(sys.argv[1])))
-from tracker.system.file_limits import max_connections, raise_limit
+from tracker.system.resources import max_connections, raise_limit
 raise_limit()
 print(json.dumps([resource.getrlimit(resource.RLIMIT_NOFILE)[0], max_connections()]))
 """

@@ -8,7 +8,7 @@ import pytest
 GROWN_AND_RELEASED = """
 import asyncio, resource
 from pathlib import Path
-from tracker.system.memory import release_memory
+from tracker.system.resources import release_memory
 
 def megabytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20

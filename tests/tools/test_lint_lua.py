@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from tools.lint_lua import assembled, check, located, main
-from tracker.store.client.scripts import source
+from tools.lint_lua import DIRECT, assembled, check, located, main
+from tracker.store.client.scripts import _DIRECT, source
 
 LUACHECK = shutil.which("luacheck")
 needs_luacheck = pytest.mark.skipif(LUACHECK is None, reason="luacheck is not installed")
@@ -33,7 +33,15 @@ def test_an_unused_function_and_an_unknown_global_are_found() -> None:
 
 
 @needs_luacheck
-def test_no_script_carries_a_function_that_it_does_not_use() -> None:
+def test_a_script_may_leave_unused_what_another_one_uses_unless_peers_wait_for_it() -> None:
+    fragment = ("lib/a.lua", 1, "local function both() end")
+    origins = {"one": [fragment, ("one.lua", 1, "both()")], "two": [fragment], "reap": [fragment]}
+    assert [each.rpartition(" ")[2] for each in check(str(LUACHECK), origins)] == ["reap.lua)"]
+    assert set(DIRECT) == {name.removesuffix("_when_full") for name in _DIRECT}
+
+
+@needs_luacheck
+def test_no_fragment_has_a_function_that_no_script_uses() -> None:
     assert check(str(LUACHECK), assembled()) == []
 
 

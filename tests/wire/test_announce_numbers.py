@@ -7,7 +7,7 @@ import pytest
 
 from tracker.bittorrent import MAX_COUNT, Announce, Event
 from tracker.refusals import Refusal
-from tracker.wire import http_request, udp_server
+from tracker.wire import http_request, udp
 from tracker.wire.peer_id import secret_of
 
 MAX = b"%d" % MAX_COUNT
@@ -34,7 +34,7 @@ def over_udp(numbers: dict[str, int], event: str) -> Announce:
         numbers["numwant"] % 2**32,
         numbers["port"],
     )
-    return udp_server.parse_announce(bytes(16) + fields, ipv6=False)
+    return udp.parse_announce(bytes(16) + fields, ipv6=False)
 
 
 def read(changes: dict[str, int], event: str) -> list[tuple[object, ...] | str]:
@@ -53,7 +53,7 @@ def read(changes: dict[str, int], event: str) -> list[tuple[object, ...] | str]:
             found.append(f"{error.text}, {error.retry_in}")
         else:
             # The front end of UDP limits the number of peers to what fits a packet, core that of both by a setting.
-            wanted = None if a.peers_wanted is None else min(a.peers_wanted, udp_server.MAX_PEERS)
+            wanted = None if a.peers_wanted is None else min(a.peers_wanted, udp.MAX_PEERS)
             secret = secret_of(a.key, a.peer_id)
             found.append((a.port, a.uploaded, a.downloaded, a.bytes_left, wanted, secret, a.event))
     return found
@@ -81,7 +81,7 @@ def test_left_beyond_2_to_the_63_is_unknown(left: int, value: bytes | None) -> N
 
 @pytest.mark.parametrize(
     ("numwant", "wanted"),
-    [(0, 0), (5, 5), (2**31 - 1, udp_server.MAX_PEERS), (2**32 - 1, None), (-1, None), (-(2**31), None)],
+    [(0, 0), (5, 5), (2**31 - 1, udp.MAX_PEERS), (2**32 - 1, None), (-1, None), (-(2**31), None)],
 )
 def test_a_negative_numwant_with_or_without_its_sign_is_the_default(numwant: int, wanted: int | None) -> None:
     assert read({"numwant": numwant}, "") == [expected(numwant=wanted)] * 3

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
+from tracker.bittorrent import Announce, AnnounceReply, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.refusals import Refusal
 from tracker.wire import udp
 
 HASH = InfoHash(bytes(range(20)))
@@ -171,3 +172,67 @@ class TestReplies:
             struct.pack(">II", udp.SCRAPE, transaction_id) + body, transaction_id, len(counts)
         )
         assert [(file.seeders, file.completions, file.leechers) for file in files] == counts
+
+
+class TestRoundTrips:
+    """What one side encodes, the other one parses."""
+
+    @given(ids, st.integers(0, 2**64 - 1))
+    def test_a_connect(self, transaction_id: int, connection_id: int) -> None:
+        request = udp.encode_connect_request(transaction_id)
+        assert udp.request_kind(request) == "connect"
+        reply = udp.encode_connect_reply(request[12:16], connection_id.to_bytes(8, "big"))
+        assert udp.parse_connect_reply(reply, transaction_id) == connection_id
+
+    @given(
+        st.tuples(*[st.integers(0, 2**53)] * 3),
+        st.sampled_from([Event.UPDATE, Event.COMPLETED, Event.STARTED, Event.STOPPED]),
+        st.integers(1, 65535),
+        st.one_of(st.none(), st.integers(0, udp.MAX_PEERS)),
+        st.binary(max_size=300).filter(lambda raw: raw not in (b"", b"/")),
+    )
+    def test_an_announce(
+        self, counts: tuple[int, ...], event: Event, port: int, wanted: int | None, raw: bytes
+    ) -> None:
+        uploaded, downloaded, left = (Digits(b"%d" % count) for count in counts)
+        sent = Announce(HASH, PEER, port, uploaded, downloaded, left, b"\xca\x29\x8a\x56", event, wanted)
+        target = raw.hex()[: udp.MAX_URL_LENGTH]
+        packet = udp.encode_announce_request(1, 2, sent, target)
+        assert udp.request_kind(packet) == "announce"
+        parsed = udp.parse_announce(packet, ipv6=False)
+        assert parsed == sent._replace(key=b"CA298A56", compact=True, no_peer_id=True, own_family=True)
+        assert udp.parse_options(packet[udp.ANNOUNCE_LENGTH :]) == target.encode()
+
+    @given(ids, st.tuples(*[st.integers(0, 2**31 - 1)] * 3), st.integers(0, udp.MAX_PEERS6), st.booleans())
+    def test_a_reply_to_an_announce(
+        self, transaction_id: int, counts: tuple[int, int, int], number: int, ipv6: bool
+    ) -> None:
+        interval, seeders, leechers = counts
+        sent = AnnounceReply(interval, 0, seeders, leechers, 0)
+        sent = sent._replace(peers6=bytes(18) * number) if ipv6 else sent._replace(peers=bytes(6) * number)
+        packet = udp.encode_announce_reply(transaction_id.to_bytes(4, "big"), sent, ipv6=ipv6)
+        assert udp.parse_announce_reply(packet, transaction_id, ipv6=ipv6, max_peers=1000) == sent
+
+    @given(
+        ids,
+        st.dictionaries(
+            st.binary(min_size=20, max_size=20).map(InfoHash),
+            st.builds(ScrapeFile, *[st.integers(0, 2**31 - 1)] * 3),
+            min_size=1,
+            max_size=udp.MAX_SCRAPE,
+        ),
+    )
+    def test_a_scrape(self, transaction_id: int, files: dict[InfoHash, ScrapeFile]) -> None:
+        request = udp.encode_scrape_request(1, transaction_id, list(files))
+        assert udp.request_kind(request) == "scrape"
+        hashes = udp.parse_scrape(request)
+        assert hashes == tuple(files)
+        reply = udp.encode_scrape_reply(request[12:16], hashes, files)
+        assert udp.parse_scrape_reply(reply, transaction_id, len(hashes)) == tuple(files.values())
+
+    @given(ids, st.text(min_size=1, max_size=300))
+    def test_an_error(self, transaction_id: int, text: str) -> None:
+        packet = udp.encode_error(transaction_id.to_bytes(4, "big"), Refusal("denied", text))
+        with pytest.raises(TrackerRefusal) as refused:
+            udp.parse_connect_reply(packet, transaction_id)
+        assert text.startswith(refused.value.text) and len(refused.value.text.encode()) <= 200

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tracker.bittorrent import MAX_COUNT, Announce, AnnounceReply, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.refusals import Refusal
 from tracker.wire import udp
-from tracker.wire import udp_server as server
 
 CONNECT = bytes.fromhex("00000417271019800000000011223344")
 HASH = InfoHash(bytes(range(1, 21)))
@@ -48,18 +47,18 @@ class TestKinds:
         ],
     )
     def test_a_packet_has_a_kind_or_a_reason_to_ignore_it(self, packet: bytes, kind: str) -> None:
-        assert server.request_kind(packet) == kind
+        assert udp.request_kind(packet) == kind
 
     def test_the_requests_of_the_client_side_are_recognised(self) -> None:
-        assert server.request_kind(udp.encode_connect_request(7)) == "connect"
-        assert server.request_kind(udp.encode_announce_request(1, 2, Announce(HASH, PEER, 1))) == "announce"
-        assert server.request_kind(udp.encode_scrape_request(1, 2, [HASH])) == "scrape"
+        assert udp.request_kind(udp.encode_connect_request(7)) == "connect"
+        assert udp.request_kind(udp.encode_announce_request(1, 2, Announce(HASH, PEER, 1))) == "announce"
+        assert udp.request_kind(udp.encode_scrape_request(1, 2, [HASH])) == "scrape"
 
 
 class TestAnnounces:
     def test_an_announce_has_these_fields(self) -> None:
         assert len(ANNOUNCE) == 110
-        assert server.parse_announce(ANNOUNCE, ipv6=False) == Announce(
+        assert udp.parse_announce(ANNOUNCE, ipv6=False) == Announce(
             HASH,
             PEER,
             6881,
@@ -79,7 +78,7 @@ class TestAnnounces:
     )
     def test_each_event_has_its_number(self, number: int, event: str) -> None:
         packet = changed(80, struct.pack(">I", number))
-        assert server.parse_announce(packet, ipv6=False).event == event
+        assert udp.parse_announce(packet, ipv6=False).event == event
 
     @pytest.mark.parametrize(
         ("wanted", "ipv6", "parsed"),
@@ -96,19 +95,19 @@ class TestAnnounces:
         self, wanted: int, ipv6: bool, parsed: int | None
     ) -> None:
         packet = changed(92, struct.pack(">i", wanted))
-        assert server.parse_announce(packet, ipv6=ipv6).peers_wanted == parsed
+        assert udp.parse_announce(packet, ipv6=ipv6).peers_wanted == parsed
 
     def test_the_key_is_written_as_in_http(self) -> None:
-        assert server.parse_announce(changed(88, b"\0\0\x0a\x0b"), ipv6=False).key == b"00000A0B"
+        assert udp.parse_announce(changed(88, b"\0\0\x0a\x0b"), ipv6=False).key == b"00000A0B"
 
     def test_the_stated_address_is_ignored(self) -> None:
         packet = changed(84, b"\x01\x02\x03\x04")
-        assert server.parse_announce(packet, ipv6=False) == server.parse_announce(ANNOUNCE, ipv6=False)
+        assert udp.parse_announce(packet, ipv6=False) == udp.parse_announce(ANNOUNCE, ipv6=False)
 
     @given(st.binary(min_size=82, max_size=200), st.booleans())
     def test_any_bytes_are_an_announce_or_a_refusal(self, fields: bytes, ipv6: bool) -> None:
         try:
-            announce = server.parse_announce(ANNOUNCE[:16] + fields, ipv6=ipv6)
+            announce = udp.parse_announce(ANNOUNCE[:16] + fields, ipv6=ipv6)
         except Refusal:
             return
         assert 0 <= int(announce.uploaded) <= MAX_COUNT and 0 <= int(announce.downloaded) <= MAX_COUNT
@@ -138,70 +137,70 @@ class TestOptions:
         ],
     )
     def test_options_have_this_url(self, options: bytes, url: bytes) -> None:
-        assert server.parse_options(options) == url
+        assert udp.parse_options(options) == url
 
     @given(st.binary(max_size=300))
     def test_any_bytes_are_options(self, options: bytes) -> None:
-        assert len(server.parse_options(options)) <= server.MAX_URL_LENGTH
+        assert len(udp.parse_options(options)) <= udp.MAX_URL_LENGTH
 
     @given(st.text("abc/?&=", max_size=600))
     def test_the_url_of_the_client_side_is_read_back(self, path: str) -> None:
         packet = udp.encode_announce_request(1, 2, Announce(HASH, PEER, 1), "/" + path)
         expected = ("/" + path).encode()[:512] if path else b""
-        assert server.parse_options(packet[98:]) == expected
+        assert udp.parse_options(packet[98:]) == expected
 
 
 class TestScrapes:
     def test_a_scrape_lists_its_hashes_in_order(self) -> None:
-        assert server.parse_scrape(SCRAPE) == (HASH, bytes(20))
-        assert server.parse_scrape(SCRAPE + b"half") == (HASH, bytes(20))
+        assert udp.parse_scrape(SCRAPE) == (HASH, bytes(20))
+        assert udp.parse_scrape(SCRAPE + b"half") == (HASH, bytes(20))
 
     def test_hashes_beyond_the_maximum_are_ignored(self) -> None:
         packet = SCRAPE[:16] + b"".join(bytes((n,)) * 20 for n in range(100))
-        assert server.parse_scrape(packet) == tuple(bytes((n,)) * 20 for n in range(74))
+        assert udp.parse_scrape(packet) == tuple(bytes((n,)) * 20 for n in range(74))
 
 
 class TestReplies:
     def test_a_connect_reply_has_16_bytes(self) -> None:
-        reply = server.encode_connect_reply(CONNECT[12:], bytes.fromhex("8043820f1e3884dc"))
+        reply = udp.encode_connect_reply(CONNECT[12:], bytes.fromhex("8043820f1e3884dc"))
         assert reply.hex() == "00000000112233448043820f1e3884dc"
         assert udp.parse_connect_reply(reply, 0x11223344) == 0x8043820F1E3884DC
 
     def test_an_announce_reply_has_leechers_before_seeders(self) -> None:
         reply = REPLY._replace(peers=bytes.fromhex("c63364011ae1c6336402c8d5"))
-        packet = server.encode_announce_reply(TRANSACTION, reply, ipv6=False)
+        packet = udp.encode_announce_reply(TRANSACTION, reply, ipv6=False)
         assert packet.hex() == "000000015566778800000708" + "0000000300000004" + "c63364011ae1c6336402c8d5"
 
     @pytest.mark.parametrize(("ipv6", "length"), [(False, 20 + 202 * 6), (True, 20 + 67 * 18)])
     def test_a_reply_has_peers_of_one_family_and_at_most_1232_bytes(self, ipv6: bool, length: int) -> None:
         reply = REPLY._replace(peers=b"\x04" * 6 * 500, peers6=b"\x06" * 18 * 500)
-        packet = server.encode_announce_reply(TRANSACTION, reply, ipv6=ipv6)
-        assert len(packet) == length <= server.MAX_REPLY_LENGTH
+        packet = udp.encode_announce_reply(TRANSACTION, reply, ipv6=ipv6)
+        assert len(packet) == length <= udp.MAX_REPLY_LENGTH
         assert set(packet[20:]) == {6 if ipv6 else 4}
 
     def test_a_scrape_reply_has_an_entry_for_each_hash_in_order(self) -> None:
         files = {HASH: ScrapeFile(seeders=4, leechers=3, completions=17)}
-        packet = server.encode_scrape_reply(bytes.fromhex("99aabbcc"), server.parse_scrape(SCRAPE), files)
+        packet = udp.encode_scrape_reply(bytes.fromhex("99aabbcc"), udp.parse_scrape(SCRAPE), files)
         assert packet.hex() == "0000000299aabbcc" + "000000040000001100000003" + "00" * 12
 
     def test_the_largest_scrape_reply_fits(self) -> None:
-        packet = server.encode_scrape_reply(TRANSACTION, [HASH] * server.MAX_SCRAPE_HASHES, {})
-        assert len(packet) <= server.MAX_REPLY_LENGTH
+        packet = udp.encode_scrape_reply(TRANSACTION, [HASH] * udp.MAX_SCRAPE_HASHES, {})
+        assert len(packet) <= udp.MAX_REPLY_LENGTH
 
     def test_counts_stay_positive_for_clients_that_read_them_as_signed(self) -> None:
         reply = REPLY._replace(seeders=2**31, leechers=2**40)
-        packet = server.encode_announce_reply(TRANSACTION, reply, ipv6=False)
+        packet = udp.encode_announce_reply(TRANSACTION, reply, ipv6=False)
         assert udp.parse_announce_reply(packet, 0x55667788, ipv6=False, max_peers=1).seeders == 2**31 - 1
-        packet = server.encode_scrape_reply(TRANSACTION, [HASH], {HASH: ScrapeFile(completions=2**53)})
+        packet = udp.encode_scrape_reply(TRANSACTION, [HASH], {HASH: ScrapeFile(completions=2**53)})
         assert udp.parse_scrape_reply(packet, 0x55667788, 1)[0].completions == 2**31 - 1
 
     def test_an_error_has_its_text(self) -> None:
-        packet = server.encode_error(TRANSACTION, Refusal("connection id expired"))
+        packet = udp.encode_error(TRANSACTION, Refusal("connection id expired"))
         assert packet.hex() == "0000000355667788636f6e6e656374696f6e2069642065787069726564"
 
     @pytest.mark.parametrize("text", ["x" * 300, "ä" * 150, "x" + "€" * 100])
     def test_a_long_text_is_cut_at_a_character(self, text: str) -> None:
-        packet = server.encode_error(TRANSACTION, Refusal("denied", text))
+        packet = udp.encode_error(TRANSACTION, Refusal("denied", text))
         assert 195 < len(packet[8:]) <= 200
         assert text.startswith(packet[8:].decode())
 
@@ -217,5 +216,5 @@ class TestReplies:
             info_hash: ScrapeFile(seeders=s, completions=c, leechers=le)
             for info_hash, (s, c, le) in zip(hashes, counts, strict=True)
         }
-        packet = server.encode_scrape_reply(transaction_id.to_bytes(4, "big"), hashes, files)
+        packet = udp.encode_scrape_reply(transaction_id.to_bytes(4, "big"), hashes, files)
         assert udp.parse_scrape_reply(packet, transaction_id, len(hashes)) == tuple(files.values())

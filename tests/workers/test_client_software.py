@@ -18,7 +18,7 @@ from tests.waiting import in_background
 from tracker.bittorrent import PeerId
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, ClientSoftware
-from tracker.store.stats.months import month_of, month_start
+from tracker.store.stats.slices import month_of, month_start
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.client_software import (
     FLUSH_SECONDS,

@@ -5,19 +5,18 @@ import asyncio
 from tests.fake_time import FakeTime
 from tests.store.harness import START, Store
 from tests.waiting import in_background
-from tracker.store.dht.nodes import LEASE_SECONDS, DhtNodes
-from tracker.workers.dht_lease import NameLease
+from tracker.workers.dht import LEASE_SECONDS, NameLease
 
 
-def lease_of(nodes: DhtNodes, time: FakeTime, name: str = "host") -> NameLease:
-    return NameLease(nodes, name, lambda: START + time.now, time)
+def lease_of(store: Store, time: FakeTime, name: str = "host") -> NameLease:
+    return NameLease(store.scripts, name, lambda: START + time.now, time)
 
 
 async def test_a_second_tracker_waits_until_the_first_has_ended(store: Store) -> None:
     time = FakeTime()
-    first, second = (lease_of(store.dht_nodes, time) for _ in range(2))
+    first, second = (lease_of(store, time) for _ in range(2))
     await first.acquire()
-    await lease_of(store.dht_nodes, time, "other").acquire()
+    await lease_of(store, time, "other").acquire()
     async with in_background(first.until_lost(), second.acquire()):
         await time.pass_by(10 * LEASE_SECONDS)
         assert (first.held, second.held) == (True, False)
@@ -31,7 +30,7 @@ async def test_a_second_tracker_waits_until_the_first_has_ended(store: Store) ->
 
 async def test_a_tracker_that_vanished_is_replaced_when_its_lease_ends(store: Store) -> None:
     time = FakeTime()
-    first, second = lease_of(store.dht_nodes, time), lease_of(store.dht_nodes, time)
+    first, second = lease_of(store, time), lease_of(store, time)
     await first.acquire()
     async with in_background(second.acquire()):
         await time.pass_by(LEASE_SECONDS - 15)
@@ -44,7 +43,7 @@ async def test_a_tracker_that_vanished_is_replaced_when_its_lease_ends(store: St
 
 async def test_without_the_store_a_lease_is_kept_and_none_is_acquired(store: Store) -> None:
     time = FakeTime()
-    first, second = lease_of(store.dht_nodes, time), lease_of(store.dht_nodes, time, "other")
+    first, second = lease_of(store, time), lease_of(store, time, "other")
     await first.acquire()
     store.connection.unavailable = True
     async with in_background(second.acquire(), first.until_lost()):

@@ -7,7 +7,7 @@ from tests.fake_time import FakeTime
 from tests.store.harness import START, Store, info_hash
 from tests.waiting import eventually
 from tracker.bittorrent import Address
-from tracker.dht.external_address import ExternalAddress
+from tracker.dht.node_id import ExternalAddress
 from tracker.store.dht.participation import Participation
 from tracker.store.dht.status import NodeStatus
 from tracker.workers.dht_status import COUNT_SECONDS, StatusWorker

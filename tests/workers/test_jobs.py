@@ -401,17 +401,17 @@ async def test_periodic_jobs_run_once_in_each_slot_on_all_trackers_together(make
 
     clock.now += 7
     started = clock.now
-    options: dict[str, Any] = {"periodic": {"sweep": 60}, "clock": clock}
+    sweep = {"sweep": Queue(handler, every=60)}
     for store in stores:
         store.clock = clock
     async with (
-        working(stores[0], jobs_of(stores[0]), {"sweep": handler}, **options),
-        working(stores[1], jobs_of(stores[1]), {"sweep": handler}, **options),
+        working(stores[0], jobs_of(stores[0]), sweep, clock=clock),
+        working(stores[1], jobs_of(stores[1]), sweep, clock=clock),
     ):
         await eventually(lambda: completed(1))
         clock.now += 60
         await eventually(lambda: completed(2))
-        async with working(stores[2], jobs_of(stores[2]), {"sweep": handler}, **options):
+        async with working(stores[2], jobs_of(stores[2]), sweep, clock=clock):
             await clock.is_read(30)
             clock.now += 30
             await clock.is_read(30)

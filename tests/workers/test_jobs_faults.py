@@ -96,7 +96,12 @@ async def test_jobs_continue_after_an_outage_of_the_store(start_server: Callable
     async with running(Store(server.url, Keys("t:"), SwarmRules())) as store:
         jobs = jobs_of(store, clock=time.time, lease_seconds=60)
         await jobs.enqueue_many("q", [{"n": 1}, {"n": 2}])
-        async with working(store, jobs, {"q": handler}, clock=time.time, periodic={"sweep": 3600}):
+
+        async def sweep(_: object) -> None:
+            """A periodic job."""
+
+        queues = {"q": Queue(handler), "sweep": Queue(sweep, every=3600)}
+        async with working(store, jobs, queues, clock=time.time):
             await begun.wait()
             await asyncio.to_thread(server.kill)
             go.set()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.workers.pace import MAX_PAUSE_SECONDS, Pace
+from tracker.workers.reaper import MAX_PAUSE_SECONDS, Pace
 
 INTERVAL = 2700.0
 

@@ -15,7 +15,8 @@ from tests.store.harness import ALICE, Store, due_deadline, info_hash, peer_id, 
 from tests.waiting import eventually, in_background
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.reaper import Reaper, wait_for
+from tracker.workers.loop import wait_for
+from tracker.workers.reaper import Reaper
 
 RULES = SwarmRules(accounts="required", peer_memory=3600, hnr_min_bytes=0, hnr_threshold=1000, grace=1)
 REAP_INTERVAL = 1.0

@@ -8,8 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.store.harness import Clock, Store, update
 from tracker.store.swarms.reaping import Reaping, SweepStep
-from tracker.workers.pace import MAX_PAUSE_SECONDS
-from tracker.workers.reaper import SWEEP_BUDGET, Reaper
+from tracker.workers.reaper import MAX_PAUSE_SECONDS, SWEEP_BUDGET, Reaper
 
 PEERS = 4 * SWEEP_BUDGET
 

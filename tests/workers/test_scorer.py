@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 from redis.exceptions import RedisError
@@ -356,26 +357,38 @@ async def test_late_torrents_add_processors_and_warn_at_the_limit(store: Store) 
             assert bench.scorer.processors == processors
 
 
-async def test_a_surplus_processor_ends_and_can_start_again(store: Store) -> None:
+async def test_a_surplus_processor_takes_no_batch_until_it_is_needed_again(store: Store) -> None:
     """B7."""
-    await register(store, 1)
-    bench = Bench(store, max_processors=2)
+    may_answer = asyncio.Event()
+    asking: list[int] = []
+    surplus: list[int] = []
 
-    async def alive_as_wanted() -> bool:
-        return len(bench.scorer._alive) == bench.scorer.processors
+    async def ask(_info_hashes: Sequence[InfoHash]) -> Answers:
+        asking.append(1)
+        surplus.extend(asking[bench.scorer.processors :])
+        await may_answer.wait()
+        asking.pop()
+        return {}
 
+    async def all_ask(since: float) -> bool:
+        return len(asking) == bench.scorer.processors and bench.time.now >= since + 1
+
+    await register(store, 300)
+    bench = Bench(store, ask, per_second=400, max_processors=2)
     async with bench.working():
         for _ in range(2):
-            taken = await store.scores.take_one("1")  # leased elsewhere, it stays late
-            assert taken is not None
+            may_answer.clear()
             store.clock.now += 3 * SCORED_EVERY
-            await bench.scorer.adapt()
-            assert bench.scorer.processors == 2
-            await bench.time.pass_until(alive_as_wanted)
-            await bench.time.pass_until(bench.idle)  # that lease has ended
-            await bench.scorer.adapt()
-            assert bench.scorer.processors == 1
-            await bench.time.pass_until(alive_as_wanted)
+            await bench.time.pass_until(partial(all_ask, bench.time.now))
+            while bench.scorer.processors == 1:
+                await bench.scorer.adapt()
+            await bench.time.pass_until(partial(all_ask, bench.time.now))
+            assert len(asking) == 2
+            may_answer.set()
+            await bench.time.pass_until(bench.idle)
+            while bench.scorer.processors == 2:
+                await bench.scorer.adapt()
+    assert surplus == []
 
 
 # Stopping
@@ -483,7 +496,7 @@ async def test_scoring_continues_after_a_crash_of_the_store(
 
         async def every_turn_came() -> bool:
             with suppress(StoreUnavailable, RedisError):
-                return (await store.scores.lag()).waiting == 0
+                return await bench.idle()
             return False
 
         async with bench.working():

@@ -8,9 +8,8 @@ from tests.fake_time import FakeTime
 from tests.store.harness import START, Store, running
 from tests.waiting import in_background
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding.leases import LEASE_SECONDS
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.shard_leases import ROUND_SECONDS, LeaseKeeper
+from tracker.workers.shard_leases import LEASE_SECONDS, ROUND_SECONDS, LeaseKeeper
 
 SHARDS = 8
 
@@ -22,7 +21,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 
 def keeper(store: Store, time: FakeTime, name: str) -> LeaseKeeper:
-    return LeaseKeeper(store.shard_leases, store.shards, name, lambda: START + time.now, time)
+    return LeaseKeeper(store.scripts, store.shards, name, lambda: START + time.now, time)
 
 
 async def test_two_trackers_share_the_shards(store: Store) -> None:

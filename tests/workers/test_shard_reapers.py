@@ -27,8 +27,8 @@ def reapers_of(store: Store, name: str) -> ShardReapers:
         Reaper(store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 1.0, time.time)
         for shard in store.shards
     ]
-    leases = LeaseKeeper(store.shard_leases, store.shards, name, time.time)
-    return ShardReapers(reapers, store.reaping, store.connection, leases)
+    leases = LeaseKeeper(store.scripts, store.shards, name, time.time)
+    return ShardReapers(reapers, store.reaping, leases)
 
 
 async def test_an_outage_of_one_shard_reaps_no_peer_there_and_delays_no_other(

@@ -30,7 +30,7 @@ class Tracker:
     """The background work of one tracker."""
 
     def __init__(self, store: Store, name: str, time: FakeTime) -> None:
-        self.leases = LeaseKeeper(store.shard_leases, store.shards, name, lambda: START + time.now, time)
+        self.leases = LeaseKeeper(store.scripts, store.shards, name, lambda: START + time.now, time)
         self._reapers = [
             Reaper(
                 store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 300.0, time.timer

@@ -1,10 +1,12 @@
 """Samples of the numbers of peers, torrents and users."""
 
 import asyncio
+from functools import partial
 
 from tests.store.harness import Store, endpoint, update
-from tests.waiting import in_background
-from tracker.store.stats.size_samples import LEASE_SECONDS, SAMPLED, SAMPLED_PARTS
+from tests.waiting import eventually, in_background
+from tracker.store.jobs.lease import Lease
+from tracker.store.stats.slices import SAMPLED, SAMPLED_PARTS
 from tracker.store.swarms.codec import OWN_FAMILY
 from tracker.workers.reaper import Reaper
 from tracker.workers.size_samples import SizeSampler
@@ -70,13 +72,23 @@ async def test_counts_that_another_program_wrote_are_not_sampled(store: Store) -
 
 
 async def test_one_of_two_trackers_samples_and_the_other_takes_over(store: Store) -> None:
-    first, second = SizeSampler(store, store.clock), SizeSampler(store, store.clock)
-    assert await first.sample_once() and not await second.sample_once()
-    store.clock.now += LEASE_SECONDS - 1
-    assert await first.sample_once() and not await second.sample_once()
-    store.clock.now += LEASE_SECONDS
-    assert await second.sample_once() and not await first.sample_once()
-    assert (await sampled(store))["seeders"][0] == 3
+    async def no_pause(_: float) -> None:
+        await asyncio.sleep(0)
+
+    async def samples() -> int:
+        return (await sampled(store)).get("seeders", (0, 0.0))[0]
+
+    async def sampled_again(before: int) -> bool:
+        return await samples() > before
+
+    first, second = (SizeSampler(store, store.clock, no_pause) for _ in range(2))
+    async with in_background(second.run()):
+        async with in_background(first.run()):
+            await eventually(partial(sampled_again, 0))
+            lease = Lease(store.scripts, "samples", "sizes", 15, store.clock)
+            assert not await lease.hold()
+        await eventually(partial(sampled_again, await samples()))
+        assert not await lease.hold()
 
 
 async def test_a_tracker_that_ends_releases_the_lease(store: Store) -> None:
@@ -94,7 +106,7 @@ async def test_a_tracker_that_ends_releases_the_lease(store: Store) -> None:
     async with in_background(SizeSampler(store, store.clock, sleep).run()):
         await done.wait()
     assert (await sampled(store))["torrents"] == (3, 0)
-    assert await SizeSampler(store, store.clock).sample_once()
+    assert await Lease(store.scripts, "samples", "sizes", 1, store.clock).hold()
 
 
 async def test_errors_of_the_store_do_not_end_it(store: Store) -> None:

@@ -310,7 +310,7 @@ class TestOurOwnTracker:
         }
 
     async def test_a_private_tracker_refuses_requests_without_a_passkey(self, tmp_path: Path) -> None:
-        private = await asyncio.to_thread(trackers.start, tmp_path, TRACKER_USERS__PRIVATE="true")
+        private = await asyncio.to_thread(trackers.start, tmp_path, TRACKER_USERS__PRIVATE="required")
         try:
             async with asking(f"{private.url}/{KEY}/announce") as upstreams:
                 (answer,) = await upstreams.ask(HASH)

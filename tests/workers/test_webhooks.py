@@ -17,7 +17,7 @@ from tests.store.harness import Store, info_hash, running, update
 from tests.store.jobs.harness import Metrics
 from tests.waiting import eventually, in_background
 from tracker.store.changes.changes import FIRST, ChangePage
-from tracker.store.changes.webhooks import receiver_of, webhook_id
+from tracker.store.changes.webhooks import LEASE_SECONDS, receiver_of, webhook_id
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers import webhooks as module
@@ -262,7 +262,7 @@ async def test_one_tracker_at_a_time_delivers(store: Store, receiver: Receiver) 
         await first.deliver_once(session, receiver.url)
         assert len(receiver.accepted) == 1
         # the first tracker dies, and its lease ends
-        await store.redis.delete(f"{store.keys.webhook(webhook_id(receiver.url))}:lease")
+        store.clock.now += LEASE_SECONDS
         await happen(store, 1, first=1)
         await second.deliver_once(session, receiver.url)
         await first.deliver_once(session, receiver.url)
@@ -274,7 +274,6 @@ async def test_a_worker_that_lost_its_lease_does_not_set_the_position_back(
     store: Store, receiver: Receiver, held: bool
 ) -> None:
     """Whether another one has the lease by then, or has given it up after a delivery."""
-    lease = f"{store.keys.webhook(webhook_id(receiver.url))}:lease"
     first, second = worker_of(store, receiver), worker_of(store, receiver)
     stuck, answered = asyncio.Event(), asyncio.Event()
 
@@ -289,11 +288,11 @@ async def test_a_worker_that_lost_its_lease_does_not_set_the_position_back(
         late = asyncio.Task(first.deliver_once(session, receiver.url))
         await stuck.wait()
         receiver.hold = None
-        await store.redis.delete(lease)
+        store.clock.now += LEASE_SECONDS
         ids = await happen(store, 1, first=1)
         await second.deliver_once(session, receiver.url)
         if not held:
-            await store.redis.delete(lease)
+            await store.webhooks.release(webhook_id(receiver.url), second._token)
         answered.set()
         await late
     ((_, state),) = await store.webhooks.all([receiver.url])
@@ -311,7 +310,7 @@ async def test_a_worker_killed_at_any_moment_loses_nothing(
     wanted: list[str] = []
     for number in range(30):
         wanted += await happen(store, 10, first=10 * number)
-        await store.redis.delete(f"{store.keys.webhook(webhook_id(receiver.url))}:lease")
+        store.clock.now += LEASE_SECONDS
         before = len(receiver.requests)
         async with in_background(worker_of(store, receiver).run()):
             if number % 3:
@@ -338,10 +337,8 @@ async def test_a_slow_receiver_delays_no_other_one(store: Store, receiver: Recei
 
 
 async def test_the_lease_is_free_after_a_stop(store: Store, receiver: Receiver) -> None:
-    lease = f"{store.keys.webhook(webhook_id(receiver.url))}:lease"
-
     async def is_held() -> bool:
-        return bool(await store.redis.exists(lease))
+        return bool(await store.redis.exists(store.keys.leases("webhook")))
 
     async with in_background(worker_of(store, receiver).run()):
         await eventually(is_held)

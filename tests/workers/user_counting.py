@@ -41,7 +41,6 @@ class UserCounting:
     counts: "Counter[str]" = field(default_factory=Counter)
     lookups: list[bytes] = field(default_factory=list)
     refreshed: int = 0
-    ready: asyncio.Event | None = None
     time: FakeTime = field(default_factory=FakeTime)
     flush_seconds: float = FLUSH_SECONDS
     max_waiting: int = MAX_WAITING
@@ -55,7 +54,6 @@ class UserCounting:
             refresh=self.refresh,
             count=self.count,
             clock=self.clock,
-            ready=self.ready,
             sleep=self.time,
             flush_seconds=self.flush_seconds,
             max_waiting=self.max_waiting,

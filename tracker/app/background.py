@@ -23,13 +23,13 @@ from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_torrent_file
 from tracker.workers import connectable, counter_cleanup, rescore
 from tracker.workers.adoption import AdoptionWorker
+from tracker.workers.client_lists import denied_prefixes
 from tracker.workers.connectable import ConnectableWorker
 from tracker.workers.counter_cleanup import CounterCleaner
-from tracker.workers.deny_list import denied_prefixes
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.marker_cleanup import MarkerCleaner
 from tracker.workers.prober import Prober
-from tracker.workers.push.sender import Receiver, Sender
+from tracker.workers.push.sender import FLUSH_SECONDS, Receiver, Sender
 from tracker.workers.push.stathat import StatHat
 from tracker.workers.push.statsd import StatsD
 from tracker.workers.removals import RemovalWorker
@@ -42,25 +42,15 @@ from tracker.workers.upstreams import Upstreams
 from tracker.workers.user_sums import UserSumsWorker
 from tracker.workers.webhooks import WebhookWorker
 from tracker.workers.work import policy as work_policy
-from tracker.workers.work import sizes as work_sizes
 from tracker.workers.work import verification as work_verification
 from tracker.workers.work.leases import LeaseWorker
-from tracker.workers.work.policy import WorkPolicy
-from tracker.workers.work.sizes import WorkSizes
+from tracker.workers.work.policy import WorkPolicy, WorkSizes
 from tracker.workers.work.verification import WorkVerification
 
 JobHandler = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 FLUSH_STATHAT, CLEAN_COUNTERS, CHECK_CONNECTABLE = "flush_stathat", "clean_counters", "check_connectable"
 WORK_POLICY, WORK_VERIFY, WORK_SIZES = "work_policy", "work_verify", "work_sizes"
-PERIODIC_SECONDS = {
-    FLUSH_STATHAT: 60.0,
-    CLEAN_COUNTERS: float(counter_cleanup.EVERY_SECONDS),
-    CHECK_CONNECTABLE: float(connectable.EVERY_SECONDS),
-    WORK_POLICY: float(work_policy.EVERY_SECONDS),
-    WORK_VERIFY: float(work_verification.EVERY_SECONDS),
-    WORK_SIZES: float(work_sizes.EVERY_SECONDS),
-}
 
 
 @asynccontextmanager
@@ -204,6 +194,8 @@ def _jobs(
     store, settings = context.store, context.live.current
     connection, counters, jobs = store.connection, store.counters, store.jobs
     clean = CounterCleaner(counters, time.time)
+    policy = WorkPolicy(store.work.projects, store.work.policy)
+    checks = ConnectableWorker(store.torrents, store.connect_checks, prober)
     receiver: Receiver = StatsD(settings.statsd) if settings.statsd.address else StatHat(settings.stathat)
     sender = Sender(
         receiver,
@@ -235,22 +227,20 @@ def _jobs(
             timeout_seconds=rescore.TIMEOUT_SECONDS,
             resumes=True,
         ),
-        CLEAN_COUNTERS: Queue(clean_up),
         SWEEP: Queue(sweep),
-        FLUSH_STATHAT: Queue(sender.flush),
-        WORK_POLICY: Queue(WorkPolicy(store.work.projects, store.work.policy).handle),
-        CHECK_CONNECTABLE: Queue(ConnectableWorker(store.torrents, store.connect_checks, prober).handle),
-        WORK_VERIFY: Queue(_verification(context, prober).handle),
-        WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle),
+        CLEAN_COUNTERS: Queue(clean_up, every=counter_cleanup.EVERY_SECONDS),
+        WORK_POLICY: Queue(policy.handle, every=work_policy.EVERY_SECONDS),
+        WORK_VERIFY: Queue(_verification(context, prober).handle, every=work_verification.EVERY_SECONDS),
+        WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle, every=work_policy.SIZES_EVERY_SECONDS),
+        CHECK_CONNECTABLE: Queue(checks.handle, every=settings.probe.connectable * connectable.EVERY_SECONDS),
+        FLUSH_STATHAT: Queue(sender.flush, every=receiver.enabled * FLUSH_SECONDS),
     }
     if look_up is not None and settings.dht.enabled:
         queues[DHT_LOOKUP] = Queue(look_up)
     for name, number in queue_numbers(settings.jobs.concurrency).items():
         if name in queues:
             queues[name] = replace(queues[name], concurrency=number)
-    is_off = {FLUSH_STATHAT: not receiver.enabled, CHECK_CONNECTABLE: not settings.probe.connectable}
-    periodic = {queue: s for queue, s in PERIODIC_SECONDS.items() if not is_off.get(queue)}
-    return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)
+    return JobWorker(jobs, connection, queues, clock=time.time)
 
 
 def build_prober(context: RuntimeContext) -> Prober:

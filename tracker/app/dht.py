@@ -18,15 +18,13 @@ import structlog
 
 from tracker import __version__
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
-from tracker.dht.external_address import ExternalAddress
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
 from tracker.dht.node import DhtNode
-from tracker.dht.node_id import fits_address, id_for_address
+from tracker.dht.node_id import ExternalAddress, fits_address, id_for_address
 from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import NO_PART, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import AnnounceTokens
 from tracker.errors import Postponed, StartupError
 from tracker.frontends.dht.server import DhtSocket, serve_dht
 from tracker.runtime.context import RuntimeContext
@@ -41,6 +39,7 @@ from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.krpc import NodeId
 from tracker.workers.dht import (
     Forgetter,
+    NameLease,
     NodeSaver,
     follow_changes,
     keep_connected,
@@ -48,7 +47,6 @@ from tracker.workers.dht import (
     own_peers,
     restore,
 )
-from tracker.workers.dht_lease import NameLease
 from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker
 from tracker.workers.dht_peers import PeerCollector
 from tracker.workers.dht_samples import SampleWorker
@@ -116,7 +114,7 @@ async def open_dht(
         runtime.participation = await count_torrents(
             context.store.dht_torrents, all_torrents=settings.torrents == "all"
         )
-        lease = NameLease(context.store.dht_nodes, settings.node_name, time.time, sleep)
+        lease = NameLease(context.store.scripts, settings.node_name, time.time, sleep)
         try:
             async with running(partial(_run, context, prober, sockets, runtime, lease, timer)):
                 yield runtime

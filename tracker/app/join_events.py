@@ -7,15 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tracker.bittorrent import Address, InfoHash, PeerId
-from tracker.geoip import COUNTRY_NAMES, GeoIP
+from tracker.geoip import GeoIP
 from tracker.runtime.context import RuntimeContext
 from tracker.settings.model import Settings
-from tracker.store.stats.count import Count
+from tracker.store.stats.counters import Count
 from tracker.store.store import Store
 from tracker.system.event_loop import running
 from tracker.wire.peer_id import client_name
 from tracker.workers.client_software import ClientSoftwareCounter
-from tracker.workers.place_names import PlaceRenamer
 from tracker.workers.refusal_samples import RefusalSampler
 from tracker.workers.unique_users import UniqueUserCounter
 
@@ -59,10 +58,8 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     settings = context.live.current
     places = GeoIP(settings.geoip.database)
     store = context.store
-    store.place_name_migration.country_names = COUNTRY_NAMES
-    renamer = PlaceRenamer(store.place_name_migration, store.connection)
     joins = JoinEvents(
-        unique_users=_unique_users(settings, store, places, renamer.done),
+        unique_users=_unique_users(settings, store, places),
         places=places,
         counts_users=settings.uniques.enabled,
         client_software=_client_software(store),
@@ -76,7 +73,7 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     users = [joins.unique_users.run] if joins.counts_users else []
     software = [joins.client_software.run] if joins.counts_software else []
     try:
-        async with running(renamer.run, joins.refusals.run, *users, *software):
+        async with running(joins.refusals.run, *users, *software):
             try:
                 yield joins
             finally:  # also if the block fails or is cancelled: announces were answered
@@ -87,7 +84,7 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
         places.close()
 
 
-def _unique_users(settings: Settings, store: Store, places: GeoIP, ready: asyncio.Event) -> UniqueUserCounter:
+def _unique_users(settings: Settings, store: Store, places: GeoIP) -> UniqueUserCounter:
     return UniqueUserCounter(
         store.unique_users,
         store.connection,
@@ -96,7 +93,6 @@ def _unique_users(settings: Settings, store: Store, places: GeoIP, ready: asynci
         refresh=places.refresh,
         count=store.counters.count,
         clock=time.time,
-        ready=ready,
     )
 
 

@@ -20,12 +20,14 @@ from tracker.admin.context import AdminContext
 from tracker.app.background import build_prober, open_background
 from tracker.app.dht import DhtRuntime, open_dht
 from tracker.app.join_events import JoinEvents, open_joins
-from tracker.app.readiness import NO_WEB_PROCESS, Readiness
 from tracker.app.udp import open_udp_sockets
-from tracker.app.web import open_web
+from tracker.app.web import NO_WEB_PROCESS, Readiness, open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
-from tracker.app.work import open_work
+from tracker.core.work import WorkRequests
+from tracker.core.work_figures import WorkFigures
+from tracker.core.work_limits import WorkLimits
 from tracker.errors import StartupError, StoreUnavailable
+from tracker.frontends.work.server import serve_work
 from tracker.runtime.context import RuntimeContext, open_context
 from tracker.runtime.store import open_connection
 from tracker.runtime.telemetry import Snapshot, Telemetry, merged
@@ -40,7 +42,8 @@ from tracker.system.datagrams import close_all
 from tracker.system.event_loop import freeze_gc, running
 from tracker.system.listeners import open_listeners
 from tracker.valkey.opening import StoreServer
-from tracker.workers.deny_list import denied_prefixes
+from tracker.workers.client_lists import denied_prefixes
+from tracker.workers.rate_limits import share_limits
 from tracker.workers.reaper import Reaper
 from tracker.workers.shard_leases import LeaseKeeper
 from tracker.workers.shard_reapers import AnyReaper, ShardReapers
@@ -230,8 +233,8 @@ async def reaper_on(context: RuntimeContext) -> AnyReaper:
         shard.connection.on_reconnect(each.on_reconnect)
     reaper: AnyReaper = reapers[0]
     if store.shards.others:
-        leases = LeaseKeeper(store.shard_leases, store.shards, secrets.token_hex(8), time.time)
-        reaper = ShardReapers(reapers, store.reaping, store.connection, leases)
+        leases = LeaseKeeper(store.scripts, store.shards, secrets.token_hex(8), time.time)
+        reaper = ShardReapers(reapers, store.reaping, leases)
     context.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
     context.telemetry.gauge("swept_at", lambda: reaper.swept_at)
     context.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
@@ -315,3 +318,24 @@ async def _admin(
     )
     async with serve_admin(admin_context, settings.admin) as addresses:
         yield addresses, store.tokens
+
+
+@asynccontextmanager
+async def open_work(context: RuntimeContext, listening: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
+    """Serves claimants if a setting says so, and yields the addresses. ``listening`` are the addresses where peers
+    announce."""
+    settings = context.live.current
+    if not settings.work.listen:
+        yield ()
+        return
+    limits = WorkLimits(context.live)
+
+    async def update_limits() -> None:
+        await share_limits(limits, context.store.rate_limits, time.time)
+
+    work, figures = WorkRequests(context.store, time.time), WorkFigures(context.store, time.time)
+    async with (
+        running(update_limits),
+        serve_work(work, figures, settings.work, settings.http, limits, listening=listening) as addresses,
+    ):
+        yield addresses

@@ -1,4 +1,8 @@
-"""Wires the front ends to the announce logic and the swarm store, once in each process that serves peers."""
+"""Wires the front ends to the announce logic and the swarm store, once in each process that serves peers, and says
+whether this tracker is ready, for /ready on both ports.
+
+A check reads what the loops know already and sends the store no command, so clients may call it at any rate.
+"""
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,13 +16,20 @@ from tracker.core.rate_limits import Limits
 from tracker.frontends.http.server import serve_http
 from tracker.frontends.udp.server import serve_udp
 from tracker.runtime.context import RuntimeContext
+from tracker.store.sharding.shards import Shards
 from tracker.store.store import Store
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener
-from tracker.workers import deny_list
-from tracker.workers.allow_list import clear_on_change
+from tracker.workers import client_lists
 from tracker.workers.rate_limits import share_limits
+from tracker.workers.shard_reapers import AnyReaper
+
+STORE_UNAVAILABLE = "the store does not answer"
+NO_EXPIRY_EVENTS = "no subscription to the store's expiry events"
+SWEEP_BEHIND = "the sweep is behind"
+STOPPING = "shutting down"
+NO_WEB_PROCESS = "no web process is running"
 
 
 @asynccontextmanager
@@ -49,22 +60,20 @@ async def open_web(
         on_refused=joins.on_refused,
     )
 
-    async def update_allow_list() -> None:
-        await clear_on_change(store.connection, store.keys, store.allow_list_cache, store.deny_list_cache)
-
-    async def update_deny_list() -> None:
-        await deny_list.keep_reading(
-            store.connection, store.deny_list_cache, lambda: context.live.current.clients.deny_list
-        )
-
+    caches = (store.allow_list_cache, store.deny_list_cache)
+    clear_lists = partial(client_lists.clear_on_change, store.connection, store.keys, *caches)
+    read_deny_list = partial(
+        client_lists.keep_reading,
+        store.connection,
+        store.deny_list_cache,
+        lambda: context.live.current.clients.deny_list,
+    )
     update_limits = partial(share_limits, limits, store.rate_limits, time.time)
     copy_users_on_reconnect(store)
     if settings.clients.deny_list:  # before the first announce
-        await deny_list.read(store.deny_list_cache)
+        await client_lists.read(store.deny_list_cache)
     async with (
-        running(
-            partial(store.swarms.run, joins.on_late_join), update_allow_list, update_deny_list, update_limits
-        ),
+        running(partial(store.swarms.run, joins.on_late_join), clear_lists, read_deny_list, update_limits),
         serve_udp(
             tracker.over_udp(),
             context.live,
@@ -90,3 +99,25 @@ def copy_users_on_reconnect(store: Store) -> None:
     for shard in store.shards.others:
         shard.connection.on_reconnect(partial(store.copy_secret, shard))
         shard.connection.on_reconnect(partial(store.user_copies.copy_before_serving, shard))
+
+
+class Readiness:
+    """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps.
+
+    A tracker is ready while at least one shard is served: Store.notices names the unavailable ones.
+    """
+
+    def __init__(self, shards: Shards, stopping: Callable[[], bool], reaper: AnyReaper | None) -> None:
+        self._shards = shards
+        self._stopping = stopping
+        self._reaper = reaper
+
+    def problems(self) -> list[str]:
+        """Fixed public texts; empty if ready. Problems that an unavailable store causes are left out."""
+        found = [STOPPING] if self._stopping() else []
+        if len(self._shards.away) == len(self._shards):
+            return [*found, STORE_UNAVAILABLE]
+        if self._reaper is not None:
+            found += [NO_EXPIRY_EVENTS] if self._reaper.missing_events else []
+            found += [SWEEP_BEHIND] if self._reaper.sweep_behind else []
+        return found

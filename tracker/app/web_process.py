@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from tracker.app.join_events import open_joins
-from tracker.app.readiness import Readiness
-from tracker.app.web import open_web
+from tracker.app.web import Readiness, open_web
 from tracker.app.web_processes import STATUS_SECONDS, WorkerConfig, encode_snapshot, receive_config
 from tracker.errors import StartupError
 from tracker.runtime.context import RuntimeContext, open_context
@@ -24,7 +23,7 @@ from tracker.system import logs
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import freeze_gc, new_event_loop, running
 from tracker.system.listeners import Listener
-from tracker.workers.heartbeat import send_heartbeats
+from tracker.workers.reaper import send_heartbeats
 
 PARENT_TIMEOUT_SECONDS = 30.0
 """If no message from the parent arrives for this long, this process is not ready."""
@@ -91,7 +90,7 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
         running(
             send_snapshots,
             lambda: parent.listen(reader),
-            lambda: send_heartbeats(list(context.store.reapings.values()), connection),
+            lambda: send_heartbeats(list(context.store.reapings.values())),
         ),
     ):
         freeze_gc()

@@ -31,8 +31,7 @@ from tracker.core.clients import ClientRules
 from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES
 from tracker.core.intervals import JITTER_STEPS, Step, step_after, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
-from tracker.core.refusals import Failures
-from tracker.core.registrations import RegistrationLimits
+from tracker.core.refusals import Failures, RegistrationLimits
 from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, answer_with_warning, warning_of

@@ -1,9 +1,18 @@
-"""The count of refused requests, and the failures for what the store refuses or cannot serve."""
+"""Counts refused requests and limits on new torrents, and returns the failures for what the store refuses or cannot
+serve."""
+
+from collections.abc import Callable
+
+import structlog
 
 from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.refusals import Busy, Label, Refusal
-from tracker.store.stats.counters import Counters
+from tracker.store.stats.counters import Count, Counters
 from tracker.store.swarms.codec import Refused
+
+LOG_SECONDS = 60.0
+
+log = structlog.get_logger("tracker")
 
 
 class Failures:
@@ -25,3 +34,28 @@ class Failures:
             error = Refusal(error.code, error.reason)
         self.count(error.label, kind)
         return error
+
+
+class RegistrationLimits:
+    """The report on limits of self-registering torrents in one process: a counter for each event, and at most one log
+    line a minute. ``clock`` gives epoch seconds.
+
+    No address is logged. Refused torrents are counted, by reason, where they are answered.
+    """
+
+    def __init__(self, count: Count, clock: Callable[[], float]) -> None:
+        self._count = count
+        self._clock = clock
+        self._logged = -LOG_SECONDS
+        self._forgotten = self._refused = 0
+
+    def note(self, forgotten: int, refused: int) -> None:
+        """Adds empty torrents that were forgotten to make room, and new torrents that were refused."""
+        if forgotten:
+            self._count("forgotten", "forgotten.full", by=forgotten)
+        self._forgotten += forgotten
+        self._refused += refused
+        now = self._clock()
+        if self._forgotten + self._refused and abs(now - self._logged) >= LOG_SECONDS:
+            log.warning("new torrents are limited", refused=self._refused, forgotten=self._forgotten)
+            self._logged, self._forgotten, self._refused = now, 0, 0

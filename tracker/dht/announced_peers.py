@@ -1,4 +1,6 @@
-"""The peers that nodes announce to us, in one address family. They live in memory only, and are bounded.
+"""The peers that nodes announce to us, in one address family, and the tokens of announces.
+
+Peers live in memory only, and are bounded.
 
 Strangers write here, so nothing of it goes to the store. Of too many hashes those nearest to our id are kept, because
 others look for them there.
@@ -6,12 +8,17 @@ others look for them there.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2s
+from hmac import compare_digest
 from typing import NamedTuple
 
-from tracker.bittorrent import Endpoint, InfoHash
+from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.buckets import Buckets
 from tracker.dht.node_id import to_number
 from tracker.wire.krpc import NodeId
+
+SLOT_SECONDS = 300
+_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +148,26 @@ class AnnouncedPeers:
         swarm = self._swarms.drop(number)
         if swarm is not None:
             self._peer_count -= len(swarm.peers)
+
+
+class AnnounceTokens:
+    """Tokens of announces: proof that a node receives at the address from which it announces (BEP 5).
+
+    Nothing is stored for them. A token holds for one address and one torrent, for 5 to 10 minutes. It does not hold the
+    port, because address translation changes it.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        """``secret``: 32 random bytes, new at each start."""
+        self._secret = secret
+
+    def issue(self, address: Address, info_hash: InfoHash, now: float) -> bytes:
+        return self._token(address, info_hash, int(now // SLOT_SECONDS))
+
+    def accepts(self, token: bytes, address: Address, info_hash: InfoHash, now: float) -> bool:
+        slot = int(now // SLOT_SECONDS)
+        return any(compare_digest(token, self._token(address, info_hash, each)) for each in (slot, slot - 1))
+
+    def _token(self, address: Address, info_hash: InfoHash, slot: int) -> bytes:
+        message = slot.to_bytes(8, "big", signed=True) + address + info_hash
+        return blake2s(message, key=self._secret, digest_size=_LENGTH, person=b"dhttoken").digest()

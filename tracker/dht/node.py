@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
-from tracker.dht.external_address import ExternalAddress
 from tracker.dht.lookup import Lookup, LookupResult
-from tracker.dht.node_id import fits_address, id_for_address, to_id
+from tracker.dht.node_id import ExternalAddress, fits_address, id_for_address, to_id
 from tracker.dht.rate_limits import InboundLimits, LimitRules, OutboundLimits
 from tracker.dht.responder import NO_PART, Family, Responder, Swarm
 from tracker.dht.transactions import Pending, Transactions

@@ -1,4 +1,4 @@
-"""Node ids: distance, and ids that belong to an address (BEP 42).
+"""Node ids: distance, ids that belong to an address, and this node's own external address (BEP 42).
 
 Ids are 20 bytes in messages, and numbers of 160 bits in tables. The distance of two is their XOR.
 """
@@ -11,6 +11,9 @@ ID_BITS = 160
 _MASK4 = bytes.fromhex("030f3fff")
 _MASK6 = bytes.fromhex("0103070f1f3f7fff")
 _CASTAGNOLI = 0x82F63B78
+VOTES = 5
+MAX_CANDIDATES = 16
+MIN_CHANGE_SECONDS = 3600
 
 
 def to_number(id: bytes) -> int:
@@ -74,3 +77,35 @@ def _table_entry(byte: int) -> int:
 
 
 _TABLE = tuple(map(_table_entry, range(256)))
+
+
+class ExternalAddress:
+    """The external address of this node in one family, by what other nodes see (BEP 42).
+
+    One node may lie, and so may all of one network. An address counts when answers from five networks name it before
+    any other address has as many.
+    """
+
+    def __init__(self, address: Address | None = None, *, fixed: bool = False) -> None:
+        """``fixed``: the operator says so, and votes change nothing."""
+        self.address = address
+        self._fixed = fixed
+        self._changed: float | None = None
+        self._votes: dict[Address, set[bytes]] = {}
+
+    def vote(self, seen: Address, voter: Address, now: float) -> bool:
+        """``voter`` sees this node at ``seen``. Returns whether the external address has changed, which takes a new
+        node id. It changes once an hour at most."""
+        if self._fixed or len(seen) != len(voter):
+            return False
+        if seen not in self._votes and len(self._votes) >= MAX_CANDIDATES:
+            del self._votes[min(self._votes, key=lambda each: len(self._votes[each]))]
+        voters = self._votes.setdefault(seen, set())
+        voters.add(network_of(voter, 16, 32))
+        if len(voters) < VOTES:
+            return False
+        self._votes.clear()
+        if seen == self.address or (self._changed is not None and now - self._changed < MIN_CHANGE_SECONDS):
+            return False
+        self.address, self._changed = seen, now
+        return True

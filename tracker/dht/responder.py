@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht import bloom
-from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers
+from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers, AnnounceTokens
 from tracker.dht.node_id import to_id
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable
-from tracker.dht.tokens import AnnounceTokens
 from tracker.errors import QueryError
 from tracker.wire.endpoint import pack_endpoint
 from tracker.wire.krpc import (

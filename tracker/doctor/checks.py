@@ -12,10 +12,9 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from tracker.doctor.clock import check_clock
+from tracker.doctor import Finding, ago
 from tracker.doctor.dht_checks import check_dht_node, check_dht_settings
-from tracker.doctor.finding import Finding, ago
-from tracker.doctor.nodes import check_nodes
+from tracker.doctor.nodes import check_clock, check_nodes
 from tracker.doctor.replicas import check_cluster, check_failover
 from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings

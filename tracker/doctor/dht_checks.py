@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 
-from tracker.doctor.finding import Finding, ago
+from tracker.doctor import Finding, ago
 from tracker.settings.model import Settings
 from tracker.store.dht.nodes import DhtNodes
 from tracker.store.dht.status import NodeStatus

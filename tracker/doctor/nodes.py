@@ -1,12 +1,11 @@
-"""Checks of a store with several shards on a cluster: which shards are unavailable, and the settings of every node."""
+"""Checks of a server's clock, and of a cluster: which shards are unavailable, and the settings of every node."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from redis.exceptions import ResponseError
 
-from tracker.doctor.clock import check_clock
-from tracker.doctor.finding import Finding
+from tracker.doctor import Finding
 from tracker.doctor.replicas import check_cluster
 from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.errors import StoreUnavailable
@@ -16,6 +15,9 @@ from tracker.store.client.server_info import read_info
 from tracker.store.sharding.away import named
 from tracker.store.sharding.shards import Shard
 from tracker.store.store import Store
+
+CLOCK_SECONDS = 2.0
+"""Maximum difference between the clocks of tracker and store: due lists and heartbeats compare them."""
 
 
 async def check_nodes(
@@ -75,3 +77,23 @@ async def _problems(
     except StoreUnavailable:
         return None
     return [each for each in found if each.level != "ok"]
+
+
+async def check_clock(connection: Connection, clock: Callable[[], float]) -> Finding:
+    before = clock()
+    try:
+        seconds = await _server_time(connection)
+    except ResponseError:
+        text = "TIME is forbidden, so the clock difference is unknown"
+        return Finding("warning", "clock", text, "allow it: ACL SETUSER … +time")
+    difference = seconds - (before + clock()) / 2
+    if abs(difference) < CLOCK_SECONDS:
+        return Finding("ok", "clock", f"the store's and this machine's differ by {abs(difference):.3f} s")
+    way = "ahead of" if difference > 0 else "behind"
+    text = f"the store's is {abs(difference):.1f} s {way} this machine's"
+    return Finding("wrong", "clock", text, "run a time service (NTP) on both")
+
+
+async def _server_time(connection: Connection) -> float:
+    seconds, microseconds = await connection.command("TIME")
+    return int(seconds) + int(microseconds) / 1e6

@@ -7,7 +7,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from tracker.doctor.finding import Finding
+from tracker.doctor import Finding
 from tracker.store.client.connection import Connection
 from tracker.store.client.keyspace_events import read_setting
 from tracker.store.client.sentinel import SentinelReply

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
-from tracker.doctor.finding import Finding, megabytes
+from tracker.doctor import Finding, megabytes
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
 from tracker.store.client.keyspace_events import missing_flags, read_setting

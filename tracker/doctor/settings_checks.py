@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
-from tracker.doctor.finding import Finding, ago
+from tracker.doctor import Finding, ago
 from tracker.geoip import GeoIP
 from tracker.settings.model import AnnounceSettings, Settings
 
@@ -16,8 +16,6 @@ GEOIP_DAYS = 60
 
 def check_settings(settings: Settings) -> Iterator[Finding]:
     """Settings that do not fit together, or do not fit a public tracker."""
-    for line in settings.ignored:
-        yield Finding("warning", "settings", line, "remove it")
     public = [listen for listen in settings.http.listen if is_public(listen)]
     if public and settings.announce.private_addresses == "serve":
         text = f"{public[0]} is reachable from the internet, and peers on private addresses are served"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tracker.doctor.finding import Finding
+from tracker.doctor import Finding
 from tracker.doctor.settings_checks import is_public
 from tracker.settings.model import Settings
 from tracker.system.datagrams import KNOWS_DESTINATION

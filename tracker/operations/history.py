@@ -5,19 +5,23 @@ Slices are as long as they must be: the shortest ones that are still kept for th
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from tracker.store.stats.series import Series
-from tracker.store.stats.size_samples import SAMPLE_SECONDS
-from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, oldest_retained, start_of
+from tracker.store.stats.slices import (
+    PRECISIONS,
+    RETAINED,
+    SAMPLE_SECONDS,
+    Distribution,
+    oldest_retained,
+    start_of,
+)
 
 MIN_SPAN = 10
 """The shortest range (s)."""
 _LATE_SECONDS = 2
 """Counters are written up to 1 s late, so the newest slices of one second are incomplete."""
-_COARSER = {900: 3600, 7200: 18_000, 28_800: 86_400}
-"""Slices (s) that earlier versions of the tracker did not keep, and the next longer ones that they did."""
 _MIN_SHARE = 0.1
 """A longer slice in progress is shown once this share of it has passed: a rate over less is chance."""
 
@@ -236,25 +240,6 @@ def window_between(since: int, until: int, now: float, min_step: int = 1) -> Win
     since = min(max(since, oldest(now)), until - MIN_SPAN)
     kept = (p for p in PRECISIONS if p >= min_step and oldest_retained(now, p) <= since + p)
     return Window(since, until, next(kept, PRECISIONS[-1]))
-
-
-async def reaching_back(counters: Series, window: Window, now: float) -> Window:
-    """The same range, with longer slices where those of ``window`` begin later, as after an upgrade that added them.
-
-    Announces decide: all counters get the slices of an added length at the same time. Raises StoreUnavailable and
-    RedisError.
-    """
-    coarser = _COARSER.get(window.step)
-    if coarser is None:
-        return window
-    # From a longer slice on of which no shorter one is too old to be kept.
-    since = start_of(max(window.since, oldest_retained(now, window.step) + coarser - 1), coarser)
-    added, kept = await asyncio.gather(
-        counters.series("announces", window.step, since), counters.series("announces", coarser, since)
-    )
-    if kept and (not added or start_of(added[0][0], coarser) > kept[0][0]):
-        return replace(window, step=coarser)
-    return window
 
 
 async def read(counters: Series, lines: Sequence[Line], window: Window, now: float) -> Slices:

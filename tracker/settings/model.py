@@ -7,7 +7,7 @@ and, unless the whole section is in one group, a place in the groups of referenc
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import PrivateAttr, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from tracker.settings.admin import AdminSettings, LogSettings
@@ -94,19 +94,6 @@ class Settings(Section):
     dht: DhtSettings = DhtSettings()
     admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
-
-    _ignored: tuple[str, ...] = PrivateAttr(())
-
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        """A line for each removed setting that is still given somewhere."""
-        return self._ignored
-
-    def with_ignored(self, lines: tuple[str, ...]) -> "Settings":
-        """The same settings, with these lines."""
-        copy = self.model_copy()
-        copy._ignored = lines
-        return copy
 
     def udp_addresses(self, tcp: Sequence[str]) -> tuple[str, ...]:
         """Where to serve UDP; ``tcp`` are the addresses of the TCP listeners, which ``auto`` stands for.

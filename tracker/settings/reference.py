@@ -31,8 +31,7 @@ listen = ["0.0.0.0:6969", "[::]:6969"]
 
 Write a list in a variable with commas (`0.0.0.0:80,[::]:80`) or as JSON. An empty variable counts as unset. The tracker
 does not start with an invalid value, or with an unknown name that begins with `TRACKER_`. Variables that Kubernetes and
-Docker add for a service named `tracker` are ignored. Settings of earlier versions are ignored too; `tracker serve`,
-`tracker settings` and `tracker doctor` name them.
+Docker add for a service named `tracker` are ignored.
 
 Settings marked `SIGHUP` change without a restart when the running tracker gets that signal
 ([operations.md](operations.md#change-settings-without-a-restart)). `tracker settings` prints the current values, with

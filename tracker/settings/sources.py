@@ -21,13 +21,11 @@ from pydantic import ValidationError
 
 from tracker.errors import SettingsError
 from tracker.settings.model import FIELDS, PREFIX, Settings, variable
-from tracker.settings.removed import REMOVED
 
 ENV_FILE = Path(".env")
 
 
 _VARIABLES = {variable(*field): field for field in FIELDS}
-_REMOVED_VARIABLES = {variable(*field): value for field, value in REMOVED.items()}
 _DOTTED = [".".join(field) for field in FIELDS]
 
 # What Kubernetes and Docker put into the environment for a service or a linked container named `tracker…`.
@@ -39,19 +37,17 @@ _FOREIGN_VALUE = re.compile(r"(tcp|udp)://")
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One source: its values, a line for each unknown and each removed name, and how it spells a setting's name."""
+    """One source: its values, a line for each unknown name, and how it spells a setting's name."""
 
     values: Mapping[str, Mapping[str, Any]]
     unknown: Sequence[str]
-    removed: Sequence[str]
     name: Callable[[str, str], str]
 
 
 def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
     """The current settings. Raises SettingsError, which lists every mistake.
 
-    ``config`` is a TOML file that must exist; ``env_file`` may be missing. An empty variable counts as unset. Removed
-    settings are ignored and listed in ``Settings.ignored``.
+    ``config`` is a TOML file that must exist; ``env_file`` may be missing. An empty variable counts as unset.
     """
     sources = [] if config is None else [_from_toml(config)]
     sources += [_from_env_file(env_file), _from_variables(os.environ, "")]
@@ -68,13 +64,13 @@ def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
         raise SettingsError([*unknown, *_invalid(error, names)]) from None  # its own text shows the values
     if unknown:
         raise SettingsError(unknown)
-    return settings.with_ignored(tuple(line for source in sources for line in source.removed))
+    return settings
 
 
 def _from_env_file(path: Path) -> _Source:
     where = f" in {path}"
     if not _is_file(path):  # a directory named .env is often a Python environment
-        return _Source({}, (), (), variable)
+        return _Source({}, (), variable)
     _check_env_file(path)
     return _from_variables(dotenv_values(path, encoding="utf-8"), where)
 
@@ -86,8 +82,7 @@ def _from_variables(present: Mapping[str, str | None], where: str) -> _Source:
     for name, (section, field) in _VARIABLES.items():
         if name in given:
             values.setdefault(section, {})[field] = given[name]
-    unknown, removed = _check_variables(given, where)
-    return _Source(values, unknown, removed, lambda section, name: variable(section, name) + where)
+    return _Source(values, _unknown(given, where), lambda section, name: variable(section, name) + where)
 
 
 def _from_toml(path: Path) -> _Source:
@@ -102,12 +97,9 @@ def _from_toml(path: Path) -> _Source:
         )
     given = [(section, name) for section, part in sections.items() for name in part]
     unknown = [section for section in data if section not in sections]
-    unknown += [".".join(field) for field in given if field not in FIELDS and field not in REMOVED]
+    unknown += [".".join(field) for field in given if field not in FIELDS]
     lines = [f"{dotted} in {path} is not a setting{_nearest(dotted, _DOTTED)}" for dotted in unknown]
-    removed = [
-        _ignored(f"{'.'.join(field)} in {path}", REMOVED[field]) for field in given if field in REMOVED
-    ]
-    return _Source(_known(data), lines, removed, lambda section, name: f"{section}.{name} in {path}")
+    return _Source(_known(data), lines, lambda section, name: f"{section}.{name} in {path}")
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -149,24 +141,13 @@ def _check_env_file(path: Path) -> None:
         raise SettingsError(f"{path} line {line}: write NAME=value" for line in lines)
 
 
-def _check_variables(given: Mapping[str, str], where: str) -> tuple[list[str], list[str]]:
-    """A line for each name with the prefix that is no setting, and for each that no longer is one."""
-    others = {
-        name: value for name, value in given.items() if name.startswith(PREFIX) and name not in _VARIABLES
-    }
-    unknown = [
+def _unknown(given: Mapping[str, str], where: str) -> list[str]:
+    """A line for each name with the prefix that is no setting."""
+    return [
         f"{name}{where} is not a setting{_nearest(name, sorted(_VARIABLES))}"
-        for name, value in others.items()
-        if name not in _REMOVED_VARIABLES and not _foreign(name, value)
+        for name, value in given.items()
+        if name.startswith(PREFIX) and name not in _VARIABLES and not _foreign(name, value)
     ]
-    removed = [
-        _ignored(f"{name}{where}", _REMOVED_VARIABLES[name]) for name in others if name in _REMOVED_VARIABLES
-    ]
-    return unknown, removed
-
-
-def _ignored(name: str, value: str) -> str:
-    return f"{name} is ignored: it is no longer a setting (always {value})"
 
 
 def _foreign(name: str, value: str) -> bool:

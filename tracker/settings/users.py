@@ -1,8 +1,8 @@
 """Settings of user accounts, and of the client programs that are served."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic import Field
 
 from tracker.bittorrent import Accounts
 from tracker.settings.types import MAX_BYTES, MAX_SECONDS, Section
@@ -16,7 +16,7 @@ class UserSettings(Section):
         "off",
         description="Whether announces need a user's passkey in the URL. `required` refuses those without (a private "
         "tracker); `optional` credits an announce with a passkey to the user of the passkey, and serves others "
-        "anonymously; `off` ignores passkeys. `true` is read as `required`, `false` as `off`.",
+        "anonymously; `off` ignores passkeys.",
     )
     passkey_after_announce: bool = Field(
         True,
@@ -140,16 +140,6 @@ class UserSettings(Section):
         if self.private == "off":
             return PasskeyForms()
         return PasskeyForms(self.private, self.passkey_after_announce, self.passkey_parameter)
-
-    @field_validator("private", mode="before")
-    @classmethod
-    def _read_boolean(cls, value: Any) -> Any:
-        """Earlier versions had a boolean here."""
-        word = value.strip().lower() if isinstance(value, str) else value
-        try:
-            return "required" if TypeAdapter(bool).validate_python(word) else "off"
-        except ValidationError:
-            return word
 
 
 class ClientSettings(Section):

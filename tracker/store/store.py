@@ -13,23 +13,19 @@ from typing import TYPE_CHECKING
 from tracker.store.access.allow_list import AllowList, AllowListCache
 from tracker.store.access.audit import MAX_ENTRIES, Audit
 from tracker.store.access.deny_list import DenyList, DenyListCache
-from tracker.store.access.rate_limits import RateLimitStore
-from tracker.store.access.secret import shared_secret
+from tracker.store.access.rate_limits import RateLimitStore, shared_secret
 from tracker.store.access.tokens import Tokens
 from tracker.store.changes.changes import Changes
 from tracker.store.changes.webhooks import Webhooks
 from tracker.store.client.connection import Connection
 from tracker.store.jobs.jobs import Jobs
-from tracker.store.sharding.leases import ShardLeases
 from tracker.store.sharding.number import check_number
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.client_software import ClientSoftware
 from tracker.store.stats.counters import Counters, Tap
 from tracker.store.stats.markers import Markers
 from tracker.store.stats.outbox import Outbox
-from tracker.store.stats.place_names import PlaceNameMigration
 from tracker.store.stats.refusal_samples import RefusalSamples
-from tracker.store.stats.size_samples import SizeSamples
 from tracker.store.stats.unique_users import UniqueRules, UniqueUsers
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.connect_checks import ConnectChecks
@@ -108,8 +104,7 @@ class Store(UserParts):
             shards, clock, interval_seconds=options.scoring_interval_seconds, history=options.score_history
         )
         self.changes = Changes(shards)
-        self.webhooks = Webhooks(*common, self.changes)
-        self.shard_leases = ShardLeases(connection, keys)
+        self.webhooks = Webhooks(*common, clock, self.changes)
         self.allow_list = AllowList(connection, keys)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.removals = Removals(shards)
@@ -122,10 +117,8 @@ class Store(UserParts):
         self.counters = counters = Counters(
             shards, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap
         )
-        self.size_samples = SizeSamples(scripts)
         self.refusal_samples = RefusalSamples(connection, keys)
         self.outbox = Outbox(shards)
-        self.place_name_migration = PlaceNameMigration(*common)
         self.client_software = ClientSoftware(*common)
         self.jobs = Jobs(*common, clock, count=counters.count, observe=counters.observe)
         self.unique_users = UniqueUsers(shards, options.unique_rules)
@@ -141,7 +134,7 @@ class Store(UserParts):
     def dht_nodes(self) -> "DhtNodes":
         from tracker.store.dht.nodes import DhtNodes  # noqa: PLC0415
 
-        return DhtNodes(self.connection, self.scripts, self.keys)
+        return DhtNodes(self.connection, self.keys)
 
     @cached_property
     def dht_torrents(self) -> "DhtTorrents":

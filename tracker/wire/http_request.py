@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, Digits, Event, InfoHash, PeerId, Scrape
 from tracker.refusals import Refusal
-from tracker.wire.announce_numbers import (
+from tracker.wire.announce_path import (
     MAX_BYTES,
     MAX_PEERS_WANTED,
     MAX_PORT,

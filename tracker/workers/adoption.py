@@ -7,10 +7,9 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from redis.exceptions import RedisError
 
-from tracker.errors import StoreUnavailable
 from tracker.store.users.adoption import KEYS_A_STEP, START, Adoption
+from tracker.workers.loop import forever
 
 PAUSES = 4
 """The pause after a step is at least four times as long as the step: the scan takes a fifth of the store's time."""
@@ -31,18 +30,17 @@ class AdoptionWorker:
         self._wanted = wanted
 
     async def run(self) -> None:
-        """Runs until cancelled. After an error of the store it waits a minute."""
+        """After an error of the store it waits a minute."""
         seconds = 0.0
-        while True:
-            try:
-                await self.round(seconds)
-            except (StoreUnavailable, RedisError) as error:
-                if isinstance(error, RedisError):
-                    log.error("cannot index users and clients that the site wrote", error=str(error))
-                await asyncio.sleep(_ERROR_SECONDS)
-                continue
+
+        async def next_round() -> None:
+            nonlocal seconds
+            await self.round(seconds)
             await asyncio.sleep(self._interval() / 10)
             seconds = 0.9 * self._interval()
+
+        failure = "cannot index users and clients that the site wrote"
+        await forever(next_round, 0.0, failure, error_seconds=_ERROR_SECONDS)
 
     async def round(self, seconds: float) -> None:
         """Scans every key once, spread over about ``seconds``.

@@ -6,7 +6,7 @@ displace the real ones. A batch without a reply of the store is sent again; the 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -16,7 +16,8 @@ from redis.exceptions import OutOfMemoryError, RedisError
 from tracker.bittorrent import PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, ClientSoftware, shown
-from tracker.store.stats.count import Count
+from tracker.store.stats.counters import Count
+from tracker.workers.loop import Sleep, forever
 
 SEND_SECONDS = 3.0
 MAX_WAITING = 1000
@@ -48,7 +49,7 @@ class ClientSoftwareCounter:
         name: Callable[[PeerId], str],
         count: Count,
         clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
         flush_seconds: float = FLUSH_SECONDS,
     ) -> None:
         self._client_software = client_software
@@ -85,21 +86,21 @@ class ClientSoftwareCounter:
         self._count("software_dropped", by=events)
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store. Call ``flush`` afterwards."""
+        """Runs until cancelled. Call ``flush`` afterwards."""
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._send_regularly, self._log_drops):
-                tasks.create_task(part(), name=f"software {part.__name__}")
+            tasks.create_task(
+                forever(self._send_next, SEND_SECONDS, "cannot count client programs", sleep=self._sleep)
+            )
+            tasks.create_task(forever(self._log_drops, LOG_SECONDS, sleep=self._sleep))
 
-    async def _send_regularly(self) -> None:
-        while True:
-            await self._sleep(SEND_SECONDS)
-            try:
-                await self._send()
-            except (StoreUnavailable, OutOfMemoryError):
-                pass  # retried with the next batch; the queue is bounded
-            except RedisError as error:
-                log.error("cannot count client programs", error=str(error))
-                self._drop_bad_batch()
+    async def _send_next(self) -> None:
+        try:
+            await self._send()
+        except OutOfMemoryError:
+            return  # sent again with the next batch; the queue is bounded
+        except RedisError:
+            self._drop_bad_batch()
+            raise
 
     def _drop_bad_batch(self) -> None:
         """Drops a batch that the store has refused five times, so that others can follow."""
@@ -150,13 +151,7 @@ class ClientSoftwareCounter:
             self._counts, self._batch = {}, None
 
     async def _log_drops(self) -> None:
-        """Logs at most once a minute."""
-        logged = 0
-        while True:
-            await self._sleep(LOG_SECONDS)
-            if self._dropped > logged:
-                log.warning(
-                    "client programs not counted: too many names, or refused by the store",
-                    events=self._dropped - logged,
-                )
-                logged = self._dropped
+        if self._dropped:
+            text = "client programs not counted: too many names, or refused by the store"
+            log.warning(text, events=self._dropped)
+            self._dropped = 0

@@ -13,10 +13,13 @@ from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
 from tracker.dht.node import DhtNode
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
 from tracker.store.dht.nodes import LENGTHS, MAX_NODES, DhtNodes, SavedNode
 from tracker.store.dht.torrents import DhtTorrents
+from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import Keys
 from tracker.wire.krpc import split_nodes
+from tracker.workers.loop import Sleep, follow, forever
 
 SAVE_SECONDS = 300
 FIRST_SAVE_SECONDS = 15
@@ -26,11 +29,11 @@ FEW_NODES = 8
 """With fewer good ones, the bootstrap nodes are asked again."""
 CHECK_SECONDS = 300
 """How often all announced torrents are compared with the register, whatever was published."""
+LEASE_SECONDS = 60
 MAX_OWN_PEERS = 20
 MIN_PORT = 1024
 _PAUSE_SECONDS = 0.5
 
-Sleep = Callable[[float], Awaitable[object]]
 Changed = Callable[[InfoHash | None], None]
 """Called with a torrent that has changed, or ``None`` where any of them may have."""
 
@@ -93,9 +96,7 @@ class NodeSaver:
         while waited < SAVE_SECONDS and not any(len(node.table) for node in self._nodes.values()):
             await sleep(FIRST_SAVE_SECONDS)
             waited += FIRST_SAVE_SECONDS
-        while True:
-            await self.save()
-            await sleep(SAVE_SECONDS)
+        await forever(self.save, SAVE_SECONDS, sleep=sleep)
 
     async def save(self) -> None:
         """Logs where the store cannot be written."""
@@ -123,23 +124,21 @@ async def keep_connected(
 
     Nodes that stopped answering count as missing: none of them is dropped while nobody answers.
     """
-    while True:
+
+    async def connect() -> None:
         if len(node.table.good_nodes(timer(), FEW_NODES)) < FEW_NODES:
             node.contact(await bootstrap(), timer())
-        await sleep(CONNECT_SECONDS)
+
+    await forever(connect, CONNECT_SECONDS, sleep=sleep)
 
 
 async def follow_changes(connection: Connection, keys: Keys, changed: Changed) -> None:
     """Runs until cancelled. A message on ``t:torrents`` names a torrent that has changed."""
-    while True:
-        await connection.until_available()
-        try:
-            async with connection.subscription(channels=[keys.channel("torrents")]) as messages:
-                changed(None)
-                async for _, payload in messages:
-                    changed(_info_hash(payload))
-        except (StoreUnavailable, RedisError):  # RedisError: the store forbids the subscription
-            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def handle(payload: bytes | None) -> None:
+        changed(None if payload is None else _info_hash(payload))
+
+    await follow(connection, keys.channel("torrents"), handle)
 
 
 class Forgetter:
@@ -173,16 +172,16 @@ class Forgetter:
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._check_regularly())
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                try:
-                    await self.round()
-                except (StoreUnavailable, RedisError):
-                    self._every = True
-                    self._wake.set()  # again soon: meanwhile nobody knows what is private
-                await self._sleep(_PAUSE_SECONDS)
+            tasks.create_task(forever(self._check_later, 0.0, sleep=self._sleep))
+            tasks.create_task(forever(self._next_round, _PAUSE_SECONDS, sleep=self._sleep))
+
+    async def _next_round(self) -> None:
+        await self._wake.wait()
+        self._wake.clear()
+        try:
+            await self.round()
+        except (StoreUnavailable, RedisError):
+            self.changed(None)  # again soon: meanwhile nobody knows what is private
 
     async def round(self) -> None:
         """Looks at the torrents that may have changed. Raises StoreUnavailable and RedisError."""
@@ -196,10 +195,9 @@ class Forgetter:
             for node in self._nodes.values():
                 node.forget(info_hash)
 
-    async def _check_regularly(self) -> None:
-        while True:
-            await self._sleep(CHECK_SECONDS)
-            self.changed(None)
+    async def _check_later(self) -> None:
+        await self._sleep(CHECK_SECONDS)
+        self.changed(None)
 
     def _known(self) -> set[InfoHash]:
         """Those announced, and those shown."""
@@ -220,3 +218,40 @@ def _info_hash(text: bytes) -> InfoHash | None:
     except ValueError:
         return None
     return InfoHash(info_hash) if len(info_hash) == 20 else None
+
+
+class NameLease(Lease):
+    """The right to run the node of a name."""
+
+    def __init__(
+        self, scripts: Scripts, name: str, clock: Callable[[], float], sleep: Sleep = asyncio.sleep
+    ) -> None:
+        super().__init__(scripts, "dht", name, LEASE_SECONDS, clock)
+        self._name = name
+        self._sleep = sleep
+
+    async def acquire(self) -> None:
+        """Returns as soon as this tracker has it. Waits for another tracker that has it, and for the store."""
+        warned = False
+        while (taken := await self._take()) is not True:
+            if taken is False and not warned:
+                log.warning(
+                    "another tracker runs the DHT node of this name, or ended without notice within the last "
+                    "minute; waiting (TRACKER_DHT__NAME)",
+                    name=self._name,
+                )
+                warned = True
+            await self._sleep(LEASE_SECONDS / 6)
+
+    async def until_lost(self) -> None:
+        """Renews it; returns when another tracker has it. Goes on while the store is unavailable."""
+        while await self._take() is not False:
+            await self._sleep(LEASE_SECONDS / 3)
+        log.error("another tracker took the name of this DHT node; the node is silent", name=self._name)
+
+    async def _take(self) -> bool | None:
+        """``None``: the store is unavailable."""
+        try:
+            return bool(await self.hold())
+        except (StoreUnavailable, RedisError):
+            return None

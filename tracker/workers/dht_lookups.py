@@ -8,6 +8,7 @@ after an hour. A second lookup, of the same budget, asks for peers where announc
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -19,6 +20,7 @@ from tracker.dht.node import DhtNode
 from tracker.errors import ClientError, Postponed, StoreUnavailable
 from tracker.store.dht.torrents import DhtTorrents, ThinSwarm
 from tracker.workers.dht_peers import PeerCollector
+from tracker.workers.loop import Sleep, forever
 
 MAX_DUE = 1000
 """Torrents that wait, the thinnest ones."""
@@ -49,7 +51,7 @@ class LookupWorker:
         clock: Callable[[], float],
         timer: Callable[[], float],
         collector: PeerCollector,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._torrents = torrents
         self._nodes = nodes
@@ -71,21 +73,19 @@ class LookupWorker:
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            while True:
-                await self._sleep(self._pause)
-                if self._running >= MAX_RUNNING or not any(len(each.table) for each in self._nodes.values()):
-                    continue
-                if self._to_collect and not self._collecting:
-                    self._collecting = True
-                    tasks.create_task(self._collect(self._to_collect.popleft()))
-                    continue
-                try:
-                    info_hash = await self.next_torrent()
-                except (StoreUnavailable, RedisError):
-                    continue
-                if info_hash is not None:
-                    self._running += 1
-                    tasks.create_task(self._look_up(info_hash))
+            step = partial(self._begin_one, tasks)
+            await forever(step, 0.0, "cannot read torrents to look up in the DHT", sleep=self._sleep)
+
+    async def _begin_one(self, tasks: asyncio.TaskGroup) -> None:
+        await self._sleep(self._pause)
+        if self._running >= MAX_RUNNING or not any(len(each.table) for each in self._nodes.values()):
+            return
+        if self._to_collect and not self._collecting:
+            self._collecting = True
+            tasks.create_task(self._collect(self._to_collect.popleft()))
+        elif (info_hash := await self.next_torrent()) is not None:
+            self._running += 1
+            tasks.create_task(self._look_up(info_hash))
 
     async def next_torrent(self) -> InfoHash | None:
         """The torrent to look up next; ``None`` where none is due. Raises StoreUnavailable and RedisError."""
@@ -176,7 +176,7 @@ async def find_peers(
     node: DhtNode,
     info_hash: InfoHash,
     timer: Callable[[], float],
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    sleep: Sleep = asyncio.sleep,
     *,
     scrape: bool = False,
     may_ask: Callable[[], Awaitable[bool]] = _always,

@@ -6,7 +6,7 @@ shown torrents every few seconds. A torrent that takes part no longer is then sh
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 from redis.exceptions import RedisError
 
@@ -14,6 +14,7 @@ from tracker.dht.node import DhtNode
 from tracker.dht.samples import MAX_SAMPLES
 from tracker.errors import StoreUnavailable
 from tracker.store.dht.torrents import DhtTorrents
+from tracker.workers.loop import Sleep, forever
 
 CHECK_SECONDS = 5
 """A torrent made private may be shown for 10 seconds, the time of the reading included."""
@@ -30,7 +31,7 @@ class SampleWorker:
         all_torrents: bool,
         timer: Callable[[], float],
         rng: random.Random,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._torrents = torrents
         self._shown = [(each.samples, each.announced) for each in nodes.values() if each.samples is not None]
@@ -41,9 +42,7 @@ class SampleWorker:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        while True:
-            await self.round()
-            await self._sleep(CHECK_SECONDS)
+        await forever(self.round, CHECK_SECONDS, sleep=self._sleep)
 
     async def round(self) -> None:
         """Draws the sets that are due, and removes what takes part no longer. Without the store nothing is shown, as

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from redis.exceptions import RedisError
@@ -15,12 +15,11 @@ from tracker.store.dht.participation import Participation
 from tracker.store.dht.status import NodeStatus
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.wire.endpoint import format_address
+from tracker.workers.loop import Sleep, forever
 
 STATUS_SECONDS = 5
 COUNT_SECONDS = 300
 """How often the torrents that take part are counted."""
-
-Sleep = Callable[[float], Awaitable[object]]
 
 
 class StatusWorker:
@@ -57,10 +56,8 @@ class StatusWorker:
     async def run(self) -> None:
         """Saves the status until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_counted())
-            while True:
-                await self.save()
-                await self._sleep(STATUS_SECONDS)
+            tasks.create_task(forever(self._count_torrents, COUNT_SECONDS, sleep=self._sleep))
+            tasks.create_task(forever(self.save, STATUS_SECONDS, sleep=self._sleep))
 
     async def save(self) -> None:
         if self._may_save():
@@ -102,11 +99,9 @@ class StatusWorker:
             participation=self.participation,
         )
 
-    async def _keep_counted(self) -> None:
-        while True:
-            counted = await count_torrents(self._torrents, all_torrents=self._all_torrents)
-            self.participation = counted or self.participation
-            await self._sleep(COUNT_SECONDS)
+    async def _count_torrents(self) -> None:
+        counted = await count_torrents(self._torrents, all_torrents=self._all_torrents)
+        self.participation = counted or self.participation
 
 
 async def count_torrents(torrents: DhtTorrents, *, all_torrents: bool) -> Participation | None:

@@ -20,6 +20,7 @@ from tracker.errors import Postponed, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.jobs.jobs import MAX_BATCH, Jobs
 from tracker.store.jobs.records import Claimed, Outcome, Result
+from tracker.workers.loop import forever, wait_for
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 3.0
@@ -50,6 +51,8 @@ class Queue:
     """Concurrent jobs, over all trackers on the store."""
     timeout_seconds: float = 1800.0
     resumes: bool = False
+    every: float = 0.0
+    """Enqueues a job of it every so many seconds; 0: never."""
 
 
 class _Run:
@@ -76,7 +79,7 @@ class _Run:
 
 
 class JobWorker:
-    """Runs the jobs of ``queues``. Enqueues those of ``periodic`` once per slot of so many seconds (epoch // seconds).
+    """Runs the jobs of ``queues``. Enqueues periodic ones once per slot of so many seconds (epoch // seconds).
 
     ``clock`` gives epoch seconds. To stop gracefully, await ``drain`` and then cancel ``run``.
     """
@@ -87,7 +90,6 @@ class JobWorker:
         connection: Connection,
         queues: Mapping[str, Queue],
         *,
-        periodic: Mapping[str, float] | None = None,
         clock: Callable[[], float],
         poll_seconds: float = POLL_SECONDS,
         retry_seconds: float = _FIRST_RETRY_SECONDS,
@@ -95,7 +97,7 @@ class JobWorker:
         self._jobs = jobs
         self._connection = connection
         self._queues = dict(queues)
-        self._periodic = dict(periodic or {})
+        self._periodic = {name: queue.every for name, queue in queues.items() if queue.every}
         self._clock = clock
         self._poll_seconds = poll_seconds
         self._retry_seconds = retry_seconds
@@ -118,8 +120,14 @@ class JobWorker:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                for part in (self._serve, self._extend_leases, self._enqueue_periodic, self._clean_up):
-                    tasks.create_task(self._restart_on_error(part), name=f"jobs {part.__name__}")
+                for step, every in (
+                    (self._serve, 0.0),
+                    (self._extend_leases, 0.0),
+                    (self._enqueue_periodic, min(1.0, self._poll_seconds)),
+                    (self._clean_up, _HOUSEKEEPING_SECONDS),
+                ):
+                    failure, connection = "job queue error", self._connection
+                    tasks.create_task(forever(step, every, failure, error_seconds=1.0, connection=connection))
                 try:
                     await asyncio.Event().wait()  # so that a cancellation does not interrupt a claim
                 except asyncio.CancelledError:
@@ -151,30 +159,15 @@ class JobWorker:
     def _running_tasks(self) -> set[asyncio.Task[None]]:
         return {run.task for run in self._runs if run.task is not None}
 
-    async def _restart_on_error(self, part: Callable[[], Awaitable[None]]) -> None:
-        """Runs ``part`` again after every error of the store."""
-        while True:
-            try:
-                await part()
-            except StoreUnavailable:
-                await asyncio.sleep(0.1)
-                await self._connection.until_available()
-            except RedisError as error:
-                log.error("job queue error", error=str(error))
-                await asyncio.sleep(1)
-
     # Claiming and writing
 
     async def _serve(self) -> None:
-        while True:
-            async with self._calling:
-                await self._write_results()
-                if not self._draining:
-                    await self._claim()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._poll_seconds):
-                    await self._wake.wait()
-            self._wake.clear()
+        async with self._calling:
+            await self._write_results()
+            if not self._draining:
+                await self._claim()
+        await wait_for(self._wake, self._poll_seconds)
+        self._wake.clear()
 
     async def _claim(self) -> None:
         busy = Counter(run.job.queue for run in self._runs)
@@ -248,16 +241,15 @@ class JobWorker:
 
     async def _extend_leases(self) -> None:
         """Extends leases. Cancels jobs whose lease has ended or soon ends, because another tracker may claim them."""
-        while True:
-            await asyncio.sleep(self._tick_seconds)
-            with suppress(StoreUnavailable):
-                await self._extend([run for run in self._runs if run.cancel_reason != "lost"])
-            now = self._clock()
-            for run in list(self._runs):
-                if run.lease_until <= now + self._tick_seconds:
-                    run.cancel("lost")
-                elif run.cancel_reason is not None:
-                    run.cancel(run.cancel_reason)
+        await asyncio.sleep(self._tick_seconds)
+        with suppress(StoreUnavailable):
+            await self._extend([run for run in self._runs if run.cancel_reason != "lost"])
+        now = self._clock()
+        for run in list(self._runs):
+            if run.lease_until <= now + self._tick_seconds:
+                run.cancel("lost")
+            elif run.cancel_reason is not None:
+                run.cancel(run.cancel_reason)
 
     async def _extend(self, runs: list[_Run]) -> None:
         if not runs:
@@ -267,31 +259,27 @@ class JobWorker:
             run.lease_until = until or 0.0
 
     async def _enqueue_periodic(self) -> None:
-        while True:
-            for queue, seconds in self._periodic.items():
-                start = self._clock() // seconds * seconds
-                if self._slots.get(queue) != start and not self._draining:
-                    self._slots[queue] = start
-                    try:
-                        await self._jobs.enqueue_slot(queue, start, seconds)
-                    except StoreUnavailable:
-                        del self._slots[queue]
-                        raise
-                    except RedisError as error:  # continue with the other queues
-                        log.error("cannot enqueue periodic job", queue=queue, error=str(error))
-                    self._wake.set()
-            await asyncio.sleep(min(1.0, self._poll_seconds))
+        for queue, seconds in self._periodic.items():
+            start = self._clock() // seconds * seconds
+            if self._slots.get(queue) != start and not self._draining:
+                self._slots[queue] = start
+                try:
+                    await self._jobs.enqueue_slot(queue, start, seconds)
+                except StoreUnavailable:
+                    del self._slots[queue]
+                    raise
+                except RedisError as error:  # continue with the other queues
+                    log.error("cannot enqueue periodic job", queue=queue, error=str(error))
+                self._wake.set()
 
     async def _clean_up(self) -> None:
-        while True:
-            await self._jobs.expire()
-            for queue in set(await self._jobs.queues()) - self._queues.keys():
-                try:
-                    if await self._jobs.abandon(queue, ABANDONED_SECONDS):
-                        log.warning("jobs of an unknown queue failed", queue=queue)
-                except ResponseError as error:  # a key of another type
-                    log.error("cannot read unknown queue", queue=queue, error=str(error))
-            await asyncio.sleep(_HOUSEKEEPING_SECONDS)
+        await self._jobs.expire()
+        for queue in set(await self._jobs.queues()) - self._queues.keys():
+            try:
+                if await self._jobs.abandon(queue, ABANDONED_SECONDS):
+                    log.warning("jobs of an unknown queue failed", queue=queue)
+            except ResponseError as error:  # a key of another type
+                log.error("cannot read unknown queue", queue=queue, error=str(error))
 
 
 def _parse(text: str) -> dict[str, Any] | None:

@@ -3,12 +3,11 @@
 import asyncio
 
 import structlog
-from redis.exceptions import RedisError
 
-from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
-from tracker.store.stats.count import Count
+from tracker.store.stats.counters import Count
 from tracker.store.stats.markers import Markers
+from tracker.workers.loop import forever
 
 EVERY_SECONDS = 5.0
 _PAGE_PAUSE_SECONDS = 0.001
@@ -25,15 +24,8 @@ class MarkerCleaner:
         self._refused: int | None = None
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store."""
-        while True:
-            try:
-                await self.check()
-            except StoreUnavailable:
-                await self._connection.until_available()
-            except RedisError as error:
-                log.error("cannot delete markers of unique users", error=str(error))
-            await asyncio.sleep(EVERY_SECONDS)
+        failure = "cannot delete markers of unique users"
+        await forever(self.check, EVERY_SECONDS, failure, connection=self._connection)
 
     async def check(self) -> int:
         """Deletes markers if joins were refused since the last check; returns their number."""

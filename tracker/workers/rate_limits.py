@@ -1,6 +1,5 @@
 """Once a second, reports hits of rate limits to the store and reads which addresses exceed a limit anywhere."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -10,6 +9,7 @@ from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.access.rate_limits import WINDOW_SECONDS, Hit, RateLimitState, RateLimitStore
+from tracker.workers.loop import forever
 
 SHARE_SECONDS = 1.0
 _LOG_SECONDS = 60.0
@@ -44,10 +44,11 @@ async def share_limits(
 ) -> None:
     """Shares every ``pause_seconds`` until cancelled."""
     window, logged_at = clock() // WINDOW_SECONDS, clock() - _LOG_SECONDS
-    while True:
-        await asyncio.sleep(pause_seconds)
+
+    async def share() -> None:
+        nonlocal window, logged_at
         if not limits.enabled:
-            continue
+            return
         now = clock()
         if now // WINDOW_SECONDS != window:
             window = now // WINDOW_SECONDS
@@ -56,6 +57,8 @@ async def share_limits(
         if states and abs(now - logged_at) >= _LOG_SECONDS:
             logged_at = now
             log.warning("addresses exceed a rate limit", **_summary(states))
+
+    await forever(share, pause_seconds)
 
 
 async def share_once(limits: Limits, store: RateLimitStore, now: float) -> list[RateLimitState]:

@@ -14,12 +14,11 @@ import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from functools import partial
 
 import structlog
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
-from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.keyspace_events import request_expiry_events
 from tracker.store.schema.keys import Keys
@@ -27,8 +26,7 @@ from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
 from tracker.store.swarms.peer_counts import NO_PEERS
 from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, Reaping
-from tracker.workers.pace import MAX_PAUSE_SECONDS, Pace
-from tracker.workers.rhythm import until_next
+from tracker.workers.loop import forever, until_next, wait_for
 
 BATCH = 32
 """Peers to remove per call. A call blocks the store for about 2 ms; announces run between two calls."""
@@ -52,17 +50,43 @@ _SIZE_SECONDS = 10.0
 _SUMMARY_SECONDS = 60.0
 _MIN_COUNTS_SECONDS = 600
 """How long the counts of a round of the sweep are shown, at least; else three reap intervals."""
+MAX_PAUSE_SECONDS = 30.0
+"""Maximum pause of the sweep. A round with little to visit ends early."""
+_SHARE = 0.9
+"""The planned share of a round's time."""
+SHARDED_HEARTBEAT_SECONDS = 4 * HEARTBEAT_SECONDS
+"""The interval of web processes with several shards. An outage begins after 60 s without a heartbeat."""
 _FORBIDDEN_SECONDS = 60.0
 """How long to wait before the next attempt where the store forbids subscriptions."""
 
 log = structlog.get_logger("tracker.reaper")
 
 
-async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Returns when ``event`` is set, or after ``seconds``."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
+class Pace:
+    """The pace of one round of the sweep that began at ``began``: the remaining time divided by what remains to visit.
+
+    Both are read again after each step, so a round ends in time even if the tracker grows. All times are seconds of one
+    monotonic clock.
+    """
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self.size = 0
+        """The latest known number of entries to visit."""
+        self.visited = 0
+
+    def pause(self, now: float, step: int, seconds: float) -> float:
+        """The pause (s) after a step that visited ``step`` entries, in a round that may take ``seconds``."""
+        self.visited += step
+        left = self.size - self.visited
+        time_left = self._began + _SHARE * seconds - now
+        if left <= 0 or time_left <= 0:
+            return 0.0
+        return min(MAX_PAUSE_SECONDS, time_left * step / (left + step))
+
+    def is_late(self, now: float, seconds: float) -> bool:
+        """Whether the round's time is over."""
+        return now - self._began > seconds
 
 
 async def _none_denied() -> Sequence[bytes]:
@@ -154,31 +178,19 @@ class Reaper:
         return bool(self._since) and self._timer() - self._since > SWEEP_BEHIND * interval
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store."""
+        """Runs until cancelled."""
         self._since = self._timer()
         self._sweep_now.set()
+        loop = partial(forever, error_seconds=1.0, connection=self._connection)
         async with asyncio.TaskGroup() as tasks:
-            for part in (
-                self._listen,
-                self._reap_received,
-                self._reap_due,
-                self._sweep,
-                self._send_heartbeats,
-                self._summarize,
-            ):
-                tasks.create_task(self._restart_on_error(part), name=f"reaper {part.__name__}")
-
-    async def _restart_on_error(self, part: Callable[[], object]) -> None:
-        """Runs ``part`` again after every error of the store."""
-        while True:
-            try:
-                await part()  # type: ignore[misc]  # every part is a coroutine function
-            except StoreUnavailable:
-                await asyncio.sleep(0.1)
-                await self._connection.until_available()
-            except RedisError as error:
-                log.error("reaping failed", part=part.__name__, error=str(error))
-                await asyncio.sleep(1)
+            tasks.create_task(loop(self._listen, 0.0, "cannot receive expiry events"))
+            tasks.create_task(loop(self._reap_received, 0.0, "cannot reap expired peers"))
+            tasks.create_task(loop(self._reap_due, 0.0, "cannot reap by due lists"))
+            tasks.create_task(loop(self._sweep, 0.0, "the sweep failed"))
+            tasks.create_task(
+                loop(self.send_heartbeat, HEARTBEAT_SECONDS, "heartbeat failed", sleep=until_next)
+            )
+            tasks.create_task(self._summarize())
 
     # Events
 
@@ -215,14 +227,13 @@ class Reaper:
             self._listening = False
 
     async def _reap_received(self) -> None:
-        while True:
-            await self._received.wait()
-            self._received.clear()
-            while self._expired:
-                peers = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
-                async with self._turn:
-                    reaped = await self._reaping.reap(peers)
-                self._count(reaped, "event")
+        await self._received.wait()
+        self._received.clear()
+        while self._expired:
+            peers = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
+            async with self._turn:
+                reaped = await self._reaping.reap(peers)
+            self._count(reaped, "event")
 
     # Due lists
 
@@ -263,13 +274,12 @@ class Reaper:
     # Sweep
 
     async def _sweep(self) -> None:
-        while True:
-            hurry, began = self._sweep_now.is_set(), self._timer()
-            self._sweep_now.clear()
-            if self._reaping.was_set_back:
-                await self._reaping.shorten_timeouts()
-            await self.sweep_once(hurry=hurry)
-            await self._wait_for_round(0.0 if hurry else began, self._timer())
+        hurry, began = self._sweep_now.is_set(), self._timer()
+        self._sweep_now.clear()
+        if self._reaping.was_set_back:
+            await self._reaping.shorten_timeouts()
+        await self.sweep_once(hurry=hurry)
+        await self._wait_for_round(0.0 if hurry else began, self._timer())
 
     async def _wait_for_round(self, began: float, ended: float) -> None:
         """Waits until an interval after the round began, or until a round is requested.
@@ -336,11 +346,6 @@ class Reaper:
 
     # Heartbeat
 
-    async def _send_heartbeats(self) -> None:
-        while True:
-            await self.send_heartbeat()
-            await until_next(HEARTBEAT_SECONDS)
-
     async def on_reconnect(self) -> None:
         """Sends a heartbeat before the first announce, because the heartbeat detects an outage."""
         await self.send_heartbeat()
@@ -377,3 +382,15 @@ class Reaper:
             if self._reaped:
                 log.info("removed timed-out peers", peers=self._reaped)
             self._reaped = 0
+
+
+async def send_heartbeats(reapings: Sequence[Reaping]) -> None:
+    """The heartbeats of a web process, to all of ``reapings`` until cancelled: peers can announce.
+
+    The background process sends them too, but may be suspended while web processes serve. Without theirs that would
+    look like an outage, and no time in a swarm would count. No shard waits for one that is away.
+    """
+    every = HEARTBEAT_SECONDS if len(reapings) == 1 else SHARDED_HEARTBEAT_SECONDS
+    async with asyncio.TaskGroup() as tasks:
+        for each in reapings:
+            tasks.create_task(forever(each.heartbeat, every, "heartbeat failed", sleep=until_next))

@@ -4,15 +4,13 @@ Of each reason the first MAX_KEPT of each interval are taken, so a flood costs n
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-
-import structlog
-from redis.exceptions import RedisError
+from collections.abc import Callable, Mapping
 
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.stats.client_software import shown
 from tracker.store.stats.refusal_samples import MAX_KEPT, RefusalSamples, RefusedAnnounce
+from tracker.workers.loop import Sleep, forever
 
 SEND_SECONDS = 5.0
 MAX_REASONS = 100
@@ -20,8 +18,6 @@ MAX_REASONS = 100
 
 _Taken = tuple[float, InfoHash, PeerId, str]
 """(time, info hash, peer id, passkey; empty without one)"""
-
-log = structlog.get_logger("tracker.samples")
 
 
 class RefusalSampler:
@@ -33,7 +29,7 @@ class RefusalSampler:
         *,
         name: Callable[[PeerId], str],
         clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._store = samples
         self._name = name
@@ -52,19 +48,12 @@ class RefusalSampler:
             taken.append((self._clock(), info_hash, peer_id, passkey))
 
     async def run(self) -> None:
-        """Sends regularly until cancelled; survives errors of the store."""
-        while True:
-            await self._sleep(SEND_SECONDS)
-            try:
-                await self.send()
-            except StoreUnavailable:
-                pass  # they wait; their number is bounded
-            except RedisError as error:
-                log.error("samples of refused announces were not written", error=str(error))
-                self._taken = {}
+        failure = "samples of refused announces were not written"
+        await forever(self.send, SEND_SECONDS, failure, sleep=self._sleep)
 
     async def send(self) -> None:
-        """Sends what was taken. What the store may not have got is kept, and may be written twice."""
+        """Sends what was taken. What the store may not have got is kept, and may be written twice; what it refuses is
+        dropped."""
         if not self._taken:
             return
         sent, self._taken = self._taken, {}

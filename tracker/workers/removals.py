@@ -5,13 +5,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
-from redis.exceptions import RedisError
 
-from tracker.errors import StoreUnavailable
 from tracker.store.access.allow_list import STALE_SECONDS
 from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.reaping import Reaping, Removals
-from tracker.workers.rhythm import until_next
+from tracker.workers.loop import forever, until_next
 
 EVERY_SECONDS = 1.0
 
@@ -36,15 +34,7 @@ class RemovalWorker:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store."""
-        while True:
-            try:
-                await self.remove_once()
-            except StoreUnavailable:
-                pass
-            except RedisError as error:
-                log.error("peers are not removed", error=str(error))
-            await until_next(EVERY_SECONDS)
+        await forever(self.remove_once, EVERY_SECONDS, "peers are not removed", sleep=until_next)
 
     async def remove_once(self) -> int:
         """Removes all peers that are to be removed now; returns their number."""

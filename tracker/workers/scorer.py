@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import structlog
 from redis.exceptions import RedisError
@@ -20,8 +21,9 @@ from tracker.core.scoring import Source, factor, next_score
 from tracker.errors import ClientError, Postponed, StoreUnavailable
 from tracker.settings.model import ScoringSettings
 from tracker.store.client.connection import Connection
-from tracker.store.stats.count import Count
+from tracker.store.stats.counters import Count
 from tracker.store.torrents.scores import Leased, Scored, Scores, Taken
+from tracker.workers.loop import Sleep, forever
 
 SCORE_CAP = 4.0
 """No score grows beyond it: 8 scorings of a strong swarm reach it, so that a torrent that fades is seen in time."""
@@ -63,7 +65,7 @@ class Scorer:
         ask: Ask | None = None,
         ask_seconds: float = ASK_SECONDS,
         timer: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
         *,
         cap: float = SCORE_CAP,
         max_processors: int = MAX_PROCESSORS,
@@ -84,7 +86,6 @@ class Scorer:
         self._turn = asyncio.Lock()
         self._free_at = 0.0
         self._processors = 1
-        self._alive: set[int] = set()
         self._more = asyncio.Event()
         self._warn_at = 0.0
 
@@ -99,15 +100,13 @@ class Scorer:
 
     async def run(self) -> None:
         """Runs until cancelled. Returns unfinished batches to the store then."""
+        process = partial(
+            forever, error_seconds=_PAUSE_SECONDS, connection=self._connection, sleep=self._sleep
+        )
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._adapt_regularly(), name="scorer adapts")
-            while True:
-                for number in range(self._processors):
-                    if number not in self._alive:
-                        self._alive.add(number)
-                        group.create_task(self._work(number), name=f"scorer {number}")
-                self._more.clear()
-                await self._more.wait()
+            group.create_task(forever(self._adapt_later, 0.0, error_seconds=ADAPT_SECONDS, sleep=self._sleep))
+            for number in range(self._max_processors):
+                group.create_task(process(partial(self._process, number), 0.0, "scoring failed"))
 
     async def handle(self, payload: object) -> None:
         """Handles process_torrent jobs: scores ``{"torrent_id": …}`` now. Raises ClientError for any other payload.
@@ -129,20 +128,12 @@ class Scorer:
 
     # Processors
 
-    async def _work(self, number: int) -> None:
-        """One processor. It ends when there are to be fewer, and survives errors of the store."""
-        try:
-            while number < self._processors:
-                try:
-                    await self._score(await self._next_batch())
-                except StoreUnavailable:
-                    await self._sleep(0.1)
-                    await self._connection.until_available()
-                except RedisError as error:
-                    log.error("scoring failed", error=str(error))
-                    await self._sleep(_PAUSE_SECONDS)
-        finally:
-            self._alive.discard(number)
+    async def _process(self, number: int) -> None:
+        """One batch of a processor. It waits while there are to be fewer."""
+        while number >= self._processors:
+            self._more.clear()
+            await self._more.wait()
+        await self._score(await self._next_batch())
 
     async def _next_batch(self) -> list[Taken]:
         async with self._turn:
@@ -213,11 +204,9 @@ class Scorer:
 
     # Concurrency
 
-    async def _adapt_regularly(self) -> None:
-        while True:
-            await self._sleep(ADAPT_SECONDS)
-            with suppress(StoreUnavailable, RedisError):
-                await self.adapt()
+    async def _adapt_later(self) -> None:
+        await self._sleep(ADAPT_SECONDS)
+        await self.adapt()
 
     async def adapt(self) -> None:
         """Adds a processor while torrents are more than an interval late; removes one when none waits."""

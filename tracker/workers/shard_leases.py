@@ -2,41 +2,46 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.sharding.leases import LEASE_SECONDS, ShardLeases
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.client.scripts import Scripts
+from tracker.store.jobs.lease import Lease
+from tracker.store.sharding.shards import Shards
+from tracker.workers.loop import Sleep, forever
 
+LEASE_SECONDS = 15
 ROUND_SECONDS = LEASE_SECONDS / 3
 
 log = structlog.get_logger("tracker.shards")
 
 
 class LeaseKeeper:
-    """Takes and renews the leases of as many shards as are this tracker's share. ``token`` names this tracker;
-    ``clock`` returns epoch seconds.
+    """Takes and renews the leases of as many shards as are this tracker's share. Leases are in the shards; ``scripts``
+    are of home, where the trackers that share them have leases too. ``token`` names this tracker; ``clock`` returns
+    epoch seconds.
 
     A shard that does not answer keeps its state: no other tracker can take it then.
     """
 
     def __init__(
         self,
-        store: ShardLeases,
+        scripts: Scripts,
         shards: Shards,
         token: str,
         clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._store = store
         self._shards = shards
-        self._token = token
-        self._clock = clock
         self._sleep = sleep
+        self._listed = Lease(scripts, "trackers", token, LEASE_SECONDS, clock, token)
+        self._leases = [
+            Lease(shard.scripts, "shard", "background", LEASE_SECONDS, clock, token) for shard in shards
+        ]
         self._trackers = 1
         self._held = [asyncio.Event() for _ in shards]
         self._lost = [asyncio.Event() for _ in shards]
@@ -57,48 +62,39 @@ class LeaseKeeper:
     async def run(self) -> None:
         """Runs until cancelled, then releases the leases."""
         try:
-            while True:
-                await self.round()
-                await self._sleep(ROUND_SECONDS)
+            await forever(self.round, ROUND_SECONDS, sleep=self._sleep)
         finally:
             await asyncio.shield(self._release_all())
 
     async def round(self) -> None:
         """Renews the leases, and takes or releases some until they are this tracker's share."""
-        now = int(self._clock())
         with suppress(StoreUnavailable, RedisError):  # without home, the last number holds
-            self._trackers = await self._store.count_trackers(self._token, now)
+            self._trackers = await self._listed.hold()
         share = math.ceil(len(self._shards) / self._trackers)
         held = self.held
         for number in held[share:]:
             self._set(number, held=False)
-            await self._release(self._shards[number], now)
-        await asyncio.gather(*(self._take(number, now) for number in held[:share]))
+            await self._leases[number].release()
+        await asyncio.gather(*map(self._take, held[:share]))
         for number in range(len(self._shards)):
             if len(self.held) >= share:
                 break
             if number not in held:
-                await self._take(number, now)
+                await self._take(number)
 
-    async def _take(self, number: int, now: int) -> None:
+    async def _take(self, number: int) -> None:
         if self._shards[number].connection.unavailable:
             return
         try:
-            self._set(number, held=await self._store.take(self._shards[number], self._token, now))
+            self._set(number, held=bool(await self._leases[number].hold()))
         except (StoreUnavailable, RedisError) as error:
             log.warning("the lease of a shard is not renewed", shard=number, error=str(error))
 
-    async def _release(self, shard: Shard, now: int) -> None:
-        with suppress(StoreUnavailable, RedisError):  # it ends by itself
-            await self._store.release(shard, self._token, now)
-
     async def _release_all(self) -> None:
-        now, held = int(self._clock()), self.held
+        held = self.held
         for number in held:
             self._set(number, held=False)
-        await asyncio.gather(*(self._release(self._shards[number], now) for number in held))
-        with suppress(StoreUnavailable, RedisError):
-            await self._store.leave(self._token)
+        await asyncio.gather(*(self._leases[number].release() for number in held), self._listed.release())
 
     def _set(self, number: int, *, held: bool) -> None:
         if held != self._held[number].is_set():

@@ -3,25 +3,22 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.connection import Connection
 from tracker.store.swarms.reaping import Reaping
-from tracker.workers.heartbeat import send_heartbeats
-from tracker.workers.reaper import Reaper
+from tracker.workers.loop import forever
+from tracker.workers.reaper import Reaper, send_heartbeats
 from tracker.workers.shard_leases import LeaseKeeper
 
 
 class ShardReapers:
-    """``reapers``: one of each shard, by number. ``home`` gets heartbeats over ``connection``. The figures are those of
+    """``reapers``: one of each shard, by number. ``home`` gets heartbeats. The figures are those of
     the worst reaper that runs here."""
 
-    def __init__(
-        self, reapers: Sequence[Reaper], home: Reaping, connection: Connection, leases: LeaseKeeper
-    ) -> None:
+    def __init__(self, reapers: Sequence[Reaper], home: Reaping, leases: LeaseKeeper) -> None:
         self._reapers = tuple(reapers)
         self._home = home
-        self._connection = connection
         self._leases = leases
 
     @property
@@ -62,19 +59,16 @@ class ShardReapers:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._leases.run(), name="leases of shards")
-            tasks.create_task(
-                send_heartbeats([self._home], self._connection), name="heartbeat of the main store"
-            )
+            tasks.create_task(send_heartbeats([self._home]), name="heartbeat of the main store")
             for number in range(len(self._reapers)):
-                tasks.create_task(self._reap(number), name=f"reaper of shard {number}")
+                tasks.create_task(forever(partial(self._reap, number), 0.0), name=f"reaper of shard {number}")
 
     async def _reap(self, number: int) -> None:
-        while True:
-            await self._leases.until_held(number)
-            async with asyncio.TaskGroup() as tasks:
-                reaping = tasks.create_task(self._reapers[number].run())
-                await self._leases.until_lost(number)
-                reaping.cancel()
+        await self._leases.until_held(number)
+        async with asyncio.TaskGroup() as tasks:
+            reaping = tasks.create_task(self._reapers[number].run())
+            await self._leases.until_lost(number)
+            reaping.cancel()
 
     async def sweep_once(self, *, hurry: bool) -> None:
         """Sweeps all shards, one after the other, also those of other trackers. One that is away is swept when it is

@@ -12,9 +12,9 @@ from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.users.copies import UserCopies
+from tracker.workers.loop import Sleep, follow, forever
 
 PAUSE_SECONDS = 2.0
-_ERROR_SECONDS = 0.5
 
 log = structlog.get_logger("tracker.users")
 
@@ -33,7 +33,7 @@ class SiteUsers:
         shards: Shards,
         copies: UserCopies,
         held: Callable[[], list[int]],
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._connection = connection
         self._channel = keys.channel("users")
@@ -41,29 +41,22 @@ class SiteUsers:
         self._copies = copies
         self._held = held
         self._sleep = sleep
+        self._cursor = b"0"
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store."""
+        """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow())
-            tasks.create_task(self._walk())
+            tasks.create_task(follow(self._connection, self._channel, self._compare, self._sleep))
+            tasks.create_task(forever(self._walk, PAUSE_SECONDS, sleep=self._sleep))
 
-    async def _follow(self) -> None:
-        """A message on ``t:{main}:users`` names a user by passkey or id. A lost one is made up for by the walk."""
-        while True:
-            await self._connection.until_available()
-            try:
-                async with self._connection.subscription(channels=[self._channel]) as messages:
-                    async for _, payload in messages:
-                        await self._survive(partial(self._copies.compare_one, payload))
-            except (StoreUnavailable, RedisError):  # RedisError: the store forbids the subscription
-                await self._sleep(_ERROR_SECONDS)
+    async def _compare(self, payload: bytes | None) -> None:
+        """A message on ``t:{main}:users`` names a user by passkey or id. The walk makes up for a lost one."""
+        if payload is not None:
+            await self._survive(partial(self._copies.compare_one, payload))
 
     async def _walk(self) -> None:
-        cursor = b"0"
-        while True:
-            cursor = await self._survive(partial(self._copies.compare_page, cursor)) or cursor
-            await self._sleep(PAUSE_SECONDS)
+        found = await self._survive(partial(self._copies.compare_page, self._cursor))
+        self._cursor = found or self._cursor
 
     async def _survive(self, compare: Callable[[Shard], Awaitable[bytes | None]]) -> bytes | None:
         """Compares with a shard of this tracker; with another one if it goes away meanwhile."""

@@ -5,20 +5,16 @@ distributions like any other, so they take bounded memory. One tracker of a stor
 """
 
 import asyncio
-import secrets
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 
-import structlog
-from redis.exceptions import RedisError
-
-from tracker.errors import StoreUnavailable
+from tracker.store.jobs.lease import Lease
 from tracker.store.sharding.away import noting_shards_away
-from tracker.store.stats.size_samples import SAMPLE_SECONDS, SAMPLED, SAMPLED_PARTS
+from tracker.store.stats.slices import SAMPLE_SECONDS, SAMPLED, SAMPLED_PARTS
 from tracker.store.store import Store
 from tracker.store.swarms.peer_counts import read_peer_counts
+from tracker.workers.loop import Sleep, forever
 
-log = structlog.get_logger("tracker.samples")
+LEASE_SECONDS = 15
 
 
 class SizeSampler:
@@ -28,33 +24,26 @@ class SizeSampler:
         self,
         store: Store,
         clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._store = store
         self._clock = clock
         self._sleep = sleep
-        self._token = secrets.token_hex(8)
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store."""
-        try:
-            while True:
-                try:
-                    await self.sample_once()
-                except StoreUnavailable:
-                    await self._store.connection.until_available()
-                except RedisError as error:
-                    log.error("cannot sample the numbers of peers and torrents", error=str(error))
-                await self._sleep(SAMPLE_SECONDS)
-        finally:
-            await asyncio.shield(self._release())
+        await forever(
+            self.sample_once,
+            SAMPLE_SECONDS,
+            "cannot sample the numbers of peers and torrents",
+            connection=self._store.connection,
+            lease=Lease(self._store.scripts, "samples", "sizes", LEASE_SECONDS, self._clock),
+            sleep=self._sleep,
+        )
 
     async def sample_once(self) -> bool:
-        """Adds one sample. False where another tracker does that, and while a shard is away, because the numbers lack
-        its torrents. Raises StoreUnavailable and RedisError."""
+        """Adds one sample. False while a shard is away, because the numbers are without its torrents then. Raises
+        StoreUnavailable and RedisError."""
         store = self._store
-        if not await store.size_samples.take(self._token, int(self._clock())):
-            return False
         with noting_shards_away() as away:
             totals, torrents, users, peers = await asyncio.gather(
                 store.counters.totals(),
@@ -71,8 +60,3 @@ class SizeSampler:
             for name in SAMPLED_PARTS:
                 store.counters.observe(name, getattr(peers, name.replace(".", "_")))
         return True
-
-    async def _release(self) -> None:
-        """A lease that cannot be released ends by itself."""
-        with suppress(StoreUnavailable, RedisError):
-            await self._store.size_samples.release(self._token, int(self._clock()))

@@ -6,7 +6,8 @@ a reply of the store is sent again; markers in the store prevent counting it twi
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 
 import structlog
 from redis.exceptions import OutOfMemoryError, RedisError
@@ -16,9 +17,10 @@ from tracker.errors import StoreUnavailable
 from tracker.geoip import Place
 from tracker.settings.model import UniqueSettings
 from tracker.store.client.connection import Connection
-from tracker.store.stats.count import Count
+from tracker.store.stats.counters import Count
 from tracker.store.stats.metric_names import NOWHERE, PlaceNames, place_names, user_name
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
+from tracker.workers.loop import Sleep, forever
 
 MAX_WAITING = 100_000
 """Joins that may wait in one process: 20 MB, and minutes of the store's absence. Further ones are dropped."""
@@ -38,8 +40,7 @@ log = structlog.get_logger("tracker.unique_users")
 class UniqueUserCounter:
     """``lookup`` returns the place of an address; ``refresh`` (GeoIP) is called every 10 s.
 
-    ``clock`` gives epoch seconds. ``count`` increments counters by name. Nothing is sent before ``ready`` is set.
-    ``flush`` takes at most ``flush_seconds``.
+    ``clock`` gives epoch seconds. ``count`` increments counters by name. ``flush`` takes at most ``flush_seconds``.
     """
 
     def __init__(
@@ -52,8 +53,7 @@ class UniqueUserCounter:
         refresh: Callable[[], None],
         count: Count,
         clock: Callable[[], float],
-        ready: asyncio.Event | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
         flush_seconds: float = FLUSH_SECONDS,
         max_waiting: int = MAX_WAITING,
     ) -> None:
@@ -65,7 +65,6 @@ class UniqueUserCounter:
         self._refresh = refresh
         self._count = count
         self._clock = clock
-        self._ready = ready
         self._sleep = sleep
         self._flush_seconds = flush_seconds
         self._waiting: deque[tuple[InfoHash, Address]] = deque()
@@ -94,40 +93,33 @@ class UniqueUserCounter:
         self._count("tally_dropped", by=joins)
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store. Call ``flush`` afterwards."""
+        """Runs until cancelled. Call ``flush`` afterwards."""
+        failure, sleep = "cannot count unique users", self._sleep
+        sending = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self._connection, sleep=sleep)
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._send_batches, self._refresh_places, self._log_drops):
-                tasks.create_task(part(), name=f"unique users {part.__name__}")
+            tasks.create_task(sending(self._send_next, 0.0, failure))
+            tasks.create_task(forever(self._refresh_places, REFRESH_SECONDS, sleep=sleep))
+            tasks.create_task(forever(self._log_drops, LOG_SECONDS, sleep=sleep))
 
-    async def _send_batches(self) -> None:
-        while True:
-            await self._arrived.wait()
+    async def _send_next(self) -> None:
+        """Waits for joins and sends one batch. Drops a batch that the store refuses five times."""
+        while not self.waiting:
             self._arrived.clear()
-            while self.waiting:
-                if self.waiting < MAX_BATCH:
-                    await self._sleep(LINGER_SECONDS)
-                await self._send_or_wait()
-
-    async def _send_or_wait(self) -> None:
-        """Sends one batch, or waits until the store is available. Drops a batch that the store refuses five times."""
+            await self._arrived.wait()
+        if self.waiting < MAX_BATCH:
+            await self._sleep(LINGER_SECONDS)
         try:
             await self._send_one()
-        except StoreUnavailable:
-            await self._sleep(0.1)
-            await self._connection.until_available()
         except OutOfMemoryError:  # the script did not run; joins wait in the bounded queue
             await self._sleep(_PAUSE_SECONDS)
-        except RedisError as error:
-            log.error("cannot count unique users", error=str(error))
+        except RedisError:
             self._attempts += 1
             if self._attempts >= _MAX_ATTEMPTS:
                 self._drop(len(self._batch))
                 self._batch, self._attempts = [], 0
-            await self._sleep(_PAUSE_SECONDS)
+            raise
 
     async def _send_one(self) -> None:
-        if self._ready is not None:
-            await self._ready.wait()
         async with self._sending:
             if not self._batch:
                 await self._fill()
@@ -170,18 +162,9 @@ class UniqueUserCounter:
             self._batch = []
 
     async def _refresh_places(self) -> None:
-        while True:
-            await self._sleep(REFRESH_SECONDS)
-            self._refresh()
+        self._refresh()
 
     async def _log_drops(self) -> None:
-        """Logs at most once a minute."""
-        logged = 0
-        while True:
-            await self._sleep(LOG_SECONDS)
-            if self._dropped > logged:
-                log.warning(
-                    "unique users not counted: queue full, or refused by the store",
-                    joins=self._dropped - logged,
-                )
-                logged = self._dropped
+        if self._dropped:
+            log.warning("unique users not counted: queue full, or refused by the store", joins=self._dropped)
+            self._dropped = 0

@@ -15,6 +15,7 @@ from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.users.copies import UserCopies
 from tracker.store.users.rules import Multipliers
 from tracker.store.users.sums import UserSums
+from tracker.workers.loop import Sleep, forever
 
 PAUSE_SECONDS = 2.0
 WALK_PARTS = 400
@@ -33,7 +34,7 @@ class UserSumsWorker:
         sums: UserSums,
         multipliers: Multipliers,
         held: Callable[[], list[int]],
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._shards = shards
         self._sums = sums
@@ -47,10 +48,7 @@ class UserSumsWorker:
         self._cursor = b"0"
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store."""
-        while True:
-            await self.round()
-            await self._sleep(PAUSE_SECONDS)
+        await forever(self.round, PAUSE_SECONDS, sleep=self._sleep)
 
     async def round(self) -> None:
         """Does what there is to do now."""

@@ -24,7 +24,8 @@ from tracker.errors import StoreUnavailable
 from tracker.store.changes.changes import ChangePage, Changes
 from tracker.store.changes.webhooks import LEASE_SECONDS, Webhooks, WebhookState, receiver_of, webhook_id
 from tracker.store.client.connection import Connection
-from tracker.store.stats.count import Count
+from tracker.store.stats.counters import Count
+from tracker.workers.loop import forever
 
 MAX_CHANGES = 500
 """Changes of one batch: about 200 kB of JSON."""
@@ -85,7 +86,7 @@ class WebhookWorker:
         return max([0.0, *(self._clock() - at for at in self._waiting_since.values())])
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store. Ends at once without URLs."""
+        """Runs until cancelled. Ends at once without URLs."""
         if not self._urls:
             return
         async with aiohttp.ClientSession(
@@ -101,17 +102,12 @@ class WebhookWorker:
                     tasks.create_task(self._deliver_all(session, url))
 
     async def _deliver_all(self, session: aiohttp.ClientSession, url: str) -> None:
+        async def deliver() -> None:
+            await asyncio.sleep(await self.deliver_once(session, url))
+
+        failure, pause = "cannot read the change feed", OTHER_HOLDER_SECONDS
         try:
-            while True:
-                try:
-                    pause = await self.deliver_once(session, url)
-                except StoreUnavailable:
-                    await self._connection.until_available()
-                    continue
-                except RedisError as error:
-                    log.error("cannot read the change feed", error=str(error))
-                    pause = OTHER_HOLDER_SECONDS
-                await asyncio.sleep(pause)
+            await forever(deliver, 0.0, failure, error_seconds=pause, connection=self._connection)
         finally:
             with suppress(StoreUnavailable, RedisError, asyncio.CancelledError):
                 await self._webhooks.release(webhook_id(url), self._token)

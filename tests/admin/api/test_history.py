@@ -47,19 +47,6 @@ async def test_the_step_is_the_shortest_slice(
     assert (shown["step"], shown["since"], shown["until"]) == (step, now - 500, now - 100)
 
 
-async def test_slices_that_an_upgrade_added_are_not_shown_before_they_reach_back(
-    full: ApiClient, admin: Admin
-) -> None:
-    counters, now = admin.store.counters, int(admin.clock())
-    counters.count("announces", by=3600, at=now - 40_000)
-    await counters.flush()
-    assert (await full.get("/history/requests", range="24h"))["step"] == 900
-    await admin.store.connection.command("DEL", admin.store.keys.counter(900, "announces"))
-    shown = await full.get("/history/requests", range="24h")
-    announces = next(line["values"] for line in shown["lines"] if line["name"] == "announces")
-    assert shown["step"] == 3600 and max(announces) == 1
-
-
 async def test_invalid_queries_are_refused(full: ApiClient) -> None:
     for query, field in (
         ({"range": "1h"}, "query.range"),

@@ -4,7 +4,7 @@ from tests.admin.api.api_client import ApiClient, all_pages
 from tests.admin.conftest import Admin
 from tests.store.harness import info_hash
 from tracker.store.stats.metric_names import PlaceNames
-from tracker.store.stats.months import month_of
+from tracker.store.stats.slices import month_of
 from tracker.store.stats.unique_users import UniqueUserEvent
 
 

@@ -141,24 +141,6 @@ async def test_charts_are_rates_and_say_that_the_last_slice_has_not_ended(admin:
     assert values["HTTP"][-2:] == [9, 0.5] and values["UDP"][-2:] == [1, 0]
 
 
-async def test_after_an_upgrade_the_pages_show_the_slices_that_were_kept_before(admin: Admin) -> None:
-    counters, now = admin.store.counters, int(admin.clock())
-    counters.count("announces", by=3600, at=now - 40_000)
-    await counters.flush()
-    await admin.store.connection.command("DEL", admin.store.keys.counter(900, "announces"))
-    async with admin.browser("read") as browser:
-        page = await get(browser, "/history")
-        data = await fetched(browser, "/history/requests.json")
-        table = await get(browser, "/history/requests")
-        failures = await fetched(browser, "/failures/chart.json?reason=x")
-    assert [e.attributes["data-history"] for e in page.all("div") if "data-history" in e.attributes] == [
-        "3600"
-    ]
-    for chart in (data, failures):
-        assert chart["x"][1] - chart["x"][0] == 3600
-    assert len(table.all("tr")) == len(data["x"]) + 1 and max(data["series"][0]["values"]) == 1
-
-
 async def test_a_table_has_the_values_of_its_chart(admin: Admin) -> None:
     """Newest first, with units; the last slice is marked."""
     counters, now = admin.store.counters, int(admin.clock())

@@ -16,7 +16,7 @@ from tracker.admin.pages.world import CLASSES, DAY, PAGE, readable, shades_of, s
 from tracker.admin.world import world
 from tracker.settings.model import GeoIPSettings, RedisSettings, Settings
 from tracker.store.stats.metric_names import escape, place_names
-from tracker.store.stats.months import month_of
+from tracker.store.stats.slices import month_of
 from tracker.store.stats.unique_users import MAX_BATCH, LeaderboardEntry, UniqueUserEvent
 
 Place = tuple[str, str, str]

@@ -8,7 +8,7 @@ from tests.frontends.http.harness import RecordingTracker, on_loops, serving
 from tests.raw_http import connect, request
 from tracker.bittorrent import Address, InfoHash, Scrape, ScrapeFile, ScrapeReply
 from tracker.frontends.http.aiohttp_protocol import Connection
-from tracker.frontends.http.full_scrapes import FullScrapes
+from tracker.frontends.http.handler import FullScrapes
 from tracker.wire.http_reply import encode_scrape, encode_scrape_parts
 
 MANY = 100_000

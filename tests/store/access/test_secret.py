@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.store.harness import Store
-from tracker.store.access.secret import shared_secret
+from tracker.store.access.rate_limits import shared_secret
 
 
 async def test_the_secret_is_generated_once_and_shared(store: Store) -> None:

@@ -1,7 +1,6 @@
 """Tokens, sessions and sign-in links: what grants access, how long it is valid, and that stored values grant none."""
 
 import asyncio
-import hashlib
 import hmac
 from ipaddress import ip_address
 from typing import Any
@@ -242,28 +241,6 @@ async def test_an_invalid_stored_role_grants_minimum_access(store: Store) -> Non
         await store.redis.hset(store.keys.admin_token(token.token_id), "role", role)
         found = await store.tokens.verify(text)
         assert isinstance(found, Token) and found.role == "read"
-
-
-@pytest.mark.parametrize(("scope", "role"), [("full", "admin"), ("read", "read"), ("admin", "read")])
-async def test_tokens_and_sessions_of_earlier_versions_keep_their_access(
-    store: Store, scope: str, role: str
-) -> None:
-    """They have a field ``scope`` instead of ``role``."""
-    token, text = await store.tokens.create("site", "read")
-    by_link = await link(store)
-    assert by_link is not None
-    session = store.keys.admin_session(hashlib.sha256(by_link[1].encode()).hexdigest())
-    for key in (store.keys.admin_token(token.token_id), session):
-        await store.redis.hdel(key, "role")
-        await store.redis.hset(key, "scope", scope)
-    signed_in = await store.tokens.sign_in_by_token(text, 60)
-    assert signed_in is not None
-    found = (
-        await store.tokens.verify(text),
-        await store.tokens.session(signed_in[1]),
-        await store.tokens.session(by_link[1]),
-    )
-    assert [each is not None and each.role for each in found] == [role] * 3
 
 
 async def test_a_token_and_its_sessions_expire(store: Store) -> None:

@@ -152,16 +152,3 @@ async def test_some_public_torrents_and_how_many_there_are(store: Store) -> None
     found, total = await store.dht_torrents.some_public(1000, max_pages=2)
     assert public.issuperset(found) and total == pytest.approx(500, rel=0.05)
     assert len(set(found)) == pytest.approx(2 * PAGE / 2, rel=0.05), "two pages, half of them public"
-
-
-async def test_one_tracker_runs_the_node_of_a_name(store: Store) -> None:
-    nodes = store.dht_nodes
-    assert await nodes.lease("host", "a", START)
-    assert not await nodes.lease("host", "b", START + 30)
-    assert await nodes.lease("other", "b", START)
-    assert await nodes.lease("host", "a", START + 30)
-    assert not await nodes.lease("host", "b", START + 80)
-    await nodes.release("host", "b", START + 80)
-    assert not await nodes.lease("host", "b", START + 80)
-    await nodes.release("host", "a", START + 80)
-    assert await nodes.lease("host", "b", START + 80)

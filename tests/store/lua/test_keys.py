@@ -98,14 +98,14 @@ BEYOND: dict[str, str] = {
     "forgive": "changed changes i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "freeleech": "deleting u:* users",
     "heartbeat": "gap heartbeat stats:*",
-    "hold_webhook": "changes webhook:*",
+    "hold_webhook": "leases:webhook webhook:*",
     "index": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
     "stats:*",
     "link": "changes edits",
     "list_torrents": "i:*",
     "list_users": "i:hnr i:user_* u:* user:* users",
     "name_users": "i:user_name u:*",
-    "named_lease": "leases:*",
+    "hold_lease": "leases:*",
     "note_connectable": "connectable:* u:*",
     "note_users": "copies copies:version deleting u:* user:* user_id users",
     "pending_removals": "removing removing:torrents",
@@ -122,7 +122,6 @@ BEYOND: dict[str, str] = {
     "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:leechers i:name "
     "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: removing:torrents "
     "stats:*",
-    "rename_unique": "*",
     "reset_score": "i:processed i:score leases:torrents",
     "restore_keys": "*",
     "retry": "job:* q:*:",

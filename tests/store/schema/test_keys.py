@@ -19,12 +19,11 @@ from tests.store.work.harness import some_work
 from tests.store.work.policy import some_policy
 from tracker.bittorrent import Accounts
 from tracker.store.access.audit import AuditEntry, ChangedObject
-from tracker.store.access.rate_limits import Hit
-from tracker.store.access.secret import shared_secret
+from tracker.store.access.rate_limits import Hit, shared_secret
+from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.table import KEYS, as_markdown
 from tracker.store.stats.metric_names import place_names
-from tracker.store.stats.place_names import PlaceNameMigration
 from tracker.store.stats.refusal_samples import RefusedAnnounce
 from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.torrents.scores import Scored
@@ -49,7 +48,7 @@ PLACEHOLDERS = {
     "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
     "scope": "countries|cities|postcodes|torrents",
     "period": "all|[0-9]{4}-[0-9]{2}",
-    "kind": "torrents|outbox|dht|shard|trackers|samples",
+    "kind": "torrents|outbox|dht|shard|trackers|samples|webhook",
     "reason": ".+",
     "outcome": "joins|failures",
     "precision": "1|5|60|300|900|3600|7200|18000|28800|86400",
@@ -197,7 +196,6 @@ ONLY_IN_LUA = {
     "t:w:<p>:released",
     "t:w:<p>:lapsed:claims",
     "t:w:<p>:rate",
-    "t:webhook:<url>:lease",
 }
 """Keys that only scripts build and use."""
 
@@ -326,7 +324,7 @@ async def everything(store: Store) -> None:
     await store.dht_nodes.save_tables("host", {4: bytes(26), 6: bytes(38)})
     await store.torrents.add(info_hash(3), {"private": "0"})
     assert await store.dht_torrents.save_result(info_hash(3), (1, 2), START, all_torrents=False)
-    assert await store.dht_nodes.lease("host", "token", START)
+    assert await Lease(store.scripts, "dht", "host", 60, store.clock).hold()
     for v6 in (False, True):
         peers = [endpoint(1, v6=v6)]
         assert await store.dht_torrents.give(info_hash(3), peers, START, START, all_torrents=False)
@@ -335,9 +333,6 @@ async def everything(store: Store) -> None:
     await store.tokens.new_link()
     objects = 11 * (ChangedObject("user", "7", {}, {"name": "Alice"}),)
     assert await store.audit.add(AuditEntry("site", "", "read", "api", "", "user.edit", objects))
-    migration = PlaceNameMigration(store.connection, store.scripts, store.keys, {})
-    await migration.run()
-    assert await migration.claim()
     await store.redis.hset(store.keys.unique_forgotten(), "all", "1")
     await store.rate_limits.count_hits([Hit("joins", "192.0.2.1", 9)], {"joins": 1})
     await store.client_software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)

@@ -14,8 +14,7 @@ from loadtest.cluster import Cluster, Node, cluster
 from tests.store.harness import ALICE, BOB, Clock, timeout_key, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import eventually, in_background
-from tracker.app.readiness import STORE_UNAVAILABLE, Readiness
-from tracker.app.web import copy_users_on_reconnect
+from tracker.app.web import STORE_UNAVAILABLE, Readiness, copy_users_on_reconnect
 from tracker.bittorrent import Address, Scrape
 from tracker.core.rate_limits import Limits
 from tracker.core.refusals import Failures
@@ -34,8 +33,7 @@ from tracker.store.store import Store
 from tracker.store.swarms.codec import Admitted, Refused
 from tracker.store.torrents.filter import TorrentFilter
 from tracker.system.event_loop import running
-from tracker.workers.heartbeat import send_heartbeats
-from tracker.workers.reaper import Reaper
+from tracker.workers.reaper import Reaper, send_heartbeats
 from tracker.workers.shard_leases import LeaseKeeper
 from tracker.workers.shard_reapers import ShardReapers
 from tracker.workers.size_samples import SizeSampler
@@ -401,8 +399,8 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
             )
             for shard in store.shards
         ]
-        leases = LeaseKeeper(store.shard_leases, store.shards, "me", time.time)
-        together = ShardReapers(reapers, store.reaping, store.connection, leases)
+        leases = LeaseKeeper(store.scripts, store.shards, "me", time.time)
+        together = ShardReapers(reapers, store.reaping, leases)
         readiness = Readiness(store.shards, lambda: False, None)
         await leases.round()
         node.kill()
@@ -438,7 +436,7 @@ async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluste
         for number in served_by_others:
             assert isinstance(await announced(store, number, ALICE), Admitted)
             await store.shards[number].connection.command("DEL", store.shards[number].keys.heartbeat())
-        async with in_background(send_heartbeats(list(store.reapings.values()), store.connection)):
+        async with in_background(send_heartbeats(list(store.reapings.values()))):
             for number in served_by_others:
                 shard = store.shards[number]
                 await eventually(partial(shard.connection.command, "EXISTS", shard.keys.heartbeat()))

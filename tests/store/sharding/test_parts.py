@@ -10,7 +10,7 @@ from tracker.store.dht.torrents import ThinSwarm
 from tracker.store.schema.keys import MAX_SHARDS
 from tracker.store.sharding import shards
 from tracker.store.stats.metric_names import place_names
-from tracker.store.stats.months import month_of
+from tracker.store.stats.slices import month_of
 from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.codec import OWN_FAMILY
 from tracker.store.swarms.peer_counts import PeerCounts, read_peer_counts

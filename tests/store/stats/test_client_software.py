@@ -18,7 +18,7 @@ from tracker.store.stats.client_software import (
     program_of,
     shown,
 )
-from tracker.store.stats.months import month_of, month_start
+from tracker.store.stats.slices import month_of, month_start
 from tracker.store.swarms.rules import SwarmRules
 
 QB, TR = "qBittorrent 5.0.2", "Transmission 4.0.6"

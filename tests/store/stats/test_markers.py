@@ -11,7 +11,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.markers import Markers
 from tracker.store.stats.memory_usage import read_usage
 from tracker.store.stats.metric_names import place_names
-from tracker.store.stats.months import month_of
+from tracker.store.stats.slices import month_of
 from tracker.store.stats.unique_users import UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from tracker.store.stats.months import month_of, month_start
+from tracker.store.stats.slices import month_of, month_start
 
 
 def test_months_are_counted_in_utc() -> None:

@@ -15,7 +15,7 @@ from tracker.bittorrent import InfoHash
 from tracker.store.schema.keys import BOARDS, Keys
 from tracker.store.stats import unique_users as module
 from tracker.store.stats.metric_names import NOWHERE, PlaceNames, metric_of, metrics, place_names
-from tracker.store.stats.months import month_of, month_start
+from tracker.store.stats.slices import month_of, month_start
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.rules import SwarmRules
 

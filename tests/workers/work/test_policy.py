@@ -7,7 +7,6 @@ import pytest
 from tests.store.harness import Store, info_hash, one_shard
 from tests.store.work.harness import check_work, project
 from tests.store.work.policy import HOUR, completed, seeding, swarm, wanted
-from tracker.app.background import PERIODIC_SECONDS, WORK_POLICY
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.work.policy import Policy
@@ -268,7 +267,3 @@ async def test_two_projects_have_a_policy_each(store: Store) -> None:
     policy, _ = policy_of(store)
     assert await run(store, policy) == set()
     assert await store.redis.hgetall(store.keys.work_wanted("more")) == {info_hash(1).hex().encode(): b"1"}
-
-
-def test_the_policy_runs_every_ten_minutes() -> None:
-    assert PERIODIC_SECONDS[WORK_POLICY] == HOUR / 6

@@ -4,9 +4,8 @@ import pytest
 
 from tests.store.harness import Store, info_hash
 from tests.store.work.policy import DAY, HOUR, swarm
-from tracker.app.background import PERIODIC_SECONDS, WORK_SIZES
 from tracker.store.work.sizes import MAX_DAYS, SLICE, DaySizes
-from tracker.workers.work.sizes import WorkSizes
+from tracker.workers.work.policy import WorkSizes
 
 MIDNIGHT = 20_000 * DAY
 
@@ -91,7 +90,3 @@ async def test_an_interrupted_walk_stores_nothing(store: Store) -> None:
     with pytest.raises(Interrupted):
         await WorkSizes(store.work.sizes, stop).handle({})
     assert await store.work.sizes.days() == []
-
-
-def test_the_walk_runs_every_six_hours() -> None:
-    assert PERIODIC_SECONDS[WORK_SIZES] == 6 * HOUR

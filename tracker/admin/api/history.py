@@ -66,7 +66,6 @@ async def chart(call: Call, chart: ChartName, query: HistoryQuery) -> History:
     until = int(now) if query.until is None else query.until
     since = until - RANGES[query.range].seconds if query.since is None else query.since
     window = history.window_between(since, until, now, max(query.step, shown.min_step))
-    window = await history.reaching_back(call.store.counters, window, now)
     slices = await history.read(call.store.counters, lines, window, now)
     return History(
         chart=chart,

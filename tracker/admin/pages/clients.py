@@ -13,7 +13,7 @@ from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.stats.client_software import MAX_MEMBERS, Outcome, by_program, parted, program_of
-from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_start
+from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_start
 
 PAGE = 25
 _LIST_PAGE = 200

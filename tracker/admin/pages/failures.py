@@ -65,8 +65,7 @@ class FailurePages:
         now, reason = self._context.clock(), request.query.get("reason", "")
         lines = (Line("failures", "Refused", (f"failures.{reason}",)),)
         counters = self._context.store.counters
-        window = await history.reaching_back(counters, shown_of(request, now).window(), now)
-        slices = await history.read(counters, lines, window, now)
+        slices = await history.read(counters, lines, shown_of(request, now).window(), now)
         chart = Chart("failures", "Refused requests", "per second", lines)
         return web.Response(body=orjson.dumps(chart_data(chart, slices)), content_type="application/json")
 

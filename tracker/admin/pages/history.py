@@ -133,25 +133,22 @@ class HistoryPages:
         shown = shown_of(request, self._context.clock())
         has_users = self._context.settings.users.private != "off"
         charts = [chart for chart in CHARTS.values() if chart.name != "users" or has_users]
-        variables = {"charts": charts, "units": UNITS, **_variables(shown, await self._window(shown))}
+        variables = {"charts": charts, "units": UNITS, **_variables(shown, shown.window())}
         return render(request, "history.html", variables)
 
     async def data(self, request: web.Request) -> web.Response:
         chart, shown = _chart(request), shown_of(request, self._context.clock())
-        slices = await self._read(chart, shown, await self._window(shown, chart.min_step))
+        slices = await self._read(chart, shown, shown.window(chart.min_step))
         data = chart_data(chart, slices, shown.by)
         return web.Response(body=orjson.dumps(data), content_type="application/json")
 
     async def table(self, request: web.Request) -> web.Response:
         chart, shown = _chart(request), shown_of(request, self._context.clock())
-        window = await self._window(shown, chart.min_step)
+        window = shown.window(chart.min_step)
         lines, slices = chart.lines_by(shown.by), await self._read(chart, shown, window)
         rows = _rows(chart.unit, lines, slices)
         variables = {"chart": chart, "lines": lines, "rows": rows, **_variables(shown, window)}
         return render(request, "history_table.html", variables)
-
-    async def _window(self, shown: Shown, min_step: int = 1) -> Window:
-        return await history.reaching_back(self._context.store.counters, shown.window(min_step), shown.now)
 
     async def _read(self, chart: Chart, shown: Shown, window: Window) -> Slices:
         return await history.read(self._context.store.counters, chart.lines_by(shown.by), window, shown.now)

@@ -19,7 +19,7 @@ from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.store.schema.keys import BOARDS, SCOPES
 from tracker.store.stats.metric_names import unescape
-from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_start
+from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_start
 from tracker.store.stats.unique_users import LeaderboardEntry
 from tracker.store.torrents.torrents import Torrent
 

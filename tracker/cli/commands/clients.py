@@ -10,7 +10,7 @@ from tracker.cli.terminal import Column, Listing, Row, note
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.stats.client_software import Outcome, parted
-from tracker.store.stats.months import ALL_TIME
+from tracker.store.stats.slices import ALL_TIME
 from tracker.store.store import Store
 
 # Most peer-id prefixes begin with a dash.

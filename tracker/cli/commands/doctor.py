@@ -6,8 +6,8 @@ import typer
 
 from tracker.cli.commands import AsJson, Config, with_store
 from tracker.cli.terminal import say_json
+from tracker.doctor import Finding
 from tracker.doctor.checks import DoctorContext, run_checks
-from tracker.doctor.finding import Finding
 from tracker.names import printable
 from tracker.settings.sources import load
 from tracker.store.store import Store

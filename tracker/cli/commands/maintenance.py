@@ -58,7 +58,7 @@ def cleanup(
 
 
 def reindex(as_json: AsJson = False, config: Config = None) -> None:
-    """Rebuild the lists of torrents, denials, users and clients: for data written by a site, or by an older version."""
+    """Rebuild the lists of torrents, denials, users and clients: for data written by a site."""
 
     async def work(store: Store, change: Change) -> None:
         with progress("keys checked") as shown:

@@ -4,7 +4,6 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import structlog
 import typer
 
 from tracker.app import start
@@ -14,12 +13,10 @@ from tracker.settings.model import Settings
 from tracker.settings.sources import load
 from tracker.system import logs
 from tracker.system.event_loop import new_event_loop
-from tracker.system.file_limits import raise_limit
+from tracker.system.resources import raise_limit
 
 if TYPE_CHECKING:
     from tracker.app.service import Banner
-
-log = structlog.get_logger("tracker")
 
 Workers = Annotated[
     int | None,
@@ -42,14 +39,8 @@ def serve(config: Config = None, workers: Workers = None) -> None:
         http = settings.http.model_copy(update={"workers": workers})
         return settings.model_copy(update={"http": http})
 
-    def reread() -> Settings:
-        settings = read()
-        _warn_of_ignored(settings)
-        return settings
-
     settings = read()
     logs.configure(settings.log)
-    _warn_of_ignored(settings)
 
     def ready(banner: "Banner") -> None:
         why_no_udp, accounts = settings.why_no_udp(banner.addresses), settings.users.private
@@ -57,9 +48,4 @@ def serve(config: Config = None, workers: Workers = None) -> None:
 
     raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:
-        runner.run(start.serve(settings, ready, reread))
-
-
-def _warn_of_ignored(settings: Settings) -> None:
-    for line in settings.ignored:
-        log.warning("a setting is ignored", reason=line)
+        runner.run(start.serve(settings, ready, read))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.commands import AsJson, Config
-from tracker.cli.terminal import note, say, say_json
+from tracker.cli.terminal import say, say_json
 from tracker.settings import reference
 from tracker.settings.sources import load
 
@@ -27,5 +27,3 @@ def show_settings(
             say_json({"name": row.name, "value": row.value})
         else:
             say(f"{row.name}={row.value}")
-    for line in settings.ignored:
-        note(line)

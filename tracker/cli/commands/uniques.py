@@ -14,7 +14,7 @@ from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.store.schema.keys import BOARDS, Board
 from tracker.store.stats.metric_names import metric_of
-from tracker.store.stats.months import ALL_TIME
+from tracker.store.stats.slices import ALL_TIME
 from tracker.store.stats.unique_users import LeaderboardEntry
 from tracker.store.store import Store
 

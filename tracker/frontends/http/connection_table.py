@@ -24,8 +24,7 @@ from tracker.bittorrent import Address
 from tracker.frontends.http.byte_budget import Budget
 from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Label
 from tracker.settings.model import HttpSettings
-from tracker.system.file_limits import max_connections
-from tracker.system.memory import release_memory
+from tracker.system.resources import max_connections, release_memory
 from tracker.wire.endpoint import pack_address
 from tracker.wire.proxy import TrustedNetworks
 

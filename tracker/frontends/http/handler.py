@@ -6,6 +6,7 @@ includes unknown paths around /announce, methods other than GET, and what aiohtt
 sends is logged.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
@@ -22,13 +23,12 @@ from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeR
 from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser
 from tracker.frontends.http.aiohttp_protocol import Connection, Rules
 from tracker.frontends.http.connection_table import NO_ADDRESS
-from tracker.frontends.http.full_scrapes import FullScrapes
 from tracker.refusals import Busy, Label, Refusal, SilentlyDropped
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.wire.announce_path import Route, find_route
-from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape
+from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts
 from tracker.wire.http_request import parse_announce, parse_scrape
 from tracker.wire.proxy import TrustedProxies
 from tracker.wire.proxy import client_address as forwarded_address
@@ -40,6 +40,7 @@ _NOT_FOUND = b"There is nothing here. The announce path of this tracker is /anno
 _HEALTH, _READY = "/health", "/ready"
 
 log = structlog.get_logger()
+_CACHE_SECONDS = 60.0
 
 
 class Tracker(Protocol):
@@ -287,3 +288,28 @@ def explain(error: BaseException | None, http: HttpSettings) -> Refusal:
     elif isinstance(error, HttpProcessingError) and error.message.startswith("Too many headers"):
         text = "the request has too many header lines"
     return Refusal(text)
+
+
+class FullScrapes:
+    """Caches one encoded answer to a full scrape for a minute: it may have a hundred megabytes."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._cached: tuple[ScrapeReply, bytes] | None = None
+
+    async def encode(self, reply: ScrapeReply) -> bytes:
+        """Encodes a reply once, one reply at a time; the event loop runs between its parts."""
+        async with self._lock:
+            if self._cached is None or self._cached[0] is not reply:
+                self._cached = None
+                parts = []
+                for part in encode_scrape_parts(reply):
+                    parts.append(part)
+                    await asyncio.sleep(0)
+                self._cached = cached = reply, b"".join(parts)
+                asyncio.get_running_loop().call_later(_CACHE_SECONDS, self._forget, cached)
+            return self._cached[1]
+
+    def _forget(self, cached: tuple[ScrapeReply, bytes]) -> None:
+        if self._cached is cached:
+            self._cached = None

@@ -26,7 +26,7 @@ from tracker.token_bucket import TokenBucket
 from tracker.wire.announce_path import PasskeyForms, passkey_in
 from tracker.wire.connection_id import CONNECTION_ID_LENGTH, ConnectionIds
 from tracker.wire.proxy import TrustedNetworks
-from tracker.wire.udp_server import (
+from tracker.wire.udp import (
     ANNOUNCE_LENGTH,
     MAX_URL_LENGTH,
     encode_announce_reply,

@@ -8,9 +8,8 @@ from aiohttp import web
 
 from tracker.core.work import Refused, WorkRequests
 from tracker.core.work_figures import CACHED_SECONDS, Needed, WorkFigures
-from tracker.frontends.work.feed import FeedItem, rss
 from tracker.frontends.work.links import Links
-from tracker.frontends.work.rendering import environment
+from tracker.frontends.work.rendering import FeedItem, environment, rss
 from tracker.frontends.work.replies import PRIVATE, json_reply
 from tracker.frontends.work.requests import Fields, Senders
 

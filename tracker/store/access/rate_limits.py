@@ -4,6 +4,7 @@ limit.
 State is bounded: at most MAX_SOURCES count in a minute, and at most MAX_STATES hold at a time.
 """
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -102,3 +103,13 @@ def _read(member: bytes) -> tuple[int, str, str] | None:
     stage, _, rest = member.decode("utf-8", "replace").partition(" ")
     limit, _, subject = rest.partition(" ")
     return (int(stage), limit, subject) if stage in ("1", "2", "3") else None
+
+
+async def shared_secret(connection: Connection, keys: Keys) -> bytes:
+    """Returns the 32 bytes that key the hash of the clients' ``key``. Creates them if the store has none."""
+    key = keys.secret()
+    known = await connection.command("GET", key)
+    if known is None:
+        await connection.command("SET", key, secrets.token_bytes(32), "NX")
+        known = await connection.command("GET", key)
+    return bytes(known)

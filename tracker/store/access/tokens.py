@@ -42,8 +42,8 @@ LINK_NAME = "sign-in link"
 _USE_RECORDED_SECONDS = 60
 _LAST_MOMENT = 253_402_300_799
 """The end of the year 9999 (epoch s). Later ones are mistakes, such as milliseconds."""
-_FIELDS = ("name", "role", "scope", "hash", "created", "expires", "addresses")
-"""What is stored of a token. Tokens of earlier versions have ``scope``, the others ``role``."""
+_FIELDS = ("name", "role", "hash", "created", "expires", "addresses")
+"""What is stored of a token."""
 _TOKEN = re.compile(r"swk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
 _TOKEN_ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
@@ -239,14 +239,14 @@ class Tokens:
         """
         if not _SECRET.fullmatch(secret):
             return None
-        names = ("name", "csrf", "token", "ends", "role", "scope")
+        names = ("name", "csrf", "token", "ends", "role")
         row = await self._connection.command("HMGET", self._keys.admin_session(_digest(secret)), *names)
         if None in row[:4]:
             return None
         name, csrf, token_id, ends = (value.decode() for value in row[:4])
         if int(ends) <= self._now():
             return None
-        role = _role(row[4], row[5])
+        role = _role(row[4])
         if token_id:
             token = await self._token_of_session(token_id, address)
             if token is None:
@@ -309,7 +309,7 @@ def _token(token_id: str, values: Mapping[str, bytes | None], used: int) -> Toke
     return Token(
         token_id,
         (values["name"] or b"").decode(),
-        _role(values["role"], values["scope"]),
+        _role(values["role"]),
         int(values["created"] or 0),
         used or None,
         None if expires is None else int(expires) if expires.isdigit() else 0,
@@ -317,14 +317,9 @@ def _token(token_id: str, values: Mapping[str, bytes | None], used: int) -> Toke
     )
 
 
-def _role(role: bytes | None, scope: bytes | None) -> Role:
-    """Reads a stored role. Anything invalid is the lowest role.
-
-    Tokens and sessions of earlier versions have a scope instead: ``full`` is role admin.
-    """
-    if role is None:
-        return "admin" if scope == b"full" else "read"
-    text = role.decode("utf-8", "replace")
+def _role(role: bytes | None) -> Role:
+    """Reads a stored role. Anything invalid is the lowest role."""
+    text = (role or b"").decode("utf-8", "replace")
     return text if text in ROLES else "read"
 
 

@@ -4,7 +4,7 @@ One tracker at a time delivers to a URL: it holds a lease, which ends when that 
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
 
-LEASE_SECONDS = 30.0
+LEASE_SECONDS = 30
 KEPT_SECONDS = 30 * 86400
 """How long the state of a URL is kept that no tracker has in its settings."""
 
@@ -52,12 +52,15 @@ def receiver_of(url: str) -> str:
 
 
 class Webhooks:
-    """``feed``: the changes that are delivered.
+    """``clock`` returns epoch seconds; ``feed``: the changes that are delivered.
 
     Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError.
     """
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, feed: Changes) -> None:
+    def __init__(
+        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float], feed: Changes
+    ) -> None:
+        self._clock = clock
         self._feed = feed
         self._connection = connection
         self._scripts = scripts
@@ -66,23 +69,19 @@ class Webhooks:
     async def hold(
         self, id: str, token: str, changed: Mapping[str, str | int] | None = None
     ) -> WebhookState | None:
-        """Takes or renews the lease. With ``changed`` only renews it, and writes these fields of the state.
+        """Takes or extends the lease. With ``changed`` only extends it, and writes these fields of the state.
 
-        None: another tracker has it, or there was none to renew.
+        None: another tracker has it, or had it meanwhile.
         """
-        return await self._hold(id, token, LEASE_SECONDS, changed or {})
+        await self._start(self._keys.webhook(id))
+        pairs = [part for pair in (changed or {}).items() for part in pair]
+        times = (int(self._clock()), LEASE_SECONDS, KEPT_SECONDS)
+        row = await self._scripts.hold_webhook([id, token, *times, *pairs])
+        return None if row is None else _state(dict(zip(row[::2], row[1::2], strict=True)))
 
     async def release(self, id: str, token: str) -> None:
         """Ends the lease, so that another tracker goes on at once."""
-        await self._hold(id, token, 0, {})
-
-    async def _hold(
-        self, id: str, token: str, seconds: float, changed: Mapping[str, str | int]
-    ) -> WebhookState | None:
-        await self._start(self._keys.webhook(id))
-        pairs = [part for pair in changed.items() for part in pair]
-        row = await self._scripts.hold_webhook([id, token, int(seconds * 1000), KEPT_SECONDS, *pairs])
-        return None if row is None else _state(dict(zip(row[::2], row[1::2], strict=True)))
+        await self._scripts.hold_lease(["webhook", id, token, int(self._clock()), 0])
 
     async def _start(self, state: str) -> None:
         """A URL without a state starts at the newest change."""

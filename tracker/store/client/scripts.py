@@ -228,6 +228,7 @@ class Scripts:
     decide_hit_and_runs: Script
     freeleech: Script
     user_peers: Script
+    hold_lease: Script
     hold_webhook: Script
     note_connectable: Script
     software: Script
@@ -235,7 +236,6 @@ class Scripts:
     count: Script
     count_unique: Script
     estimate_unique: Script
-    rename_unique: Script
     forget_markers: Script
     clean: Script
     collect: Script
@@ -278,7 +278,6 @@ class Scripts:
     dht_claim: Script
     dht_found: Script
     dht_give: Script
-    named_lease: Script
 
     def __init__(self, commands: Commands, prefix: str, hashed: "Scripts | None" = None) -> None:
         for name in Scripts.__annotations__:

@@ -10,13 +10,11 @@ from redis.exceptions import RedisError
 from tracker.bittorrent import InfoHash
 from tracker.errors import Conflict
 from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
 from tracker.store.dht.status import NodeStatus, fields_of, status_of
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.schema.keys import Keys
 
 LIFETIME_SECONDS = 7 * 86400
-LEASE_SECONDS = 60
 MAX_NODES = 2000
 """Saved nodes of each family."""
 MAX_STATUSES = 100
@@ -42,19 +40,9 @@ class SavedNode:
 
 
 class DhtNodes:
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+    def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
-        self._scripts = scripts
         self._keys = keys
-
-    async def lease(self, name: str, token: str, now: int) -> bool:
-        """Takes or renews the right to run the node of this name. False where another tracker has it. Raises
-        StoreUnavailable."""
-        return bool(await self._scripts.named_lease(["dht", name, token, now, now + LEASE_SECONDS]))
-
-    async def release(self, name: str, token: str, now: int) -> None:
-        """Raises StoreUnavailable."""
-        await self._scripts.named_lease(["dht", name, token, now, ""])
 
     async def save_status(self, status: NodeStatus) -> None:
         """Replaces the status of this name. Raises StoreUnavailable."""

@@ -37,7 +37,7 @@ from tracker.store.jobs.records import (
 )
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.record import fields_of
-from tracker.store.stats.count import Count
+from tracker.store.stats.counters import Count
 
 MAX_BATCH = 500
 """Max jobs in one script call."""

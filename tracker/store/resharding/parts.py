@@ -12,9 +12,8 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.client.server_info import read_info
-from tracker.store.schema.keys import Keys, home_prefix, pattern_of
+from tracker.store.schema.keys import Keys, KeySpec, home_prefix, pattern_of
 from tracker.store.schema.table.matching import row_of
-from tracker.store.schema.table.row import KeySpec
 from tracker.store.store import Store
 
 PAGE = 2000

@@ -3,6 +3,7 @@
 The scripts in lua/ build keys as well: they receive the prefix and follow the same table.
 """
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
@@ -234,16 +235,9 @@ class Keys:
     def torrent_places(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}i:unique:torrents.{info_hash.hex()}"
 
-    def unique_names(self) -> str:
-        """The version of the names under which unique users are counted."""
-        return f"{self.prefix}unique:names"
-
     def unique_forgotten(self) -> str:
         """Number of markers deleted to free memory, by period."""
         return f"{self.prefix}unique:forgotten"
-
-    def unique_renaming(self) -> str:
-        return f"{self.prefix}unique:renaming"
 
     def processed(self) -> str:
         return f"{self.prefix}i:processed"
@@ -407,3 +401,14 @@ class Keys:
 
     def channel(self, name: str) -> str:
         return f"{self.prefix}{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """The description of one kind of key: Redis type, content, lifetime and writers."""
+
+    pattern: str
+    type: str
+    holds: str
+    lifetime: str
+    writer: str

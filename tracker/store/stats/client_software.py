@@ -17,7 +17,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked
-from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_of, month_start
+from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_of, month_start
 
 Outcome = Literal["joins", "failures"]
 ClientEvent = tuple[str, str]

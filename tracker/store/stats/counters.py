@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import structlog
 from redis.exceptions import RedisError
@@ -30,6 +30,12 @@ Tap = Callable[[Mapping[tuple[str, ...], int], Mapping[str, Sequence[float]]], N
 """Called once per second with the counts by names counted together, and the measured values by name."""
 
 log = structlog.get_logger("tracker.store")
+
+
+class Count(Protocol):
+    """One event, or ``by`` of them, that counts under each of ``names``."""
+
+    def __call__(self, *names: str, by: int = 1) -> None: ...
 
 
 class _Batch(NamedTuple):

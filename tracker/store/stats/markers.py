@@ -9,7 +9,7 @@ from tracker.store.schema.keys import SCOPES
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.memory_usage import read_usage
-from tracker.store.stats.months import ALL_TIME, month_of
+from tracker.store.stats.slices import ALL_TIME, month_of
 
 TARGET_SHARE = 0.75
 """Deletion stops at this share of maxmemory: joins work, and unique users are counted again."""

@@ -7,12 +7,24 @@ current one.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 PRECISIONS = (1, 5, 60, 300, 900, 3600, 7200, 18000, 28800, 86400)
 """Lengths of slices (s); lib/slices.lua has the same list."""
 RETAINED = 120
 _COARSEST_MERGE = 3600
 """The longest slice that fits into one slice of every coarser precision: 18000 does not divide 86400."""
+ALL_TIME = "all"
+"""The name of the all-time period."""
+MONTHS_KEPT = 13
+"""How many months the statistics of a month are kept after its end."""
+SAMPLED = ("seeders", "leechers", "torrents", "users")
+"""The distributions that hold the samples."""
+SAMPLED_PARTS = tuple(
+    f"{kind}.{part}" for part in ("v4", "v6", "http", "udp") for kind in ("seeders", "leechers")
+)
+"""The same of what the sweep has counted last."""
+SAMPLE_SECONDS = 5
 
 
 def start_of(at: float, precision: int) -> int:
@@ -85,3 +97,15 @@ class Distribution:
         """Raises ValueError for anything else than ``encode`` returns."""
         count, mean, squares, low, high = text.split()
         return cls(int(count), float(mean), float(squares), float(low), float(high))
+
+
+def month_of(now: float) -> str:
+    """Returns the UTC month of ``now`` (epoch s) as ``YYYY-MM``."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m")
+
+
+def month_start(now: float, later: int = 0) -> datetime:
+    """Returns the UTC start of the month ``later`` months after that of ``now`` (epoch s)."""
+    current = datetime.fromtimestamp(now, UTC)
+    years, month = divmod(current.month - 1 + later, 12)
+    return datetime(current.year + years, month + 1, 1, tzinfo=UTC)

@@ -22,7 +22,7 @@ from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.memory_usage import Memory
 from tracker.store.stats.metric_names import PlaceNames
-from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_of, month_start
+from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_of, month_start
 
 MAX_BATCH = 64
 _SCAN = 1000

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from tracker.store.stats.months import MONTHS_KEPT, month_of, month_start
+from tracker.store.stats.slices import MONTHS_KEPT, month_of, month_start
 
 WEEKS_KEPT = 13
 """How many weeks the leaderboards of a week are kept after its end."""

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
-from tracker.store.stats.count import Count
+from tracker.store.stats.counters import Count
 from tracker.store.stats.outbox import Outbox, OutboxBatch
 
 MAX_SAMPLES = 500
@@ -31,6 +31,8 @@ LEASE_MARGIN_SECONDS = 50.0
 MAX_NAME_LENGTH = 255
 MAX_SERVER_ERRORS = 5
 """Server errors in a row for a single sample, while others are accepted, before it counts as rejected."""
+FLUSH_SECONDS = 60.0
+"""How often the outbox is sent."""
 _MAX_REQUESTS = 100
 _FLUSH_SECONDS = 50.0
 

@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
-from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.work.leaderboard import MAX_ADDED
 from tracker.store.work.projects import MAX_TRIMMED
 from tracker.store.work.records import UnknownProject
 from tracker.store.work.work import Work
+from tracker.workers.loop import forever
 
 EVERY_SECONDS = 10.0
 """A claim is back in its queue within a minute, also when a run fails, or when many lapse at once. Leaderboards are so
@@ -37,16 +37,8 @@ class LeaseWorker:
         self._trimmed_at = 0.0
 
     async def run(self) -> None:
-        """Runs until cancelled; survives errors of the store."""
-        while True:
-            try:
-                await self.run_once()
-            except StoreUnavailable:
-                await self._connection.until_available()
-                continue
-            except RedisError as error:
-                log.error("cannot end claims of work distribution", error=str(error))
-            await asyncio.sleep(EVERY_SECONDS)
+        failure = "cannot end claims of work distribution"
+        await forever(self.run_once, EVERY_SECONDS, failure, connection=self._connection)
 
     async def run_once(self) -> int:
         """Ends what has ended in all projects, and updates their leaderboards; from time to time, also deletes what is

@@ -1,8 +1,8 @@
-"""Work distribution: decides every ten minutes which torrents of seeding projects need seeders.
+"""Work distribution: decides every ten minutes which torrents of seeding projects need seeders, and adds up sizes.
 
 A run visits what the policy has enqueued, then looks at the torrents with fewer seeders than the target. Of those that
-it finds it enqueues the neediest. Its limits keep its cost to the store below a second. The next run goes on where
-it stopped.
+it finds it enqueues the ones with the fewest. Its limits keep its cost to the store below a second. The next run goes
+on where it stopped.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from tracker.bittorrent import InfoHash
 from tracker.store.work.policy import Change, Policy, Position, Rehearsal
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import Project, UnknownProject
+from tracker.store.work.sizes import CLASSES, Sizes
 
 EVERY_SECONDS = 600
 MAX_MANAGED_A_RUN, MAX_COST_A_RUN, MAX_ENQUEUED_A_RUN = 6_000, 300_000, 2_000
@@ -25,6 +26,8 @@ enqueues."""
 _VISITED, _LOOKED_AT, _NOTED = 100, 500, 50
 """Torrents per call. More would delay announces by more than a millisecond."""
 _PAUSE_SECONDS = 0.02
+SIZES_EVERY_SECONDS = 21_600
+_SIZES_PAUSE_SECONDS = 0.002
 
 log = structlog.get_logger("tracker.work")
 
@@ -134,3 +137,21 @@ class WorkPolicy:
             for change in changes:
                 yield change
             await self._sleep(_PAUSE_SECONDS)
+
+
+class WorkSizes:
+    """Adds up every six hours how many bytes of the registered torrents have how many seeders. A million torrents cost
+    the store a few seconds; ``sleep`` waits between script calls."""
+
+    def __init__(self, sizes: Sizes, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._sizes = sizes
+        self._sleep = sleep
+
+    async def handle(self, _: object) -> None:
+        """Handles jobs of the queue ``work_sizes``. An interrupted walk starts again and stores nothing."""
+        sums, cursor = [0] * len(CLASSES), ""
+        while cursor != "0":
+            cursor, some = await self._sizes.scan(cursor or "0")
+            sums = [a + b for a, b in zip(sums, some, strict=True)]
+            await self._sleep(_SIZES_PAUSE_SECONDS)
+        await self._sizes.save(sums)

@@ -10,7 +10,6 @@ local P, call, now, max_waiting = KEYS[1], redis.call, tonumber(ARGV[1]), tonumb
 --@ include lib/numbers.lua
 --@ include lib/queue.lua
 --@ include lib/queue_wait.lua
---@ include lib/queue_unfinished.lua
 --@ include lib/queue_add.lua
 
 local Q, answer = open_queue(ARGV[3]), {}

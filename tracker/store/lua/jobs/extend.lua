@@ -5,7 +5,7 @@
 -- ARGV[2..] triples: queue, id, token
 -- Answer    for each 1, or 0 when another worker has the job now
 local P, call = KEYS[1], redis.call
---@ include lib/lease_check.lua
+--@ include lib/leases.lua
 
 local function extend(leases, id, token)
   local is_own = has_lease(leases, id, token)

@@ -7,11 +7,9 @@
 --   place); postponed (not a run: the job goes back, but does not run before `again`)
 -- Answer    for each the new status of the job, '' when the result is void, 'wrong' when a key is of a wrong type
 local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/lease_check.lua
---@ include lib/lease_release.lua
+--@ include lib/leases.lua
 --@ include lib/queue.lua
 --@ include lib/queue_wait.lua
---@ include lib/queue_delete.lua
 --@ include lib/queue_finish.lua
 
 local function put_back(Q, id, v, run_after)

@@ -6,8 +6,6 @@
 -- Answer    the number deleted
 local P, call = KEYS[1], redis.call
 --@ include lib/queue.lua
---@ include lib/queue_withdraw.lua
---@ include lib/queue_delete.lua
 
 local Q, status = open_queue(ARGV[1]), ARGV[2]
 local found = call('ZRANGEBYSCORE', Q[status], '-inf', ARGV[4], 'LIMIT', 0, ARGV[3])

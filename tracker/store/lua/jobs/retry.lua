@@ -7,8 +7,6 @@
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/queue.lua
 --@ include lib/queue_wait.lua
---@ include lib/queue_unfinished.lua
---@ include lib/queue_withdraw.lua
 
 local id = ARGV[2]
 local v = read_job(id, 'queue', 'fingerprint', 'priority', 'deadline')

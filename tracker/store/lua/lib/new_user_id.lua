@@ -8,7 +8,7 @@ local function is_user_taken(id)
   return own and call('EXISTS', P .. 'user:' .. own) == 1
 end
 
--- A store of an older version may list ids above the last one given out.
+-- A site may list ids above the last one given out.
 local function raise_to_listed()
   local highest = call('ZRANGE', P .. 'users', '(100000000000000', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1,
     'WITHSCORES')[2]

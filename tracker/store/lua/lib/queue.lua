@@ -26,3 +26,21 @@ local function read_job(id, ...)
   if v.err or not v[1] then return nil end
   return v
 end
+
+-- A job waits no longer. Also removes ids of deleted jobs.
+local function withdraw(Q, id)
+  for _, set in ipairs({ 'pending', 'retry', 'ready', 'delayed', 'deadlines' }) do call('ZREM', Q[set], id) end
+end
+
+local function delete_job(Q, id)
+  local v = read_job(id, 'fingerprint')
+  if v and v[2] and call('HGET', Q.fingerprints, v[2]) == id then call('HDEL', Q.fingerprints, v[2]) end
+  call('UNLINK', P .. 'job:' .. id)
+end
+
+-- The id of the unfinished job with this fingerprint; nil or false when there is none.
+local function find_unfinished(Q, fingerprint)
+  local id = call('HGET', Q.fingerprints, fingerprint)
+  local v = id and read_job(id)
+  return v and v[1] ~= 'completed' and v[1] ~= 'failed' and id
+end

@@ -1,4 +1,4 @@
--- queue_add.lua: adds a job to a queue. After numbers.lua, queue_wait.lua and queue_unfinished.lua; needs
+-- queue_add.lua: adds a job to a queue. After numbers.lua, queue_wait.lua and queue.lua; needs
 -- `max_waiting`, how many jobs of a queue may wait.
 
 -- The priority of new jobs: that of the caller if it is `own`, else what the store has for the queue goes first.

@@ -1,5 +1,11 @@
--- unlisted.lua: finds torrents that are missing in an index. After empty_since.lua and
--- max_name_bytes.lua.
+-- unlisted.lua: finds torrents that are missing in an index. After torrent.lua and max_name_bytes.lua.
+
+-- When an empty torrent became empty, as a number; nil for one that `i:empty` does not list.
+local function empty_since(t)
+  if t.seeders + t.leechers > 0 then return nil end
+  local v = call('HMGET', t.key, 'auto', 'enabled', 'empty_since')
+  return v[1] == '1' and v[2] ~= '0' and v[2] ~= 'pending' and tonumber(v[3] or '') or nil
+end
 
 -- Adds the torrent to `found` if it is missing from an index or has a wrong entry there, or if its name may differ from
 -- the one in the index: info hash, id, name, the name in the index, and 0 if only the name may differ, else 1. Only

@@ -1,7 +1,7 @@
--- work_claim_end.lua: reads and ends claims. After lease_release.lua, work_queues.lua and work_record.lua.
+-- work_claim_end.lua: reads and ends claims. After leases.lua, work_queues.lua, work_budget.lua and work_record.lua.
 --
--- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all of them or in none.
-
+-- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all
+-- of them or in none.
 local function is_held(item, claimant)
   for each in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
     if each == claimant then return true end
@@ -45,4 +45,42 @@ local function end_claim(fields, item, claimant, holders)
   call('ZREM', W .. ':by:' .. claimant, item)
   if fields.verify ~= 'none' then call('ZREM', W .. ':checks', name) end
   return remove_holder(item, claimant, holders or call('HGET', W .. ':holders', item))
+end
+
+-- The item of a claim that ended is wanted again. It goes to the queue and place that it came from, or to `queue`. An
+-- item that is wanted meanwhile stays where it is.
+local function give_back(item, claim, queue)
+  if claim.shared and add_bounded(W .. ':wanted', item, '1') > 1 then return end
+  enqueue_item(item, queue or claim.queue, tonumber(claim.place), not queue and claim.asked or nil)
+end
+
+-- Ends a claim whose claimant did not keep it. The record of a verified project's claim is kept, and looked at as
+-- before: what was seeded may be verified late. Without a record of a tracker's, nothing is known against the claimant:
+-- only the item is given back.
+local function lapse(fields, name)
+  local claim, record = read_claim(name)
+  if not claim then
+    release_lease(W .. ':out', name)
+    return call('HDEL', W .. ':claims', name)
+  end
+  local item, claimant = string.match(name, '^(.*) (%S+)$')
+  end_claim(fields, item, claimant)
+  if not record then
+    give_back(item, claim)
+    return count_work('repaired', '1')
+  end
+  give_back(item, claim, fields.lapsed_to_redo == '1' and 'todo:redo' or nil)
+  call('HSET', W .. ':trust', claimant, math.max(1, math.floor(budget_of(fields, claimant) / 2)))
+  call('ZADD', W .. ':lapsed', now_ms, name)
+  if fields.verify ~= 'none' then
+    call('HSET', W .. ':lapsed:claims', name, record)
+    call('ZADD', W .. ':checks', '0', name) -- next
+  end
+  count_work('lapsed', '1')
+end
+
+local function lapse_claims(fields, names)
+  check_types()
+  for _, name in ipairs(names) do read_claim(name) end
+  for _, name in ipairs(names) do lapse(fields, name) end
 end

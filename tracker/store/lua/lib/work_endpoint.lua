@@ -1,4 +1,4 @@
--- work_endpoint.lua: where a user seeds. After numbers.lua and read_fields.lua.
+-- work_endpoint.lua: where a user seeds. After numbers.lua and work_torrents.lua.
 
 local MAX_LOOKED_AT = 50 -- seeders of a family; a torrent with more is in no need
 

@@ -1,4 +1,5 @@
 -- work_record.lua: reads the records of claims. After work_project.lua.
+
 local SHARED_QUEUES = { ['todo'] = true, ['todo:secondary'] = true, ['todo:redo'] = true }
 
 -- A record as a table; nil for one that no tracker wrote. A site may have changed it, and one claim must not hold up
@@ -13,4 +14,13 @@ local function record_of(text)
   local place, has_queue = tonumber(claim.place), SHARED_QUEUES[claim.queue]
   if claim.asked then has_queue = string.find(claim.asked, '%S') end
   return has_queue and place and place == place and claim or nil
+end
+
+-- The record of a claim that is out, or of one that lapsed, and the key that holds it.
+local function find_claim(name)
+  if not string.find(name, ' %S+$') then return nil end
+  for _, key in ipairs({ W .. ':claims', W .. ':lapsed:claims' }) do
+    local claim = record_of(call('HGET', key, name))
+    if claim then return claim, key end
+  end
 end

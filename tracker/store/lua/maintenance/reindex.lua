@@ -8,7 +8,6 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/torrent_ids.lua
 --@ include lib/info_hash_index.lua
 --@ include lib/registration.lua
---@ include lib/empty_since.lua
 --@ include lib/max_name_bytes.lua
 --@ include lib/unlisted.lua
 

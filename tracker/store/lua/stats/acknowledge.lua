@@ -9,8 +9,7 @@
 local P, call = KEYS[1], redis.call
 local leases, minutes, waiting = P .. 'leases:outbox', P .. 'outbox', P .. 'outbox:waiting'
 --@ include lib/numbers.lua
---@ include lib/lease_check.lua
---@ include lib/lease_release.lua
+--@ include lib/leases.lua
 
 local function is(key, kind)
   local found = call('TYPE', key).ok

@@ -9,9 +9,8 @@
 local P, call, now, room = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[4])
 local leases, minutes = P .. 'leases:outbox', P .. 'outbox'
 local MAX_CLOCK_SKEW = 3600 -- seconds that clocks of trackers may differ
---@ include lib/lease.lua
---@ include lib/lease_beyond.lua
---@ include lib/lease_release.lua
+--@ include lib/take_lease.lua
+--@ include lib/leases.lua
 
 local function is_leased(minute)
   local deadline = call('ZSCORE', leases, minute)

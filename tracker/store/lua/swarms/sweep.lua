@@ -32,17 +32,29 @@ local outage_from, outage_until, steady = current_outage(ARGV[8])
 --@ include lib/torrent_refusal.lua
 --@ include lib/barred_users.lua
 --@ include lib/denied_clients.lua
---@ include lib/barred.lua
---@ include lib/recount.lua
---@ include lib/recount_slices.lua
---@ include lib/rebuild.lua
---@ include lib/empty_since.lua
+--@ include swarms/recount.lua
 --@ include lib/max_name_bytes.lua
 --@ include lib/unlisted.lua
 --@ include lib/torrent_ids.lua
 --@ include lib/names.lua
 --@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
+
+-- Which peers may not stay in a swarm: those of a refused torrent, of a denied client, and of a disabled or deleted
+-- user.
+local is_client_denied, refused_torrents = new_client_check(denied), {}
+
+local function is_barred(t, pidx)
+  local refused = refused_torrents[t.ih]
+  if refused == nil then
+    refused = is_refused(t.ih)
+    refused_torrents[t.ih] = refused
+  end
+  if refused then return true end
+  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'user_id', 'peer_id')
+  if p[1] and is_user_barred(p[1]) then return true end
+  return is_client_denied and is_client_denied(p[2] and to_hex(p[2]) or pidx)
+end
 
 local SOLE_SECONDS = 3600
 local removed, repairs, deleted, seen, failed = 0, 0, 0, 0, 0

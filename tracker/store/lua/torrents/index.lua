@@ -10,8 +10,8 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/info_hash_index.lua
 --@ include lib/names.lua
 --@ include lib/list_name.lua
---@ include lib/empty_since.lua
 --@ include lib/max_name_bytes.lua
+--@ include lib/unlisted.lua
 
 local function list(ih, tid, name, folded)
   local key = P .. 't:' .. ih

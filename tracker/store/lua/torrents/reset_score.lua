@@ -5,7 +5,7 @@
 -- Answer    the number of these torrents that exist
 local P, call = KEYS[1], redis.call
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
---@ include lib/lease_release.lua
+--@ include lib/leases.lua
 
 local found = 0
 call('ZCARD', scores)

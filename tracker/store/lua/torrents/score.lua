@@ -10,8 +10,7 @@
 local P, call = KEYS[1], redis.call
 local now, once_in, points = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
---@ include lib/lease_check.lua
---@ include lib/lease_release.lua
+--@ include lib/leases.lua
 
 local KEEP_AFTERWARDS = 604800 -- how long a history outlives its torrent's place in the ranking (s)
 local counted, void = 0, {}

@@ -7,12 +7,7 @@
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 --@ include lib/numbers.lua
 --@ include lib/work_project.lua
---@ include lib/work_types.lua
---@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
---@ include lib/work_own_queues.lua
---@ include lib/work_enqueue.lua
---@ include lib/work_queue_of.lua
 
 local fields = read_project()
 if not fields then return nil end

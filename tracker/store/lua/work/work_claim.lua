@@ -7,7 +7,7 @@
 -- ARGV[8]   max items of a queue to look at, without those that are the claimant's already   ARGV[9] max claims to end
 -- ARGV[10]  '0': a user who may not download, and gets nothing but what is in its own queue
 -- ARGV[11]  where the claimant seeds, in a project that verifies addresses: packed endpoint in hex digits ('': unknown)
--- ARGV[12..] with several shards: items and what is known of them (work_given.lua)
+-- ARGV[12..] with several shards: items and what is known of them (work_torrents.lua)
 -- Answer    { 'claimed', name of the claim, its record (JSON), token, end of the lease (epoch ms) }; or { refusal,
 --   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; with several shards also
 --   { 'ask', items that have to be known }; nil when there is no such project
@@ -16,28 +16,19 @@ local now_ms = tonumber(ARGV[2])
 local now = math.floor(now_ms / 1000)
 --@ include lib/numbers.lua
 --@ include lib/outage.lua
---@ include lib/lease.lua
+--@ include lib/take_lease.lua
+--@ include lib/leases.lua
 --@ include lib/work_project.lua
---@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
---@ include lib/work_dequeue.lua
 --@ include lib/work_blocked.lua
---@ include lib/work_released.lua
---@ include lib/work_trust.lua
+--@ include lib/work_budget.lua
 --@ include lib/work_outage.lua
---@ include lib/work_fields.lua
---@ include lib/work_given.lua
+--@ include lib/work_torrents.lua
 
 -- Functions that few calls need are created when they are needed: each costs time.
 local function lapse_ended(row, ended)
---@ include lib/work_types.lua
---@ include lib/lease_release.lua
---@ include lib/work_enqueue.lua
 --@ include lib/work_record.lua
 --@ include lib/work_claim_end.lua
---@ include lib/work_give_back.lua
---@ include lib/work_claim_lapse.lua
---@ include lib/work_lapses.lua
   lapse_claims(row, ended)
 end
 
@@ -50,7 +41,21 @@ if not fields then return nil end
 local blocked, has_more = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant, W .. ':released')
 if blocked then return { 'blocked' } end
 if fields.min_version ~= '' then
---@ include lib/work_version.lua
+-- Whether a version is older than `oldest` ('': none is). Versions of digits and dots are compared number by number;
+-- others are as good as `oldest` or not.
+local function is_outdated(version, oldest)
+  if oldest == '' or version == oldest then return false end
+  if not (string.match(version, '^%d[%d.]*$') and string.match(oldest, '^%d[%d.]*$')) then return true end
+  local next_of_version, next_of_oldest = string.gmatch(version, '%d+'), string.gmatch(oldest, '%d+')
+  while true do
+    local a, b = next_of_version(), next_of_oldest()
+    if not a and not b then return false end
+    -- Without leading zeros, a longer number is larger: a double would round long ones.
+    a, b = string.gsub(a or '', '^0+', ''), string.gsub(b or '', '^0+', '')
+    if #a ~= #b then return #a < #b end
+    if a ~= b then return a < b end
+  end
+end
   if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
 end
 

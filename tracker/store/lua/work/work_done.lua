@@ -11,20 +11,13 @@
 --   project
 local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
 --@ include lib/numbers.lua
---@ include lib/lease_check.lua
---@ include lib/lease_release.lua
+--@ include lib/leases.lua
 --@ include lib/work_project.lua
---@ include lib/work_types.lua
---@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
---@ include lib/work_enqueue.lua
---@ include lib/work_dequeue.lua
---@ include lib/work_queue_of.lua
 --@ include lib/work_record.lua
+--@ include lib/work_budget.lua
 --@ include lib/work_claim_end.lua
---@ include lib/work_give_back.lua
 --@ include lib/work_blocked.lua
---@ include lib/work_trust.lua
 
 local claimant, item, verified = ARGV[3], ARGV[6], ARGV[11] == '1'
 local REFUSALS_KEPT = 1000
@@ -47,8 +40,6 @@ if fields.verify ~= 'none' and not verified then return 'unverified' end
 local claim = held or late
 
 if not verified and fields.domains ~= '' and fields.domains ~= ARGV[15] then
---@ include lib/work_released.lua
---@ include lib/work_note_released.lua
   check_types()
   call('ZCARD', W .. ':released')
   call('XLEN', W .. ':blocked:log')

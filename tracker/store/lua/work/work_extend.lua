@@ -9,7 +9,7 @@ local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
 local now = math.floor(now_ms / 1000)
 --@ include lib/outage.lua
---@ include lib/lease_check.lua
+--@ include lib/leases.lua
 --@ include lib/work_project.lua
 --@ include lib/work_blocked.lua
 --@ include lib/work_outage.lua

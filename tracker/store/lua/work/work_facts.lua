@@ -7,8 +7,7 @@
 -- Answer    the facts of each, packed (MessagePack), as work_claim.lua and work_verify.lua read them
 local P, call = KEYS[1], redis.call
 --@ include lib/numbers.lua
---@ include lib/read_fields.lua
---@ include lib/work_fields.lua
+--@ include lib/work_torrents.lua
 --@ include lib/work_address.lua
 --@ include lib/work_endpoint.lua
 

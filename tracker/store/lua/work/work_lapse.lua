@@ -11,19 +11,13 @@ local now = math.floor(now_ms / 1000)
 --@ include lib/numbers.lua
 --@ include lib/slices.lua
 --@ include lib/outage.lua
---@ include lib/lease_release.lua
+--@ include lib/leases.lua
 --@ include lib/work_project.lua
---@ include lib/work_types.lua
---@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
---@ include lib/work_enqueue.lua
 --@ include lib/work_record.lua
+--@ include lib/work_budget.lua
 --@ include lib/work_claim_end.lua
---@ include lib/work_give_back.lua
---@ include lib/work_trust.lua
 --@ include lib/work_outage.lua
---@ include lib/work_claim_lapse.lua
---@ include lib/work_lapses.lua
 
 local fields = read_project()
 if not fields then return nil end

@@ -17,10 +17,6 @@ local max_kept, dry = tonumber(ARGV[2]), ARGV[4] == '1'
 --@ include lib/numbers.lua
 --@ include lib/work_project.lua
 --@ include lib/work_queues.lua
---@ include lib/work_own_queues.lua
---@ include lib/work_enqueue.lua
---@ include lib/work_dequeue.lua
---@ include lib/work_queue_of.lua
 
 local project_fields = read_project('order')
 if not project_fields or project_fields.kind ~= 'seeding' then return nil end

@@ -8,18 +8,12 @@
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
 --@ include lib/numbers.lua
---@ include lib/lease_release.lua
+--@ include lib/leases.lua
 --@ include lib/work_project.lua
---@ include lib/work_types.lua
---@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
---@ include lib/work_enqueue.lua
 --@ include lib/work_record.lua
---@ include lib/work_find_claim.lua
+--@ include lib/work_budget.lua
 --@ include lib/work_claim_end.lua
---@ include lib/work_give_back.lua
---@ include lib/work_trust.lua
---@ include lib/work_claim_lapse.lua
 
 local MAX_FAILURES = 2
 local fields = read_project()

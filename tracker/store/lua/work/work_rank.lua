@@ -8,9 +8,31 @@
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 --@ include lib/numbers.lua
 --@ include lib/work_project.lua
---@ include lib/work_counts.lua
+--@ include lib/work_queues.lua
 --@ include lib/work_periods.lua
---@ include lib/work_ranking.lua
+
+-- The leaderboards of a project, of all time, by month and by week. A leaderboard of a wrong type only means that it is
+-- not kept.
+local RANKINGS = { ':downloader_count', ':downloader_bytes', ':downloader_seconds' }
+
+-- `periods` are separated by spaces; `sums` are finished items, bytes and seconds. Returns the claimant's sums of all
+-- time as text, in the same order.
+local function add_to_rankings(periods, claimant, sums)
+  local totals = {}
+  for i, sum in ipairs(sums) do
+    local total
+    if i < 3 or sum > 0 then
+      for period in string.gmatch(periods, '%S+') do
+        redis.pcall('ZINCRBY', W .. RANKINGS[i] .. ':' .. period, decimal(sum), claimant)
+      end
+      total = redis.pcall('ZINCRBY', W .. RANKINGS[i], decimal(sum), claimant)
+    else
+      total = redis.pcall('ZSCORE', W .. RANKINGS[i], claimant)
+    end
+    totals[i] = decimal(type(total) == 'string' and tonumber(total) or 0)
+  end
+  return unpack(totals)
+end
 
 -- Bounds (s) of the histogram of times from claim to done; store/work/statistics.py has the same list.
 local CLAIM_SECONDS = { 60, 600, 3600, 21600, 86400, 172800, 345600, 604800, 1209600 }

@@ -8,19 +8,13 @@
 -- Answer    the number of claims that ended, -1 for a claimant who is blocked; nil when there is no such project
 local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
 --@ include lib/numbers.lua
---@ include lib/lease_check.lua
---@ include lib/lease_release.lua
+--@ include lib/leases.lua
 --@ include lib/work_project.lua
---@ include lib/work_types.lua
---@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
---@ include lib/work_enqueue.lua
 --@ include lib/work_record.lua
+--@ include lib/work_budget.lua
 --@ include lib/work_claim_end.lua
---@ include lib/work_give_back.lua
 --@ include lib/work_blocked.lua
---@ include lib/work_released.lua
---@ include lib/work_note_released.lua
 
 local fields = read_project()
 if not fields then return nil end

@@ -8,7 +8,7 @@
 -- ARGV[6]   only claims that were last checked before (epoch ms)
 -- ARGV[7]   a claim '<item> <claimant>' to look at instead, without changing it ('': none)
 -- ARGV[8]   max claims to name for a probe; '': the tracker connects to no peers
--- ARGV[9..] with several shards: the claims to look at, and what is known of their torrents (work_given.lua)
+-- ARGV[9..] with several shards: the claims to look at, and what is known of their torrents (work_torrents.lua)
 -- Answer    a list for each claim: name, '1' when it is done, else '0', seconds verified, seconds missing, bytes
 --   uploaded; where it is to be probed, also the endpoint of the seeder ('': not found). With several shards, the first
 --   call returns { 'ask', and for each claim what work_facts.lua takes }. nil when there is no such project
@@ -19,14 +19,35 @@ local now = math.floor(now_ms / 1000)
 --@ include lib/outage.lua
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua
---@ include lib/read_fields.lua
---@ include lib/work_fields.lua
---@ include lib/work_given.lua
+--@ include lib/work_torrents.lua
 --@ include lib/work_address.lua
---@ include lib/work_presence.lua
+-- What the swarm shows of a claimant: an account of the user, or a peer at an address. Both return `online` (a peer is
+-- in the swarm), `left` and `downloaded` as text, `till` (until when time was counted, epoch s), `seed_time` (s),
+-- `uploaded` and `downloaded` (bytes).
+local MAX_FOUND = 600000 -- ms that count for a seeder that is found: a round over all claims takes no longer
+
+-- The claimant is a user, whose account on the torrent grows with each announce. `v` has the values of ACCOUNT_FIELDS.
+local function presence_of_user(v)
+  return {
+    seed_time = whole_field(v[1]), uploaded = whole_field(v[2]), downloaded = whole_field(v[3]),
+    left = v[4] or '', till = whole_field(v[5]), online = whole(v[6]) > 0,
+  }
+end
+
+-- The claimant is at an address and port, where the claim has found a seeder for `found` ms. There is a peer of this
+-- `kind` now. Its progress is not known, so a leecher that is there counts as one that goes on.
+local function presence_at_address(claim, kind)
+  local found = whole_field(claim.found)
+  local checked = whole(claim.checked)
+  local since = now_ms - (checked > 0 and checked or whole(claim.at))
+  if kind == 's' then found = found + math.max(0, math.min(MAX_FOUND, since)) end
+  return {
+    seed_time = math.floor(found / 1000), uploaded = 0, downloaded = now, found = found,
+    left = kind == 's' and '0' or '', till = 0, online = kind ~= nil,
+  }
+end
 --@ include lib/work_endpoint.lua
 --@ include lib/work_record.lua
---@ include lib/work_find_claim.lua
 
 local PROBE_EVERY = 86400000 -- ms
 local STALLED = 86400000 -- ms without progress after which a download is no sign of life

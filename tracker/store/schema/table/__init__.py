@@ -6,8 +6,8 @@
 Each file beside this one holds the rows of one subject.
 """
 
+from tracker.store.schema.keys import KeySpec
 from tracker.store.schema.table import access, changes, dht, jobs, stats, swarms, unique_users, users, work
-from tracker.store.schema.table.row import KeySpec
 
 __all__ = ["KEYS", "KeySpec", "as_markdown"]
 

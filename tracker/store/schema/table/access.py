@@ -1,6 +1,6 @@
 """Tokens, sessions and sign-in links of the admin port, and the audit log."""
 
-from tracker.store.schema.table.row import KeySpec
+from tracker.store.schema.keys import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec(
@@ -14,8 +14,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:admin:token:<token>",
         "HASH",
         "name, role (read, operate, admin), hash (SHA-256 of the token, in hex), created (epoch s); if it has them, "
-        "expires (epoch s) and addresses (networks, separated by spaces). Of earlier versions: scope (read; full: role "
-        "admin) instead of role",
+        "expires (epoch s) and addresses (networks, separated by spaces)",
         "until revoked",
         "command line, admin API",
     ),

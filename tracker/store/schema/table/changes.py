@@ -1,6 +1,6 @@
 """The change feed, and the webhooks that deliver it."""
 
-from tracker.store.schema.table.row import KeySpec
+from tracker.store.schema.keys import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec(
@@ -35,13 +35,6 @@ ROWS: tuple[KeySpec, ...] = (
         "s); gaps: how often changes were deleted before they were delivered; failures: failed deliveries since the "
         "last success; error: of the last one; retry_at (epoch s)",
         "30 days after the URL was last in the settings of a tracker",
-        "hold_webhook.lua",
-    ),
-    KeySpec(
-        "t:webhook:<url>:lease",
-        "STRING",
-        "a random token of the tracker that delivers to this URL",
-        "30 seconds; renewed while it runs",
         "hold_webhook.lua",
     ),
 )

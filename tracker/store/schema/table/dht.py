@@ -1,6 +1,6 @@
 """Nodes of the DHT."""
 
-from tracker.store.schema.table.row import KeySpec
+from tracker.store.schema.keys import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec("t:dht", "SET", "names of the nodes of the DHT that used this store", "permanent", "tracker"),

@@ -1,6 +1,6 @@
 """The queues of background jobs."""
 
-from tracker.store.schema.table.row import KeySpec
+from tracker.store.schema.keys import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec("t:job", "STRING", "the last job id assigned", "permanent", "enqueue.lua"),

@@ -3,9 +3,8 @@
 import re
 from functools import cache
 
-from tracker.store.schema.keys import BOARDS, SCOPES
+from tracker.store.schema.keys import BOARDS, SCOPES, KeySpec
 from tracker.store.schema.table import KEYS
-from tracker.store.schema.table.row import KeySpec
 
 _PLACE = rf"countries\.[^./]+(?:\.(?:{'|'.join(SCOPES[1:])})\.[^./]+)?"
 _HASH = "[0-9a-f]{40}"
@@ -34,7 +33,7 @@ _PLACEHOLDERS = {
     "prefix": ".{1,20}",
     "passkey": "[0-9A-Za-z_-]{16,64}",
     "address": "[0-9.]+(?:/24)?|[0-9a-f:]+(?:/48)?",
-    "kind": "torrents|outbox|dht|shard|trackers|samples",
+    "kind": "torrents|outbox|dht|shard|trackers|samples|webhook",
     "node": "[-.0-9A-Za-z]{1,64}",
     "family": "[46]",
     "name": ".+",

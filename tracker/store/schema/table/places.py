@@ -4,8 +4,8 @@ import re
 from enum import Enum
 from typing import Literal
 
+from tracker.store.schema.keys import KeySpec
 from tracker.store.schema.table import work
-from tracker.store.schema.table.row import KeySpec
 
 Named = Literal["tid", "ih", "uid:tid", "due"]
 """How an entry names its torrent: it is the torrent's id; it ends in the info hash; it is a user id, a colon and the
@@ -27,10 +27,9 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *("t:limits", "t:limits:<window>", "t:connectable:<endpoint>"),
         *("t:whitelist:<prefix>", "t:whitelist", "t:denied_clients", "t:i:client:<outcome>:<period>"),
         *("t:user_id", "t:i:user_name", "t:i:user_<total>"),
-        *("t:webhook:<url>", "t:webhook:<url>:lease"),
+        "t:webhook:<url>",
         *("t:stats:failures", "t:refused:<reason>", "t:counted:<process>", "t:known:", "t:known:dist"),
         *("t:count:<precision>:<name>", "t:dist:<precision>:<name>"),
-        "t:unique:names",
         *(
             "t:job",
             "t:job:<id>",
@@ -68,7 +67,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *("t:outbox:<minute>", "t:outbox", "t:outbox:waiting"),
     ),
     Place.DROPPED: (
-        *("t:leases:<kind>", "t:leases:<kind>:tokens", "t:unique:renaming", "t:stats:peers"),
+        *("t:leases:<kind>", "t:leases:<kind>:tokens", "t:stats:peers"),
         *("t:registered_by:<address>", "t:addresses:full", "t:removing", "t:removing:torrents"),
         *("t:copies", "t:copies:version", "t:copied", "t:changed", "t:shards", "t:reshard"),
         "t:indexed",

@@ -1,6 +1,6 @@
 """Counters, rankings, scores, and the outbox of statistics."""
 
-from tracker.store.schema.table.row import KeySpec
+from tracker.store.schema.keys import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec(
@@ -49,7 +49,7 @@ ROWS: tuple[KeySpec, ...] = (
         "ZSET",
         "`<tid>` of every enabled torrent that registered itself and has no peer; score: when it became empty "
         "(epoch s). At the maximum number of torrents, the first one is removed for a new torrent",
-        "while the torrent is empty. The sweep adds torrents that an earlier version did not list",
+        "while the torrent is empty. The sweep adds torrents that are not listed",
         "announce.lua, reap.lua, due.lua, sweep.lua, index.lua, add.lua",
     ),
     KeySpec(
@@ -72,18 +72,18 @@ ROWS: tuple[KeySpec, ...] = (
         "ZSET",
         "work in progress; score: end of the lease (epoch s). `<kind>` is torrents (being scored), outbox "
         "(minutes being sent), dht (nodes of the DHT that run, by name), shard (background work of a shard), "
-        "trackers (those that share shards) or samples (of the sizes of the store)",
+        "trackers (those that share shards), samples (of the sizes of the store) or webhook (deliveries to a URL)",
         "until the work is done. Another worker may take over an ended lease",
-        "lease.lua, named_lease.lua, sharding/leases.py",
+        "leases.lua",
     ),
     KeySpec(
         "t:leases:<kind>:tokens",
         "HASH",
         "the current token of each lease. Results with another token are ignored",
         "as long as the lease",
-        "lease.lua, named_lease.lua, sharding/leases.py",
+        "leases.lua",
     ),
-    KeySpec("t:lease", "STRING", "the last token assigned", "permanent", "lease.lua"),
+    KeySpec("t:lease", "STRING", "the last token assigned", "permanent", "take_lease.lua"),
     KeySpec(
         "t:known:",
         "ZSET",

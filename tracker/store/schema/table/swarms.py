@@ -1,6 +1,6 @@
 """Torrents, swarms, peers, and limits on addresses."""
 
-from tracker.store.schema.table.row import KeySpec
+from tracker.store.schema.keys import KeySpec
 
 _SWARM_SCRIPTS = "announce.lua, reap.lua, due.lua, sweep.lua"
 

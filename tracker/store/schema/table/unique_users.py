@@ -1,7 +1,6 @@
 """Unique users by place and torrent."""
 
-from tracker.store.schema.keys import SCOPES
-from tracker.store.schema.table.row import KeySpec
+from tracker.store.schema.keys import SCOPES, KeySpec
 
 _IN_COUNTRIES = ", ".join(f"`countries.<country>.{scope}.<place>.users`" for scope in SCOPES[1:])
 ROWS: tuple[KeySpec, ...] = (
@@ -65,19 +64,5 @@ ROWS: tuple[KeySpec, ...] = (
         "be too high by at most this number in total",
         "until unique users are flushed",
         "forget_markers.lua",
-    ),
-    KeySpec(
-        "t:unique:names",
-        "STRING",
-        "2 after all counts under names of earlier versions have been renamed",
-        "permanent",
-        "store/stats/place_names.py",
-    ),
-    KeySpec(
-        "t:unique:renaming",
-        "STRING",
-        "exists while a tracker renames counts of earlier versions",
-        "15 s, extended during the renaming",
-        "store/stats/place_names.py",
     ),
 )

@@ -1,6 +1,6 @@
 """Allowed and denied clients, client statistics, users and their totals."""
 
-from tracker.store.schema.table.row import KeySpec
+from tracker.store.schema.keys import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec(

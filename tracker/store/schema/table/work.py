@@ -1,6 +1,6 @@
 """Work distribution: the keys of a project ``<p>``; ``<c>`` is a claimant: a user id in ``seeding``, else a name."""
 
-from tracker.store.schema.table.row import KeySpec
+from tracker.store.schema.keys import KeySpec
 
 _CLAIMS = "work_claim.lua; work_done.lua, work_release.lua, work_lapse.lua delete"
 _PROJECT = "until the project is deleted"

@@ -1,15 +1,33 @@
-"""Keeps the deny list of clients up to date in a process that serves peers."""
+"""Keeps the lists of allowed and denied clients up to date in a process that serves peers."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.access.allow_list import STALE_SECONDS
+from tracker.store.access.allow_list import STALE_SECONDS, AllowListCache
 from tracker.store.access.deny_list import DenyList, DenyListCache
 from tracker.store.client.connection import Connection
+from tracker.store.schema.keys import Keys
+from tracker.workers.loop import follow, forever, wait_for
+
+
+async def clear_on_change(
+    connection: Connection, keys: Keys, allow_list: AllowListCache, deny_list: DenyListCache
+) -> None:
+    """Runs until cancelled. A message on ``t:whitelist`` clears the allow-list's cache, and has the deny list read.
+
+    Users and torrents are not cached: the announce script reads them. A lost message delays a change by at most
+    4 seconds, the lifetime of a cached entry.
+    """
+
+    async def clear(_: bytes | None) -> None:
+        allow_list.clear()
+        deny_list.changed.set()
+
+    await follow(connection, keys.channel("whitelist"), clear)
 
 
 async def read(deny_list: DenyListCache) -> None:
@@ -33,11 +51,11 @@ async def keep_reading(
     seconds: float = STALE_SECONDS,
 ) -> None:
     """Runs until cancelled. Reads the list when it has changed, and every ``seconds``, while it is enabled."""
-    while True:
+
+    async def read_once() -> None:
         await connection.until_available()
         deny_list.changed.clear()
         if is_enabled():
             await read(deny_list)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await deny_list.changed.wait()
+
+    await forever(read_once, seconds, sleep=partial(wait_for, deny_list.changed))

@@ -1,0 +1,277 @@
+-- recount.lua: checks a swarm at once or slice by slice, and rebuilds it. A fragment of sweep.lua, after torrent.lua,
+-- addresses.lua, swarm.lua and changes.lua.
+--
+-- The hash of a peer is the source of truth while its timeout exists. Member sets, arrays, counts, addresses and
+-- rankings follow from it.
+local ARRAYS = { 's4', 'l4', 's6', 'l6' }
+
+local function endpoint_size(array)
+  return string.sub(array, 2) == '4' and 6 or 18
+end
+
+-- The endpoint of a family, nil for none.
+local function endpoint_of(endpoints, family)
+  local v4, v6 = split_families(endpoints or '')
+  local endpoint = family == '4' and v4 or v6
+  return endpoint ~= '' and endpoint or nil
+end
+
+-- True when a slot holds the peer's id and endpoint. `ids` and `packed` are slices of the two arrays; `slot` is the
+-- position in them.
+local function slot_agrees(ids, packed, slot, pid, endpoint)
+  local size = #endpoint
+  return string.sub(ids, slot * 20 + 1, slot * 20 + 20) == pid
+    and string.sub(packed, slot * size + 1, slot * size + size) == endpoint
+end
+
+local function add_address(t, endpoint, pid)
+  local net, rest = split_endpoint(endpoint)
+  local entries = claim_network(t, net, rest, pid)
+  local size = entry_size(net)
+  if not entries or #entries >= MAX_ENTRIES * size or find_entry(entries, size, rest .. pid) then return end
+  write_entries(t, net, entries, entries .. rest .. pid, rest)
+end
+
+-- The stored count of partial seeds; infinite when it is not a number, so that it agrees with no count.
+local function paused_count(t)
+  return tonumber(call('HGET', t.key, 'paused') or '0') or math.huge
+end
+
+local function rankings_agree(t)
+  return tonumber(call('ZSCORE', P .. 'i:seeders', t.tid) or '') == t.seeders
+    and tonumber(call('ZSCORE', P .. 'i:leechers', t.tid) or '') == t.leechers
+    and tonumber(call('ZSCORE', P .. 'i:snatches', t.tid) or '') == load_snatches(t)
+end
+
+-- Checks the counts against each other: each member has one kind and is in at least one array.
+local function check_counts(t)
+  return call('SCARD', P .. 'tpeers:' .. t.ih) == t.seeders + t.leechers
+    and t.seeders >= math.max(t.s4, t.s6) and t.seeders <= t.s4 + t.s6
+    and t.leechers >= math.max(t.l4, t.l6) and t.leechers <= t.l4 + t.l6
+    and paused_count(t) <= t.leechers and rankings_agree(t)
+end
+
+-- Checks and counts all members. Returns nil if something is wrong; else seeders, leechers, paused members, slots by
+-- array, and endpoints with their peer ids. Adds missing addresses if the swarm has no count of crowded networks yet.
+-- `t.udp` counts, by kind, those that joined over UDP.
+local function count_members(t)
+  t.udp = { s = 0, l = 0 }
+  local ids, packed, slots = {}, {}, {}
+  for _, name in ipairs(ARRAYS) do
+    local size = endpoint_size(name)
+    ids[name] = t[name] > 0 and call('GETRANGE', t.arrays .. name .. 'i', 0, t[name] * 20 - 1) or ''
+    packed[name] = t[name] > 0 and call('GETRANGE', t.arrays .. name, 0, t[name] * size - 1) or ''
+    slots[name] = 0
+  end
+  local seeders, leechers, paused, found = 0, 0, 0, {}
+  for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do
+    local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints',
+      'udp')
+    if p[1] ~= '1' or not (p[4] or p[5]) or call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then
+      return nil
+    end
+    local kind, pid = kind_of(p[2], p[3]), to_raw(pidx)
+    for i, family in ipairs({ '4', '6' }) do
+      local slot, endpoint, name = tonumber(p[3 + i] or ''), endpoint_of(p[6], family), kind .. family
+      if endpoint or p[3 + i] then
+        if not (slot and endpoint) or not slot_agrees(ids[name], packed[name], slot, pid, endpoint) then return nil end
+        slots[name], found[#found + 1] = slots[name] + 1, endpoint .. pid
+        if not t.crowded then add_address(t, endpoint, pid) end
+      end
+    end
+    if kind == 's' then seeders = seeders + 1 else leechers = leechers + 1 end
+    if p[3] == '1' then paused = paused + 1 end
+    if p[7] == '1' then t.udp[kind] = t.udp[kind] + 1 end
+  end
+  return seeders, leechers, paused, slots, found
+end
+
+-- True when `addresses:<ih>` holds exactly these endpoints with their peer ids.
+local function check_all_addresses(t, found)
+  local expected, entries, crowded, at_max = {}, 0, 0, false
+  for _, one in ipairs(found) do
+    local endpoint = string.sub(one, 1, -21)
+    if is_local(split_endpoint(endpoint)) then add_address(t, endpoint, string.sub(one, -20)) end
+    expected[one] = true
+  end
+  local page = call('HGETALL', P .. 'addresses:' .. t.ih)
+  for i = 1, #page, 2 do
+    local net, held = page[i], page[i + 1]
+    local size = entry_size(net)
+    for at = 1, #held, size do
+      if not expected[net .. string.sub(held, at, at + size - 1)] then return false end
+      entries = entries + 1
+    end
+    if #held == MAX_ENTRIES * size and is_local(net) then at_max = true end
+    if is_crowded(net, held, size) then crowded = crowded + 1 end
+  end
+  if not t.crowded then t.crowded = crowded end
+  return (entries == #found or at_max) and crowded == t.crowded
+end
+
+-- True when a count of all members gives the stored counts.
+local function check_swarm(t)
+  local seeders, leechers, paused, slots, found = count_members(t)
+  if not seeders then return false end
+  for name, number in pairs(slots) do
+    if number ~= t[name] then return false end
+  end
+  return seeders == t.seeders and leechers == t.leechers and paused == paused_count(t)
+    and check_all_addresses(t, found) and check_counts(t)
+end
+
+-- A large swarm, slice by slice
+
+local function is_own_slot(t, name, slot, pid, endpoint)
+  slot = tonumber(slot)
+  if not slot or slot >= t[name] or not endpoint then return false end
+  local size = #endpoint
+  return slot_agrees(call('GETRANGE', t.arrays .. name .. 'i', slot * 20, slot * 20 + 19),
+    call('GETRANGE', t.arrays .. name, slot * size, slot * size + size - 1), 0, pid, endpoint)
+end
+
+-- A local network may have more endpoints than entries: a missing one is added if there is room.
+local function has_address(t, endpoint, pid)
+  local net, rest = split_endpoint(endpoint)
+  if is_local(net) then
+    add_address(t, endpoint, pid)
+    return true
+  end
+  local entries = call('HGET', P .. 'addresses:' .. t.ih, net)
+  return entries and find_entry(entries, entry_size(net), rest .. pid) ~= nil
+end
+
+-- In a swarm without a count of crowded networks, missing addresses are added, and that is no repair.
+local function check_member_addresses(t, v4, v6, pid)
+  if t.crowded then
+    return not (v4 and not has_address(t, v4, pid) or v6 and not has_address(t, v6, pid))
+  end
+  if v4 then add_address(t, v4, pid) end
+  if v6 then add_address(t, v6, pid) end
+  return true
+end
+
+-- Kind and paused flag of a member, and whether it joined over UDP; nil if something about it is wrong.
+local function check_member(t, pid, pidx)
+  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints', 'udp')
+  if p[1] ~= '1' or not (p[4] or p[5]) then return nil end
+  local kind, v4, v6 = kind_of(p[2], p[3]), endpoint_of(p[6], '4'), endpoint_of(p[6], '6')
+  if (p[4] or v4) and not is_own_slot(t, kind .. '4', p[4], pid, v4) then return nil end
+  if (p[5] or v6) and not is_own_slot(t, kind .. '6', p[5], pid, v6) then return nil end
+  if not check_member_addresses(t, v4, v6, pid) then return nil end
+  if call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then return nil end
+  return kind, p[3] == '1', p[7] == '1'
+end
+
+-- True when each of the slots [from, till) of an array belongs to a member that holds its number.
+local function check_slots(t, name, from, till)
+  local family, size = string.sub(name, 2), endpoint_size(name)
+  if till > 0 and call('STRLEN', t.arrays .. name) < till * size then return false end
+  local ids = call('GETRANGE', t.arrays .. name .. 'i', from * 20, till * 20 - 1)
+  local packed = call('GETRANGE', t.arrays .. name, from * size, till * size - 1)
+  for slot = from, till - 1 do
+    local pid = string.sub(ids, (slot - from) * 20 + 1, (slot - from) * 20 + 20)
+    if #pid < 20 then return false end
+    local pidx = to_hex(pid)
+    local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'n' .. family, 'active', 'left', 'paused', 'endpoints')
+    local endpoint = endpoint_of(p[5], family)
+    if tonumber(p[1] or '') ~= slot or p[2] ~= '1' or kind_of(p[3], p[4]) ~= string.sub(name, 1, 1)
+        or not endpoint or not slot_agrees(ids, packed, slot - from, pid, endpoint)
+        or call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 0 then
+      return false
+    end
+  end
+  return true
+end
+
+-- The number of crowded networks in a page of networks; nil when an entry belongs to no such peer.
+local function check_addresses(t, page)
+  local crowded = 0
+  for i = 1, #page, 2 do
+    local net, entries = page[i], page[i + 1]
+    local size = entry_size(net)
+    if (#net ~= 4 and #net ~= 8) or #entries == 0 or #entries % size ~= 0 then return nil end
+    for at = 1, #entries, size do
+      local pid = string.sub(entries, at + size - 20, at + size - 1)
+      local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(pid), 'active', 'endpoints')
+      local endpoint = p[1] == '1' and endpoint_of(p[2], #net == 4 and '4' or '6')
+      if endpoint ~= net .. string.sub(entries, at, at + size - 21) then return nil end
+    end
+    if is_crowded(net, entries, size) then crowded = crowded + 1 end
+  end
+  return crowded
+end
+
+-- Rebuilding from the hashes of the peers, O(swarm). It is needed only after other programs changed keys.
+
+-- Deletes the addresses of a swarm, and subtracts them from the counts of all swarms.
+local function drop_addresses(t)
+  local key = P .. 'addresses:' .. t.ih
+  local page = call('HGETALL', key)
+  for i = 1, #page, 2 do
+    local net = page[i]
+    if #net == 4 or #net == 8 then count_entries(net, -math.floor(#page[i + 1] / entry_size(net))) end
+  end
+  call('UNLINK', key)
+  t.crowded = 0
+end
+
+-- The ids of all peers that the member set or an array names.
+local function all_members(t)
+  local ids, seen = {}, {}
+  local function add(pidx)
+    if not seen[pidx] then
+      seen[pidx], ids[#ids + 1] = true, pidx
+    end
+  end
+  for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do add(pidx) end
+  for _, name in ipairs(ARRAYS) do
+    local packed = call('GETRANGE', t.arrays .. name .. 'i', 0, -1)
+    for at = 1, #packed - 19, 20 do add(to_hex(string.sub(packed, at, at + 19))) end
+  end
+  return ids
+end
+
+local function remove_invalid(t, key, pidx, active)
+  call('SREM', P .. 'tpeers:' .. t.ih, pidx)
+  call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
+  if active == '1' or not active then call('UNLINK', key) end
+end
+
+local function readmit(t, pidx)
+  local key = P .. 'p:' .. t.tid .. ':' .. pidx
+  local p = call('HMGET', key, 'active', 'left', 'paused', 'endpoints')
+  local v4, v6 = endpoint_of(p[4], '4'), endpoint_of(p[4], '6')
+  if p[1] ~= '1' or call('EXISTS', P .. 'ptimeout:' .. t.tid .. ':' .. pidx) == 0
+      or #(p[4] or '') ~= #(v4 or '') + #(v6 or '') or not (v4 or v6) then
+    return remove_invalid(t, key, pidx, p[1])
+  end
+  local kind, pid = kind_of(p[2], p[3]), to_raw(pidx)
+  call('HDEL', key, 'n4', 'n6')
+  call('SADD', P .. 'p:' .. pidx .. ':torrents', t.tid)
+  for _, own in ipairs({ { '4', v4 }, { '6', v6 } }) do
+    local family, endpoint = own[1], own[2]
+    if endpoint then
+      add_address(t, endpoint, pid)
+      call('HSET', key, 'n' .. family, insert_slot(t, kind, family, endpoint, pid))
+    end
+  end
+  call('SADD', P .. 'tpeers:' .. t.ih, pidx)
+  count_peer(t, kind, p[3] == '1', 1)
+end
+
+local function rebuild(t)
+  local ids = all_members(t)
+  for _, name in ipairs(ARRAYS) do
+    call('UNLINK', t.arrays .. name, t.arrays .. name .. 'i')
+    t[name] = 0
+  end
+  t.seeders, t.leechers, t.paused = 0, 0, 0
+  drop_addresses(t)
+  call('HDEL', t.key, 'paused')
+  for _, pidx in ipairs(ids) do readmit(t, pidx) end
+  save_torrent(t)
+  if t.seeders + t.leechers > 0 then redis.pcall('ZREM', P .. 'i:empty', t.tid) end
+  write_rankings(t, t.tid)
+  if max_changes > 0 then record_change('recounted', t, '', '', '', '', '', '') end
+end

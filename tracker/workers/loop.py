@@ -1,0 +1,96 @@
+"""Runs background work until cancelled: a step again and again, in one tracker if it has a lease, or at messages."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.store.client.connection import Connection
+from tracker.store.jobs.lease import Lease
+
+_AGAIN_SECONDS, _SUBSCRIBE_SECONDS = 0.1, 0.5
+
+Sleep = Callable[[float], Awaitable[object]]
+
+log = structlog.get_logger("tracker.background")
+
+
+async def forever(
+    step: Callable[[], Awaitable[object]],
+    every: float,
+    failure: str = "background work failed",
+    *,
+    error_seconds: float | None = None,
+    connection: Connection | None = None,
+    lease: Lease | None = None,
+    sleep: Sleep = asyncio.sleep,
+) -> None:
+    """Runs ``step`` until cancelled, with a pause of ``every`` seconds; with ``lease`` only while this tracker has it.
+
+    Survives errors of the store. While it is unavailable, waits for ``connection``, or a pause where none is given.
+    Logs other errors as ``failure``, and pauses for ``error_seconds`` then, else as always.
+    """
+    try:
+        while True:
+            pause = every
+            try:
+                if lease is None or await lease.hold():
+                    await step()
+            except StoreUnavailable:
+                if connection is not None:
+                    await sleep(_AGAIN_SECONDS)
+                    await connection.until_available()
+                    continue
+                pause = every if error_seconds is None else error_seconds
+            except RedisError as error:
+                log.error(failure, error=str(error))
+                pause = every if error_seconds is None else error_seconds
+            if pause:
+                await sleep(pause)
+    finally:
+        if lease is not None:
+            await asyncio.shield(lease.release())
+
+
+async def follow(
+    connection: Connection,
+    channel: str,
+    handle: Callable[[bytes | None], Awaitable[None]],
+    sleep: Sleep = asyncio.sleep,
+) -> None:
+    """Calls ``handle`` with each message until cancelled; with ``None`` when the subscription begins, as messages may
+    have been lost before."""
+    while True:
+        await connection.until_available()
+        try:
+            async with connection.subscription(channels=[channel]) as messages:
+                await handle(None)
+                async for _, payload in messages:
+                    await handle(payload)
+        except (StoreUnavailable, RedisError):  # RedisError: the store forbids the subscription
+            await sleep(_SUBSCRIBE_SECONDS)
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Returns when ``event`` is set, or after ``seconds``."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+async def until_next(seconds: float) -> None:
+    """Waits until the event loop's clock reaches a multiple of ``seconds``, at least a quarter of them.
+
+    The loops of all shards then call the store in the same turn of the event loop, and what they send a node is one
+    write.
+    """
+    await asyncio.sleep(pause_until_next(seconds, asyncio.get_running_loop().time()))
+
+
+def pause_until_next(seconds: float, now: float) -> float:
+    """The pause (s) from ``now``. A timer that ends a little early does not lead to another, very short pause."""
+    left = seconds - now % seconds
+    return left if left >= seconds / 4 else left + seconds
