@@ -1,7 +1,8 @@
 """A store under test: the real objects on a real server, with a clock that the test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -47,11 +48,12 @@ class Store(RealStore):
         clock: Clock | None = None,
         shards: int = 1,
         connection: Connection | None = None,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
         connection = connection or Connection(connect(url, connect_timeout=20, timeout=20))
         self.url, self.clock = url, clock or Clock()
         options = StoreOptions(rules=rules, scoring_interval_seconds=SCORED_EVERY, shards=shards)
-        super().__init__(connection, keys.prefix, options, clock=self.clock)
+        super().__init__(connection, keys.prefix, options, clock=self.clock, timer=timer)
 
     def shard(self, info_hash: InfoHash) -> Shard:
         """The shard of a torrent."""

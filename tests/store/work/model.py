@@ -19,13 +19,15 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Held:
-    """A claim. ``ends`` is on the clock that stands still during outages."""
+    """A claim. ``ends`` and ``since`` are on the clock that stands still during outages."""
 
     token: str
     ends: float
     at: float
     shared: bool
     source: Wanted
+    since: float = 0.0
+    """When it was claimed."""
     broken: bool = False
     """A site has overwritten its record."""
 
@@ -120,7 +122,7 @@ class Model:
         shared = item in self.counted
         self.take_copy(item)
         ends = self.lease_clock + self.lease
-        self.held[item, claimant] = Held(token, ends, self.now, shared, source)
+        self.held[item, claimant] = Held(token, ends, self.now, shared, source, self.lease_clock)
         if self.seeding:
             self.lapsed.pop((item, claimant), None)
             self.late.discard((item, claimant))

@@ -78,7 +78,7 @@ class WorkMachine(RuleBasedStateMachine):
         self.keys = Keys(f"work{uuid.uuid4().hex[:8]}:")
 
         async def start() -> None:
-            self.context = running(Store(self.redis_url, self.keys, SwarmRules()))
+            self.context = running(Store(self.redis_url, self.keys, SwarmRules(), timer=lambda: 0.0))
             self.store = await self.context.__aenter__()
             await self.store.pass_time(0)
             options: dict[str, Any] = {"kind": "seeding", "verify": "announce"} if self.seeding else {}
@@ -212,8 +212,8 @@ class WorkMachine(RuleBasedStateMachine):
             assert ends is None
             return
         if not self.seeding and not held.broken:
-            last = min(held.at + 7 * 86_400, self.model.now + LEASE)
-            held = replace(held, ends=max(held.ends, last - self.model.outages))
+            last = min(held.since + 7 * 86_400, self.model.lease_clock + LEASE)
+            held = replace(held, ends=max(held.ends, last))
             self.model.held[item, claimant] = held
         assert ends == held.ends + self.model.outages
 
