@@ -57,7 +57,7 @@ CLOCKS: dict[str, set[str]] = {
         "app/test_dht.py",
         "app/test_dht_recovery.py",
         "app/test_readiness.py",
-        "store/sharding/test_away.py",
+        "store/sharding/test_unavailable.py",
         "store/stats/test_counters.py",
     },
     "is compared with the clock of the server, or with its expiry of keys": {

@@ -146,8 +146,10 @@ def test_settings_and_doctor_as_json(tracker: Command) -> None:
 
 
 def test_health_reports_a_running_and_a_stopped_tracker(tmp_path: Path) -> None:
-    away = trackers.run(tmp_path, "health", TRACKER_ADMIN__LISTEN="127.0.0.1:1")
-    assert away.returncode == 1 and away.stderr.startswith("error: no answer from a tracker at 127.0.0.1:1")
+    unavailable = trackers.run(tmp_path, "health", TRACKER_ADMIN__LISTEN="127.0.0.1:1")
+    assert unavailable.returncode == 1 and unavailable.stderr.startswith(
+        "error: no answer from a tracker at 127.0.0.1:1"
+    )
     sockets = {"TRACKER_ADMIN__LISTEN": f"unix:{tmp_path}/a", "TRACKER_HTTP__LISTEN": f"unix:{tmp_path}/p"}
     running = trackers.start(tmp_path, **sockets)
     try:

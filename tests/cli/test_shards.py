@@ -14,7 +14,7 @@ from tests.commands import Command
 from tests.store.harness import ALICE, BOB, update
 from tests.store.sharding.harness import SHARDS, hash_in, on_several
 from tracker.store.schema.keys import Keys, shard_prefixes
-from tracker.store.sharding.away import named
+from tracker.store.sharding.unavailable import named
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.swarms.rules import SwarmRules
@@ -215,13 +215,13 @@ def test_commands_name_the_unavailable_shards_and_their_node(
     """What needs one of the shards fails. The rest goes on, and says what it lacks."""
     with cluster() as group:
         group.be_patient()
-        home = group.primary(f"{prefix}{{main}}:")
+        main = group.primary(f"{prefix}{{main}}:")
         places = [group.primary(each) for each in shard_prefixes(prefix, SHARDS)]
-        node = next(place for place in places if place is not home)
-        away = [number for number, place in enumerate(places) if place is node]
-        where = f"{named(away)} (127.0.0.1:{node.port})"
-        missing = hash_in(away[0], away[0]).hex()
-        use_shards(monkeypatch, home.tcp_url)
+        node = next(place for place in places if place is not main)
+        unavailable = [number for number, place in enumerate(places) if place is node]
+        where = f"{named(unavailable)} (127.0.0.1:{node.port})"
+        missing = hash_in(unavailable[0], unavailable[0]).hex()
+        use_shards(monkeypatch, main.tcp_url)
         asyncio.run(fill(group, "", prefix))
         node.kill()
         for words in (
@@ -250,11 +250,11 @@ def test_commands_name_the_unavailable_shards_and_their_node(
             "reindex",
         ):
             assert f"the store does not answer for {where}" in tracker(*text.split()).stderr, text
-        other = next(each for each in group.nodes if each not in (node, home))
+        other = next(each for each in group.nodes if each not in (node, main))
         use_shards(monkeypatch, other.tcp_url)
-        home.kill()
+        main.kill()
         refused = tracker("torrent", "list", code=1).stderr
         assert (
-            f"the node 127.0.0.1:{home.port} of the cluster, which serves {prefix}{{main}}:, does not"
+            f"the node 127.0.0.1:{main.port} of the cluster, which serves {prefix}{{main}}:, does not"
             in refused
         )

@@ -56,8 +56,8 @@ def test_places_are_ranked(unique: Command) -> None:
     assert rows(unique("top", "cities", "--limit", "1")) == [["4", "United_Kingdom/London"]]
     (line,) = unique("top", "postcodes", "--month", month_of(LATER), "--json").stdout.splitlines()
     assert json.loads(line) == {"users": 1, "place": "United_Kingdom/SW1A"}
-    nobody = unique("top", "countries", "--month", "2020-01")
-    assert nobody.stdout == "" and "no unique users counted by place in 2020-01" in nobody.stderr
+    nothing = unique("top", "countries", "--month", "2020-01")
+    assert nothing.stdout == "" and "no unique users counted by place in 2020-01" in nothing.stderr
 
 
 @pytest.mark.usefixtures("seen")

@@ -13,7 +13,7 @@ from tracker.doctor.replicas import check_replicas, check_required
 from tracker.runtime.store import open_store
 from tracker.settings.model import HttpSettings, RedisSettings, Settings
 from tracker.store.schema.keys import shard_prefixes
-from tracker.store.sharding.away import named
+from tracker.store.sharding.unavailable import named
 
 
 async def findings(url: str, prefix: str = "t:") -> dict[str, Finding]:
@@ -120,8 +120,8 @@ async def test_each_node_and_unavailable_shards_are_named() -> None:
         group.be_patient()
         prefixes = shard_prefixes("t:", 4)
         places = {number: group.primary(prefix) for number, prefix in enumerate(prefixes)}
-        home = group.primary("t:{main}:")
-        node, other = (each for each in group.nodes if each is not home)
+        main = group.primary("t:{main}:")
+        node, other = (each for each in group.nodes if each is not main)
         served = {each.port: named(n for n, place in places.items() if place is each) for each in group.nodes}
         other.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         found = await every_finding(group.url)
@@ -129,9 +129,9 @@ async def test_each_node_and_unavailable_shards_are_named() -> None:
         assert texts(found, "shards", "ok") == "all 4 are served"
         assert f"127.0.0.1:{other.port}" not in texts(found, "node", "ok")
         node.kill()
-        found = await every_finding(home.tcp_url)
-        away = f"127.0.0.1:{node.port} is unavailable, or does not serve {served[node.port]}"
-        assert texts(found, "shards", "wrong") == f"{away}: their torrents are refused"
+        found = await every_finding(main.tcp_url)
+        unavailable = f"127.0.0.1:{node.port} is unavailable, or does not serve {served[node.port]}"
+        assert texts(found, "shards", "wrong") == f"{unavailable}: their torrents are refused"
 
 
 async def every_finding(url: str) -> list[Finding]:

@@ -11,7 +11,7 @@ from loadtest.cluster import cluster
 from tests.e2e.conftest import StartTracker
 from tests.store.harness import ALICE, BOB
 from tests.waiting import until
-from tracker.store.sharding.away import named
+from tracker.store.sharding.unavailable import named
 
 PREFIX = "t:{x}:"
 
@@ -80,13 +80,13 @@ def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
     """The URL's first node is the unavailable one. Its shards are served once it is there."""
     with cluster() as nodes:
         nodes.be_patient()
-        home = nodes.primary("t:{main}:")
+        main = nodes.primary("t:{main}:")
         places = {shard: nodes.primary(f"t:{{{shard:02}}}:") for shard in range(4)}
-        node = next(place for place in places.values() if place is not home)
-        away = [shard for shard, place in places.items() if place is node]
+        node = next(place for place in places.values() if place is not main)
+        unavailable = [shard for shard, place in places.items() if place is node]
         node.stop()
         tracker = start_tracker(
-            TRACKER_REDIS__URL=f"redis://127.0.0.1:{node.port},127.0.0.1:{home.port}/0",
+            TRACKER_REDIS__URL=f"redis://127.0.0.1:{node.port},127.0.0.1:{main.port}/0",
             TRACKER_REDIS__SHARDS="4",
         )
 
@@ -103,15 +103,15 @@ def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
 
         for shard in range(4):
             reply = join(shard)
-            assert (b"retry in" in reply) if shard in away else reply[b"complete"] == 1
+            assert (b"retry in" in reply) if shard in unavailable else reply[b"complete"] == 1
         for base in (tracker.url, tracker.admin_url):
-            assert ready(base) == f"ready\nunavailable: {named(away)}\n"
+            assert ready(base) == f"ready\nunavailable: {named(unavailable)}\n"
         node.start()
-        for shard in away:
+        for shard in unavailable:
             until(lambda shard=shard: b"complete" in join(shard))  # type: ignore[misc]
         until(lambda: ready(tracker.url) == "ready\n")
-        home.stop()
-        others = [shard for shard, place in places.items() if place is not home]
+        main.stop()
+        others = [shard for shard, place in places.items() if place is not main]
         until(lambda: "unavailable: main store" in ready(tracker.url))
         for shard in others:
             until(lambda shard=shard: b"complete" in join(shard))  # type: ignore[misc]
@@ -136,9 +136,9 @@ def test_a_node_that_is_unavailable_affects_its_shards_only(
             assert added.returncode == 0, added.stderr
         keys = {shard: f"t:{{{shard:02}}}:" for shard in range(4)}
         places = {shard: nodes.primary(key) for shard, key in keys.items()}
-        home = nodes.primary("t:{main}:")
-        node = next(place for place in places.values() if place is not home)
-        away = [shard for shard, place in places.items() if place is node]
+        main = nodes.primary("t:{main}:")
+        node = next(place for place in places.values() if place is not main)
+        unavailable = [shard for shard, place in places.items() if place is node]
 
         def ask(shard: int, passkey: str, number: int) -> dict[bytes, Any]:
             return tracker.announce(
@@ -158,13 +158,13 @@ def test_a_node_that_is_unavailable_affects_its_shards_only(
         deleted = trackers.run(tmp_path, "user", "delete", "7", "--yes", **settings)
         assert deleted.returncode == 0, deleted.stderr
         for shard in range(4):
-            if shard in away:
+            if shard in unavailable:
                 assert not is_served(shard, BOB, 2)
             else:
                 until(lambda shard=shard: ask(shard, BOB, 2)[b"complete"] == 1)  # type: ignore[misc]
                 assert ask(shard, ALICE, 1)[b"failure reason"].startswith(b"unknown passkey")
         node.start()
-        for shard in away:
+        for shard in unavailable:
             until(lambda shard=shard: is_served(shard, BOB, 2))  # type: ignore[misc]
             assert ask(shard, ALICE, 1)[b"failure reason"].startswith(b"unknown passkey")
             assert ask(shard, BOB, 2)[b"complete"] == 1  # the node has lost its data, and got the users again
@@ -210,6 +210,6 @@ def test_two_trackers_share_the_shards_of_a_cluster(start_tracker: StartTracker)
         both[0].kill()
         until(lambda: seeders() == 0)
         until(lambda: len(holders()) == 1)
-        home = "t:{main}:"
-        assert int(nodes.primary(home).ask("GET", f"{home}stats:repairs") or 0) == 0
+        main = "t:{main}:"
+        assert int(nodes.primary(main).ask("GET", f"{main}stats:repairs") or 0) == 0
         assert both[1].end() == 0

@@ -148,7 +148,7 @@ async def test_rows_that_cannot_be_read_are_not_noted(valkey: Server, prefix: st
 
 
 async def test_an_object_that_cannot_be_read_afterwards_has_its_id(store: Store) -> None:
-    """As when its shard goes away between. The other objects have their values."""
+    """As when its shard becomes unavailable in between. The other objects have their values."""
     change = Change(store, CALLER, "user.edit")
     users = [await store.users.add(user_id, name="old") for user_id in ("7", "8")]
     await change.touch_all("user", ["7", "8"])
@@ -174,13 +174,13 @@ async def test_a_failed_call_has_an_entry_only_if_it_changed_something(store: St
     assert await count(store) == 1
 
 
-@pytest.mark.parametrize("away", [False, True])
-async def test_a_lost_entry_is_logged_and_the_change_stays(store: Store, away: bool) -> None:
+@pytest.mark.parametrize("unavailable", [False, True])
+async def test_a_lost_entry_is_logged_and_the_change_stays(store: Store, unavailable: bool) -> None:
     await store.redis.set(store.keys.audit(), "of another program")
     change = Change(store, CALLER, "torrent.add")
     await change.touch("torrent", HASH)
     await store.torrents.add(info_hash(1))
-    if away:
+    if unavailable:
         await store.connection.close()
     with structlog.testing.capture_logs() as logs:
         await change.record()

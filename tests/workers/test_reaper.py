@@ -385,10 +385,10 @@ async def test_after_an_outage_the_reaper_pauses_and_then_sweeps(any_server: Ser
     async with tracker_on(any_server.url, users, reap=False) as store:
         await join(store, 1)
         await join(store, 2)
-        away = int(time.time()) - 300
-        await store.redis.hset(store.keys.peer(1, peer_id(1)), "last_announce", away)
-        await store.redis.hset(store.keys.peer(1, peer_id(2)), "last_announce", away)
-        await store.redis.set(store.keys.heartbeat(), away)
+        unavailable = int(time.time()) - 300
+        await store.redis.hset(store.keys.peer(1, peer_id(1)), "last_announce", unavailable)
+        await store.redis.hset(store.keys.peer(1, peer_id(2)), "last_announce", unavailable)
+        await store.redis.set(store.keys.heartbeat(), unavailable)
         await timed_out(store, 1, 2)
     again = Store(any_server.url, Keys(users), rules, clock=time.time)  # type: ignore[arg-type]
     async with running(again) as store, working(store, 1.0) as reaper:

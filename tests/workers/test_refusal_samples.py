@@ -1,4 +1,5 @@
-"""Samples of refused announces: how many are taken and kept, and what happens to them while the store is away."""
+"""Samples of refused announces: how many are taken and kept, and what happens to them while the store is
+unavailable."""
 
 import asyncio
 from collections.abc import Callable

@@ -289,9 +289,9 @@ async def test_the_sweep_removes_what_a_site_refused_itself(store: Store, peers:
         await join(store, 1000 + number, BOB, 5)
     await join(store, 1)
     await join(store, 2, peer_id=other_client(2))
-    home = store.keys.passkey(ALICE)
+    main = store.keys.passkey(ALICE)
     for shard in store.shards:
-        await store.redis.hset(home.replace(store.keys.prefix, shard.keys.prefix), "enabled", "0")
+        await store.redis.hset(main.replace(store.keys.prefix, shard.keys.prefix), "enabled", "0")
     await store.redis.set(store.shard(torrent(5)).keys.deny(torrent(5)), "no")
     assert await sweep(store, (OTHER_CLIENT,)) == peers + 2
     assert await active(store) == peers

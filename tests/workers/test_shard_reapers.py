@@ -40,7 +40,7 @@ async def test_an_outage_of_one_shard_reaps_no_peer_there_and_delays_no_other(
             await store.announce(update(1, "s", info_hash=hash_in(number)))
         for shard in store.shards:
             await store.reapings[shard].heartbeat()
-        away, *others = store.shards
+        unavailable, *others = store.shards
         store.clock.now += 300
         for shard in others:
             await store.redis.set(shard.keys.heartbeat(), int(store.clock.now))
@@ -48,10 +48,10 @@ async def test_an_outage_of_one_shard_reaps_no_peer_there_and_delays_no_other(
         for shard in store.shards:
             torrent_id = (await store.torrent(hash_in(shard.number)))["tid"]
             reaped[shard] = await store.silence(update(1, info_hash=hash_in(shard.number)), torrent_id)
-        assert reaped == {away: 0} | dict.fromkeys(others, 1)
+        assert reaped == {unavailable: 0} | dict.fromkeys(others, 1)
         for shard in others:
             assert await store.reapings[shard].heartbeat() == 0
-        assert await store.reapings[away].heartbeat() == store.clock.now
+        assert await store.reapings[unavailable].heartbeat() == store.clock.now
 
 
 async def test_timed_out_peers_of_all_shards_are_removed(redis_url: str, prefix: str) -> None:

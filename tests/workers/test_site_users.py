@@ -1,4 +1,4 @@
-"""What a site writes into users' rows at home of several shards reaches the shards (row S3)."""
+"""What a site writes into users' rows under the main prefix of several shards reaches the shards (row S3)."""
 
 import asyncio
 from collections.abc import AsyncIterator

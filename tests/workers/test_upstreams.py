@@ -326,11 +326,11 @@ def opentracker(tmp_path: Path) -> Iterator[int]:
     """The port of an opentracker, for both protocols, with two peers in the first torrent of MANY."""
     if OPENTRACKER is None:
         pytest.skip("no opentracker on this system")
-    home = tmp_path / "opentracker"
-    home.mkdir(mode=0o755)
-    (home / "allowed").write_text("".join(f"{each.hex()}\n" for each in MANY))
+    main = tmp_path / "opentracker"
+    main.mkdir(mode=0o755)
+    (main / "allowed").write_text("".join(f"{each.hex()}\n" for each in MANY))
     port = str(free_port())
-    options = ["-i", "127.0.0.1", "-p", port, "-P", port, "-d", str(home), "-w", "allowed"]
+    options = ["-i", "127.0.0.1", "-p", port, "-P", port, "-d", str(main), "-w", "allowed"]
     with running([OPENTRACKER, *options], tmp_path / "log"):
         url = f"http://127.0.0.1:{port}/announce?info_hash={'%01' * 20}&uploaded=0&downloaded=0&port=6881"
         # Retried: opentracker once dropped a connection on a busy machine.

@@ -115,7 +115,7 @@ class Readiness:
     def problems(self) -> list[str]:
         """Fixed public texts; empty if ready. Problems that an unavailable store causes are left out."""
         found = [STOPPING] if self._stopping() else []
-        if len(self._shards.away) == len(self._shards):
+        if len(self._shards.unavailable) == len(self._shards):
             return [*found, STORE_UNAVAILABLE]
         if self._reaper is not None:
             found += [NO_EXPIRY_EVENTS] if self._reaper.missing_events else []

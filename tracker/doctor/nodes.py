@@ -12,8 +12,8 @@ from tracker.errors import StoreUnavailable
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import read_info
-from tracker.store.sharding.away import named
 from tracker.store.sharding.shards import Shard
+from tracker.store.sharding.unavailable import named
 from tracker.store.store import Store
 
 CLOCK_SECONDS = 2.0
@@ -28,7 +28,7 @@ async def check_nodes(
         return
     with suppress(StoreUnavailable):  # the node of a key is asked, which another node names
         await store.shards.each(lambda shard: ("EXISTS", shard.keys.prefix))
-    away = False
+    unavailable = False
     for address, shards in sorted(_by_node(store).items()):
         here = [shard for shard in shards if not shard.connection.unavailable]
         findings: list[Finding] | None = []
@@ -36,7 +36,7 @@ async def check_nodes(
             findings = await _problems(here[0].connection, settings, clock, tracker_running=tracker_running)
         missing = shards if findings is None else [shard for shard in shards if shard not in here]
         if missing:
-            away = True
+            unavailable = True
             text = (
                 f"{address} is unavailable, or does not serve {_named(missing)}: their torrents are refused"
             )
@@ -45,7 +45,7 @@ async def check_nodes(
             yield Finding(each.level, each.subject, f"{address}: {each.text}", each.remedy)
         if here and not findings and not missing:
             yield Finding("ok", "node", f"{address} serves {_named(shards)}")
-    if not away:
+    if not unavailable:
         yield Finding("ok", "shards", f"all {len(store.shards)} are served")
 
 

@@ -2,7 +2,7 @@
 
 The entry is written after the change, by a command of its own. So a change that fails has no entry, and a crash between
 the two loses at most the entry of that change. If the store does not take an entry, the change stays, and the log says
-so. The values before and after are read around the change. What somebody else changes meanwhile shows as well.
+so. The values before and after are read around the change. Other changes of the same moment show as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ class Change:
     async def touch(self, kind: Kind, object_id: str) -> None:
         """Notes an object and its values. Beyond MAX_NAMED, and without an object of this id, it does nothing.
 
-        Where a part of the store is away, the change may be possible all the same. Its entry then has no object,
+        Where a part of the store is unavailable, the change may be possible all the same. Its entry then has no object,
         because ``object_id`` may be a passkey.
         """
         if len(self._before) < MAX_NAMED:

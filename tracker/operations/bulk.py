@@ -80,6 +80,6 @@ async def _change_user(store: Store, action: UserAction, user_id: str, reason: s
         else:
             fields = _RIGHTS[action]
             await users.edit(passkey, {**fields, "reason": reason} if action == "disable" else fields)
-    except ClientError:  # somebody else deleted the user meanwhile
+    except ClientError:  # the user was deleted meanwhile
         return 0
     return 1

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tracker.errors import StoreUnavailable
-from tracker.store.sharding.away import named, noting_shards_away
+from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.store import Store
 from tracker.store.torrents.filter import TorrentFilter
 from tracker.store.torrents.listing import ListPage
@@ -74,8 +74,8 @@ async def exported_users(store: Store, wanted: UserFilter) -> AsyncIterator[list
 
 @contextmanager
 def _of_all_shards() -> Iterator[None]:
-    """Raises StoreUnavailable if what was read lacks a shard: an export is complete, or cut off."""
-    with noting_shards_away() as lacking:
+    """Raises StoreUnavailable if what was read leaves out a shard: an export is complete, or cut off."""
+    with noting_unavailable_shards() as missing:
         yield
-    if lacking:
-        raise StoreUnavailable(f"the store does not answer for {named(lacking)}")
+    if missing:
+        raise StoreUnavailable(f"the store does not answer for {named(missing)}")

@@ -54,8 +54,8 @@ async def read_rows(store: Store, kind: RowKind, object_ids: Sequence[str]) -> R
 
 
 def values_of(row: Row | None) -> Mapping[str, str]:
-    """The values of a row; none without one. Those of a user lack hit-and-runs and freeleech tokens, which no batch
-    changes."""
+    """The values of a row; none without one. Those of a user are without hit-and-runs and freeleech tokens, which no
+    batch changes."""
     if row is None:
         return {}
     return _texts(_user_values(row) if isinstance(row, User) else _torrent_values(row.read()))

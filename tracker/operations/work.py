@@ -69,7 +69,7 @@ async def purge_items(store: Store, project: str, place: Place, *, before: float
 
 
 def is_address(blocked: str) -> bool:
-    """Whether somebody is blocked by address or network, and not by name."""
+    """Whether a claimant is blocked by address or network, and not by name."""
     return "." in blocked or ":" in blocked
 
 

@@ -40,7 +40,7 @@ async def open_context(
     store = build_store(connection, settings, telemetry.add_second)
     telemetry.gauge("processes", lambda: 1)
     shards = store.shards
-    telemetry.gauge("processes_without_store", lambda: len(shards.away) == len(shards))
+    telemetry.gauge("processes_without_store", lambda: len(shards.unavailable) == len(shards))
     telemetry.gauge("asyncio_tasks", lambda: len(asyncio.all_tasks()))
     async with running(connection.watch, connection.follow), AsyncExitStack() as stack:
         stack.push_async_callback(store.announce_counts.flush)

@@ -17,7 +17,7 @@ from tracker.store.client.connection import Connection, connect
 from tracker.store.client.server import OnRoundTrip
 from tracker.store.client.url import Address, node_urls, url_at
 from tracker.store.client.version import NoAnswer, check_server
-from tracker.store.schema.keys import home_prefix
+from tracker.store.schema.keys import main_prefix_of
 from tracker.store.stats.counters import Tap
 from tracker.store.stats.outbox import MAX_WAITING
 from tracker.store.stats.unique_users import UniqueRules
@@ -54,7 +54,7 @@ async def open_connection(
     Of several nodes of a cluster, the first that answers names the others. Raises StartupError if the server cannot be
     used. With ``wait_for_server``, retries until the server answers.
     """
-    urls, prefix = node_urls(url), home_prefix(redis.prefix, redis.shards)
+    urls, prefix = node_urls(url), main_prefix_of(redis.prefix, redis.shards)
     version, ranges, nodes = "", list[SlotRange](), list[Address]()
     for number, each in enumerate(urls, 1):
         async with open_unchecked(each, redis, timeout, on_round_trip) as connection:
@@ -105,7 +105,7 @@ async def open_unchecked(
     )
     if nodes:
         cluster = Cluster(lambda address: server_at(url_at(url, address), address=address), nodes, ranges)
-        connection = cluster.of(home_prefix(redis.prefix, redis.shards))
+        connection = cluster.of(main_prefix_of(redis.prefix, redis.shards))
     else:
         connection = Connection(server_at(url))
     try:

@@ -19,7 +19,7 @@ import structlog
 
 from tracker.errors import StartupError
 from tracker.settings.types import split_address
-from tracker.system.listeners import BIND_FAILURES, lacks_ipv6
+from tracker.system.listeners import BIND_FAILURES, has_no_ipv6
 
 Ancillary = list[tuple[int, int, bytes]]
 """Control messages of one datagram: (level, type, data)."""
@@ -141,7 +141,7 @@ async def _open(text: str, processes: int) -> list[list[DatagramSocket]]:
         try:
             opened.append(_open_group(family, address, processes))
         except OSError as error:
-            if not lacks_ipv6(error, family, str(address[0])):
+            if not has_no_ipv6(error, family, str(address[0])):
                 close_all(opened)
                 raise _startup_error(text, error) from None
             log.warning("IPv6 is not available; address skipped", listen=text)

@@ -182,7 +182,7 @@ def _open_tcp(text: str, family: int, address: Any, backlog: int) -> Listener | 
             sock.close()
             raise
     except OSError as error:
-        if not lacks_ipv6(error, family, address[0]):
+        if not has_no_ipv6(error, family, address[0]):
             raise
         log.warning("IPv6 is not available; address skipped", listen=text)
         return None
@@ -196,7 +196,7 @@ def _listening(sock: socket.socket, address: Any, backlog: int) -> Listener:
     return Listener(sock, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", backlog=backlog)
 
 
-def lacks_ipv6(error: OSError, family: int, host: str) -> bool:
+def has_no_ipv6(error: OSError, family: int, host: str) -> bool:
     """Whether the system has no IPv6. An address that belongs to another machine is a mistake in the settings."""
     everywhere = host in ("::", "::1") or error.errno != errno.EADDRNOTAVAIL
     return family == socket.AF_INET6 and error.errno in _NO_IPV6 and everywhere

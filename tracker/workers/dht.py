@@ -122,7 +122,7 @@ async def keep_connected(
 ) -> None:
     """Runs until cancelled. ``bootstrap`` returns the endpoints to ask while few nodes are good; it resolves names.
 
-    Nodes that stopped answering count as missing: none of them is dropped while nobody answers.
+    Nodes that stopped answering count as missing: none of them is dropped while no node answers.
     """
 
     async def connect() -> None:
@@ -181,7 +181,7 @@ class Forgetter:
         try:
             await self.round()
         except (StoreUnavailable, RedisError):
-            self.changed(None)  # again soon: meanwhile nobody knows what is private
+            self.changed(None)  # again soon: meanwhile it is unknown what is private
 
     async def round(self) -> None:
         """Looks at the torrents that may have changed. Raises StoreUnavailable and RedisError."""

@@ -107,7 +107,7 @@ class LookupWorker:
 
     async def handle(self, payload: Mapping[str, Any]) -> None:
         """A job that looks up one torrent: ``{"info_hash": <40 hex digits>}``. Raises ClientError where the torrent
-        takes no part or nobody answers, and Postponed while no node is known."""
+        does not take part or no node answers, and Postponed while no node is known."""
         info_hash = parse_info_hash(str(payload.get("info_hash", "")))
         if await self._torrents.no_longer_part([info_hash], all_torrents=self._all_torrents):
             raise ClientError("this torrent does not take part in the DHT")
@@ -156,8 +156,8 @@ class LookupWorker:
         return result
 
     async def _find(self, family: int, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult | None:
-        """``None`` where no lookup is possible, and where the torrent takes no part, also from the middle of the lookup
-        on. Raises StoreUnavailable and RedisError, and asks no further nodes then."""
+        """``None`` where no lookup is possible, and where the torrent does not take part, also from the middle of the
+        lookup on. Raises StoreUnavailable and RedisError, and asks no further nodes then."""
         node = self._nodes[family]
 
         async def may_ask() -> bool:

@@ -1,6 +1,6 @@
 """Finds peers in the DHT for announces of thin swarms, and checks them before they are handed out.
 
-Anybody may tell a lookup any address, so a peer must answer a handshake for the torrent, or be named by nodes of two
+Any node may tell a lookup any address, so a peer must answer a handshake for the torrent, or be named by nodes of two
 networks where peers are not probed.
 """
 

@@ -46,7 +46,7 @@ class SampleWorker:
 
     async def round(self) -> None:
         """Draws the sets that are due, and removes what takes part no longer. Without the store nothing is shown, as
-        nobody knows what is private meanwhile."""
+        what is private is unknown meanwhile."""
         try:
             await self._draw()
             await self._check()

@@ -388,7 +388,7 @@ async def send_heartbeats(reapings: Sequence[Reaping]) -> None:
     """The heartbeats of a web process, to all of ``reapings`` until cancelled: peers can announce.
 
     The background process sends them too, but may be suspended while web processes serve. Without theirs that would
-    look like an outage, and no time in a swarm would count. No shard waits for one that is away.
+    look like an outage, and no time in a swarm would count. No shard waits for an unavailable one.
     """
     every = HEARTBEAT_SECONDS if len(reapings) == 1 else SHARDED_HEARTBEAT_SECONDS
     async with asyncio.TaskGroup() as tasks:

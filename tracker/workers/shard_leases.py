@@ -22,8 +22,8 @@ log = structlog.get_logger("tracker.shards")
 
 class LeaseKeeper:
     """Takes and renews the leases of as many shards as are this tracker's share. Leases are in the shards; ``scripts``
-    are of home, where the trackers that share them have leases too. ``token`` names this tracker; ``clock`` returns
-    epoch seconds.
+    are of the main prefix, where the trackers that share them have leases too. ``token`` names this tracker; ``clock``
+    returns epoch seconds.
 
     A shard that does not answer keeps its state: no other tracker can take it then.
     """
@@ -68,7 +68,7 @@ class LeaseKeeper:
 
     async def round(self) -> None:
         """Renews the leases, and takes or releases some until they are this tracker's share."""
-        with suppress(StoreUnavailable, RedisError):  # without home, the last number holds
+        with suppress(StoreUnavailable, RedisError):  # without the main store, the last number holds
             self._trackers = await self._listed.hold()
         share = math.ceil(len(self._shards) / self._trackers)
         held = self.held

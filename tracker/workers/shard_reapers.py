@@ -13,17 +13,17 @@ from tracker.workers.shard_leases import LeaseKeeper
 
 
 class ShardReapers:
-    """``reapers``: one of each shard, by number. ``home`` gets heartbeats. The figures are those of
+    """``reapers``: one of each shard, by number. ``main`` gets heartbeats. The figures are those of
     the worst reaper that runs here."""
 
-    def __init__(self, reapers: Sequence[Reaper], home: Reaping, leases: LeaseKeeper) -> None:
+    def __init__(self, reapers: Sequence[Reaper], main: Reaping, leases: LeaseKeeper) -> None:
         self._reapers = tuple(reapers)
-        self._home = home
+        self._main = main
         self._leases = leases
 
     @property
     def _running(self) -> list[Reaper]:
-        """Without those whose shards are away: their lateness has that cause."""
+        """Without those whose shards are unavailable: their lateness has that cause."""
         return [reaper for number in self._leases.held if (reaper := self._reapers[number]).has_store]
 
     @property
@@ -59,7 +59,7 @@ class ShardReapers:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._leases.run(), name="leases of shards")
-            tasks.create_task(send_heartbeats([self._home]), name="heartbeat of the main store")
+            tasks.create_task(send_heartbeats([self._main]), name="heartbeat of the main store")
             for number in range(len(self._reapers)):
                 tasks.create_task(forever(partial(self._reap, number), 0.0), name=f"reaper of shard {number}")
 
@@ -71,7 +71,7 @@ class ShardReapers:
             reaping.cancel()
 
     async def sweep_once(self, *, hurry: bool) -> None:
-        """Sweeps all shards, one after the other, also those of other trackers. One that is away is swept when it is
+        """Sweeps all shards, one after the other, also those of other trackers. An unavailable one is swept when it is
         back."""
         for reaper in self._reapers:
             if reaper.has_store:

@@ -1,4 +1,5 @@
-"""Brings what a site wrote into users' rows at home to the shards: published changes at once, others by a walk."""
+"""Brings what a site wrote into users' rows under the main prefix to the shards: published changes at once, others by a
+walk."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,10 +21,11 @@ log = structlog.get_logger("tracker.users")
 
 
 class SiteUsers:
-    """``connection`` and ``keys`` are those of home. ``held`` returns the numbers of the shards that are this
-    tracker's: the tracker that has shard 0 does this work, or while that is away, the first one that is not.
+    """``connection`` and ``keys`` are those of the main prefix. ``held`` returns the numbers of the shards that are
+    this tracker's: the tracker that has shard 0 does this work, or while that is unavailable, the first one that is
+    not.
 
-    Rows are compared with the copies of one shard. All shards get what differs; one that is away gets it when it is
+    Rows are compared with the copies of one shard. All shards get what differs; an unavailable one gets it when it is
     back. For a moment, two trackers may do this work, which copies nothing twice."""
 
     def __init__(
@@ -59,12 +61,12 @@ class SiteUsers:
         self._cursor = found or self._cursor
 
     async def _survive(self, compare: Callable[[Shard], Awaitable[bytes | None]]) -> bytes | None:
-        """Compares with a shard of this tracker; with another one if it goes away meanwhile."""
+        """Compares with a shard of this tracker; with another one if it becomes unavailable meanwhile."""
         while (shard := self._shard()) is not None:
             try:
                 return await compare(shard)
             except StoreUnavailable:
-                if not shard.connection.unavailable:  # home is away, or the shard is busy
+                if not shard.connection.unavailable:  # the main store is unavailable, or the shard is busy
                     return None
             except RedisError as error:
                 log.error("users that a site wrote are not copied", error=str(error))

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from tracker.store.jobs.lease import Lease
-from tracker.store.sharding.away import noting_shards_away
+from tracker.store.sharding.unavailable import noting_unavailable_shards
 from tracker.store.stats.slices import SAMPLE_SECONDS, SAMPLED, SAMPLED_PARTS
 from tracker.store.store import Store
 from tracker.store.swarms.peer_counts import read_peer_counts
@@ -41,17 +41,17 @@ class SizeSampler:
         )
 
     async def sample_once(self) -> bool:
-        """Adds one sample. False while a shard is away, because the numbers are without its torrents then. Raises
-        StoreUnavailable and RedisError."""
+        """Adds one sample. False while a shard is unavailable, because the numbers are without its torrents then.
+        Raises StoreUnavailable and RedisError."""
         store = self._store
-        with noting_shards_away() as away:
+        with noting_unavailable_shards() as unavailable:
             totals, torrents, users, peers = await asyncio.gather(
                 store.counters.totals(),
                 store.torrents.count(),
                 store.users.count(),
                 read_peer_counts(store.shards),
             )
-        if away:
+        if unavailable:
             return False
         sizes = (totals["seeders"], totals["leechers"], torrents, users)
         for name, size in zip(SAMPLED, sizes, strict=True):

@@ -1,7 +1,8 @@
-"""Keeps users of a store with several shards alike: copies their rows into the shards, and their sums to home.
+"""Keeps users of a store with several shards alike: copies their rows into the shards, and their sums to the main
+prefix.
 
 Both are done at once where a tracker changes a user. This worker does the rest: changes of programs, of trackers that
-ended meanwhile, and of shards that were away. It asks all shards at a time whether there is something to do.
+ended meanwhile, and of shards that were unavailable. It asks all shards at a time whether there is something to do.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class UserSumsWorker:
         self._held = held
         self._sleep = sleep
         self._parts = (
-            (copies.lacking, copies.copy_to),
+            (copies.missing, copies.copy_to),
             (multipliers.outdated, multipliers.copy_to),
             (sums.changed, self._save_changed),
         )
@@ -71,11 +72,11 @@ class UserSumsWorker:
             return there
 
     async def _save_changed(self, shard: Shard) -> None:
-        if not self._shards.away:  # a sum needs all of them
+        if not self._shards.unavailable:  # a sum needs all of them
             await self._sums.save_changed(shard)
 
     async def _walk(self) -> None:
-        if self._shards.away:
+        if self._shards.unavailable:
             return
         users = max(1, WALK_PARTS // len(self._shards))
         self._cursor = await self._sums.save_page(self._cursor, users)

@@ -1,6 +1,6 @@
 """Webhooks: post the change feed to the operator's URLs, in signed batches.
 
-Each URL has a task and a position of its own in the store, so a slow receiver delays nobody else and a restart goes on
+Each URL has a task and a position of its own in the store, so a slow receiver delays no other and a restart goes on
 where the last tracker stopped. A batch is delivered at least once: it is sent again until the receiver answers with a
 status 2xx, and the ids of its changes tell repetitions. Announces only write the feed; they never wait for a delivery.
 """

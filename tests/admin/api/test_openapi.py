@@ -35,8 +35,8 @@ OPERATION_IDS = """
     exports_torrents_as_csv exports_torrents_as_json_lines exports_users_as_csv
     exports_users_as_json_lines freeleech_give freeleech_list_all freeleech_take_back history_chart jobs_limit
     jobs_list_all jobs_purge jobs_queues jobs_reprocess jobs_retry jobs_show jobs_sweep multipliers_replace
-    multipliers_show rules_of_everybody rules_of_torrent rules_of_user rules_remove_of_everybody rules_remove_of_torrent
-    rules_remove_of_user rules_set_of_everybody rules_set_of_torrent rules_set_of_user
+    multipliers_show rules_of_all rules_of_torrent rules_of_user rules_remove_of_all rules_remove_of_torrent
+    rules_remove_of_user rules_set_of_all rules_set_of_torrent rules_set_of_user
     scores_lag scores_ranking statistics_counter statistics_counters statistics_distribution
     statistics_distributions statistics_refusals statistics_statistics system_examine system_health system_settings
     tokens_create tokens_list_all tokens_revoke torrents_batch torrents_create torrents_edit

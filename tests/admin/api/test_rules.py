@@ -1,4 +1,4 @@
-"""One rule of a multiplier by its name: of a user, of a torrent and for everybody."""
+"""One rule of a multiplier by its name: of a user, of a torrent and for all users."""
 
 from typing import Any
 

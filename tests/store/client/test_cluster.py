@@ -133,14 +133,14 @@ async def test_the_node_that_serves_the_slot_is_found_from_any_other(group: Serv
 async def test_moved_is_followed_by_each_kind_of_call(group: Servers) -> None:
     """Nothing was executed by the node that answers MOVED, so the call is repeated, and no caller notices."""
     prefix = "t:{kinds}:"
-    away = others(group, prefix)[0]
+    unavailable = others(group, prefix)[0]
     increment = ("INCR", f"{prefix}n")
     for call in (
         lambda connection: connection.command(*increment),
         lambda connection: connection.direct(*increment),
         lambda connection: connection.pipeline(increment, ("GET", f"{prefix}n")),
     ):
-        async with connected(prefix, away.tcp_url) as connection:
+        async with connected(prefix, unavailable.tcp_url) as connection:
             await call(connection)  # type: ignore[no-untyped-call]  # a lambda
             assert connection.master == f"127.0.0.1:{group.primary(prefix).port}"
     assert group.primary(prefix).ask("GET", f"{prefix}n") == b"3"

@@ -212,7 +212,7 @@ async def test_every_key_is_in_its_place_and_comes_back(
         row = row_of(name.decode("latin-1"))
         assert row is not None, key
         place = place_of(row, name)
-        if place is Place.HOME:
+        if place is Place.MAIN:
             assert part.startswith(b"{main}:"), key
         elif place in (Place.SPLIT, Place.TORRENT):
             assert not part.startswith(b"{main}:") or b"countries" in name or b"hll:c" in name, key

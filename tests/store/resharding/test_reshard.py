@@ -284,18 +284,18 @@ async def test_a_torrent_that_the_other_store_refuses_stays_refused(open_store: 
 
 @pytest.mark.slow
 async def test_totals_are_not_copied_while_a_shard_is_unavailable(open_store: Open) -> None:
-    """Those at home are some seconds old."""
+    """Those under the main prefix are some seconds old."""
     with cluster() as nodes:
         async with store_at(nodes.url, "t:", shards=SHARDS) as source:
             await source.users.add("7", ALICE)
             parts, target = Parts(source, "t:"), parts_of(await open_store("one"))
             row = row_of("u:7")
             assert row is not None
-            user = Found(parts.home, row, b"u:7")
+            user = Found(parts.main, row, b"u:7")
             await Copying(parts, target).copy([user])
-            home = nodes.primary("t:{main}:")
+            main = nodes.primary("t:{main}:")
             serving = (nodes.primary(shard.keys.prefix) for shard in source.shards)
-            next(node for node in serving if node is not home).stop()
+            next(node for node in serving if node is not main).stop()
             with pytest.raises(StoreUnavailable):
                 await Copying(parts, target).copy([user])
 

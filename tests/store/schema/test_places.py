@@ -28,8 +28,8 @@ def test_every_row_of_the_key_table_has_a_place() -> None:
         ("countries.France.cities.torrents.users", Place.TORRENT, ("", "")),
         (f"i:unique:torrents.{HASH}", Place.TORRENT, ("ih", HASH)),
         ("i:unique:torrents:all", Place.SPLIT, None),
-        ("i:unique:countries:all", Place.HOME, None),
-        ("w:proj:log", Place.HOME, None),
+        ("i:unique:countries:all", Place.MAIN, None),
+        ("w:proj:log", Place.MAIN, None),
     ],
 )
 def test_a_key_is_in_its_place(name: str, place: Place, torrent: tuple[str, str] | None) -> None:

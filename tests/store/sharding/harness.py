@@ -12,7 +12,7 @@ from tracker.bittorrent import InfoHash
 from tracker.store.client.cluster import Cluster
 from tracker.store.client.connection import connect
 from tracker.store.client.url import url_at
-from tracker.store.schema.keys import Keys, home_prefix
+from tracker.store.schema.keys import Keys, main_prefix_of
 from tracker.store.swarms.rules import SwarmRules
 
 SHARDS = 4
@@ -32,7 +32,7 @@ class ClusterStore(Store):
             lambda address: connect(url_at(url, address), connect_timeout=20, timeout=20, address=address),
             [(str(node.host), int(node.port))],
         )
-        connection = nodes.of(home_prefix(keys.prefix, shards))
+        connection = nodes.of(main_prefix_of(keys.prefix, shards))
         super().__init__(url, keys, rules, shards=shards, connection=connection)
         self._client = client
 

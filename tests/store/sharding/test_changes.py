@@ -127,7 +127,7 @@ async def test_a_new_webhook_starts_at_the_newest_change(store: Store) -> None:
 
 
 async def test_edits_are_among_what_was_updated(store: Store) -> None:
-    """Edits of torrents are in their shards, those of users at home."""
+    """Edits of torrents are in their shards, those of users under the main prefix."""
     info_hash = hash_in(3, 90)
     await join(store, range(4))
     await settled(store)

@@ -64,7 +64,7 @@ async def test_commands_of_all_shards_are_one_write_for_each_node(nodes: Cluster
 
 
 READS: dict[str, tuple[int, Callable[[Store], Awaitable[object]]]] = {
-    "figures of a user": (4, lambda store: store.users.get(ALICE)),  # three of them at home
+    "figures of a user": (4, lambda store: store.users.get(ALICE)),  # three of them under the main prefix
     "sizes of a user's sets": (1, lambda store: store.users.set_sizes("7")),
     "a page of a user's torrents": (2, lambda store: store.users.torrents_page("7", "active")),
     "first torrents of a user": (1, lambda store: store.users.first_torrents("7", "active", 500)),

@@ -137,11 +137,11 @@ async def test_a_shard_moves_under_announces_to_all_shards(group: Cluster, kind:
 async def test_a_failover_between_announces_concerns_the_shards_of_the_node() -> None:
     """S6: each announce is applied once or refused; the others are served meanwhile."""
     with cluster() as group:
-        home = group.primary(f"{PREFIX}{{main}}:")
-        old = next(node for node in map(group.primary, PREFIXES) if node is not home)
-        away = [number for number, prefix in enumerate(PREFIXES) if group.primary(prefix) is old]
+        main = group.primary(f"{PREFIX}{{main}}:")
+        old = next(node for node in map(group.primary, PREFIXES) if node is not main)
+        unavailable = [number for number, prefix in enumerate(PREFIXES) if group.primary(prefix) is old]
         new = await asyncio.to_thread(group.start_replica, old)
-        async with store_at(home.tcp_url, PREFIX, timeout=2.0, shards=SHARDS) as store:
+        async with store_at(main.tcp_url, PREFIX, timeout=2.0, shards=SHARDS) as store:
             joining = Joining(store)
             async with joining.running():
                 pass
@@ -161,8 +161,8 @@ async def test_a_failover_between_announces_concerns_the_shards_of_the_node() ->
 
             async with asyncio.timeout(PATIENCE_SECONDS):
                 refused = await asyncio.gather(*map(join, range(SHARDS)))
-            assert {number for number in range(SHARDS) if refused[number]} == set(away)
-            assert store.shards[away[0]].connection.master == f"127.0.0.1:{new.port}"
+            assert {number for number in range(SHARDS) if refused[number]} == set(unavailable)
+            assert store.shards[unavailable[0]].connection.master == f"127.0.0.1:{new.port}"
             counts = await store.swarms.scrape(hashes)
             assert isinstance(counts, dict)
             assert [counts[each].leechers for each in hashes] == [1] * SHARDS
@@ -170,17 +170,17 @@ async def test_a_failover_between_announces_concerns_the_shards_of_the_node() ->
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("lost", ["home", "another"])
+@pytest.mark.parametrize("lost", ["main", "another"])
 async def test_a_node_that_is_killed_again_and_again_concerns_its_own_shards_only(lost: str) -> None:
     """S4: of the other nodes not one announce is refused. They are patient: on a busy machine they would take each
     other for lost, and refuse work themselves."""
     with cluster(options=("--appendonly", "yes")) as group:
         group.be_patient()
-        home = group.primary(f"{PREFIX}{{main}}:")
+        main = group.primary(f"{PREFIX}{{main}}:")
         places = list(map(group.primary, PREFIXES))
-        node = home if lost == "home" else next(each for each in places if each is not home)
+        node = main if lost == "main" else next(each for each in places if each is not main)
         own = [number for number, place in enumerate(places) if place is node]
-        async with store_at(home.tcp_url, PREFIX, shards=SHARDS) as store:
+        async with store_at(main.tcp_url, PREFIX, shards=SHARDS) as store:
             joining = Joining(store)
             async with joining.running():
                 for _ in range(5):
@@ -197,14 +197,14 @@ async def test_a_node_that_is_killed_again_and_again_concerns_its_own_shards_onl
 async def test_a_shard_that_is_unavailable_costs_no_claim() -> None:
     """W24: its torrents are not given out, and their claims do not lapse. Others go on."""
     with cluster() as group:
-        home = group.primary(f"{PREFIX}{{main}}:")
+        main = group.primary(f"{PREFIX}{{main}}:")
         number, node = next(
             (number, group.primary(each))
             for number, each in enumerate(PREFIXES)
-            if group.primary(each) is not home
+            if group.primary(each) is not main
         )
         rules = SwarmRules(accounts="required", max_gap=7200)
-        async with on_cluster(home.tcp_url, Keys(PREFIX), rules) as store:
+        async with on_cluster(main.tcp_url, Keys(PREFIX), rules) as store:
             await store.users.add("7", ALICE)
             items = [hash_in(number), hash_in(number, 1)]
             for info_hash in items:

@@ -68,7 +68,7 @@ async def test_the_place_of_a_torrent_is_its_place_among_all_shards(registered: 
 async def test_months_with_unique_users_are_those_of_the_main_prefix_and_of_any_shard(
     registered: Store,
 ) -> None:
-    """Users without a location are in shards only, those of removed torrents at home only."""
+    """Users without a location are in shards only, those of removed torrents under the main prefix only."""
     store, months = registered, ["2026-11", "2026-10", "2026-09"]
     assert await store.unique_users.with_users(months) == []
     await store.redis.zadd(store.shards[2].keys.unique_index("torrents", "2026-09"), {HASHES[2].hex(): 1})
@@ -121,7 +121,8 @@ async def test_a_walk_by_seeders_visits_all_shards(registered: Store) -> None:
 
 @pytest.mark.parametrize("mode", ["exact", "hyperloglog"])
 async def test_unique_users_count_once_for_torrents_and_places(registered: Store, mode: str) -> None:
-    """S9, B8, B9: torrents in their shards, places of the world at home. A repeated batch counts nothing."""
+    """S9, B8, B9: torrents in their shards, places of the world under the main prefix. A repeated batch counts
+    nothing."""
     store, month = registered, month_of(START)
     events = [
         UniqueUserEvent(info_hash, f"192.0.2.{user}", LONDON if user < 3 else PARIS)

@@ -11,7 +11,7 @@ from loadtest.invariants import check_invariants
 from tests.store.harness import Store, endpoint, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.errors import ClientError
-from tracker.store.schema.keys import MAX_SHARDS, home_prefix, shard_prefixes
+from tracker.store.schema.keys import MAX_SHARDS, main_prefix_of, shard_prefixes
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.torrents import search
 
@@ -19,8 +19,8 @@ HASHES = [hash_in(number % SHARDS, number) for number in range(20)]
 
 
 def test_prefixes_of_one_shard_and_of_several() -> None:
-    assert (home_prefix("t:", 1), shard_prefixes("t:", 1)) == ("t:", ("t:",))
-    assert home_prefix("t:", 4) == "t:{main}:"
+    assert (main_prefix_of("t:", 1), shard_prefixes("t:", 1)) == ("t:", ("t:",))
+    assert main_prefix_of("t:", 4) == "t:{main}:"
     assert shard_prefixes("t:", 4) == ("t:{00}:", "t:{01}:", "t:{02}:", "t:{03}:")
     assert shard_prefixes("x:", MAX_SHARDS)[255] == "x:{255}:"
 

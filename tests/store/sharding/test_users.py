@@ -1,4 +1,4 @@
-"""Users of four shards: their totals, copies of their rows, and shards that are away."""
+"""Users of four shards: their totals, copies of their rows, and unavailable shards."""
 
 import asyncio
 import random
@@ -169,20 +169,23 @@ async def test_a_user_deleted_while_a_shard_is_unavailable_is_refused_when_it_re
 ) -> None:
     """S2, T2, T22: it gets what it lacks, and nothing that was changed meanwhile is lost."""
     assert await join(store, ALICE) == ["join"] * SHARDS
-    away = store.shards[2]
-    copied = await store.redis.get(away.keys.copied())
-    rows = {key: await store.redis.dump(key) async for key in store.redis.scan_iter(f"{away.keys.prefix}u*")}
+    unavailable = store.shards[2]
+    copied = await store.redis.get(unavailable.keys.copied())
+    rows = {
+        key: await store.redis.dump(key)
+        async for key in store.redis.scan_iter(f"{unavailable.keys.prefix}u*")
+    }
     await store.users.delete("7")
     await store.users.edit(BOB, {"can_leech": "0"})
-    # The shard as it was when it went away.
+    # The shard as it was when it went unavailable.
     for key, value in rows.items():
         await store.redis.restore(key, 0, value, replace=True)
-    await store.redis.set(away.keys.copied(), copied)
+    await store.redis.set(unavailable.keys.copied(), copied)
     assert await join(store, ALICE) == ["unknown passkey"] * 2 + ["join"] + ["unknown passkey"]
-    await store.user_copies.copy_if_possible(away)
+    await store.user_copies.copy_if_possible(unavailable)
     assert await join(store, ALICE) == ["unknown passkey"] * SHARDS
-    assert await store.redis.hget(away.keys.passkey(BOB), "can_leech") == b"0"
-    assert not await store.redis.exists(away.keys.user("7"))
+    assert await store.redis.hget(unavailable.keys.passkey(BOB), "can_leech") == b"0"
+    assert not await store.redis.exists(unavailable.keys.user("7"))
 
 
 async def test_concurrent_copies_do_not_bring_an_older_row_back(store: Store) -> None:
@@ -194,9 +197,9 @@ async def test_concurrent_copies_do_not_bring_an_older_row_back(store: Store) ->
             store.user_copies.copy_to(shard),
         )
         await store.user_copies.copy_to_all()
-        home = await store.redis.hgetall(store.keys.passkey(ALICE))
+        main = await store.redis.hgetall(store.keys.passkey(ALICE))
         for each in store.shards:
-            assert await store.redis.hgetall(each.keys.passkey(ALICE)) == home
+            assert await store.redis.hgetall(each.keys.passkey(ALICE)) == main
 
 
 async def test_a_main_store_that_lost_changes_copies_everything_again(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Projects of kind seeding on four shards: the project is at home, its torrents are in all shards."""
+"""Projects of kind seeding on four shards: the project is under the main prefix, its torrents are in all shards."""
 
 from collections.abc import AsyncIterator
 from typing import Any

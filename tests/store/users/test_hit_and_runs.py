@@ -11,7 +11,7 @@ OWED = 500
 """Bytes that make a hit and run in the fixture `private`."""
 
 
-async def run_away(store: Store, *torrents: int, passkey: str = ALICE, downloaded: int = OWED) -> None:
+async def run_unavailable(store: Store, *torrents: int, passkey: str = ALICE, downloaded: int = OWED) -> None:
     """The user downloads and leaves at once, each torrent under a different peer ID."""
     for torrent in torrents:
         peer = torrent + (100 if passkey == BOB else 0)
@@ -25,8 +25,8 @@ async def ids(store: Store, *torrents: int) -> list[str]:
 
 
 async def test_users_with_the_highest_number_of_hit_and_runs_come_first(private: Store) -> None:
-    await run_away(private, 1)
-    await run_away(private, 1, 2, 3, passkey=BOB)
+    await run_unavailable(private, 1)
+    await run_unavailable(private, 1, 2, 3, passkey=BOB)
     assert await private.users.hit_and_runs() == [("8", 3), ("7", 1)]
     assert await private.users.hit_and_run_count() == 2
     assert await private.users.hit_and_runs(1, 1) == [("7", 1)]
@@ -36,8 +36,8 @@ async def test_users_with_the_highest_number_of_hit_and_runs_come_first(private:
 
 async def test_leaving_twice_counts_once_and_seeding_clears_it(private: Store) -> None:
     """A reap counts as leaving."""
-    await run_away(private, 1)
-    await run_away(private, 1)
+    await run_unavailable(private, 1)
+    await run_unavailable(private, 1)
     assert await private.users.hit_and_runs() == [("7", 1)]
     await private.announce(update(2, "s", 2, passkey=ALICE))
     private.clock.now += 1
@@ -54,8 +54,8 @@ async def test_leaving_twice_counts_once_and_seeding_clears_it(private: Store) -
 
 
 async def test_a_deleted_user_has_no_hit_and_runs(private: Store) -> None:
-    await run_away(private, 1, 2)
-    await run_away(private, 1, passkey=BOB)
+    await run_unavailable(private, 1, 2)
+    await run_unavailable(private, 1, passkey=BOB)
     await private.users.delete("7")
     assert await private.users.hit_and_runs() == [("8", 1)]
 
@@ -63,7 +63,7 @@ async def test_a_deleted_user_has_no_hit_and_runs(private: Store) -> None:
 async def test_an_index_of_another_type_fails_no_announce(private: Store) -> None:
     """The index is derived from the sets and rebuilt from them."""
     await private.redis.set(private.keys.hit_and_runs(), "x")
-    await run_away(private, 1, 2)
+    await run_unavailable(private, 1, 2)
     assert await private.users.torrents("7", "hnr") == await ids(private, 1, 2)
     await private.users.forgive("7", "2")
     await private.users.delete("8")
@@ -77,26 +77,26 @@ async def test_an_index_of_another_type_fails_no_announce(private: Store) -> Non
 
 async def test_one_hit_and_run_is_forgiven_and_does_not_return_at_once(private: Store) -> None:
     """Leaving again is no hit and run until the user has downloaded as much as makes one."""
-    await run_away(private, 1, 2)
+    await run_unavailable(private, 1, 2)
     first, second = await ids(private, 1, 2)
     assert await private.users.forgive("7", first) == 1
     assert await private.users.torrents("7", "hnr") == [second]
     assert await private.users.hit_and_runs() == [("7", 1)]
-    await run_away(private, 1, downloaded=0)
-    await run_away(private, 1, downloaded=100)  # a client's counters restart with each start
+    await run_unavailable(private, 1, downloaded=0)
+    await run_unavailable(private, 1, downloaded=100)  # a client's counters restart with each start
     assert await private.users.torrents("7", "hnr") == [second]
-    await run_away(private, 1, downloaded=1)
+    await run_unavailable(private, 1, downloaded=1)
     assert await private.users.hit_and_runs() == [("7", 2)]
     await check_invariants(private.redis, private.keys)
 
 
 async def test_all_hit_and_runs_of_a_user_are_forgiven(private: Store) -> None:
-    await run_away(private, *range(1, 6))
-    await run_away(private, 1, passkey=BOB)
+    await run_unavailable(private, *range(1, 6))
+    await run_unavailable(private, 1, passkey=BOB)
     assert await private.users.forgive("7") == 5
     assert await private.users.torrents("7", "hnr") == []
     assert await private.users.hit_and_runs() == [("8", 1)]
-    await run_away(private, *range(1, 6), downloaded=100)
+    await run_unavailable(private, *range(1, 6), downloaded=100)
     assert await private.users.hit_and_runs() == [("8", 1)]
     await check_invariants(private.redis, private.keys)
 
@@ -124,7 +124,7 @@ async def test_forgiving_a_user_without_hit_and_runs_does_nothing(private: Store
 
 async def test_forgiving_is_published(private: Store) -> None:
     """T23."""
-    await run_away(private, 1)
+    await run_unavailable(private, 1)
     async with private.connection.subscription(channels=[private.keys.channel("users")]) as messages:
         assert await private.users.forgive("8") == 0
         assert await private.users.forgive("7") == 1
@@ -136,8 +136,8 @@ async def test_forgiving_is_published(private: Store) -> None:
 
 async def test_an_older_store_gets_its_index(private: Store) -> None:
     """Wrong entries that another program wrote are removed."""
-    await run_away(private, 1, 2)
-    await run_away(private, 3, passkey=BOB)
+    await run_unavailable(private, 1, 2)
+    await run_unavailable(private, 3, passkey=BOB)
     await private.redis.delete(private.keys.hit_and_runs())
     assert await private.users.reindex_hit_and_runs() == 2
     assert await private.users.hit_and_runs() == [("7", 2), ("8", 1)]
@@ -147,7 +147,7 @@ async def test_an_older_store_gets_its_index(private: Store) -> None:
 
 
 async def test_reindexing_leaves_unrelated_keys_alone(private: Store) -> None:
-    await run_away(private, 1)
+    await run_unavailable(private, 1)
     await private.redis.set(private.keys.user_set(99, "hnr"), "not a set")
     await private.redis.sadd("other:" + private.keys.user_set(98, "hnr"), "1")
     try:
@@ -176,7 +176,7 @@ async def test_sets_are_read_in_pages(private: Store) -> None:
 
 
 async def test_a_user_on_a_torrent_is_described(private: Store) -> None:
-    await run_away(private, 1)
+    await run_unavailable(private, 1)
     found = await private.users.torrent("7", "1")
     assert found is not None
     assert (found["downloaded"], found["total_time"], found["peers"]) == (str(OWED), "1", "0")
@@ -210,8 +210,8 @@ async def dropped(store: Store) -> int:
 
 async def test_hit_and_runs_of_removed_torrents_are_removed(private: Store) -> None:
     """They can no longer be seeded. Torrent 3 still has a peer: its hit and runs stay until it is empty."""
-    await run_away(private, 1, 2, 3)
-    await run_away(private, 1, passkey=BOB)
+    await run_unavailable(private, 1, 2, 3)
+    await run_unavailable(private, 1, passkey=BOB)
     second, third = await ids(private, 2, 3)
     await private.announce(update(9, "s", 3, passkey=BOB))
     assert await dropped(private) == 0

@@ -213,15 +213,15 @@ async def test_incomplete_indexes_are_completed_in_one_round(
     monkeypatch.setattr(listing, "USERS_A_CALL", 10)
     await store.user_import.save([{"user_id": str(n)} for n in range(1, 201)])
 
-    async def ranked(*, everybody: bool = False) -> int:
+    async def ranked(*, all_users: bool = False) -> int:
         await store.redis.delete(store.keys.user_index("ratio"))
-        await store.user_listing.rank(20, everybody=everybody)
+        await store.user_listing.rank(20, all_users=all_users)
         return await store.user_listing.count("ratio")
 
     assert not await store.user_listing.is_complete()
     assert await ranked() == 200 and await store.user_listing.is_complete()
     assert 20 <= await ranked() < 200
-    assert await ranked(everybody=True) == 200
+    assert await ranked(all_users=True) == 200
     monkeypatch.setattr(listing, "INDEXES", b"next")
     assert not await store.user_listing.is_complete()
     assert await ranked() == 200 and await store.user_listing.is_complete()

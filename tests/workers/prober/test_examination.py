@@ -37,8 +37,8 @@ ALL, NONE = Message(Kind.HAVE_ALL), Message(Kind.HAVE_NONE)
 UNKNOWN = Status.UNKNOWN
 
 
-def bitfield(*lacking: int) -> Message:
-    bits = sum(1 << (71 - index) for index in range(71) if index not in lacking)
+def bitfield(*missing: int) -> Message:
+    bits = sum(1 << (71 - index) for index in range(71) if index not in missing)
     return Message(Kind.BITFIELD, data=bits.to_bytes(9, "big"))
 
 
@@ -131,8 +131,8 @@ class TestShownPieces:
 
     @pytest.mark.parametrize("level", list(Level))
     async def test_a_bitfield_that_misses_too_many_pieces_is_a_lie(self, level: Level) -> None:
-        lacking = range(MAX_HIDDEN_PIECES + 1)
-        found = await outcome(seeder(bitfield(*lacking)), level)
+        missing = range(MAX_HIDDEN_PIECES + 1)
+        found = await outcome(seeder(bitfield(*missing)), level)
         assert found == (Status.LIED, "incomplete bitfield")
 
     @pytest.mark.parametrize(

@@ -218,11 +218,11 @@ class TestWrongAnswers:
 
     async def test_an_error_reply_is_a_refusal(self, responder: UdpResponder) -> None:
         responder.twist = lambda action, packet: [
-            packet if action == CONNECT else struct.pack(">I", ERROR) + packet[4:8] + b"go away"
+            packet if action == CONNECT else struct.pack(">I", ERROR) + packet[4:8] + b"go unavailable"
         ]
         async with asking(responder) as tracker:
             for _ in range(2):
-                with pytest.raises(TrackerRefusal, match="go away"):
+                with pytest.raises(TrackerRefusal, match="go unavailable"):
                     await tracker.scrape([HASH])
 
     async def test_a_refused_connect_request_is_a_refusal(self, responder: UdpResponder) -> None:

@@ -1,4 +1,4 @@
-"""/multipliers: how much of everybody's traffic is credited. Those of one user or torrent are among its fields."""
+"""/multipliers: how much of the traffic of all users is credited. Those of one user or torrent are among its fields."""
 
 from pydantic import Field
 

@@ -77,7 +77,7 @@ def document(groups: Sequence[Endpoints]) -> Schema:
     }
 
 
-_LACKING: Schema = {
+_MISSING: Schema = {
     "type": "array",
     "items": {"type": "integer"},
     "description": "Only if the store has several shards and some are unavailable: their numbers. The reply does "
@@ -110,7 +110,7 @@ def _schemas(endpoints: Iterable[Endpoint]) -> tuple[dict[type[BaseModel], Schem
     for endpoint in endpoints:
         if endpoint.reply is not None and endpoint.reply.__name__ in definitions["$defs"]:
             definitions["$defs"][endpoint.reply.__name__]["properties"].setdefault(
-                SHARDS_UNAVAILABLE, _LACKING
+                SHARDS_UNAVAILABLE, _MISSING
             )
     return {model: found[model, mode] for model, mode in wanted}, definitions["$defs"]
 

@@ -15,11 +15,11 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.errors import ClientError, Conflict, NotFound
 from tracker.operations.audit import Change
-from tracker.store.sharding.away import noting_shards_away
+from tracker.store.sharding.unavailable import noting_unavailable_shards
 
 ROOT = "/api/v1"
 SHARDS_UNAVAILABLE = "shards_unavailable"
-"""The member of a reply that names the shards that it lacks."""
+"""The member of a reply that names the shards that it leaves out."""
 
 
 def routes(context: AdminContext, endpoints: Iterable[Endpoint]) -> list[web.AbstractRouteDef]:
@@ -34,7 +34,7 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
         if change is not None:
             await _touch(change, arguments)
         try:
-            with noting_shards_away() as lacking:
+            with noting_unavailable_shards() as missing:
                 reply = await endpoint.handler(call, **arguments)
         except NotFound as error:
             raise Problem(404, detail=error.text) from error
@@ -45,7 +45,7 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
         if change is not None:
             for part in (reply, *getattr(reply, "torrents", ())):
                 note_created(change, part)
-        return _response(endpoint, reply, lacking)
+        return _response(endpoint, reply, missing)
 
     if endpoint.method == "GET":
         return web.get(ROOT + endpoint.path, handle)
@@ -61,8 +61,8 @@ async def _touch(change: Change, arguments: Mapping[str, Any]) -> None:
     await touch_named(change, named)
 
 
-def _response(endpoint: Endpoint, reply: Reply | None, lacking: Collection[int]) -> web.Response:
-    """``lacking``: the shards that were away, and that the reply therefore lacks."""
+def _response(endpoint: Endpoint, reply: Reply | None, missing: Collection[int]) -> web.Response:
+    """``missing``: the unavailable shards, which the reply leaves out."""
     if reply is None:
         return web.Response(status=204)
     if isinstance(reply, (Download, Export)):
@@ -75,8 +75,8 @@ def _response(endpoint: Endpoint, reply: Reply | None, lacking: Collection[int])
         headers["Location"] = ROOT + endpoint.location.format(reply=reply)
     is_known = bool(endpoint.known) and not getattr(reply, "new", True)
     body = reply.model_dump_json().encode()
-    if lacking:
-        body = orjson.dumps({**orjson.loads(body), SHARDS_UNAVAILABLE: sorted(lacking)})
+    if missing:
+        body = orjson.dumps({**orjson.loads(body), SHARDS_UNAVAILABLE: sorted(missing)})
     return web.Response(
         body=body,
         status=200 if is_known else endpoint.status,

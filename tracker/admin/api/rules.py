@@ -1,4 +1,4 @@
-"""/…/rules: the rules of the multipliers of a user, of a torrent and for everybody, each with a name and an end."""
+"""/…/rules: the rules of the multipliers of a user, of a torrent and for all users, each with a name and an end."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
@@ -92,19 +92,19 @@ async def remove_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName)
 
 
 @endpoints.get("/multipliers/rules", "List the rules for all users")
-async def of_everybody(call: Call) -> RuleList:
+async def of_all(call: Call) -> RuleList:
     return _listed(call, *await call.store.multipliers.get())
 
 
 @endpoints.put("/multipliers/rules/{name}", "Set a rule for all users")
-async def set_of_everybody(call: Call, name: RuleName, body: RuleNew) -> RuleList:
+async def set_of_all(call: Call, name: RuleName, body: RuleNew) -> RuleList:
     """As for a user."""
     await call.store.multipliers.change_rule(_change(call, name, body))
-    return await of_everybody(call)
+    return await of_all(call)
 
 
 @endpoints.delete("/multipliers/rules/{name}", "Remove a rule for all users", errors={404: "Unknown rule."})
-async def remove_of_everybody(call: Call, name: RuleName) -> None:
+async def remove_of_all(call: Call, name: RuleName) -> None:
     await _remove(call, name, call.store.multipliers.change_rule)
 
 

@@ -88,8 +88,8 @@ async def health(call: Call) -> Health:
     return Health(
         ready=not problems,
         problems=problems,
-        shards_unavailable=context.store.shards.away,
-        main_unavailable=context.store.shards.main_is_away,
+        shards_unavailable=context.store.shards.unavailable,
+        main_unavailable=context.store.shards.main_is_unavailable,
         version=__version__,
         store=context.server,
         geoip=str(database) if database else context.places.problem,

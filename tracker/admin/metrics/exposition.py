@@ -62,7 +62,7 @@ def about(context: AdminContext, started: float) -> dict[Source, float]:
         ("tracker_build_info", (__version__, platform.python_version(), context.server)): 1,
         ("tracker_start_time_seconds", ()): started,
         ("tracker_ready", ()): int(not context.problems()),
-        ("tracker_shards_unavailable", ()): len(context.store.shards.away),
+        ("tracker_shards_unavailable", ()): len(context.store.shards.unavailable),
         ("tracker_reap_interval_seconds", ()): context.settings.reaper.interval_seconds,
     }
     if context.settings.geoip.database is not None:

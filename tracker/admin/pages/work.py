@@ -168,7 +168,7 @@ async def project_frame(context: AdminContext, request: web.Request, tab: str) -
     return {
         "project": project,
         "numbers": numbers,
-        "lacks_probes": asks_for_probes(project) and not context.settings.probe.enabled,
+        "needs_probes": asks_for_probes(project) and not context.settings.probe.enabled,
         "here": here,
         "tabs": [
             (here + path, label, path == tab)

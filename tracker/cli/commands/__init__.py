@@ -128,18 +128,18 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     from tracker.runtime.store import open_store  # noqa: PLC0415
-    from tracker.store.sharding.away import at_nodes, named, noting_shards_away  # noqa: PLC0415
+    from tracker.store.sharding.unavailable import at_nodes, named, noting_unavailable_shards  # noqa: PLC0415
 
     async def run() -> None:
         async with open_store(settings) as store:
             try:
-                with noting_shards_away() as lacking:
+                with noting_unavailable_shards() as missing:
                     await work(store)
             except StoreUnavailable as error:
-                raise StoreUnavailable(_with_away(store, error)) from error
-            if lacking:
-                away = at_nodes(store.shards.away_by_node) or named(lacking)
-                note(f"the store does not answer for {away}: their torrents are missing here")
+                raise StoreUnavailable(_with_unavailable(store, error)) from error
+            if missing:
+                unavailable = at_nodes(store.shards.unavailable_by_node) or named(missing)
+                note(f"the store does not answer for {unavailable}: their torrents are missing here")
 
     try:
         asyncio.run(run())
@@ -147,20 +147,20 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
         raise StoreRefused(f"store error: {error}") from error
 
 
-def _with_away(store: "Store", error: Exception) -> str:
-    """The error, and after it what is away of several shards on a cluster, with the addresses of the nodes."""
-    from tracker.store.sharding.away import at_nodes  # noqa: PLC0415
+def _with_unavailable(store: "Store", error: Exception) -> str:
+    """The error, and after it the unavailable parts of several shards on a cluster, with the addresses of the nodes."""
+    from tracker.store.sharding.unavailable import at_nodes  # noqa: PLC0415
 
-    away: list[str] = []
+    unavailable: list[str] = []
     if isinstance(error, StoreUnavailable) and len(store.shards) > 1 and store.connection.nodes:
-        away += [f"main store ({store.connection.master})"] if store.shards.main_is_away else []
-        away += [at_nodes(by_node)] if (by_node := store.shards.away_by_node) else []
-    return f"{error}; unavailable: {', '.join(away)}" if away else str(error)
+        unavailable += [f"main store ({store.connection.master})"] if store.shards.main_is_unavailable else []
+        unavailable += [at_nodes(by_node)] if (by_node := store.shards.unavailable_by_node) else []
+    return f"{error}; unavailable: {', '.join(unavailable)}" if unavailable else str(error)
 
 
 def _serves_others(store: "Store") -> bool:
-    """Whether what is away is a part of the shards."""
-    return not store.shards.main_is_away and 0 < len(store.shards.away) < len(store.shards)
+    """Whether a part of the shards is unavailable, and nothing else."""
+    return not store.shards.main_is_unavailable and 0 < len(store.shards.unavailable) < len(store.shards)
 
 
 def change_store(
@@ -222,7 +222,7 @@ def each(
                 if isinstance(error, StoreUnavailable) and not _serves_others(store):
                     raise
                 failed += 1
-                reason = error.strerror if isinstance(error, OSError) else _with_away(store, error)
+                reason = error.strerror if isinstance(error, OSError) else _with_unavailable(store, error)
                 complain(f"{f'argument {number}' if secret else item}: {reason}")
         for text in created:
             change.created(kind, text)

@@ -10,7 +10,7 @@ from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
 from tracker.errors import ClientError
 from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST, Change
-from tracker.store.sharding.away import named, noting_shards_away
+from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.store import Store
 
 _PAGE = 500
@@ -46,11 +46,11 @@ def show_changes(
     async def work(store: Store) -> None:
         position, waits = since or FIRST, False
         while True:
-            with noting_shards_away() as away:
+            with noting_unavailable_shards() as unavailable:
                 page = await store.changes.after(position, _PAGE)
-            if away and not waits:
-                note(f"the feed waits for {named(away)} of the store")
-            waits = bool(away)
+            if unavailable and not waits:
+                note(f"the feed waits for {named(unavailable)} of the store")
+            waits = bool(unavailable)
             if page.gap and position != FIRST:
                 note("changes are missing here: the feed no longer has them")
             if page.changes:

@@ -18,7 +18,7 @@ from tracker.errors import StoreUnavailable
 from tracker.operations.peers import format_prefix
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import MULTIPLIERS
-from tracker.store.sharding.away import named, noting_shards_away
+from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import User
@@ -64,7 +64,7 @@ def export_records(
 
     async def work(store: Store) -> None:
         with ExitStack() as stack:
-            lacking = stack.enter_context(noting_shards_away())
+            missing = stack.enter_context(noting_unavailable_shards())
             out = _opened(stack, file)
             rows = CsvRows(out, kinds[0]) if form == "csv" else JsonRows(out)
             with progress("exported", quiet=file is None) as shown:
@@ -73,9 +73,9 @@ def export_records(
                         for row in page:
                             rows.write(kind, row)
                         shown.advance(len(page))
-            if lacking:
+            if missing:
                 raise StoreUnavailable(
-                    f"the store does not answer for {named(lacking)}; nothing was exported"
+                    f"the store does not answer for {named(missing)}; nothing was exported"
                 )
             out.flush()
 

@@ -63,7 +63,7 @@ def reindex(as_json: AsJson = False, config: Config = None) -> None:
     async def work(store: Store, change: Change) -> None:
         with progress("keys checked") as shown:
             found = await store.maintenance.reindex(progress=shown.reach)
-            users = await store.user_listing.rank(everybody=True)
+            users = await store.user_listing.rank(all_users=True)
             torrents = await store.torrent_listing.rank(all_of_them=True)
         change.count(repaired=sum(each.changed for each in found))
         if found or (users and torrents):

@@ -24,7 +24,7 @@ MAX_BYTES = 100_000
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where the value of a field is. ``values`` translates values of the column; empty: they are taken as they are.
-    ``other``: the value for those that ``values`` lacks; None: such a row is refused."""
+    ``other``: the value for those that are not in ``values``; None: such a row is refused."""
 
     column: str
     values: Mapping[str, str]

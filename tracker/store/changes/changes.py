@@ -4,7 +4,7 @@ users and torrents that programs edited.
 Each shard has a stream, and each stream a place among all of them. The entry `<ms>-<n>` of the stream at place p of m
 has the position `<ms>-<n * m + p>`. So positions are unique, and their order is the order of time. An entry is shown
 when no other stream can still get an earlier one: when the clocks of their servers are past it. So the feed stands
-still while a shard is unavailable: its last entries, which nobody may have read, are earlier than those of the others.
+still while a shard is unavailable: its last entries, which may be unread, are earlier than those of the others.
 """
 
 import re
@@ -87,9 +87,9 @@ class Changes:
         try:
             return await self._after(position, limit)
         except StoreUnavailable as error:
-            if not (away := self._shards.away):
+            if not (unavailable := self._shards.unavailable):
                 raise
-            self._shards.leave_out(away, error)
+            self._shards.leave_out(unavailable, error)
             return ChangePage([], position, False)
 
     async def _after(self, position: str, limit: int) -> ChangePage:
@@ -147,8 +147,8 @@ class Changes:
         return sum((await self._shards.each(lambda shard: ("XLEN", shard.keys.changes()))).values())
 
     async def delete(self) -> None:
-        """Deletes the feed, as its next change would follow a gap that nobody could see; and the edits. Shards that are
-        unavailable keep theirs."""
+        """Deletes the feed, as its next change would follow an unmarked gap; and the edits. Unavailable shards keep
+        theirs."""
         main = self._shards.main
         await self._shards.each(lambda shard: ("UNLINK", shard.keys.changes(), shard.keys.edits()))
         await main.connection.command("UNLINK", main.keys.edits())

@@ -244,8 +244,8 @@ class Connection:
         Raises StoreUnavailable when the store does not answer, or does not accept work now.
         """
         answers = await self.send([(self, command) for command in commands])
-        for away in (answer for answer in answers if isinstance(answer, StoreUnavailable)):
-            raise away
+        for unavailable in (answer for answer in answers if isinstance(answer, StoreUnavailable)):
+            raise unavailable
         return answers
 
     async def send(self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]]) -> list[Any]:
@@ -381,8 +381,8 @@ class Connection:
             return False
         self.unavailable = False
         self._available.set()
-        away = asyncio.get_running_loop().time() - self._lost_at
-        self._log.info("store is back", away_seconds=round(away, 1))
+        unavailable = asyncio.get_running_loop().time() - self._lost_at
+        self._log.info("store is back", unavailable_seconds=round(unavailable, 1))
         return True
 
     @staticmethod

@@ -9,7 +9,7 @@ log = structlog.get_logger("tracker.store")
 
 
 def missing_flags(present: str) -> str:
-    """The flags that ``notify-keyspace-events`` lacks for expiry events by key: K, and x unless A (all) is set."""
+    """The flags that ``notify-keyspace-events`` needs for expiry events by key: K, and x unless A (all) is set."""
     return ("" if "K" in present else "K") + ("" if "x" in present or "A" in present else "x")
 
 

@@ -131,7 +131,7 @@ class Subscription(asyncio.Protocol):
             self.close()
         elif not self.broken:
             for confirmation in self._send("UNSUBSCRIBE", left):
-                confirmation.cancel()  # nobody waits for it
+                confirmation.cancel()  # no task waits for it
 
     def _send(self, command: str, names: Sequence[_Name]) -> list["asyncio.Future[None]"]:
         """A command for channels and one for patterns, where there are any. Each future gets its confirmation."""

@@ -16,8 +16,8 @@ from tracker.store.schema.keys import pattern_of
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
 from tracker.store.schema.table.matching import row_of
-from tracker.store.sharding.away import note_shards_away
 from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.unavailable import note_unavailable_shards
 from tracker.store.torrents.name_index import Unlisted, list_torrents, unlisted
 from tracker.store.users.adoption import START, Adoption
 
@@ -98,7 +98,7 @@ class Maintenance:
             except StoreUnavailable:
                 if shard is self._shards.main:
                     raise
-                note_shards_away([shard.number])
+                note_unavailable_shards([shard.number])
 
     async def cleanup(self, dry_run: bool = True, progress: Progress = lambda _: None) -> list[Finding]:
         """Finds stale keys and entries, the largest kind first, and deletes them unless ``dry_run``.

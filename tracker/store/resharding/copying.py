@@ -28,7 +28,7 @@ from tracker.store.schema.table.places import (
     torrent_in,
     torrent_of,
 )
-from tracker.store.sharding.away import named, noting_shards_away
+from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.users.sums import SUMMED
 
 ENTRIES = 1000
@@ -61,9 +61,9 @@ class Copying:
             for each in some:
                 places[place_of(each.row, each.name)].append(each)
             whole = [
-                each for place in (Place.HOME, Place.COPIED) for each in places[place] if self._is_home(part)
+                each for place in (Place.MAIN, Place.COPIED) for each in places[place] if self._is_main(part)
             ]
-            targets = [self._target.home] * len(whole)
+            targets = [self._target.main] * len(whole)
             targets += await self._targets(
                 part, [torrent_in(each.row, each.name) for each in places[Place.TORRENT]]
             )
@@ -73,8 +73,8 @@ class Copying:
             await self._copy_users(part, [each for each in places[Place.JOINED] if each.row.pattern == USER])
             await self._note_copies([each for each in whole if each.row.pattern == PASSKEY])
 
-    def _is_home(self, part: Part) -> bool:
-        return part == self._source.home
+    def _is_main(self, part: Part) -> bool:
+        return part == self._source.main
 
     # Torrents
 
@@ -98,7 +98,7 @@ class Copying:
     def _target_of(self, part: Part, kind: str, name: bytes) -> Part:
         shards = self._target.shards
         if not kind:
-            return self._target.home
+            return self._target.main
         if len(shards) == 1:
             return shards[0]
         return shards[_number(name[:2], 16) % len(shards)] if kind == "ih" else self._known[part, name]
@@ -152,7 +152,7 @@ class Copying:
         """Makes the consumer groups of streams of the main prefix. They get again what was read and not
         acknowledged."""
         for each in streams:
-            key = each.key_in(self._target.home)
+            key = each.key_in(self._target.main)
             (groups,) = await self._source.send([(each.part, ("XINFO", "GROUPS", each.key))])
             for flat in groups:
                 group = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -160,7 +160,7 @@ class Copying:
                 (pending,) = await self._source.send([(each.part, ("XPENDING", each.key, name))])
                 after = id_before(pending[1]) if pending[0] else last
                 await self._target.send(
-                    [(self._target.home, ("XGROUP", "CREATE", key, name, after, "MKSTREAM"))]
+                    [(self._target.main, ("XGROUP", "CREATE", key, name, after, "MKSTREAM"))]
                 )
 
     def _note_end(self, each: Found, ends: Any) -> None:
@@ -169,7 +169,7 @@ class Copying:
 
     async def _adapt(self, each: Found) -> None:
         """Changes the copy where its value depends on the shards."""
-        target = self._target.home
+        target = self._target.main
         key = each.key_in(target)
         if field := CURSORS.get(each.row.pattern):
             await self._target.send([(target, ("HDEL", key, field))])
@@ -237,19 +237,19 @@ class Copying:
     async def _copy_users(self, part: Part, found: Sequence[Found]) -> None:
         """The totals of a user stay whole, as the part of the main prefix that is in no shard. A shard knows a user
         only after the main store does, so each user is found there."""
-        is_home = self._is_home(part)
+        is_main = self._is_main(part)
         rows: list[Any] = await self._source.send([(part, ("HGETALL", each.key)) for each in found])
         hashes = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
-        homes: list[dict[bytes, Argument]] = [{} for _ in found]
-        if is_home:
-            with noting_shards_away() as away:
-                homes = await asyncio.gather(*map(self._home_fields, found, hashes))
-            if away:  # the totals are old ones
-                raise StoreUnavailable(f"{named(away)} of the old store is unavailable")
+        main_rows: list[dict[bytes, Argument]] = [{} for _ in found]
+        if is_main:
+            with noting_unavailable_shards() as unavailable:
+                main_rows = await asyncio.gather(*map(self._main_fields, found, hashes))
+            if unavailable:  # the totals are old ones
+                raise StoreUnavailable(f"{named(unavailable)} of the old store is unavailable")
         writes: list[Command] = []
-        for each, fields, of_home in zip(found, hashes, homes, strict=True):
+        for each, fields, of_main in zip(found, hashes, main_rows, strict=True):
             of_shards = await self._shard_fields(part, fields)
-            parts: list[tuple[Part, Mapping[bytes, Argument]]] = [(self._target.home, of_home), *of_shards]
+            parts: list[tuple[Part, Mapping[bytes, Argument]]] = [(self._target.main, of_main), *of_shards]
             for target, values in parts:
                 if values:
                     key = each.key_in(target)
@@ -257,7 +257,7 @@ class Copying:
                     writes.append((target, ("HSET", key, *pairs)))
         await self._target.send(writes)
 
-    async def _home_fields(self, each: Found, fields: dict[bytes, bytes]) -> dict[bytes, Argument]:
+    async def _main_fields(self, each: Found, fields: dict[bytes, bytes]) -> dict[bytes, Argument]:
         values: dict[bytes, Argument] = {
             field: value
             for field, value in fields.items()
@@ -287,11 +287,11 @@ class Copying:
         """Lists passkeys under the main prefix, so that the shards get them."""
         passkeys = [each.name.partition(b":")[2] for each in users]
         if passkeys and self._target.is_sharded:
-            home, keys = self._target.home, self._target.home.keys
-            (last,) = await self._target.send([(home, ("INCRBY", keys.copies_version(), len(passkeys)))])
+            main, keys = self._target.main, self._target.main.keys
+            (last,) = await self._target.send([(main, ("INCRBY", keys.copies_version(), len(passkeys)))])
             first = int(last) - len(passkeys) + 1
             pairs = [text for number, passkey in enumerate(passkeys, first) for text in (number, passkey)]
-            await self._target.send([(home, ("ZADD", keys.copies(), *pairs))])
+            await self._target.send([(main, ("ZADD", keys.copies(), *pairs))])
 
 
 def _number(digits: bytes, base: int) -> int:

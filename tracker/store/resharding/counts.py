@@ -9,7 +9,7 @@ from tracker.store.schema.table.places import COUNTED, USER, Place, place_of
 
 _SINGLE = ("i:info_hash", "i:seeders", "i:leechers", "i:snatches", "i:name", "denied")
 """Sorted sets whose entries are counted, besides the keys."""
-_WHOLE = (Place.HOME, Place.COPIED, Place.TORRENT)
+_WHOLE = (Place.MAIN, Place.COPIED, Place.TORRENT)
 
 Progress = Callable[[int], None]
 """Gets how many keys were read."""
@@ -49,11 +49,11 @@ async def count(parts: Parts, progress: Progress = lambda _: None) -> Counts:
         counts.unknown += page.unknown
         for part, row, name in page.found:
             place = place_of(row, name)
-            is_home = part == parts.home
+            is_main = part == parts.main
             if place is Place.DROPPED:
                 counts.dropped += 1
-            elif (place in _WHOLE and (is_home or place is Place.TORRENT)) or (
-                row.pattern == USER and is_home
+            elif (place in _WHOLE and (is_main or place is Place.TORRENT)) or (
+                row.pattern == USER and is_main
             ):
                 counts.rows[row.pattern] += 1
     for index in _SINGLE:

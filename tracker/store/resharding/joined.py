@@ -80,7 +80,7 @@ async def _write_totals(source: Parts, target: Parts) -> None:
     for figure, name, values in zip(FIGURES, names, zip(*rows, strict=True), strict=True):
         if any(value is not None for value in values) and figure not in ("seeders", "leechers"):
             total = sum(map(whole, values))
-            await target.send([(target.home, ("SET", f"{target.home.keys.prefix}{name}", total))])
+            await target.send([(target.main, ("SET", f"{target.main.keys.prefix}{name}", total))])
 
 
 async def _write_forgotten(source: Parts, target: Parts) -> None:
@@ -89,26 +89,26 @@ async def _write_forgotten(source: Parts, target: Parts) -> None:
         forgotten.update(dict(zip(row[::2], map(whole, row[1::2]), strict=True)))
     if forgotten:
         pairs = [part for pair in forgotten.items() for part in pair]
-        await target.send([(target.home, ("HSET", target.home.keys.unique_forgotten(), *pairs))])
+        await target.send([(target.main, ("HSET", target.main.keys.unique_forgotten(), *pairs))])
 
 
 async def _join_outbox(source: Parts, target: Parts) -> None:
     """Values of torrents that wait for StatHat are in shards; under the main prefix they are sent as well."""
-    home, waiting = target.home, 0
+    main, waiting = target.main, 0
     minutes = {minute for row in await _read(source, "outbox", "ZRANGE", 0, -1) for minute in row}
     for minute in sorted(minutes):
         name, counts = f"outbox:{minute.decode()}", Counter[bytes]()
         for row in await _read(source, name, "HGETALL"):
             counts.update(dict(zip(row[::2], map(whole, row[1::2]), strict=True)))
         if counts:
-            key, waiting = f"{home.keys.prefix}{name}", waiting + len(counts)
+            key, waiting = f"{main.keys.prefix}{name}", waiting + len(counts)
             pairs = [part for pair in counts.items() for part in pair]
             await target.send(
                 [
-                    (home, ("UNLINK", key)),
-                    (home, ("HSET", key, *pairs)),
-                    (home, ("ZADD", f"{home.keys.prefix}outbox", minute, minute)),
-                    (home, ("SET", home.keys.outbox_waiting(), waiting)),
+                    (main, ("UNLINK", key)),
+                    (main, ("HSET", key, *pairs)),
+                    (main, ("ZADD", f"{main.keys.prefix}outbox", minute, minute)),
+                    (main, ("SET", main.keys.outbox_waiting(), waiting)),
                 ]
             )
 
@@ -144,7 +144,7 @@ def _rank_commands(target: Parts, users: list[str], sizes: list[int]) -> list[Co
     shards = len(target.shards)
     for number, user in enumerate(users):
         own = sizes[number * shards : (number + 1) * shards]
-        ranked = [*zip(target.shards, own, strict=True), *([(target.home, sum(own))] if shards > 1 else [])]
+        ranked = [*zip(target.shards, own, strict=True), *([(target.main, sum(own))] if shards > 1 else [])]
         commands += [(part, ("ZADD", part.keys.hit_and_runs(), size, user)) for part, size in ranked if size]
     return commands
 
@@ -179,7 +179,7 @@ async def _copy_to_shards(target: Parts) -> None:
     if not target.is_sharded:
         return
     for name in ("secret", "upload_multiplier", "download_multiplier"):
-        (value,) = await target.send([(target.home, ("GET", f"{target.home.keys.prefix}{name}"))])
+        (value,) = await target.send([(target.main, ("GET", f"{target.main.keys.prefix}{name}"))])
         if value is not None:
             await target.send([(part, ("SET", f"{part.keys.prefix}{name}", value)) for part in target.shards])
     for shard in target.store.shards:

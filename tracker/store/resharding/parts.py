@@ -12,7 +12,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.client.server_info import read_info
-from tracker.store.schema.keys import Keys, KeySpec, home_prefix, pattern_of
+from tracker.store.schema.keys import Keys, KeySpec, main_prefix_of, pattern_of
 from tracker.store.schema.table.matching import row_of
 from tracker.store.store import Store
 
@@ -71,15 +71,15 @@ class Parts:
         self._page = page
         self.shards = [Part(shard.connection, shard.keys, shard.scripts) for shard in store.shards]
         self.is_sharded = len(self.shards) > 1
-        self.home = Part(store.connection, store.keys, store.scripts) if self.is_sharded else self.shards[0]
-        self.all = [self.home, *self.shards] if self.is_sharded else self.shards
+        self.main = Part(store.connection, store.keys, store.scripts) if self.is_sharded else self.shards[0]
+        self.all = [self.main, *self.shards] if self.is_sharded else self.shards
         self._prefix = prefix
         self._by_name = {part.keys.prefix.encode(): part for part in self.all}
 
     async def number_written(self) -> int | None:
         """The number of shards that the store under this prefix was made with, if it has several."""
-        key = f"{home_prefix(self._prefix, 2)}shards"
-        (number,) = await self.send([(self.home, ("GET", key))])
+        key = f"{main_prefix_of(self._prefix, 2)}shards"
+        (number,) = await self.send([(self.main, ("GET", key))])
         return None if number is None else int(number)
 
     async def runs(self) -> str:

@@ -30,7 +30,7 @@ class Reshard:
         self._source = source
         self._target = target
         self._clock = clock
-        self._state = target.home.keys.reshard()
+        self._state = target.main.keys.reshard()
 
     async def check(self) -> None:
         """Raises ClientError unless no tracker runs, and the target is empty or was begun from this source."""
@@ -64,16 +64,16 @@ class Reshard:
         return other or any(await target.send(used))
 
     def _name_of_source(self) -> str:
-        return f"{self._source.home.keys.prefix} {len(self._source.shards)}"
+        return f"{self._source.main.keys.prefix} {len(self._source.shards)}"
 
     async def _read_state(self) -> dict[str, str]:
-        (row,) = await self._target.send([(self._target.home, ("HGETALL", self._state))])
+        (row,) = await self._target.send([(self._target.main, ("HGETALL", self._state))])
         texts = [text.decode() for text in row]
         return dict(zip(texts[::2], texts[1::2], strict=True))
 
     async def _save(self, fields: Mapping[str, str | int]) -> None:
         pairs = [part for pair in fields.items() for part in pair]
-        await self._target.send([(self._target.home, ("HSET", self._state, *pairs))])
+        await self._target.send([(self._target.main, ("HSET", self._state, *pairs))])
 
     async def count_source(self, progress: Progress = lambda _: None) -> Counts:
         return await count(self._source, progress)
@@ -128,8 +128,8 @@ class Reshard:
             raise ClientError(f"the new store differs: {'; '.join(found)}. The next run starts again")
         if " ".join(await self._heartbeats(self._source)) != state["beats"]:
             raise ClientError("a tracker has run on the old store meanwhile: stop it, and begin again")
-        home = self._target.home
+        main = self._target.main
         if self._target.is_sharded:
-            await self._target.send([(home, ("SET", home.keys.shards(), len(self._target.shards)))])
-        await self._target.send([(home, ("UNLINK", self._state))])
+            await self._target.send([(main, ("SET", main.keys.shards(), len(self._target.shards)))])
+        await self._target.send([(main, ("UNLINK", self._state))])
         return after

@@ -17,7 +17,7 @@ BOARDS: tuple[Board, ...] = get_args(Board)
 MAX_SHARDS = 256
 
 
-def home_prefix(prefix: str, shards: int) -> str:
+def main_prefix_of(prefix: str, shards: int) -> str:
     """The prefix of all keys that belong to no torrent: the configured one if there is one shard."""
     return prefix if shards == 1 else f"{prefix}{{main}}:"
 

@@ -6,14 +6,14 @@ from redis.exceptions import ResponseError
 
 from tracker.errors import StartupError
 from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import MAX_SHARDS, Keys, home_prefix
+from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of
 
 
 async def check_number(connection: Connection, prefix: str, shards: int) -> None:
     """Writes the number into a new store. Raises StartupError if the store was made with another one, or is not full
     yet."""
-    await _check_complete(connection, Keys(home_prefix(prefix, shards)))
-    keys = Keys(home_prefix(prefix, MAX_SHARDS))
+    await _check_complete(connection, Keys(main_prefix_of(prefix, shards)))
+    keys = Keys(main_prefix_of(prefix, MAX_SHARDS))
     made_with = 1
     with suppress(ResponseError):  # the user may not read this key: then the store has one shard
         found = await connection.command("GET", keys.shards())

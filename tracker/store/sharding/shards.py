@@ -16,8 +16,8 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script, Scripts
-from tracker.store.schema.keys import MAX_SHARDS, Keys, home_prefix, shard_prefixes
-from tracker.store.sharding.away import named, note_shards_away, noting_shards_away
+from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of, shard_prefixes
+from tracker.store.sharding.unavailable import named, note_unavailable_shards, noting_unavailable_shards
 
 IDS_A_CALL, IDS_A_ROUND = 1000, 10_000
 """Max torrent ids that one command looks for in a shard, and that one round trip looks for in all shards."""
@@ -48,7 +48,7 @@ class Shards:
     """All shards of a store, by their numbers. ``main`` has what belongs to no torrent; a single shard has that too.
 
     A shard is unavailable while its node does not answer, or does not serve its slot. What is read from all shards
-    lacks it then, and ``noting_shards_away`` says so.
+    leaves it out then, and ``noting_unavailable_shards`` says so.
     """
 
     def __init__(self, shards: Sequence[Shard], main: Shard) -> None:
@@ -62,7 +62,7 @@ class Shards:
     @classmethod
     def under(cls, connection: Connection, prefix: str, number: int) -> Self:
         """So many shards of the store under a prefix. ``connection`` is that of the main prefix."""
-        main_prefix = home_prefix(prefix, number)
+        main_prefix = main_prefix_of(prefix, number)
         scripts = Scripts(connection, main_prefix)
 
         def shard(number: int, prefix: str) -> Shard:
@@ -89,30 +89,30 @@ class Shards:
         return self._shards[info_hash[0] % len(self._shards)]
 
     @property
-    def away(self) -> list[int]:
+    def unavailable(self) -> list[int]:
         """The numbers of the shards that are unavailable, as far as this process knows from its calls."""
         return [shard.number for shard in self._shards if shard.connection.unavailable]
 
     @property
-    def away_by_node(self) -> dict[str, list[int]]:
+    def unavailable_by_node(self) -> dict[str, list[int]]:
         """The same by the address of their node, which is empty without a cluster. Addresses are not public."""
         found = defaultdict[str, list[int]](list)
-        for number in self.away:
+        for number in self.unavailable:
             found[self._shards[number].connection.master].append(number)
         return dict(found)
 
     @property
-    def main_is_away(self) -> bool:
+    def main_is_unavailable(self) -> bool:
         """Shards may be served without the main prefix."""
         return self.main not in self._shards and self.main.connection.unavailable
 
     def notices(self) -> list[str]:
         """What is unavailable while at least one shard is served, as public texts."""
-        away = self.away
-        if len(away) == len(self._shards):
+        unavailable = self.unavailable
+        if len(unavailable) == len(self._shards):
             return []
-        found = [f"unavailable: {named(away)}"] if away else []
-        return [*found, "unavailable: main store"] if self.main_is_away else found
+        found = [f"unavailable: {named(unavailable)}"] if unavailable else []
+        return [*found, "unavailable: main store"] if self.main_is_unavailable else found
 
     @property
     def servers(self) -> list[Connection]:
@@ -123,10 +123,11 @@ class Shards:
         return list(found.values())
 
     def leave_out(self, numbers: Sequence[int], error: StoreUnavailable) -> None:
-        """Notes that an answer lacks these shards, which failed with ``error``. Raises it when none is left to ask."""
-        if len({*numbers, *self.away}) == len(self._shards):
+        """Notes that an answer leaves out these shards, which failed with ``error``. Raises it when none is left to
+        ask."""
+        if len({*numbers, *self.unavailable}) == len(self._shards):
             raise error
-        note_shards_away(numbers)
+        note_unavailable_shards(numbers)
 
     async def gather(
         self, call: Callable[[Shard], Awaitable[_Result]], shards: Sequence[Shard] | None = None
@@ -160,8 +161,8 @@ class Shards:
         replies = await self._outcomes(asked)
         number = len(asked) // len(self._shards)
         parts = [replies[first : first + number] for first in range(0, len(asked), number)]
-        away = ([reply for reply in part if isinstance(reply, StoreUnavailable)] for part in parts)
-        outcomes = [errors[0] if errors else part for part, errors in zip(parts, away, strict=True)]
+        unavailable = ([reply for reply in part if isinstance(reply, StoreUnavailable)] for part in parts)
+        outcomes = [errors[0] if errors else part for part, errors in zip(parts, unavailable, strict=True)]
         return self._answered(self._shards, outcomes)
 
     async def run(
@@ -282,9 +283,9 @@ class Shards:
 
     async def find_torrent(self, torrent_id: str) -> tuple[Shard, InfoHash] | None:
         """The same of one id. Raises StoreUnavailable when a shard may have it that is unavailable."""
-        with noting_shards_away() as away:
+        with noting_unavailable_shards() as unavailable:
             found = (await self.find_torrents([torrent_id])).get(torrent_id)
-        if found is None and away:
+        if found is None and unavailable:
             raise StoreUnavailable("a shard that may have the torrent is unavailable")
         return found
 

@@ -89,10 +89,10 @@ class UniqueUsers:
         """
         if len(batch) > MAX_BATCH:
             raise ValueError(f"at most {MAX_BATCH} events at a time")
-        main, away = self._shards.main, self._shards.away
+        main, unavailable = self._shards.main, self._shards.unavailable
         parts = self._shards.by_shard(batch, lambda event: event.info_hash)
         parts.pop(main, None)
-        present = {shard: events for shard, events in parts.items() if shard.number not in away}
+        present = {shard: events for shard, events in parts.items() if shard.number not in unavailable}
         max_outbox = -(-self._rules.max_outbox // len(self._shards))
         new = await asyncio.gather(
             *(self._count_in(shard, events, now, max_outbox) for shard, events in present.items())

@@ -318,14 +318,14 @@ class Removals:
         self._shards = shards
 
     async def begin(self, prefix: bytes) -> None:
-        """Begins the removal of a denied client's peers: they are told to nobody from now on. In a shard that is
+        """Begins the removal of a denied client's peers: they are not returned from now on. In a shard that is
         unavailable, the sweep removes them."""
         await self._shards.run(
             lambda shard: shard.scripts.begin_removal, {shard: [prefix.hex()] for shard in self._shards}
         )
 
     async def end(self, prefix: bytes) -> None:
-        """The peers of a client that is no longer denied are told to others again."""
+        """The peers of a client that is no longer denied are returned to others again."""
         entry = f"client:{prefix.hex()}"
         await self._shards.run(
             lambda shard: shard.scripts.end_removal, {shard: [entry] for shard in self._shards}

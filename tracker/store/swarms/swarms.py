@@ -240,9 +240,9 @@ class AllSwarms:
     @property
     def _any(self) -> Swarms:
         """The swarms of an available shard."""
-        away = self._shards.away
+        unavailable = self._shards.unavailable
         return next(
-            (self._all[each.number] for each in self._shards if each.number not in away), self._all[0]
+            (self._all[each.number] for each in self._shards if each.number not in unavailable), self._all[0]
         )
 
     async def scrape(self, info_hashes: Sequence[InfoHash], passkey: str = "") -> Figures | Refused:
@@ -288,19 +288,19 @@ class _ScrapeOfShards:
         self._context = context
         self._files: Figures = {}
         self._failed: Refused | StoreUnavailable | None = None
-        self._away: StoreUnavailable | None = None
+        self._unavailable: StoreUnavailable | None = None
 
     def add_part(self, outcome: Figures | Refused | StoreUnavailable) -> None:
         if isinstance(outcome, dict):
             self._files |= outcome
         elif isinstance(outcome, StoreUnavailable) and not isinstance(outcome, StoreOverloaded):
-            self._away = outcome
+            self._unavailable = outcome
         else:
             self._failed = outcome
         self._missing -= 1
         if not self._missing:
-            away = None if self._files else self._away
-            self._settle([(self._context, self._failed or away or self._in_order())], None)
+            unavailable = None if self._files else self._unavailable
+            self._settle([(self._context, self._failed or unavailable or self._in_order())], None)
 
     def _in_order(self) -> Figures:
         return {each: self._files[each] for each in self._info_hashes if each in self._files}

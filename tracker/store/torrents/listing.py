@@ -261,7 +261,7 @@ class TorrentListing:
         return looked_at * len(walks)
 
     async def is_complete(self) -> bool:
-        """Whether all torrents were ranked since the indexes were introduced. Before, lists may lack some."""
+        """Whether all torrents were ranked since the indexes were introduced. Before that, lists may miss some."""
         versions = await self._shards.each(lambda shard: ("HGET", shard.keys.indexed(), "torrents"))
         return all(version == INDEXES for version in versions.values())
 

@@ -1,7 +1,8 @@
 """Copies of users' rows in the shards, where announces read them. A single shard has the rows themselves.
 
-Home lists each changed passkey under a number that grows (lua/lib/user_copies.lua), and each shard records up to which
-number it has them. So a shard that was unavailable gets what it lacks, as it is at home by then.
+The main prefix lists each changed passkey under a number that grows (lua/lib/user_copies.lua), and each shard records
+up to which number it has them. So a shard that was unavailable gets what it misses, as it is under the main prefix by
+then.
 """
 
 import asyncio
@@ -37,14 +38,14 @@ class UserCopies:
         self._shards = shards
         self._reapings = reapings
 
-    async def lacking(self, shards: Sequence[Shard]) -> list[Shard]:
-        """Those that lack something. One round trip for each node."""
+    async def missing(self, shards: Sequence[Shard]) -> list[Shard]:
+        """The shards that miss something. One round trip for each node."""
         version = whole(await self._connection.command("GET", self._keys.copies_version()))
         copied = await self._shards.send([(shard, ("MGET", shard.keys.copied())) for shard in shards])
         return [shard for shard, (text,) in zip(shards, copied, strict=True) if whole(text) != version]
 
     async def copy_to_all(self) -> None:
-        """Gives all shards what they lack. One that does not answer gets it later."""
+        """Gives all shards what they miss. One that does not answer gets it later."""
         await asyncio.gather(*map(self.copy_if_possible, self._shards.others))
 
     async def copy_if_possible(self, shard: Shard) -> None:
@@ -59,15 +60,16 @@ class UserCopies:
             await self.copy_to(shard)
 
     async def copy_to(self, shard: Shard) -> None:
-        """Gives a shard what it lacks."""
+        """Gives a shard what it misses."""
         while await self._copy_some(shard):
             pass
 
     async def _copy_some(self, shard: Shard) -> bool:
-        """False when the shard lacks nothing."""
+        """False when the shard misses nothing."""
         copied = whole(await shard.connection.command("GET", shard.keys.copied()))
         version = whole(await self._connection.command("GET", self._keys.copies_version()))
-        # A number above that of home: home has lost its latest changes, so all rows are copied again.
+        # A number above that of the main prefix: the main store has lost its latest changes, so all rows are copied
+        # again.
         after = copied if copied <= version else 0
         if copied == version:
             return False
@@ -92,7 +94,7 @@ class UserCopies:
         return True
 
     async def compare_one(self, named: bytes, shard: Shard) -> None:
-        """Copies a user, by passkey or id, whose row at home is not that of ``shard``."""
+        """Copies a user, by passkey or id, whose row under the main prefix is not that of ``shard``."""
         name, found = named.decode("ascii", "replace"), []
         if is_user_id(name):
             found = await self._connection.command("ZRANGE", self._keys.users(), name, name, "BYSCORE")

@@ -70,7 +70,7 @@ class UserFilter:
         return self.enabled is not None or self.can_leech is not None
 
     @property
-    def lacking(self) -> list[str]:
+    def missing(self) -> list[str]:
         """The indexes of users that the filter lets through: those without a right."""
         flags = {"disabled": self.enabled, "blocked": self.can_leech}
         return [state for state, flag in flags.items() if flag is False]
@@ -136,8 +136,8 @@ class UserListing:
         kind, position = _place(cursor)
         if wanted.has_rights and not await self.is_complete():
             return await self._walk(wanted, position, count, left_out)
-        lacking = wanted.lacking
-        sizes = {state: int(await self._size(self._keys.user_index(state))) for state in lacking}
+        missing = wanted.missing
+        sizes = {state: int(await self._size(self._keys.user_index(state))) for state in missing}
         if not sizes:
             page = await self._walk(wanted, position, count, left_out)
             return page._replace(total=await self._rest(wanted))
@@ -258,21 +258,21 @@ class UserListing:
         self,
         users: int = USERS_A_ROUND,
         *,
-        everybody: bool = False,
+        all_users: bool = False,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> bool:
         """Ranks the next users by totals and rights, about ``users`` of them; each process keeps its own position.
 
-        If ``everybody``, or if the indexes are incomplete, ranks all users. If the store is out of memory, returns
+        If ``all_users``, or if the indexes are incomplete, ranks all users. If the store is out of memory, returns
         False, and the next call goes on there. ``pause`` waits some seconds.
         """
-        everybody = everybody or not await self.is_complete()
-        if everybody and not self._ranking_all:
+        all_users = all_users or not await self.is_complete()
+        if all_users and not self._ranking_all:
             self._rank_cursor = b"0"
-        self._ranking_all = everybody
+        self._ranking_all = all_users
         try:
-            await self._rank(None if everybody else users, pause)
-            if everybody:
+            await self._rank(None if all_users else users, pause)
+            if all_users:
                 await self._connection.command("HSET", self._keys.indexed(), "users", INDEXES)
         except OutOfMemoryError:
             return False

@@ -1,4 +1,5 @@
-"""The sums of a user over all shards: read when they are asked for, and written at home for lists and rankings."""
+"""The sums of a user over all shards: read when they are asked for, and written under the main prefix for lists and
+rankings."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -56,13 +57,13 @@ class UserSums:
                 [(shard, ("HMGET", shard.keys.user(user_id), *SUMMED)) for shard in self._parts]
             )
         except StoreUnavailable as error:
-            self._shards.leave_out(self._shards.away, error)
+            self._shards.leave_out(self._shards.unavailable, error)
             return {name: whole(value) for name, value in zip(SUMMED, row, strict=False)}
         found = zip(SUMMED, row, row[len(SUMMED) :], _totals(parts), strict=False)
         return {name: _total(value, base, number) for name, value, base, number in found}
 
     async def save(self, user_ids: Sequence[str]) -> None:
-        """Writes the sums at home. Users that were deleted are left out."""
+        """Writes the sums under the main prefix. Users that were deleted are left out."""
         for some in in_parts(user_ids if self._parts else (), USERS_A_CALL):
             argv: list[Argument] = []
             for user_id, sums in zip(some, await self.read(some), strict=True):
@@ -71,7 +72,7 @@ class UserSums:
 
     async def save_if_possible(self, user_ids: Sequence[str]) -> None:
         """The same, but while a shard is unavailable that is left to ``save_page``."""
-        if not self._shards.away:
+        if not self._shards.unavailable:
             with suppress(StoreUnavailable):
                 await self.save(user_ids)
 

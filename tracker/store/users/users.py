@@ -368,7 +368,7 @@ class Users:
         """
         await self._shards.gather(_reindex_hit_and_runs)
         cursor = b"0"
-        while not self._shards.away and (cursor := await self._sums.save_page(cursor)) != b"0":
+        while not self._shards.unavailable and (cursor := await self._sums.save_page(cursor)) != b"0":
             pass
         return await self.hit_and_run_count()
 

@@ -189,7 +189,7 @@ class _ShardStates:
 
     async def weak(self, project: Project, first: int, count: int, limit: float, now: int) -> Found:
         """As TorrentStates.weak."""
-        rows, asked_for = await self._with_somebody(await self._ranking(first, count), now)
+        rows, asked_for = await self._with_users_to_ask(await self._ranking(first, count), now)
         found = Found(cost=count + 3 * asked_for + 6 * len(rows))
         if not rows:
             return found
@@ -197,7 +197,7 @@ class _ShardStates:
             "ZMSCORE", self._keys.index("score"), *(row.torrent_id for row in rows)
         )
         histories = await self._histories([row.torrent_id for row in rows])
-        needy: list[tuple[_Ranked, float, int]] = []
+        short: list[tuple[_Ranked, float, int]] = []
         for n, (row, rank, entries) in enumerate(zip(rows, scores, histories, strict=True)):
             if n % _ADDED_UP == 0:
                 await asyncio.sleep(0)
@@ -208,10 +208,10 @@ class _ShardStates:
                 continue
             need = placed(project, past.average, row.seeders, row.leechers).need
             if need < limit and missing(project, past.average, row.seeders, 0) > 0:
-                needy.append((row, past.average, need))
-        if needy:
-            found.candidates = await self._not_enqueued(project, needy)
-        found.cost += 12 * (len(needy) + len(found.to_note))
+                short.append((row, past.average, need))
+        if short:
+            found.candidates = await self._not_enqueued(project, short)
+        found.cost += 12 * (len(short) + len(found.to_note))
         return found
 
     async def _ranking(self, first: int, count: int) -> list[_Ranked]:
@@ -230,7 +230,7 @@ class _ShardStates:
             for (tid, seeders), number in zip(rows, leechers, strict=True)
         ]
 
-    async def _with_somebody(self, rows: Sequence[_Ranked], now: int) -> tuple[list[_Ranked], int]:
+    async def _with_users_to_ask(self, rows: Sequence[_Ranked], now: int) -> tuple[list[_Ranked], int]:
         """Leaves out torrents that have no peer and were never completed. Returns also how many the store was asked
         for.
 
@@ -249,23 +249,23 @@ class _ShardStates:
             if row.seeders + row.leechers == 0 and row.torrent_id not in abandoned
         ]
         replies = await self._sliced([("EXISTS", self._keys.completed(tid)) for tid in unknown])
-        nobody = {tid for tid, exists in zip(unknown, replies, strict=True) if exists == 0}
-        left = [row for row in rows if row.torrent_id not in nobody and row.torrent_id not in abandoned]
-        for tid in nobody:
+        never = {tid for tid, exists in zip(unknown, replies, strict=True) if exists == 0}
+        left = [row for row in rows if row.torrent_id not in never and row.torrent_id not in abandoned]
+        for tid in never:
             abandoned.add(tid)
         return left, len(unknown)
 
     async def _not_enqueued(
-        self, project: Project, needy: Sequence[tuple[_Ranked, float, int]]
+        self, project: Project, short: Sequence[tuple[_Ranked, float, int]]
     ) -> list[tuple[int, InfoHash]]:
         """The torrents that users may be asked to seed, and that the policy has not enqueued."""
         main_keys, name = self._main_keys, project.name
         texts = await self._connection.command(
-            "MGET", *(self._keys.torrent_id(row.torrent_id) for row, _, _ in needy)
+            "MGET", *(self._keys.torrent_id(row.torrent_id) for row, _, _ in short)
         )
         known = [
             (info_hash, row, average, need)
-            for text, (row, average, need) in zip(texts, needy, strict=True)
+            for text, (row, average, need) in zip(texts, short, strict=True)
             if (info_hash := info_hash_of(text)) is not None
         ]
         if not known:

@@ -87,7 +87,7 @@ local sums -- traffic, udp_traffic, forgotten, refused, given, joined, newly_ful
 
 --@ include lib/outage.lua
 -- How many seconds of [from, now) belong to the last outage.
-local function time_away(from)
+local function time_out_of_service(from)
   if from >= outage_until then return 0 end
   return max(0, min(now, outage_until) - max(from, outage_from))
 end

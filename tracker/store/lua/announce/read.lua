@@ -99,7 +99,7 @@ local function load_peer(tid, r)
   p.restarted = r.downloaded ~= (v[4] or '0') and tonumber(r.downloaded) < (tonumber(v[4] or '') or 0)
     and (r.event == 's' or p.base_down ~= r.downloaded and not repeated)
   if active and p.elapsed > 0 then
-    local time = p.elapsed - time_away(now - p.elapsed)
+    local time = p.elapsed - time_out_of_service(now - p.elapsed)
     if time < rules.max_gap then p.time = time end
   end
   return p

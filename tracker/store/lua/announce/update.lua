@@ -60,7 +60,7 @@ function update_regular(packed, ih, tid)
   if downloaded ~= (stored[4] or '0') then down = downloaded - (stored[4] or 0) end
   if up < 0 or down < 0 then return end -- late, or a client that restarted its counters
   if elapsed > 0 then
-    time = now - elapsed < outage_until and elapsed - time_away(now - elapsed) or elapsed
+    time = now - elapsed < outage_until and elapsed - time_out_of_service(now - elapsed) or elapsed
     if time >= rules.max_gap then time = 0 end
   end
   local moved, user = up + down > 0, nil

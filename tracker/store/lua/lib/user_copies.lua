@@ -1,9 +1,9 @@
 -- user_copies.lua: with several shards, the main prefix lists changed passkeys and deleted users under a number that
 -- grows. So each shard can be given what it misses. After `P` and `call`.
 
-local is_home = string.find(P, ':{main}:$')
+local is_main = string.find(P, ':{main}:$')
 
 -- `member` is a passkey, or 'deleted:<user id>'.
 local function note_copy(member)
-  if is_home then call('ZADD', P .. 'copies', call('INCR', P .. 'copies:version'), member) end
+  if is_main then call('ZADD', P .. 'copies', call('INCR', P .. 'copies:version'), member) end
 end

@@ -44,7 +44,7 @@ local function write_account(uid, user, before, with_totals, is_new)
   local fields, totals = user.profile, with_totals and user.totals or {}
   for name, value in pairs(totals) do
     fields[name] = value
-    if is_home then fields['base_' .. name] = is_new and value or '' end
+    if is_main then fields['base_' .. name] = is_new and value or '' end
   end
   fields.listed = user.folded
   set_fields(P .. 'u:' .. uid, fields)

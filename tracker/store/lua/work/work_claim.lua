@@ -105,7 +105,7 @@ end
 local function size_of(item)
   if fields.kind ~= 'seeding' then return 0 end
   local fact = facts and facts[item]
-  if fact and fact.away then return nil end
+  if fact and fact.unavailable then return nil end
   local registered = fact and fact.registered or call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
   torrent = fact and fact.torrent or call('HMGET', P .. 't:' .. item, unpack(TORRENT_FIELDS))
   if not registered[1] or registered[2] or torrent[4] == '0' or torrent[4] == 'pending' then return nil end

@@ -155,7 +155,7 @@ local function look_at(name)
   if not claim then return nil end
   local item, claimant = string.match(name, '^(.*) (%S+)$')
   local fact = facts and facts[name]
-  if fact and fact.away then
+  if fact and fact.unavailable then
     if not alone then keep_lease(name, claim, key) end
     return nil
   end

@@ -13,7 +13,7 @@ torrent's id; it is a peer id of 20 bytes and the torrent's id."""
 
 
 class Place(Enum):
-    HOME = "under the main prefix"
+    MAIN = "under the main prefix"
     COPIED = "under the main prefix, with copies in the shards"
     TORRENT = "in the shard of the torrent that the key names; under the main prefix if it names none"
     SPLIT = "in the shards, each entry in that of its torrent"
@@ -22,7 +22,7 @@ class Place(Enum):
 
 
 _PLACES: dict[Place, tuple[str, ...]] = {
-    Place.HOME: (
+    Place.MAIN: (
         *(row.pattern for row in work.ROWS),
         *("t:limits", "t:limits:<window>", "t:connectable:<endpoint>"),
         *("t:whitelist:<prefix>", "t:whitelist", "t:denied_clients", "t:i:client:<outcome>:<period>"),
@@ -110,7 +110,7 @@ _BOARD = "t:i:unique:<scope>:<period>"
 def place_of(row: KeySpec, name: bytes) -> Place:
     """The place of a key of ``row``; ``name`` is without the prefix."""
     if row.pattern == _BOARD and not name.startswith(b"i:unique:torrents:"):
-        return Place.HOME
+        return Place.MAIN
     return PLACES[row.pattern]
 
 

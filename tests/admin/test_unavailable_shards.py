@@ -1,4 +1,5 @@
-"""The admin port while a node of the store's cluster is away: pages and replies go on, and name what is missing."""
+"""The admin port while a node of the store's cluster is unavailable: pages and replies go on, and name what is
+missing."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +22,7 @@ from tracker.runtime.store import open_connection
 from tracker.settings.changes import ChangeSettings
 from tracker.settings.model import AdminSettings, RedisSettings, Settings
 from tracker.store.schema.keys import shard_prefixes
-from tracker.store.sharding.away import named
+from tracker.store.sharding.unavailable import named
 
 TIMEOUT = 20.0
 HASHES = [hash_in(number % SHARDS, number) for number in range(2 * SHARDS)]
@@ -35,20 +36,20 @@ def group() -> Iterator[Cluster]:
 
 
 def places_in(group: Cluster) -> tuple[Node, list[Node]]:
-    """The nodes of home and of each shard."""
+    """The nodes of the main prefix and of each shard."""
     return group.primary("t:{main}:"), [group.primary(each) for each in shard_prefixes("t:", SHARDS)]
 
 
 @asynccontextmanager
 async def filled(group: Cluster) -> AsyncIterator[Admin]:
     """The admin port of a store with torrents in all shards."""
-    home, _ = places_in(group)
-    redis = RedisSettings(url=SecretStr(home.tcp_url), shards=SHARDS, connect_timeout_seconds=TIMEOUT)
+    main, _ = places_in(group)
+    redis = RedisSettings(url=SecretStr(main.tcp_url), shards=SHARDS, connect_timeout_seconds=TIMEOUT)
     settings = Settings(
         redis=redis, changes=ChangeSettings(max_entries=100), admin=AdminSettings(listen=("127.0.0.1:0",))
     )
     async with (
-        open_connection(home.tcp_url, redis, TIMEOUT) as (connection, _),
+        open_connection(main.tcp_url, redis, TIMEOUT) as (connection, _),
         running_admin(settings, connection, redis.prefix, StreamLimits()) as admin,
         in_background(admin.store.swarms.run()),
     ):
@@ -61,49 +62,49 @@ async def filled(group: Cluster) -> AsyncIterator[Admin]:
 
 
 @pytest.fixture
-async def lacking(group: Cluster) -> AsyncIterator[tuple[Admin, list[int]]]:
+async def without_node(group: Cluster) -> AsyncIterator[tuple[Admin, list[int]]]:
     """The admin port, and the shards whose node was killed."""
-    home, places = places_in(group)
+    main, places = places_in(group)
     async with filled(group) as admin:
-        node = next(each for each in places if each is not home)
+        node = next(each for each in places if each is not main)
         node.kill()
         await admin.store.torrents.count()
         yield admin, [number for number, place in enumerate(places) if place is node]
 
 
 @pytest.mark.slow
-async def test_replies_name_the_shards_that_they_leave_out(lacking: tuple[Admin, list[int]]) -> None:
-    admin, away = lacking
-    present = [each.hex() for each in HASHES if admin.store.shards.of(each).number not in away]
+async def test_replies_name_the_shards_that_they_leave_out(without_node: tuple[Admin, list[int]]) -> None:
+    admin, unavailable = without_node
+    present = [each.hex() for each in HASHES if admin.store.shards.of(each).number not in unavailable]
     missing = next(each.hex() for each in HASHES if each.hex() not in present)
     async with program(admin, "admin") as asking:
         page = await asking.ask("GET", "/torrents?sort=leechers", 200)
         assert sorted(row["info_hash"] for row in page["items"]) == sorted(present)
-        assert (page["total"], page["shards_unavailable"]) == (len(present), away)
+        assert (page["total"], page["shards_unavailable"]) == (len(present), unavailable)
         statistics = await asking.ask("GET", "/statistics", 200)
-        assert statistics["shards_unavailable"] == away
+        assert statistics["shards_unavailable"] == unavailable
         changes = await asking.ask("GET", "/changes", 200)
-        assert (changes["items"], changes["next"], changes["shards_unavailable"]) == ([], "0", away)
+        assert (changes["items"], changes["next"], changes["shards_unavailable"]) == ([], "0", unavailable)
         health = await asking.ask("GET", "/health", 200)
         assert (health["ready"], health["shards_unavailable"], health["main_unavailable"]) == (
             True,
-            away,
+            unavailable,
             False,
         )
         assert "shards_unavailable" not in await asking.ask("GET", "/tokens", 200)
         torrent = await asking.ask("GET", f"/torrents/{present[0]}", 200)
         assert (torrent["leechers"], torrent["shards_unavailable"]) == (
             1,
-            away,
+            unavailable,
         )  # its rank is one of all torrents
         refused = await asking.ask("GET", f"/torrents/{missing}", 503)
-        assert refused["detail"] == f"unavailable: {named(away)}; try again later"
+        assert refused["detail"] == f"unavailable: {named(unavailable)}; try again later"
 
 
 @pytest.mark.slow
-async def test_every_page_and_list_is_shown_without_a_shard(lacking: tuple[Admin, list[int]]) -> None:
-    admin, away = lacking
-    notice = f"<span data-store-notices-text>unavailable: {named(away)}"
+async def test_every_page_and_list_is_shown_without_a_shard(without_node: tuple[Admin, list[int]]) -> None:
+    admin, unavailable = without_node
+    notice = f"<span data-store-notices-text>unavailable: {named(unavailable)}"
     async with admin.browser() as browser:
         for path in PATHS:
             async with browser.get(path) as response:
@@ -124,21 +125,21 @@ async def test_every_page_and_list_is_shown_without_a_shard(lacking: tuple[Admin
                     assert is_export, path  # it is complete, or cut off
         async with client.get("/metrics") as response:
             text = await response.text()
-        assert f"tracker_shards_unavailable {len(away)}" in text and "tracker_store_up 1" in text
-        others = {shard.connection.master for shard in admin.store.shards if shard.number not in away}
+        assert f"tracker_shards_unavailable {len(unavailable)}" in text and "tracker_store_up 1" in text
+        others = {shard.connection.master for shard in admin.store.shards if shard.number not in unavailable}
         shown = set(re.findall(r'^tracker_store_memory_bytes\{node="([^"]*)"\}', text, re.MULTILINE))
         assert shown == {*others, admin.store.connection.master}
         async with client.get("/ready") as response:
-            assert await response.text() == f"ready\nunavailable: {named(away)}\n"
+            assert await response.text() == f"ready\nunavailable: {named(unavailable)}\n"
 
 
 @pytest.mark.slow
 async def test_an_open_overview_stays_ready_while_only_the_main_store_is_unavailable(group: Cluster) -> None:
     """As /ready does: announces are served. The page names what is unavailable."""
-    home, _ = places_in(group)
+    main, _ = places_in(group)
     async with filled(group) as admin, admin.browser() as browser, listening(browser) as stream:
         await stream.until("figures")
-        home.kill()
+        main.kill()
         await admin.store.torrents.count()
         data = await stream.until("unavailable")
         while not data["notices"]:

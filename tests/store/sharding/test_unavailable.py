@@ -1,4 +1,5 @@
-"""Shards that are away, on a cluster of three nodes: what goes on without them, and what says that it lacks them."""
+"""Shards that are unavailable, on a cluster of three nodes: what goes on without them, and what says that they are
+missing."""
 
 import asyncio
 import time
@@ -25,8 +26,8 @@ from tracker.settings.changes import ChangeSettings
 from tracker.settings.model import LimitSettings, RedisSettings, Settings, UserSettings
 from tracker.settings.reload import LiveSettings
 from tracker.store.changes.changes import FIRST
-from tracker.store.schema.keys import home_prefix, shard_prefixes
-from tracker.store.sharding.away import named, noting_shards_away
+from tracker.store.schema.keys import main_prefix_of, shard_prefixes
+from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.store import Store
@@ -71,15 +72,15 @@ async def store_at(
             yield store
 
 
-def home_of(group: Cluster) -> Node:
-    return group.primary(home_prefix(PREFIX, SHARDS))
+def main_of(group: Cluster) -> Node:
+    return group.primary(main_prefix_of(PREFIX, SHARDS))
 
 
-def without_home(group: Cluster) -> tuple[Node, list[int]]:
-    """A node that does not have home, and its shards."""
+def without_main(group: Cluster) -> tuple[Node, list[int]]:
+    """A node without the main prefix, and its shards."""
     prefixes = list(shard_prefixes(PREFIX, SHARDS))
     places = [group.primary(each) for each in prefixes]
-    node = next(each for each in places if each is not home_of(group))
+    node = next(each for each in places if each is not main_of(group))
     return node, [number for number, place in enumerate(places) if place is node]
 
 
@@ -96,7 +97,7 @@ async def fill(store: Store) -> None:
 
 
 async def refresh(store: Store) -> None:
-    """Asks each shard something, so that the process knows which ones are away."""
+    """Asks each shard something, so that the process knows which ones are unavailable."""
     await store.torrents.count()
 
 
@@ -144,43 +145,43 @@ MERGED: dict[str, Read] = {
 
 @pytest.mark.slow
 async def test_merged_reads_go_on_and_say_which_shards_they_leave_out(group: Cluster) -> None:
-    node, away = without_home(group)
+    node, unavailable = without_main(group)
     async with store_at(group.url) as store:
         await fill(store)
         await store.users.add("7", ALICE)
         for name, read in MERGED.items():
-            with noting_shards_away() as lacking:
+            with noting_unavailable_shards() as missing:
                 await read(store)
-            assert not lacking, name
+            assert not missing, name
         sampler = SizeSampler(store, time.time)
         assert await sampler.sample_once()
         node.kill()
         await refresh(store)
-        assert store.shards.away == away
+        assert store.shards.unavailable == unavailable
         assert not await sampler.sample_once()  # the numbers would seem to fall
         for name, read in MERGED.items():
-            with noting_shards_away() as lacking:
+            with noting_unavailable_shards() as missing:
                 await read(store)
-            assert lacking == set(away), name
-        present = [each for each in hashes() if store.shards.of(each).number not in away]
+            assert missing == set(unavailable), name
+        present = [each for each in hashes() if store.shards.of(each).number not in unavailable]
         assert await store.torrents.count() == len(present)
         assert {each.info_hash for each in await store.torrents.top("seeders", 100)} == set(present)
         assert {each.info_hash for each in (await store.torrents.search("name"))[1]} == set(present)
         assert (await store.counters.totals())["leechers"] == 3 * len(present)
 
-        cursor, walked, lacking = 0, [], set[int]()
-        with noting_shards_away() as lacking:
+        cursor, walked, missing = 0, [], set[int]()
+        with noting_unavailable_shards() as missing:
             while True:
                 cursor, page = await store.torrents.page(cursor, 2)
                 walked += [each.info_hash for each in page]
                 if not cursor:
                     break
-        assert (set(walked), lacking) == (set(present), set(away))
+        assert (set(walked), missing) == (set(present), set(unavailable))
 
 
 @pytest.mark.slow
 async def test_what_only_the_shard_knows_is_unavailable_and_not_unknown(group: Cluster) -> None:
-    node, away = without_home(group)
+    node, unavailable = without_main(group)
     async with store_at(group.url) as store:
         await fill(store)
         by_hash = {each.info_hash: each for each in await store.torrents.get_all(hashes())}
@@ -188,7 +189,7 @@ async def test_what_only_the_shard_knows_is_unavailable_and_not_unknown(group: C
         await refresh(store)
         for info_hash in hashes():
             torrent_id = by_hash[info_hash].torrent_id
-            if store.shards.of(info_hash).number in away:
+            if store.shards.of(info_hash).number in unavailable:
                 calls: list[Awaitable[Any]] = [
                     store.torrents.get_all([info_hash]),
                     store.scores.place(torrent_id),
@@ -200,19 +201,19 @@ async def test_what_only_the_shard_knows_is_unavailable_and_not_unknown(group: C
                         await call
             else:
                 assert await store.torrents.get_all([info_hash])
-        with pytest.raises(StoreUnavailable):  # it may be in a shard that is away
+        with pytest.raises(StoreUnavailable):  # it may be in an unavailable shard
             await store.scores.place("a-site's-own")
 
 
 @pytest.mark.slow
 async def test_scrapes_leave_out_torrents_of_unavailable_shards(group: Cluster) -> None:
     """Zeros would say that nobody has them. A scrape of nothing else fails, and over UDP each that would lack one."""
-    node, away = without_home(group)
+    node, unavailable = without_main(group)
     async with store_at(group.url) as store:
         await fill(store)
         node.kill()
         await refresh(store)
-        present = [each for each in hashes() if store.shards.of(each).number not in away]
+        present = [each for each in hashes() if store.shards.of(each).number not in unavailable]
         counts = await store.swarms.scrape(present)
         assert isinstance(counts, dict) and [each.leechers for each in counts.values()] == [3] * len(present)
         every = await store.swarms.scrape_all()
@@ -240,7 +241,7 @@ async def test_scrapes_leave_out_torrents_of_unavailable_shards(group: Cluster) 
 @pytest.mark.slow
 async def test_the_change_feed_waits_and_says_for_which_shard(group: Cluster) -> None:
     """No change is passed over: the position stays, and the feed goes on when the shard is back."""
-    node, away = without_home(group)
+    node, unavailable = without_main(group)
     async with store_at(group.url) as store:
         await fill(store)
 
@@ -252,10 +253,10 @@ async def test_the_change_feed_waits_and_says_for_which_shard(group: Cluster) ->
         rest = (await store.changes.after(position.id, 500)).changes
         node.kill()
         await refresh(store)
-        with noting_shards_away() as lacking:
+        with noting_unavailable_shards() as missing:
             page = await store.changes.after(position.id, 500)
         assert (page.changes, page.next, page.gap) == ([], position.id, False)
-        assert lacking == set(away)
+        assert missing == set(unavailable)
         node.start()
 
         async def goes_on() -> bool:
@@ -266,14 +267,14 @@ async def test_the_change_feed_waits_and_says_for_which_shard(group: Cluster) ->
 
 @pytest.mark.slow
 async def test_unique_users_of_other_shards_are_counted(group: Cluster) -> None:
-    node, away = without_home(group)
+    node, unavailable = without_main(group)
     place = PlaceNames("Norway", "", "")
     events = [UniqueUserEvent(info_hash, "203.0.113.7", place) for info_hash in hashes()]
     async with store_at(group.url) as store:
         await fill(store)
         node.kill()
         await refresh(store)
-        lost = sum(store.shards.of(each).number in away for each in hashes())
+        lost = sum(store.shards.of(each).number in unavailable for each in hashes())
         assert await store.unique_users.count(events, 1_800_000_000) == len(events) - lost
         assert store.unique_users.dropped == lost
         assert len(await store.unique_users.top("torrents", count=100)) == len(events) - lost
@@ -287,7 +288,7 @@ async def test_a_user_changed_meanwhile_is_refused_before_the_shard_serves_again
     group: Cluster, change: str
 ) -> None:
     """T2, T22: not one announce is let in after the node is back."""
-    node, away = without_home(group)
+    node, unavailable = without_main(group)
     async with store_at(group.url, "required") as store:
         await store.users.add("7", ALICE)
         await store.users.add("8", BOB)
@@ -295,17 +296,17 @@ async def test_a_user_changed_meanwhile_is_refused_before_the_shard_serves_again
             assert isinstance(await announced(store, number, ALICE), Admitted)
         node.kill()
         await refresh(store)
-        assert store.shards.away == away
+        assert store.shards.unavailable == unavailable
         if change == "deleted":
             await store.users.delete("7")
         elif change == "disabled":
             await store.users.edit(ALICE, {"enabled": False})
         else:
             await store.users.rotate(ALICE)
-        for number in set(range(SHARDS)) - set(away):
+        for number in set(range(SHARDS)) - set(unavailable):
             assert isinstance(await announced(store, number, ALICE), Refused)
         node.start()
-        for number in away:
+        for number in unavailable:
             reply = await served(store, number, ALICE)
             assert isinstance(reply, Refused), change
             assert isinstance(await served(store, number, BOB), Admitted)
@@ -315,9 +316,10 @@ async def test_a_user_changed_meanwhile_is_refused_before_the_shard_serves_again
 async def test_a_shard_that_returns_waits_for_the_main_store_if_that_may_know_of_changes(
     group: Cluster,
 ) -> None:
-    """Home was lost after the shard, and a user deleted in between. Lost before it, home has changed nobody since."""
-    node, (number, *_) = without_home(group)
-    home = home_of(group)
+    """The main store was lost after the shard, and a user deleted in between. Lost before it, it has changed no user
+    since."""
+    node, (number, *_) = without_main(group)
+    main = main_of(group)
     async with store_at(group.url, "required") as store:
         await store.users.add("7", ALICE)
         assert isinstance(await announced(store, number, ALICE), Admitted)
@@ -325,14 +327,14 @@ async def test_a_shard_that_returns_waits_for_the_main_store_if_that_may_know_of
         node.kill()
         await refresh(store)
         await store.users.delete("7")
-        home.kill()
+        main.kill()
         with pytest.raises(StoreUnavailable):
             await store.users.count()
         assert not store.connection.was_lost_before(connection)
         node.start()
         Cluster.until(lambda: b"cluster_state:ok" in node.ask("CLUSTER", "INFO"))
         assert not await connection.reconnect()
-        home.start()
+        main.start()
         assert isinstance(await served(store, number, ALICE), Refused)
 
 
@@ -343,7 +345,7 @@ async def announced(store: Store, shard: int, passkey: str) -> Admitted | Refuse
 
 
 async def served(store: Store, shard: int, passkey: str) -> Admitted | Refused:
-    """The first answer of a shard that was away."""
+    """The first answer of a shard that was unavailable."""
     replies: list[Admitted | Refused] = []
 
     async def is_answered() -> bool:
@@ -356,8 +358,8 @@ async def served(store: Store, shard: int, passkey: str) -> Admitted | Refused:
 
 @pytest.mark.slow
 async def test_an_outage_of_a_shard_removes_no_peer_there_and_delays_no_other(group: Cluster) -> None:
-    """T10: only the shard that was away gives its peers time after its return."""
-    node, away = without_home(group)
+    """T10: only the shard that was unavailable gives its peers time after its return."""
+    node, unavailable = without_main(group)
     clock = Clock()
     async with store_at(group.url, clock=clock) as store:
         peers = [update(1, "s", info_hash=hash_in(number)) for number in range(SHARDS)]
@@ -379,18 +381,18 @@ async def test_an_outage_of_a_shard_removes_no_peer_there_and_delays_no_other(gr
         for shard, peer in zip(store.shards, peers, strict=True):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await shard.connection.until_available()
-            assert bool(await store.reapings[shard].heartbeat()) == (shard.number in away)
+            assert bool(await store.reapings[shard].heartbeat()) == (shard.number in unavailable)
             torrent_id = torrents[peer.info_hash].torrent_id
             key = timeout_key(shard.keys, torrent_id, peer.peer_id)
             assert await shard.connection.command("DEL", key) == 1
             reaped = await store.reapings[shard].reap([(torrent_id, peer.peer_id.hex())])
-            assert reaped == (shard.number not in away)
+            assert reaped == (shard.number not in unavailable)
 
 
 @pytest.mark.slow
 async def test_background_work_passes_over_unavailable_shards(group: Cluster) -> None:
     """Their leases are kept: no other tracker can take them. The tracker is ready while one shard is served."""
-    node, away = without_home(group)
+    node, unavailable = without_main(group)
     async with store_at(group.url) as store:
         await fill(store)
         reapers = [
@@ -406,12 +408,12 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
         node.kill()
         await refresh(store)
         await together.sweep_once(hurry=True)
-        assert [number for number, reaper in enumerate(reapers) if not reaper.swept_at] == away
+        assert [number for number, reaper in enumerate(reapers) if not reaper.swept_at] == unavailable
         await leases.round()
         assert leases.held == list(range(SHARDS))
         assert await store.maintenance.cleanup() is not None
         assert readiness.problems() == []
-        assert store.shards.notices() == [f"unavailable: {named(away)}"]
+        assert store.shards.notices() == [f"unavailable: {named(unavailable)}"]
         for each in group.nodes:
             each.kill()
         with pytest.raises(StoreUnavailable):
@@ -422,8 +424,8 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
 
 @pytest.mark.slow
 async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluster) -> None:
-    """Users are copied into the shards. Only the shards of home's node are away with it."""
-    node = home_of(group)
+    """Users are copied into the shards. Only the shards of the main store's node are unavailable with it."""
+    node = main_of(group)
     prefixes = list(shard_prefixes(PREFIX, SHARDS))
     served_by_others = [n for n, each in enumerate(prefixes) if group.primary(each) is not node]
     async with store_at(group.url, "required") as store:
@@ -442,9 +444,9 @@ async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluste
                 await eventually(partial(shard.connection.command, "EXISTS", shard.keys.heartbeat()))
         store.allow_list_cache._clock = lambda: 1e9
         assert store.allow_list_cache.known(update(1).peer_id)
-        with noting_shards_away() as lacking:
+        with noting_unavailable_shards() as missing:
             assert await store.torrents.count() == len(served_by_others)
-        assert lacking == set(range(SHARDS)) - set(served_by_others)
+        assert missing == set(range(SHARDS)) - set(served_by_others)
         calls: list[Awaitable[Any]] = [store.users.add("8", BOB), store.counters.totals()]
         for call in calls:
             with pytest.raises(StoreUnavailable):

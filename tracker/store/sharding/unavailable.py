@@ -1,28 +1,28 @@
-"""Shards that are unavailable: which ones an answer lacks."""
+"""Shards that are unavailable: which ones an answer leaves out."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_lacking: ContextVar[set[int] | None] = ContextVar("left_out", default=None)
+_left_out: ContextVar[set[int] | None] = ContextVar("left_out", default=None)
 
 
 @contextmanager
-def noting_shards_away() -> Iterator[set[int]]:
+def noting_unavailable_shards() -> Iterator[set[int]]:
     """The numbers of the shards that calls in this block, also in its tasks, have left out."""
     numbers = set[int]()
-    token = _lacking.set(numbers)
+    token = _left_out.set(numbers)
     try:
         yield numbers
     finally:
-        _lacking.reset(token)
+        _left_out.reset(token)
 
 
-def note_shards_away(numbers: Iterable[int]) -> None:
-    """Notes that an answer lacks these shards."""
-    lacking = _lacking.get()
-    if lacking is not None:
-        lacking.update(numbers)
+def note_unavailable_shards(numbers: Iterable[int]) -> None:
+    """Notes that an answer leaves out these shards."""
+    missing = _left_out.get()
+    if missing is not None:
+        missing.update(numbers)
 
 
 def at_nodes(by_node: Mapping[str, Iterable[int]]) -> str:
