@@ -1,5 +1,6 @@
 """The values of an object that the audit log shows when they change."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
@@ -75,11 +76,15 @@ def _torrent_values(found: Torrent) -> dict[str, Any]:
 
 async def _user(store: Store, who: str) -> Snapshot:
     """``who`` may be a passkey, which is no id."""
-    found = await store.users.find(who)
-    tokens = await store.freeleech.page(found.user_id, 0, _MAX_FREELEECH)
+    user_id = who if is_user_id(who) else (await store.users.find(who)).user_id
+    found, tokens, sizes = await asyncio.gather(
+        store.users.find(who),
+        store.freeleech.page(user_id, 0, _MAX_FREELEECH),
+        store.users.set_sizes(user_id),
+    )
     values = {
         **_user_values(found),
-        "hit_and_runs": (await store.users.set_sizes(found.user_id))["hnr"],
+        "hit_and_runs": sizes["hnr"],
         "freeleech": " ".join(f"{token.torrent_id}:{token.until}" for token in tokens),
     }
     return found.user_id, _texts(values)

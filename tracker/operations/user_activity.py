@@ -1,7 +1,8 @@
 """What a user does and did: live peers, pending hit-and-runs, and the latest events that the store still knows."""
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tracker.bittorrent import InfoHash
@@ -54,28 +55,54 @@ class Activity:
     completions. ``last_seen`` is the end of the time that was last counted for the user, as far as it is known (epoch
     s; 0: never seen)."""
 
-    peers: list[UserPeer]
-    all_peers: bool
-    pending: list[Due]
-    all_pending: bool
-    events: list[Event]
-    all_completed: bool
-    last_seen: int
-    unregistered: list[Tried]
+    peers: list[UserPeer] = field(default_factory=list)
+    all_peers: bool = True
+    pending: list[Due] = field(default_factory=list)
+    all_pending: bool = True
+    events: list[Event] = field(default_factory=list)
+    all_completed: bool = True
+    last_seen: int = 0
+    unregistered: list[Tried] = field(default_factory=list)
 
 
 async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
     """Bounded: see user_peers.py and the MAX_… above."""
+    live, past, unregistered = await asyncio.gather(
+        _live(store, user_id, places), _past(store, user_id), store.unregistered.of(user_id)
+    )
+    seen = max([past.last_seen, *(each.peer.last_announce for each in live.peers)])
+    return replace(
+        past, peers=live.peers, all_peers=live.all_peers, last_seen=seen, unregistered=unregistered
+    )
+
+
+async def _live(store: Store, user_id: str, places: GeoIP) -> Activity:
+    """Only the peers."""
     live = await store.user_peers.of(user_id)
-    views = await peer_views(store, [peer for _, peer in live.peers], places)
-    sets = [
-        await store.users.first_torrents(user_id, name, MAX_TORRENTS) for name in ("incomplete", "complete")
+    views, names = await asyncio.gather(
+        peer_views(store, [peer for _, peer in live.peers], places), _names(store, [t for t, _ in live.peers])
+    )
+    peers = [
+        UserPeer(names[torrent_id], view) for (torrent_id, _), view in zip(live.peers, views, strict=True)
     ]
+    return Activity(peers, live.complete)
+
+
+async def _past(store: Store, user_id: str) -> Activity:
+    """Only what the user's torrents and the change feed tell."""
+    *sets, changes = await asyncio.gather(
+        store.users.first_torrents(user_id, "incomplete", MAX_TORRENTS),
+        store.users.first_torrents(user_id, "complete", MAX_TORRENTS),
+        store.changes.newest(MAX_CHANGES),
+    )
     left = [torrent_id for some, _ in sets for torrent_id in some[:MAX_COMPLETED]]
-    accounts = await store.users.on_torrents(user_id, left)
+    accounts, pending = await asyncio.gather(
+        store.users.on_torrents(user_id, left),
+        store.hit_and_runs.pending_of(user_id, [each for some, _ in sets for each in some]),
+    )
     recorded = [
         (change.at, change.change, change.torrent_id)
-        for change in await store.changes.newest(MAX_CHANGES)
+        for change in changes
         if change.user_id == user_id and change.torrent_id
     ]
     known = {torrent_id for _, what, torrent_id in recorded if what == "completed"}
@@ -85,23 +112,14 @@ async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
         if torrent_id not in known and (at := to_integer(account.get("completed_at")))
     ]
     events = sorted([*completed, *recorded], reverse=True)[:MAX_EVENTS]
-    pending = await store.hit_and_runs.pending_of(user_id, [each for some, _ in sets for each in some])
-    ids = [*(t for t, _ in live.peers), *(t for _, _, t in events), *(each.torrent_id for each in pending)]
-    names = await _names(store, ids)
-    seen = [
-        *(view.last_announce for view in views),
-        *(to_integer(account.get("until")) for account in accounts),
-        *(at for at, _, _ in recorded),
-    ]
+    names = await _names(store, [*(t for _, _, t in events), *(each.torrent_id for each in pending)])
+    seen = [*(to_integer(account.get("until")) for account in accounts), *(at for at, _, _ in recorded)]
     return Activity(
-        [UserPeer(names[torrent_id], view) for (torrent_id, _), view in zip(live.peers, views, strict=True)],
-        live.complete,
-        [Due(names[each.torrent_id], each.at) for each in pending],
-        all(is_all for _, is_all in sets),
-        [Event(at, what, names[torrent_id]) for at, what, torrent_id in events],
-        all(is_all and len(some) <= MAX_COMPLETED for some, is_all in sets),
-        max(seen, default=0),
-        await store.unregistered.of(user_id),
+        pending=[Due(names[each.torrent_id], each.at) for each in pending],
+        all_pending=all(is_all for _, is_all in sets),
+        events=[Event(at, what, names[torrent_id]) for at, what, torrent_id in events],
+        all_completed=all(is_all and len(some) <= MAX_COMPLETED for some, is_all in sets),
+        last_seen=max(seen, default=0),
     )
 
 

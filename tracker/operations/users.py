@@ -1,5 +1,6 @@
 """Lists of users' torrents, pending hit-and-runs and freeleech tokens, with the names of the torrents."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -49,8 +50,10 @@ class Share:
 
 async def shares(store: Store, user_id: str, torrent_ids: Sequence[str]) -> list[Share]:
     """In the order of ``torrent_ids``."""
-    known = {torrent.torrent_id: torrent for torrent in await store.torrents.by_ids(torrent_ids)}
-    accounts = await store.users.on_torrents(user_id, torrent_ids)
+    torrents, accounts = await asyncio.gather(
+        store.torrents.by_ids(torrent_ids), store.users.on_torrents(user_id, torrent_ids)
+    )
+    known = {torrent.torrent_id: torrent for torrent in torrents}
     found: list[Share] = []
     for torrent_id, account in zip(torrent_ids, accounts, strict=True):
         torrent = known.get(torrent_id)

@@ -1,5 +1,6 @@
 """/users: the users and their totals. Passkeys are secrets: role `read` does not see them. Batches: user_batches.py."""
 
+import asyncio
 from typing import Any, Literal
 
 from pydantic import Field
@@ -26,6 +27,7 @@ from tracker.operations.users import Share, shares
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
 from tracker.store.schema.record import shown
 from tracker.store.users.fields import User, checked_fields
+from tracker.store.users.users import UnknownUser
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
 
@@ -142,8 +144,7 @@ class Forgiven(Reply):
 
 
 async def _known(call: Call, user_id: str) -> User:
-    passkey = await call.store.users.passkey_of(user_id)
-    user = await call.store.users.get(passkey) if passkey else None
+    user = await call.store.users.by_id(user_id)
     if user is None:
         raise not_found("user")
     return user
@@ -209,12 +210,13 @@ async def show(call: Call, user_id: UserIdText) -> UserDetails:
 
 
 async def _details(call: Call, user: User) -> UserDetails:
-    sizes = SetSizes(**await call.store.users.set_sizes(user.user_id))
-    check = await call.store.connect_checks.of_user(user.user_id)
+    sizes, check = await asyncio.gather(
+        call.store.users.set_sizes(user.user_id), call.store.connect_checks.of_user(user.user_id)
+    )
     return UserDetails(
         **fields_of(user),
         passkey=user.passkey if call.sees_secrets else None,
-        torrents=sizes,
+        torrents=SetSizes(**sizes),
         unreported=user.unreported,
         connectable=check.connectable if check else None,
         connectable_checked_at=check.at if check else None,
@@ -223,14 +225,19 @@ async def _details(call: Call, user: User) -> UserDetails:
 
 @endpoints.patch("/users/{user_id}", "Change a user", errors=_UNKNOWN | {409: "The passkey is taken."})
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
-    user, users = await _known(call, user_id), call.store.users
+    users = call.store.users
     if body.user_id not in (None, user_id):
         raise ClientError("the id of a user cannot be changed")
     fields = _given(call, body)
     checked_fields(fields)  # before the passkey is replaced
-    if body.passkey is not None and body.passkey != user.passkey:
-        user = await users.rotate(user.passkey, body.passkey)
-    await users.edit(user.passkey, fields)
+    if body.passkey is not None:
+        user = await _known(call, user_id)
+        if body.passkey != user.passkey:
+            await users.rotate(user.passkey, body.passkey)
+    try:
+        await users.edit(user_id, fields)
+    except UnknownUser as error:
+        raise not_found("user") from error
     return UserRow(**fields_of(await _known(call, user_id)))
 
 

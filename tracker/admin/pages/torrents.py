@@ -1,5 +1,6 @@
 """The list of torrents, with filters, search, sorting and actions on several; and the page that adds torrents."""
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -181,7 +182,12 @@ class TorrentPages:
         }
 
     async def show(self, request: web.Request) -> web.Response:
-        query = Query.read(request)
+        query, listing = Query.read(request), self._context.store.torrent_listing
+        registered, complete, page = await asyncio.gather(
+            self._torrents.count(),
+            listing.is_complete(),
+            self._filtered(query) if query.is_selective else self._sorted(query),
+        )
         variables = {
             "query": query,
             "filters": FILTERS,
@@ -191,10 +197,10 @@ class TorrentPages:
             "state_of": state_of,
             "now": self._context.clock(),
             "mode": self._context.settings.torrents.mode,
-            "registered": await self._torrents.count(),
-            "complete": await self._context.store.torrent_listing.is_complete(),
+            "registered": registered,
+            "complete": complete,
             **self._announced_to(request),
-            **(await (self._filtered(query) if query.is_selective else self._sorted(query))),
+            **page,
         }
         if not wants_part(request):
             return render(request, "torrents.html", variables)

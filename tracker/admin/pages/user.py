@@ -1,5 +1,6 @@
 """The page of one user: totals, torrents, hit-and-runs and actions."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from tracker.operations.torrents import counting_torrent
 from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
 from tracker.operations.users import Share, freeleech_tokens, shares
 from tracker.store.schema.multipliers import RuleChange, parse_end
-from tracker.store.users.fields import FIELDS, TOTALS, User
+from tracker.store.users.fields import FIELDS, TOTALS, User, is_user_id
 from tracker.store.users.unregistered import MAX_KEPT
 from tracker.store.users.users import SETS
 
@@ -46,7 +47,6 @@ LIMITS = {
 }
 """How much is searched for what the user does and did."""
 ROTATED = "New passkey created. The old one no longer works."
-_MAX_ID_LENGTH = 16
 
 
 class UserPage:
@@ -73,13 +73,25 @@ class UserPage:
         ]
 
     async def show(self, request: web.Request) -> web.Response:
-        return await self._page(request, await self._user(request))
+        return await self._page(request, self._id(request))
 
-    async def _page(self, request: web.Request, user: User, error: str = "") -> web.Response:
+    async def _page(self, request: web.Request, user_id: str, error: str = "") -> web.Response:
         asked, cursor = request.query.get("set", ""), cursor_number(request.query.get("cursor", ""))
-        chosen = asked if asked in SETS else "active"
-        after, ids = await self._users.torrents_page(user.user_id, chosen, cursor, PAGE)
-        here = f"/users/{user.user_id}"
+        chosen, store = asked if asked in SETS else "active", self._context.store
+        (user, (after, shown), sizes, check), (tokens, token_count, activity) = await asyncio.gather(
+            asyncio.gather(
+                self._found(user_id),
+                self._shares(user_id, chosen, cursor),
+                store.users.set_sizes(user_id),
+                store.connect_checks.of_user(user_id),
+            ),
+            asyncio.gather(
+                freeleech_tokens(store, user_id, 0, PAGE),
+                store.freeleech.count(user_id),
+                user_activity(store, user_id, self._context.places),
+            ),
+        )
+        here = f"/users/{user_id}"
         variables = {
             "user": user,
             "error": error,
@@ -87,23 +99,27 @@ class UserPage:
             "chosen": chosen,
             "here": here,
             "labels": LABELS,
-            "sizes": await self._users.set_sizes(user.user_id),
-            "check": await self._context.store.connect_checks.of_user(user.user_id),
-            "shares": await shares(self._context.store, user.user_id, ids),
+            "sizes": sizes,
+            "check": check,
+            "shares": shown,
             "remaining": self._remaining,
             "next_url": f"{here}?{urlencode({'set': chosen, 'cursor': after})}" if after else "",
             "previous_url": f"{here}?{urlencode({'set': chosen})}" if cursor else "",
-            "tokens": await freeleech_tokens(self._context.store, user.user_id, 0, PAGE),
-            "token_count": await self._context.store.freeleech.count(user.user_id),
+            "tokens": tokens,
+            "token_count": token_count,
             "rules": self._context.settings.users,
             "now": self._context.clock(),
-            "activity": await user_activity(self._context.store, user.user_id, self._context.places),
+            "activity": activity,
             "limits": LIMITS,
             "feed_is_on": self._context.settings.changes.max_entries > 0,
             "country_name": country_name,
             "events": EVENTS,
         }
         return render(request, "user.html", variables, status=422 if error else 200)
+
+    async def _shares(self, user_id: str, name: str, cursor: int) -> tuple[int, list[Share]]:
+        after, ids = await self._users.torrents_page(user_id, name, cursor, PAGE)
+        return after, await shares(self._context.store, user_id, ids)
 
     def _remaining(self, share: Share) -> int:
         """Seconds until the hit-and-run on this torrent is cleared."""
@@ -119,7 +135,7 @@ class UserPage:
         try:
             await self._users.edit(user.passkey, fields)
         except ClientError as error:
-            return await self._page(request, user, str(error))
+            return await self._page(request, user.user_id, str(error))
         return _back(request, user, "saved")
 
     async def change_rule(
@@ -129,7 +145,7 @@ class UserPage:
         try:
             await self._users.change_rule(user.passkey, rule(form, self._context.clock()))
         except ClientError as error:
-            return await self._page(request, user, str(error))
+            return await self._page(request, user.user_id, str(error))
         return _back(request, user, "saved")
 
     async def give_freeleech(self, request: web.Request) -> web.Response:
@@ -142,7 +158,7 @@ class UserPage:
             end = parse_end(form.text("until"), self._context.clock()) or 0
             await self._context.store.freeleech.give(user.user_id, torrent.torrent_id, end)
         except ClientError as error:
-            return await self._page(request, user, str(error))
+            return await self._page(request, user.user_id, str(error))
         return _back(request, user, "saved")
 
     async def revoke_freeleech(self, request: web.Request) -> web.Response:
@@ -159,7 +175,7 @@ class UserPage:
         try:
             rotated = await self._users.rotate(user.passkey, form.text("passkey") or None)
         except ClientError as error:
-            return await self._page(request, user, str(error))
+            return await self._page(request, user.user_id, str(error))
         return self._show_passkey(request, rotated, ROTATED)
 
     def _show_passkey(self, request: web.Request, user: User, message: str = "") -> web.Response:
@@ -180,11 +196,19 @@ class UserPage:
         return done(request, "/users", "removed")
 
     async def _user(self, request: web.Request) -> User:
+        return await self._found(self._id(request))
+
+    @staticmethod
+    def _id(request: web.Request) -> str:
         """Finds a user by ID only, never by passkey, because URLs are not secret. Raises Problem (404)."""
         user_id = request.match_info["user_id"]
-        number = user_id.isascii() and user_id.isdigit() and len(user_id) <= _MAX_ID_LENGTH
-        passkey = await self._users.passkey_of(user_id) if number else None
-        user = await self._users.get(passkey) if passkey is not None else None
+        if not is_user_id(user_id):
+            raise Problem(404, detail="unknown user")
+        return user_id
+
+    async def _found(self, user_id: str) -> User:
+        """Raises Problem (404)."""
+        user = await self._users.by_id(user_id)
         if user is None:
             raise Problem(404, detail="unknown user")
         return user

@@ -160,7 +160,11 @@ class Tokens:
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None
-        values, used = await self._read(match[1])
+        found, last_used = await self._connection.pipeline(
+            ("HMGET", self._keys.admin_token(match[1]), *_FIELDS),
+            ("ZSCORE", self._keys.admin_tokens(), match[1]),
+        )
+        values, used = _named(found), int(float(last_used or 0))
         digest = values["hash"]
         if digest is None or not hmac.compare_digest(digest, _digest(text).encode()):
             return None
@@ -169,14 +173,6 @@ class Tokens:
             return None
         await self._record_use(token.token_id, used)
         return token
-
-    async def _read(self, token_id: str) -> tuple[dict[str, bytes | None], int]:
-        """The fields of a token, and its last use; a field is None if it has none, or if there is no token."""
-        values, used = await self._connection.pipeline(
-            ("HMGET", self._keys.admin_token(token_id), *_FIELDS),
-            ("ZSCORE", self._keys.admin_tokens(), token_id),
-        )
-        return _named(values), int(float(used or 0))
 
     async def _record_use(self, token_id: str, last_used: int) -> None:
         if self._now() - last_used < _USE_RECORDED_SECONDS:
@@ -240,7 +236,7 @@ class Tokens:
         if not _SECRET.fullmatch(secret):
             return None
         names = ("name", "csrf", "token", "ends", "role")
-        row = await self._connection.command("HMGET", self._keys.admin_session(_digest(secret)), *names)
+        row, *of_token = await self._scripts.session([_digest(secret), " ".join(_FIELDS), *names])
         if None in row[:4]:
             return None
         name, csrf, token_id, ends = (value.decode() for value in row[:4])
@@ -248,21 +244,13 @@ class Tokens:
             return None
         role = _role(row[4])
         if token_id:
-            token = await self._token_of_session(token_id, address)
-            if token is None:
+            values, used = _named(of_token[0]), int(float(of_token[1] or 0))
+            token = _token(token_id, values, used)
+            if values["hash"] is None or not token.admits(address, self._now()):
                 return None
+            await self._record_use(token_id, used)
             role = token.role
         return Session(name, role, csrf, token_id, int(ends))
-
-    async def _token_of_session(self, token_id: str, address: Address) -> Token | None:
-        values, used = await self._read(token_id)
-        if values["hash"] is None:
-            return None
-        token = _token(token_id, values, used)
-        if not token.admits(address, self._now()):
-            return None
-        await self._record_use(token_id, used)
-        return token
 
     async def sign_out(self, secret: str) -> None:
         """Ends a session. Ignores an unknown secret."""

@@ -80,6 +80,8 @@ class RedisPipe(asyncio.Protocol):
         self.gathers = False
         """Whether the commands of one turn of the event loop go out in one write. It pays where several callers share
         the pipe; a single one already sends much at a time."""
+        self.more_turns = 0
+        """Turns that it waits longer while more commands arrive, such as those of tasks that have just begun."""
         self.broken = transport.is_closing()
         transport.set_protocol(self)
 
@@ -92,14 +94,7 @@ class RedisPipe(asyncio.Protocol):
         # A value that cannot be packed raises here, before anything waits for its reply.
         packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # any number of arguments
         self._waiting.append((future, perf_counter(), self._ticks))
-        if self.gathers:
-            if not self._unsent:
-                self._loop.call_soon(self._send)
-            self._unsent.append(packed)
-        else:
-            self._transport.write(packed)
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._tick_seconds, self._tick)
+        self._write(packed)
         return future
 
     def execute_all(self, commands: Sequence[tuple[Argument, ...]]) -> "asyncio.Future[list[Any]]":
@@ -112,13 +107,18 @@ class RedisPipe(asyncio.Protocol):
             return replies.future
         packed = b"".join([hiredis.pack_command(command) for command in commands])  # type: ignore[arg-type]
         self._waiting.extend([(replies, perf_counter(), self._ticks)] * len(commands))
-        if self._unsent:
+        self._write(packed)
+        return replies.future
+
+    def _write(self, packed: bytes) -> None:
+        if self.gathers:
+            if not self._unsent:
+                self._loop.call_soon(self._send, 1, self.more_turns)
             self._unsent.append(packed)
         else:
             self._transport.write(packed)
         if self._timer is None:
             self._timer = self._loop.call_later(self._tick_seconds, self._tick)
-        return replies.future
 
     @property
     def in_flight(self) -> int:
@@ -136,7 +136,10 @@ class RedisPipe(asyncio.Protocol):
         self._waiting[-1][0].add_done_callback(end)
         return ended
 
-    def _send(self) -> None:
+    def _send(self, seen: int, more_turns: int) -> None:
+        if more_turns and len(self._unsent) > seen:
+            self._loop.call_soon(self._send, len(self._unsent), more_turns - 1)
+            return
         unsent, self._unsent = self._unsent, []
         if not self.broken:
             self._transport.write(b"".join(unsent))

@@ -254,6 +254,7 @@ class Scripts:
     abandon: Script
     add_token: Script
     sign_in: Script
+    session: Script
     audit: Script
     work_save: Script
     work_add: Script

@@ -104,7 +104,7 @@ class Server:
 
     async def _open_commands(self) -> RedisPipe:
         pipe = await self._opened(self._pipe)
-        pipe.gathers = True
+        pipe.gathers, pipe.more_turns = True, 3
         return pipe
 
     def _pipe(self, stream: asyncio.StreamWriter) -> RedisPipe:

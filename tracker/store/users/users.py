@@ -39,6 +39,11 @@ _MIN_SCANNED = 16
 SETS = ("active", "complete", "incomplete", "hnr")
 
 
+class UnknownUser(ClientError):
+    def __init__(self) -> None:
+        super().__init__("there is no such user")
+
+
 class Users:
     """Changes apply to the next announce, as the announce script reads the user.
 
@@ -87,14 +92,19 @@ class Users:
 
     async def find(self, who: str) -> User:
         """Finds a user by id or passkey. Raises ClientError if there is none."""
-        by_id = await self.passkey_of(who) if is_user_id(who) else None
-        user = await self.get(by_id or who)
+        user = await self.by_id(who) if is_user_id(who) else None
+        user = user or await self.get(who)
         if user is None:
-            raise ClientError("there is no such user")
+            raise UnknownUser
         return user
 
+    async def by_id(self, user_id: str) -> User | None:
+        return await self._with_totals(await self.by_ids([user_id]))
+
     async def get(self, passkey: str) -> User | None:
-        found = await self.get_all([passkey])
+        return await self._with_totals(await self.get_all([passkey]))
+
+    async def _with_totals(self, found: list[User]) -> User | None:
         if not found:
             return None
         totals: dict[str, Any] = {**await self._sums.totals(found[0].user_id)}
@@ -110,23 +120,27 @@ class Users:
         return await self._read(passkeys, by_id=False)
 
     async def _read(self, names: Sequence[str], *, by_id: bool) -> list[User]:
-        rows: list[list[bytes | None] | None] = []
+        found: list[User] = []
         for first in range(0, len(names), _READ_PER_CALL):
             some = names[first : first + _READ_PER_CALL]
-            rows += await self._scripts.read_users(
+            rows = await self._scripts.read_users(
                 [int(by_id), " ".join(STORED_RIGHTS), " ".join(STORED_TOTALS), *some]
             )
-        return [user_of(row) for row in rows if row is not None]
+            found += [user_of(row) for row in rows if row is not None]
+        return found
 
-    async def edit(self, passkey: str, fields: Mapping[str, Value]) -> None:
-        """Sets some of FIELDS, as ``checked_fields`` reads them. Enabling a user clears the reason.
+    async def edit(self, who: str, fields: Mapping[str, Value]) -> None:
+        """Sets some of FIELDS of the user with this id or passkey, as ``checked_fields`` reads them. Enabling a user
+        clears the reason.
 
-        Raises ClientError for another field, an invalid value or an unknown passkey.
+        Raises UnknownUser, and ClientError for another field or an invalid value.
         """
         row = checked_fields(fields)
-        user_id = await self._scripts.edit_user([pack_user("", passkey, row)])
+        user_id = await self._scripts.edit_user(
+            [pack_user(who, "", row) if is_user_id(who) else pack_user("", who, row)]
+        )
         if user_id is None:
-            raise ClientError("there is no such user")
+            raise UnknownUser
         if not user_id:
             raise ClientError("this user has an invalid id, or the id of another user")
         if row:

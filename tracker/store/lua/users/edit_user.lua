@@ -1,7 +1,7 @@
 #!lua
 -- edit_user.lua: sets fields of a user.
 -- KEYS[1]   the prefix
--- ARGV[1]   the user, as user_fields.lua reads it, by passkey
+-- ARGV[1]   the user, as user_fields.lua reads it, by passkey or by id
 -- Answer    the user id; '' when fields of `u:<uid>` are given and the id is invalid or belongs to another passkey;
 --   false when there is no such user
 local P, call = KEYS[1], redis.call
@@ -16,6 +16,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 local user = read_user(ARGV[1])
+if user.passkey == '' then user.passkey = call('ZRANGE', P .. 'users', user.id, user.id, 'BYSCORE')[1] or '' end
 local uid = call('HGET', P .. 'user:' .. user.passkey, 'user_id')
 if not uid or uid == '' then return false end
 local beyond_rights = next(user.profile) or next(user.totals)
