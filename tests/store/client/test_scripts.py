@@ -75,6 +75,7 @@ ONLY_READS = {
     "list_torrents",
     "read_users",
     "read_torrents",
+    "session",
     "user_peers",
     "dht_swarm",
     "dht_page",

@@ -112,6 +112,7 @@ BEYOND: dict[str, str] = {
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "changed i:hnr u:* u:*:hnr u:*:t:* user:*",
     "rank_torrents": "i:seeders i:torrent_*",
+    "read_torrents": "i:score",
     "read_users": "u:* user:* users",
     "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",
     "reap": "addresses changed changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending i:leechers "
@@ -133,6 +134,7 @@ BEYOND: dict[str, str] = {
     "scrape": "user:*",
     "search": "i:name",
     "set_rule": "changes copies copies:version download_multiplier edits upload_multiplier user:*",
+    "session": "admin:session:* admin:token:* admin:tokens",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all",
     "sum_users": "i:hnr i:user_downloaded i:user_ratio i:user_uploaded u:*",

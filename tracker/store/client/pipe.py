@@ -81,7 +81,7 @@ class RedisPipe(asyncio.Protocol):
         """Whether the commands of one turn of the event loop go out in one write. It pays where several callers share
         the pipe; a single one already sends much at a time."""
         self.more_turns = 0
-        """Turns that it waits longer while more commands arrive, such as those of tasks that have just begun."""
+        """Turns that it waits longer while several commands arrive, such as those of tasks that begin."""
         self.broken = transport.is_closing()
         transport.set_protocol(self)
 
@@ -137,8 +137,9 @@ class RedisPipe(asyncio.Protocol):
         return ended
 
     def _send(self, seen: int, more_turns: int) -> None:
-        if more_turns and len(self._unsent) > seen:
-            self._loop.call_soon(self._send, len(self._unsent), more_turns - 1)
+        number = len(self._unsent)
+        if more_turns and number > 1:  # after a turn without another command, one more
+            self._loop.call_soon(self._send, number, more_turns - 1 if number > seen else 0)
             return
         unsent, self._unsent = self._unsent, []
         if not self.broken:

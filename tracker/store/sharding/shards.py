@@ -220,7 +220,7 @@ class Shards:
             for index, reply in zip(indexes, await part[0][0].send(part), strict=True):
                 replies[index] = reply
 
-        await asyncio.gather(*map(ask, by_server.values()))
+        await together([ask(indexes) for indexes in by_server.values()])
         return replies
 
     async def ask(
@@ -256,8 +256,8 @@ class Shards:
         parts = defaultdict[Shard, list[int]](list)
         for index, item in enumerate(items):
             parts[self.of(info_hash_of(item))].append(index)
-        found = await asyncio.gather(
-            *(call(shard, [items[index] for index in indexes]) for shard, indexes in parts.items())
+        found = await together(
+            [call(shard, [items[index] for index in indexes]) for shard, indexes in parts.items()]
         )
         results: dict[int, _Result] = {}
         for indexes, part in zip(parts.values(), found, strict=True):
@@ -304,6 +304,16 @@ class Shards:
         found = await self.find_torrent(torrent_id)
         return found[0] if found is not None else self._probable(torrent_id)
 
+    async def torrents_by_shard(self, torrent_ids: Sequence[str]) -> dict[Shard, list[str]]:
+        """The ids of each available shard that has some. A single shard is not asked whether it knows them."""
+        parts = defaultdict[Shard, list[str]](list)
+        if only := self._only:
+            parts[only] += torrent_ids
+            return parts
+        for torrent_id, (shard, _) in (await self.find_torrents(torrent_ids)).items():
+            parts[shard].append(torrent_id)
+        return parts
+
     @property
     def _only(self) -> Shard | None:
         """The shard that has all torrents, if there is no other."""
@@ -329,6 +339,11 @@ class Shards:
             for torrent_id, text in zip(some, texts or [None] * len(some), strict=True)
             if (info_hash := info_hash_of(text)) is not None
         }
+
+
+async def together(calls: Sequence[Awaitable[_Result]]) -> list[_Result]:
+    """``asyncio.gather``, but a single call needs no task, so that its command goes out with those of the same turn."""
+    return [await calls[0]] if len(calls) == 1 else list(await asyncio.gather(*calls))
 
 
 def in_parts(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:

@@ -96,13 +96,15 @@ class TorrentListing:
         Orders ``name``, ``size`` and ``score`` list only torrents that have one. ``size``, ``added`` and
         ``last_activity`` follow announces, and what a site writes, within some minutes: see ``rank``.
         """
-        total = await self.count(wanted.order)
-        pairs = await top_of(
-            self._shards,
-            lambda shard: index_key(shard, wanted.order),
-            count,
-            offset,
-            ascending=not wanted.descending,
+        total, pairs = await asyncio.gather(
+            self.count(wanted.order),
+            top_of(
+                self._shards,
+                lambda shard: index_key(shard, wanted.order),
+                count,
+                offset,
+                ascending=not wanted.descending,
+            ),
         )
         if wanted.order == "name":
             hashes = [InfoHash(bytes.fromhex(entry[-40:])) for entry, _ in pairs]

@@ -124,10 +124,11 @@ class StoredTorrent(NamedTuple):
     """The reason; None if it is not denied."""
     fields: list[bytes]
     """Fields of its hash, each with its value behind it."""
+    score: bytes | None = None
 
     def read(self) -> Torrent:
-        """The torrent without its score."""
-        return torrent_of(self.info_hash, text_of(hash_of(self.fields)), self.torrent_id, self.denied)
+        fields = text_of(hash_of(self.fields))
+        return torrent_of(self.info_hash, fields, self.torrent_id, self.denied, self.score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,11 @@ def text_of(row: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 def torrent_of(
-    info_hash: InfoHash, fields: dict[str, str], torrent_id: bytes | None, denied: bytes | None
+    info_hash: InfoHash,
+    fields: dict[str, str],
+    torrent_id: bytes | None,
+    denied: bytes | None,
+    score: bytes | None = None,
 ) -> Torrent:
     def number(name: str) -> int:
         return whole(fields.get(name, "").encode())
@@ -211,6 +216,7 @@ def torrent_of(
         dht_seeds=number("dht_seeds") if looked_up else None,
         dht_peers=number("dht_peers") if looked_up else None,
         dht_at=looked_up,
+        score=None if score is None else float(score),
         fields=fields,
     )
 

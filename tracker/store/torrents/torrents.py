@@ -4,7 +4,6 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,7 +15,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts
+from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts, together
 from tracker.store.torrents.name_index import Unlisted, list_torrents, page_of_torrents
 from tracker.store.torrents.records import (
     MAX_SIZE,
@@ -197,30 +196,23 @@ class Torrents:
         return outcomes
 
     async def get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
-        """Returns the same as ``get`` for several torrents, in order. Others are left out."""
-        found = [stored.read() for stored in await self.stored(info_hashes)]
-        shards = [self._shards.of(torrent.info_hash) for torrent in found]
-        return with_scores(
-            found,
-            await self._shards.send(
-                [
-                    (shard, ("ZSCORE", shard.keys.index("score"), torrent.torrent_id))
-                    for shard, torrent in zip(shards, found, strict=True)
-                ]
-            ),
-        )
+        """Returns the same as ``get`` for several torrents, in order. Others are left out.
+
+        Some are parsed at a time, so that this process answers announces in between.
+        """
+        found: list[Torrent] = []
+        for some in in_parts(info_hashes, READ_A_CALL):
+            found += [each.read() for each in await self.stored(some)]
+        return found
 
     async def stored(self, info_hashes: Sequence[InfoHash]) -> list[StoredTorrent]:
         """The same as they are stored."""
-        found: list[StoredTorrent] = []
+        found: list[StoredTorrent | None] = []
         for some in in_parts(info_hashes, READ_A_CALL):
-            found += await self._shards.split(some, _itself, self._stored_in)
+            found += await self._shards.split(
+                some, _itself, lambda shard, part: _stored(shard, [each.hex() for each in part])
+            )
         return existing(found)
-
-    @staticmethod
-    async def _stored_in(shard: Shard, info_hashes: Sequence[InfoHash]) -> list[StoredTorrent]:
-        rows = await shard.scripts.read_torrents([info_hash.hex() for info_hash in info_hashes])
-        return [StoredTorrent(info_hash, *row) for info_hash, row in zip(info_hashes, rows, strict=True)]
 
     async def registered(self, info_hashes: Sequence[InfoHash]) -> set[InfoHash]:
         """Returns those of the info hashes that are registered."""
@@ -254,8 +246,17 @@ class Torrents:
 
     async def by_ids(self, ids: Sequence[str]) -> list[Torrent]:
         """Returns the torrents with these ids, in order. Unknown ids are left out."""
-        found = await self._shards.find_torrents(ids)
-        return await self.get_all([found[torrent_id][1] for torrent_id in ids if torrent_id in found])
+        found: list[Torrent] = []
+        for some in in_parts(ids, READ_A_CALL):
+            parts = await self._shards.torrents_by_shard(some)
+            rows = await together([_stored(shard, part, by_id=True) for shard, part in parts.items()])
+            by_id = {
+                torrent_id: row
+                for part, of_part in zip(parts.values(), rows, strict=True)
+                for torrent_id, row in zip(part, of_part, strict=True)
+            }
+            found += [each.read() for each in existing(by_id.get(torrent_id) for torrent_id in some)]
+        return found
 
     # Lists
 
@@ -328,16 +329,19 @@ def _itself(info_hash: InfoHash) -> InfoHash:
     return info_hash
 
 
-def existing(torrents: Iterable[StoredTorrent]) -> list[StoredTorrent]:
-    return [
-        each for each in torrents if each.fields or each.torrent_id is not None or each.denied is not None
-    ]
+async def _stored(shard: Shard, names: Sequence[str], *, by_id: bool = False) -> list[StoredTorrent | None]:
+    """``names``: at most READ_A_CALL hex info hashes, or ids. None for an unknown id, and one with an
+    invalid info hash."""
+    rows = await shard.scripts.read_torrents([int(by_id), *names])
+    hashes = [info_hash_of(row[0]) if row else None for row in rows]
+    return [ih and StoredTorrent(ih, *row[1:]) for ih, row in zip(hashes, rows, strict=True)]
 
 
-def with_scores(torrents: Sequence[Torrent], scores: Sequence[bytes | None]) -> list[Torrent]:
+def existing(torrents: Iterable[StoredTorrent | None]) -> list[StoredTorrent]:
     return [
-        torrent if found is None else replace(torrent, score=float(found))
-        for torrent, found in zip(torrents, scores, strict=True)
+        each
+        for each in torrents
+        if each is not None and (each.fields or each.torrent_id is not None or each.denied is not None)
     ]
 
 
