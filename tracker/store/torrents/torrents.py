@@ -334,7 +334,10 @@ async def _stored(shard: Shard, names: Sequence[str], *, by_id: bool = False) ->
     invalid info hash."""
     rows = await shard.scripts.read_torrents([int(by_id), *names])
     hashes = [info_hash_of(row[0]) if row else None for row in rows]
-    return [ih and StoredTorrent(ih, *row[1:]) for ih, row in zip(hashes, rows, strict=True)]
+    return [
+        None if info_hash is None else StoredTorrent(info_hash, *row[1:])
+        for info_hash, row in zip(hashes, rows, strict=True)
+    ]
 
 
 def existing(torrents: Iterable[StoredTorrent | None]) -> list[StoredTorrent]:
