@@ -1,4 +1,4 @@
-"""Names of torrents, users and clients: the rule for names, wherever they come from, and their folding for searches.
+"""Names of torrents, users and clients: the rule for names and reasons, and their folding for searches.
 
 Names come from strangers. Characters that move the cursor, or reorder the text around them, are dropped. What letters
 and emoji need is kept: joiners, soft hyphens, spaces of any width, and marks of direction.
@@ -19,8 +19,8 @@ _ESCAPED = re.compile(rf"[{_UNSAFE}\ud800-\udfff]")  # also lone surrogates, whi
 _SEPARATORS = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 
-def clean_name(text: str) -> str:
-    """``text`` without the characters that no name has."""
+def clean_text(text: str) -> str:
+    """``text`` without the characters that no name and no reason has."""
     return _DROPPED.sub("", text)
 
 
@@ -37,4 +37,4 @@ def fold(text: str) -> str:
 
 def fold_name(text: str) -> str:
     """Returns the name in the index; empty for a torrent or user without a name."""
-    return fold(clean_name(text)).strip()
+    return fold(clean_text(text)).strip()

@@ -7,7 +7,7 @@ from typing import Any
 from bencodepy import decode, encode
 
 from tracker.errors import ClientError
-from tracker.names import clean_name
+from tracker.names import clean_text
 from tracker.wire.torrent_file import MAX_NAME_LENGTH, Pieces, parse_torrent_file
 
 MAX_LENGTH = 3000
@@ -19,7 +19,7 @@ def check(data: bytes) -> None:
     except ClientError:
         return
     assert torrent.announce_hashes and all(len(each) == 20 for each in torrent.announce_hashes)
-    assert len(torrent.name) <= MAX_NAME_LENGTH and clean_name(torrent.name) == torrent.name
+    assert len(torrent.name) <= MAX_NAME_LENGTH and clean_text(torrent.name) == torrent.name
     torrent.name.encode()
     assert 0 < torrent.size_bytes < 2**53
     assert parse_torrent_file(data + b"trailing") == torrent

@@ -16,7 +16,7 @@ from redis import Redis
 from loadtest import trackers
 from tests.commands import Command
 from tests.waiting import until
-from tracker.names import clean_name
+from tracker.names import clean_text
 
 HASH, OTHER = "ab" * 20, "cd" * 20
 HOSTILE = (
@@ -208,8 +208,8 @@ def test_an_export_is_imported_without_loss(
             again = (tmp_path / f"again.{name}").read_bytes().splitlines()
             assert sorted(again) == before[name]
     for number, name in enumerate(HOSTILE, 1):
-        assert fields(keys, prefix, f"{number:040x}")["name"] == clean_name(name)
-        assert keys.get(f"{prefix}deny:{number + 100:040x}") == name.encode()
+        assert fields(keys, prefix, f"{number:040x}")["name"] == clean_text(name)
+        assert keys.get(f"{prefix}deny:{number + 100:040x}") == clean_text(name).encode()
     assert fields(keys, prefix, HASH)["multi_up"] == "2.5"
     assert (fields(keys, prefix, HASH)["size"], fields(keys, prefix, HASH)["labels"]) == (
         "123456789012",
@@ -378,12 +378,15 @@ def test_conflicting_users_are_reported_without_their_passkeys(tracker: Command,
         ("info_hash,info_hash\n", "line 1: a column appears twice"),
         (f"info_hash,name\n{HASH}\n", "line 2: has 1 columns instead of 2"),
         (f"info_hash,name\n{HASH},a,b,c\n", "line 2: has 4 columns instead of 2"),
-        (f"info_hash,name\n{HASH},{'x' * 20_000}\n", "line 2: a field is too long"),
+        (f"info_hash,name\n{HASH},{'x' * 20_000}\n", "line 2: name is too long"),
         (f"info_hash,name\n{HASH},{'x' * 500_000}\n", "line 2: "),
         (f'info_hash,name\n{HASH},"{"x" * 90_000}\n{"y" * 90_000}\n', "line 3: field larger than"),
         (f'info_hash,name\n{HASH},"open\n', "line 2: unexpected end of data"),
         (f'info_hash,name\n{HASH},"a"b\n', "line 2: "),
-        ("info_hash\n\x00\x1b[2J\n", "line 2: an info hash is"),
+        ("info_hash\n\x00\x1b[2J\n", "line 2: info_hash has control characters"),
+        (f"info_hash,name\n{HASH},a\x1b[2J\n", "line 2: name has control characters"),
+        (f'info_hash,name\n{HASH},"a\nb"\n', "line 3: name has control characters"),
+        (f"info_hash,size\n{HASH},true\n", "line 2: a size is"),
         (f"info_hash,private\n{HASH},maybe\n", "line 2: private is 0 or 1"),
         (f"info_hash,enabled\n{HASH},maybe\n", "line 2: enabled is 0, 1 or pending"),
         (f"info_hash,upload_multiplier\n{HASH},-1\n", "line 2: a multiplier is"),
@@ -418,7 +421,19 @@ def test_rows_after_a_malformed_row_are_read(tracker: Command, tmp_path: Path) -
         ("[1]", "not a JSON object"),
         ("[" * 50_000, "not JSON"),
         ('{"info_hash": ["x"]}', "a field is not text, a number or a boolean"),
-        ('{"info_hash": 1e999}', "an info hash is"),
+        ('{"info_hash": 1e999}', "info_hash is no number with a fraction or an exponent"),
+        (f'{{"info_hash": "{HASH}", "size": true}}', "size is neither true nor false"),
+        (f'{{"info_hash": "{HASH}", "size": 1e3}}', "size is no number with a fraction or an exponent"),
+        (
+            f'{{"info_hash": "{HASH}", "upload_multiplier": true}}',
+            "upload_multiplier is neither true nor false",
+        ),
+        (f'{{"info_hash": "{HASH}", "name": 5}}', "name is a text, not a number"),
+        (f'{{"info_hash": "{HASH}", "name": true}}', "name is neither true nor false"),
+        (f'{{"info_hash": "{HASH}", "name": "a\\u0007"}}', "name has control characters"),
+        (f'{{"info_hash": "{HASH}", "name": "\\ud800"}}', "a field is not UTF-8 text"),
+        (f'{{"kind": "denial", "info_hash": "{HASH}", "reason": "a\\nb"}}', "reason has control characters"),
+        ('{"user_id": "7", "uploaded": true}', "uploaded is neither true nor false"),
         ('{"info_hash": ' + "9" * 50_000 + "}", "not JSON"),
         ('{"info_hash": "' + "a" * 200_000 + '"}', "the line is too long"),
         (
@@ -426,23 +441,73 @@ def test_rows_after_a_malformed_row_are_read(tracker: Command, tmp_path: Path) -
             "kind must be torrent, user, denial, client, denied_client or freeleech_token",
         ),
         (f'{{"info_hash": "{HASH}", "uploaded": 1}}', "unknown field of a torrent"),
-        ('{"user_id": 1.5}', "a user id is a positive number"),
-        ('{"user_id": true, "uploaded": -5}', "uploaded is a whole number"),
+        ('{"user_id": 1.5}', "user_id is no number with a fraction or an exponent"),
+        ('{"user_id": "1.5"}', "a user id is a positive number"),
+        ('{"user_id": 1, "uploaded": -5}', "uploaded is a whole number"),
     ],
 )
 def test_a_bad_json_line_is_reported_and_the_next_is_read(
     tracker: Command, tmp_path: Path, line: str, shown: str
 ) -> None:
-    (tmp_path / "bad.jsonl").write_text(f'{line}\n\n{{"info_hash": "{OTHER}", "name": "\\ud800"}}\n')
+    (tmp_path / "bad.jsonl").write_text(f'{line}\n\n{{"info_hash": "{OTHER}", "name": "x"}}\n')
     result = tracker("import", "bad.jsonl", code=1)
     assert f"error: bad.jsonl line 1: {shown}" in result.stderr
     assert "torrents: 1 added" in result.stdout
 
 
-def test_bytes_that_are_not_utf8_are_replaced(tracker: Command, tmp_path: Path) -> None:
-    (tmp_path / "bytes.csv").write_bytes(b"\xef\xbb\xbfinfo_hash,name\r\n" + HASH.encode() + b",\xff\xfe\r\n")
-    tracker("import", "bytes.csv")
-    assert [row["name"] for row in lines(tracker, "export")] == ["\ufffd\ufffd"]
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.tsv"])
+def test_rows_that_are_not_utf8_are_refused(tracker: Command, tmp_path: Path, name: str) -> None:
+    """Latin-1 beside UTF-8 with a byte order mark."""
+    rows = {
+        "rows.csv": f"\ufeffinfo_hash,name\r\n{OTHER},Öl\r\n{HASH},gr\udcfcn\r\n",
+        "rows.jsonl": f'{{"info_hash": "{OTHER}", "name": "Öl"}}\n\n{{"info_hash": "{HASH}", "name": "gr\udcfcn"}}\n',
+        "rows.tsv": f"\ufeffinfo_hash\tname\n{OTHER}\tÖl\n{HASH}\tgr\udcfcn\n",
+    }
+    (tmp_path / name).write_bytes(rows[name].encode("utf-8", "surrogateescape"))
+    result = tracker("import", name, *(["--tsv"] if name == "rows.tsv" else []), code=1)
+    assert f"{name} line 3: a field is not UTF-8 text" in result.stderr
+    assert [row["name"] for row in lines(tracker, "export")] == ["Öl"]
+
+
+def test_output_of_mysql_is_read_with_its_escapes(tracker: Command, tmp_path: Path) -> None:
+    rows = ["info_hash\tname\tsize", f'{HASH}\tC:\\\\new "a", \'b\t5', f"{OTHER}\tNULL\tNULL", ""]
+    rows += [f"{'3' * 40}\ta\\tb\t5", f"{'4' * 40}\tx", f"{'5' * 40}\t=1\t\\0"]
+    (tmp_path / "dump.txt").write_text("\n".join(rows) + "\n")
+    result = tracker("import", "--tsv", "dump.txt", code=1)
+    assert result.stderr.splitlines() == [
+        "error: dump.txt line 5: name has control characters",
+        "error: dump.txt line 6: has 2 columns instead of 3",
+        "error: dump.txt line 7: size has control characters",
+        "error: 3 could not be imported",
+    ]
+    found = {row["info_hash"]: (row["name"], row["size"]) for row in lines(tracker, "export")}
+    assert found == {HASH: ('C:\\new "a", \'b', 5), OTHER: ("", "")}
+    assert "is not a folder" in tracker("import", "dump.txt", code=1).stderr
+
+
+def test_a_passkey_that_is_twice_in_the_files_is_refused(tracker: Command, tmp_path: Path) -> None:
+    one, two = "a" * 32, "b" * 32
+    (tmp_path / "a.csv").write_text(f"user_id,passkey\n7,{one}\n7,{one}\n")
+    (tmp_path / "b.csv").write_text(f"user_id,passkey\n8,{one}\n7,{two}\n")
+    for words in (["--dry-run"], ["--check"], []):
+        result = tracker("import", "a.csv", "b.csv", *words, code=1)
+        assert result.stderr.splitlines()[:2] == [
+            "error: b.csv line 2: this passkey belongs to another user",
+            "error: b.csv line 3: the user with this id has another passkey",
+        ]
+        assert len(lines(tracker, "export", "--what", "users")) == (0 if words else 1)
+
+
+def test_with_check_nothing_is_imported_if_one_record_is_invalid(tracker: Command, tmp_path: Path) -> None:
+    many_files(tmp_path / "files", 3)
+    (tmp_path / "files" / "bad.torrent").write_bytes(b"d4:info")
+    (tmp_path / "users.csv").write_text("user_id,uploaded\n7,5\n")
+    shown = tracker("import", "--check", "users.csv", "files", code=1).stderr
+    assert "bad.torrent: this is not a well-formed .torrent file" in shown
+    assert lines(tracker, "export") == lines(tracker, "export", "--what", "users") == []
+    (tmp_path / "files" / "bad.torrent").unlink()
+    assert "torrents: 3 added" in tracker("import", "--check", "users.csv", "files").stdout
+    assert len(lines(tracker, "export", "--what", "users")) == 1
 
 
 def test_a_file_of_denials_needs_a_kind(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:

@@ -10,7 +10,7 @@ from typing import Literal, Unpack
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
-from tracker.names import clean_name
+from tracker.names import clean_text
 from tracker.store.schema.multipliers import MultiplierFields, RuleChange, join_ends
 from tracker.store.store import Store
 from tracker.store.torrents.hybrids import V1_IS_UNREGISTERED
@@ -93,7 +93,7 @@ async def add_torrent(
     if not new or "hybrid_of" in fields:
         await _share(store, [(info_hash, row)])
     stored = None if new else await store.torrents.get(info_hash)
-    return Added(info_hash, torrent_id, new, stored.name if stored else clean_name(fields.get("name", "")))
+    return Added(info_hash, torrent_id, new, stored.name if stored else clean_text(fields.get("name", "")))
 
 
 def kept_fields(private: bool, name: str | None = None) -> str:

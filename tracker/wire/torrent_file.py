@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError
-from tracker.names import clean_name
+from tracker.names import clean_text
 from tracker.wire.bencode import BencodeError, Entry, decode_entries, encode
 
 MEDIA_TYPE = "application/x-bittorrent"
@@ -44,7 +44,7 @@ class TorrentFile:
     """The fields that a tracker uses. A torrent has a v1 hash, a v2 hash, or both (hybrid)."""
 
     name: str
-    """As ``clean_name`` returns it, at most 255 characters."""
+    """As ``clean_text`` returns it, at most 255 characters."""
     info_hash: InfoHash | None
     """SHA-1 of the info dictionary; ``None`` for a v2 torrent."""
     info_hash_v2: bytes | None
@@ -180,7 +180,7 @@ def _name(info: Mapping[bytes, Any], encoding: Entry | None) -> str:
         text = name.decode()
     except UnicodeDecodeError:
         text = _decoded(name, encoding.value if encoding is not None else b"")
-    return clean_name(text)[:MAX_NAME_LENGTH]
+    return clean_text(text)[:MAX_NAME_LENGTH]
 
 
 def _decoded(name: bytes, encoding: object) -> str:
@@ -213,7 +213,7 @@ def _piece_length(info: Mapping[bytes, Any], *, is_v2: bool) -> int:
 def _files_v1(info: Mapping[bytes, Any]) -> list[_File]:
     if b"files" not in info:
         name = _preferred(info, b"name", bytes)
-        if clean_name(name.decode("utf-8", "replace")).strip("/\\") in ("", ".", ".."):
+        if clean_text(name.decode("utf-8", "replace")).strip("/\\") in ("", ".", ".."):
             _refuse("the torrent has no name")
         return [_file(info, ((), name))]
     files = info[b"files"]

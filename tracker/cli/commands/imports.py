@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,8 +14,8 @@ from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.cli.commands import AsJson, Config, change_store, load_settings, torrent_files
 from tracker.cli.files import reading
 from tracker.cli.files.checkpoint import Checkpoint, Imported
-from tracker.cli.files.mapping import FieldMapping, load_mapping
-from tracker.cli.files.reading import Keep
+from tracker.cli.files.mapping import load_mapping
+from tracker.cli.files.reading import Items
 from tracker.cli.files.rows import KINDS, WHAT, Item, Kind, Problem, Row
 from tracker.cli.progress import Progress, progress
 from tracker.cli.terminal import complain, note, say, say_json
@@ -62,6 +62,15 @@ Mapped = Annotated[
 ReplaceTotals = Annotated[
     bool, typer.Option("--replace-totals", help="Replace the totals of known users by those in the file.")
 ]
+Check = Annotated[
+    bool, typer.Option("--check", help="Read and check all records first, and import none if one is invalid.")
+]
+Tsv = Annotated[
+    bool,
+    typer.Option(
+        "--tsv", help="The files are tab-separated, as `mysql --batch` writes them, with its escapes."
+    ),
+]
 Resume = Annotated[
     Path | None,
     typer.Option(
@@ -78,6 +87,8 @@ def import_records(
     mapped: Mapped = None,
     replace_totals: ReplaceTotals = False,
     resume: Resume = None,
+    check: Check = False,
+    tsv: Tsv = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check, without writing.")] = False,
     as_json: AsJson = False,
     config: Config = None,
@@ -94,19 +105,18 @@ def import_records(
     if missing := [path for path in paths if not path.exists()]:
         raise ClientError(f"{missing[0]}: there is no such file or folder")
     files = torrent_files(load_settings(config))
-    work = _Import(
-        paths,
-        WHAT[what] if what else None,
-        None if dry_run else partial(keep_file, files),
-        load_mapping(mapped) if mapped else None,
-        Checkpoint(resume, paths) if resume and not dry_run else None,
-        replace_totals=replace_totals,
-    )
-    if dry_run:
-        asyncio.run(work.run(None))
-    else:
-        change_store(config, "import", work.write)
-    work.summarize(as_json=as_json, dry_run=dry_run)
+    kind, mapping = WHAT[what] if what else None, load_mapping(mapped) if mapped else None
+    checking = _Import(paths, partial(reading.read, paths, kind, None, mapping, tsv=tsv))
+    if check or dry_run:
+        asyncio.run(checking.run(None))
+    if dry_run or checking.has_problems:
+        checking.summarize(as_json=as_json, dry_run=True)
+        return
+    read = partial(reading.read, paths, kind, partial(keep_file, files), mapping, tsv=tsv)
+    checkpoint = Checkpoint(resume, paths) if resume else None
+    work = _Import(paths, read, checkpoint, replace_totals=replace_totals)
+    change_store(config, "import", work.write)
+    work.summarize(as_json=as_json, dry_run=False)
 
 
 class _Import:
@@ -115,22 +125,23 @@ class _Import:
     def __init__(
         self,
         paths: Sequence[Path],
-        kind: Kind | None,
-        keep: Keep | None,
-        mapping: FieldMapping | None,
-        checkpoint: Checkpoint | None,
+        read: Callable[[], Items],
+        checkpoint: Checkpoint | None = None,
         *,
-        replace_totals: bool,
+        replace_totals: bool = False,
     ) -> None:
         self._paths = paths
-        self._kind = kind
-        self._keep = keep
-        self._mapping = mapping
+        self._read = read
         self._checkpoint = checkpoint
         self._replace_totals = replace_totals
         self._done = Imported()
         self._user_of: dict[str, str] = {}
-        """The user id of each passkey that a dry run has read."""
+        self._passkey_of: dict[str, str] = {}
+        """Of the rows that were only checked."""
+
+    @property
+    def has_problems(self) -> bool:
+        return self._done.problems > 0
 
     async def write(self, store: Store, change: Change) -> None:
         change.note(files=" ".join(map(str, self._paths)), replace_totals=self._replace_totals)
@@ -143,7 +154,7 @@ class _Import:
     async def run(self, store: Store | None) -> None:
         """Writes nothing if ``store`` is None."""
         total = await asyncio.to_thread(reading.count_torrents, self._paths)
-        items = reading.read(self._paths, self._kind, self._keep, self._mapping)
+        items = self._read()
         if self._checkpoint is not None:
             self._done = self._checkpoint.load()
         with progress("importing" if store else "reading", total) as shown:
@@ -225,12 +236,14 @@ class _Import:
         complain(f"{origin}: {problem}")
 
     def _check(self, kind: Kind, row: Row) -> bool | str:
-        """Checks the record without the store. Two users of the files may not have the same passkey."""
+        """Checks the record without the store. Of the files, each passkey is of one user, and each user has one."""
         outcome, passkey, user_id = _check(kind, row), row.get("passkey"), row.get("user_id")
         if kind != "user" or outcome is not True or not passkey or not user_id:
             return outcome
-        is_taken = self._user_of.setdefault(passkey, user_id) != user_id
-        return "this passkey belongs to another user" if is_taken else True
+        if self._user_of.setdefault(passkey, user_id) != user_id:
+            return "this passkey belongs to another user"
+        has_another = self._passkey_of.setdefault(user_id, passkey) != passkey
+        return "the user with this id has another passkey" if has_another else True
 
     def summarize(self, *, as_json: bool, dry_run: bool) -> None:
         """Prints the totals; exit code 1 if there were problems."""

@@ -30,12 +30,12 @@ class Source:
     values: Mapping[str, str]
     other: str | None
 
-    def read(self, row: Mapping[str, object], field: str) -> str:
+    def read(self, row: Mapping[str, object], field: str) -> object:
         """Raises ClientError."""
-        text = text_of(row.get(self.column))
+        value = row.get(self.column)
         if not self.values:
-            return text or (self.other or "")
-        found = self.values.get(text, self.other)
+            return self.other if value in (None, "") else value
+        found = self.values.get(text_of(value), self.other)
         if found is None:
             raise ClientError(f"the mapping has no {field} for this value of column {self.column}")
         return found

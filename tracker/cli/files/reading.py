@@ -6,8 +6,9 @@ The functions block, so call them in a thread. A record that cannot be read is y
 import csv
 import json
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -23,7 +24,12 @@ MAX_LINE = 100_000
 """Maximum characters of one line."""
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "0": "\0"}
+
 Items = Iterator[Item | Problem]
+Rows = Iterator[tuple[int, list[str] | str]]
+"""Number of the line, and its cells or why there are none."""
 Keep = Callable[[InfoHash, bytes], None]
 """Keeps the bare .torrent file of an info hash. Raises ClientError."""
 
@@ -40,9 +46,12 @@ def read(
     kind: Kind | None = None,
     keep: Keep | None = None,
     mapping: FieldMapping | None = None,
+    *,
+    tsv: bool = False,
 ) -> Items:
     """All records in ``paths``. Rows without a field ``kind`` are of ``kind``, else of the kind that their fields
-    suggest. ``keep`` receives each .torrent file. ``mapping`` says what the columns of files of another program are."""
+    suggest. ``keep`` receives each .torrent file. ``mapping`` says what the columns of files of another program are.
+    ``tsv``: the files are output of ``mysql --batch``, whatever their names are."""
     for path in paths:
         try:
             if path.is_dir():
@@ -50,8 +59,8 @@ def read(
             elif _is_torrent(path.name):
                 yield from _read_torrent(path, keep)
             else:
-                with _open(path) as raw:
-                    yield from _read_rows(raw, path, kind, mapping)
+                with _open(path, "\n" if tsv else "") as raw:
+                    yield from _read_rows(raw, path, kind, mapping, tsv=tsv)
         except OSError as error:
             yield Problem(str(path), error.strerror or str(error))
 
@@ -66,8 +75,9 @@ def _torrents_under(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in sorted(names) if _is_torrent(name))
 
 
-def _open(path: Path) -> TextIOWrapper:
-    return TextIOWrapper(os.fdopen(_open_file(path), "rb"), "utf-8", "replace", newline="")
+def _open(path: Path, newline: str) -> TextIOWrapper:
+    """Bytes that are not UTF-8 become lone surrogates, which no field may have."""
+    return TextIOWrapper(os.fdopen(_open_file(path), "rb"), "utf-8", "surrogateescape", newline=newline)
 
 
 def _open_file(path: Path) -> int:
@@ -101,11 +111,15 @@ def _read_torrent(path: Path, keep: Keep | None) -> Items:
         yield Item("torrent", {name: value for name, value in row.items() if value}, str(path))
 
 
-def _read_rows(file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None) -> Items:
-    if path.name.lower().endswith(JSON_ENDINGS):
+def _read_rows(
+    file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None, *, tsv: bool
+) -> Items:
+    if tsv:
+        yield from _read_table(_tsv_rows(file), path, kind, mapping, _as_it_is)
+    elif path.name.lower().endswith(JSON_ENDINGS):
         yield from _read_json(file, path, kind, mapping)
     elif path.name.lower().endswith(".csv"):
-        yield from _read_csv(file, path, kind, mapping)
+        yield from _read_table(_csv_rows(file), path, kind, mapping, _as_it_is if mapping else unguarded)
     else:
         yield Problem(str(path), "is not a folder, .torrent, .csv or .jsonl file")
 
@@ -143,42 +157,63 @@ def _json_object(line: str) -> dict[str, object]:
     return fields
 
 
-def _read_csv(file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None) -> Items:
-    """The first row names the columns. Each malformed row is a Problem."""
-    rows = csv.reader(_lines(file), strict=True)
-    header = _csv_row(rows)
-    if header is None:
+def _read_table(
+    rows: Rows, path: Path, kind: Kind | None, mapping: FieldMapping | None, cell: Callable[[str, str], str]
+) -> Items:
+    """The first row names the columns. Each malformed row is a Problem. ``cell`` returns a value of a column."""
+    number, header = next(rows, (0, []))
+    if not header:
         return
-    if isinstance(header, str):
-        yield Problem(f"{path} line 1", header)
+    names = [header] if isinstance(header, str) else [name.strip().lstrip("\ufeff") for name in header]
+    problem = header if isinstance(header, str) else _header_problem(names, kind, mapping)
+    if problem:
+        yield Problem(f"{path} line {number}", problem)
         return
-    names = [name.strip().lstrip("\ufeff") for name in header]
-    if problem := _header_problem(names, kind, mapping):
-        yield Problem(f"{path} line 1", problem)
-        return
-    while (found := _csv_row(rows)) is not None:
-        origin = f"{path} line {rows.line_num}"
+    for number, found in rows:
+        origin = f"{path} line {number}"
         if isinstance(found, str):
             yield Problem(origin, found)
         elif found and len(found) != len(names):
             yield Problem(origin, f"has {len(found)} columns instead of {len(names)}")
         elif found:
-            fields: dict[str, object] = {
-                name: value if mapping else unguarded(name, value)
-                for name, value in zip(names, found, strict=True)
-            }
             try:
+                fields = {name: cell(name, value) for name, value in zip(names, found, strict=True)}
                 yield _item(fields, kind, mapping, origin)
             except ClientError as error:
                 yield Problem(origin, error.text)
 
 
-def _csv_row(rows: Iterator[list[str]]) -> list[str] | str | None:
-    """The next row, or the text of its error; None at the end."""
-    try:
-        return next(rows, None)
-    except csv.Error as error:
-        return str(error)
+def _as_it_is(_name: str, value: str) -> str:
+    return value
+
+
+def _csv_rows(file: TextIOWrapper) -> Rows:
+    rows = csv.reader(_lines(file), strict=True)
+    while True:
+        try:
+            found: list[str] | str = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            found = str(error)
+        yield rows.line_num, found
+
+
+def _tsv_rows(file: TextIOWrapper) -> Rows:
+    """As ``mysql --batch`` writes them: backslash, tab, line end and NUL are escaped. ``NULL`` is no value."""
+    for number, line in enumerate(_lines(file), 1):
+        cells = line.removesuffix("\n").removesuffix("\r").split("\t")
+        if len(line) > MAX_LINE:
+            yield number, "the line is too long"
+        else:
+            yield (
+                number,
+                [] if cells == [""] else ["" if each == "NULL" else _unescaped(each) for each in cells],
+            )
+
+
+def _unescaped(cell: str) -> str:
+    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]), cell)
 
 
 def _header_problem(names: list[str], kind: Kind | None, mapping: FieldMapping | None) -> str:
@@ -196,7 +231,7 @@ def _header_problem(names: list[str], kind: Kind | None, mapping: FieldMapping |
     return ""
 
 
-def _item(fields: dict[str, object], kind: Kind | None, mapping: FieldMapping | None, origin: str) -> Item:
+def _item(fields: Mapping[str, object], kind: Kind | None, mapping: FieldMapping | None, origin: str) -> Item:
     """Raises ClientError."""
     if mapping is not None:
         return Item(mapping.kind, join_ends(parse_row(mapping.kind, mapping.apply(fields))), origin)

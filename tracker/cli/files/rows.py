@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tracker.errors import ClientError
-from tracker.store.schema.multipliers import multiplier_text, with_end_names
+from tracker.store.schema.multipliers import MULTIPLIERS, multiplier_text, with_end_names
 from tracker.store.schema.record import settable
 from tracker.store.torrents.records import TORRENT_FIELDS, Torrent
 from tracker.store.users.fields import FIELDS, User
@@ -54,6 +54,8 @@ MAX_TEXT = 10_000
 """Maximum characters of one field; the store's limits are lower."""
 
 _NUMBER = re.compile(r"[0-9]{1,16}|[0-9]{1,4}\.[0-9]{1,6}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r]")
 
@@ -104,20 +106,32 @@ def parse_row(kind: Kind, fields: Mapping[str, object]) -> Row:
             continue
         if name not in COLUMNS[kind]:
             raise ClientError(f"unknown field of a {kind}")
-        text = text_of(value)
-        if len(text) > MAX_TEXT:
-            raise ClientError("a field is too long")
-        if name in _FLAGS:
-            text = _BOOLEANS.get(text.lower(), text)
-        if text:
+        if text := _checked(name, value):
             row[name] = text
     if COLUMNS[kind][0] not in row:
         raise ClientError(f"{COLUMNS[kind][0]} is missing")
     return row
 
 
+def _checked(name: str, value: object) -> str:
+    """The value as text. Raises ClientError for what the API refuses, too."""
+    if isinstance(value, bool) and name not in _FLAGS:
+        raise ClientError(f"{name} is neither true nor false")
+    if isinstance(value, float) and name not in MULTIPLIERS:
+        raise ClientError(f"{name} is no number with a fraction or an exponent")
+    if isinstance(value, int) and name in TEXTS:
+        raise ClientError(f"{name} is a text, not a number")
+    text = text_of(value)
+    if len(text) > MAX_TEXT:
+        raise ClientError(f"{name} is too long")
+    if _CONTROL.search(text):
+        raise ClientError(f"{name} has control characters")
+    return _BOOLEANS.get(text.lower(), text) if name in _FLAGS else text
+
+
 def text_of(value: object) -> str:
-    """A value of a record as text; empty for None. Raises ClientError for a list or an object."""
+    """A value of a record as text; empty for None. Raises ClientError for a list or an object, and for bytes that are
+    not UTF-8, which are read as lone surrogates."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -127,7 +141,9 @@ def text_of(value: object) -> str:
     if isinstance(value, float):
         return multiplier_text(value)
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()  # replaces lone surrogates
+        if _SURROGATE.search(value):
+            raise ClientError("a field is not UTF-8 text")
+        return value
     raise ClientError("a field is not text, a number or a boolean")
 
 

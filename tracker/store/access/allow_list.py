@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError
-from tracker.names import clean_name
+from tracker.names import clean_text
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 
@@ -30,7 +30,7 @@ class AllowList:
     async def allow(self, prefix: bytes, name: str = "") -> None:
         """Allows peers whose id begins with ``prefix``. Raises ClientError if it is not 1 to 20 bytes long."""
         check_prefix(prefix)
-        await self._connection.command("HSET", self._keys.allowed_client(prefix), "name", clean_name(name))
+        await self._connection.command("HSET", self._keys.allowed_client(prefix), "name", clean_text(name))
         await self._connection.command("SADD", self._keys.allowed_clients(), prefix)
         await self._changed(prefix)
 
@@ -47,7 +47,7 @@ class AllowList:
     async def name(self, prefix: bytes) -> str | None:
         """The name of an allowed prefix; None if it is not allowed."""
         found = await self._connection.command("HGET", self._keys.allowed_client(prefix), "name")
-        return None if found is None else clean_name(found.decode("utf-8", "replace"))
+        return None if found is None else clean_text(found.decode("utf-8", "replace"))
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[tuple[bytes, str]]]:
         """Returns (next cursor, about ``count`` pairs (prefix, name)). Cursor 0 begins and ends the walk.
@@ -61,7 +61,7 @@ class AllowList:
         hashes = await self._connection.pipeline(*(("EXISTS", key) for key in keys)) if keys else []
         names = await self._connection.pipeline(*(("HGET", key, "name") for key in keys)) if keys else []
         return int(after), [
-            (prefix, clean_name(name.decode("utf-8", "replace")) if isinstance(name, bytes) else "")
+            (prefix, clean_text(name.decode("utf-8", "replace")) if isinstance(name, bytes) else "")
             for prefix, exists, name in zip(prefixes, hashes, names, strict=True)
             if exists == 1
         ]

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import Conflict
+from tracker.names import clean_text
 from tracker.store.access.allow_list import check_prefix
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
@@ -40,7 +41,7 @@ class DenyList:
         is_known, size = await self._connection.pipeline(("HEXISTS", key, prefix), ("HLEN", key))
         if not is_known and size >= MAX_PREFIXES:
             raise Conflict(f"the deny list is full: it has at most {MAX_PREFIXES} prefixes")
-        await self._connection.command("HSET", key, prefix, reason[:MAX_REASON_LENGTH])
+        await self._connection.command("HSET", key, prefix, clean_text(reason)[:MAX_REASON_LENGTH])
         await self._begin_removal(prefix)
         await self._changed(prefix)
 
@@ -63,7 +64,9 @@ class DenyList:
             "HSCAN", self._keys.denied_clients(), cursor, "COUNT", count
         )
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        return int(after), [(prefix, reason.decode("utf-8", "replace")) for prefix, reason in pairs]
+        return int(after), [
+            (prefix, clean_text(reason.decode("utf-8", "replace"))) for prefix, reason in pairs
+        ]
 
     async def all(self) -> dict[bytes, str]:
         """Returns the reasons by prefix: at most MAX_PREFIXES. A site may have written more, or invalid prefixes."""

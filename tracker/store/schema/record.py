@@ -11,7 +11,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tracker.errors import ClientError
-from tracker.names import clean_name
+from tracker.names import clean_text
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.multipliers import (
     Rules,
@@ -40,8 +40,6 @@ class Field:
     highest: int = MAX_EXACT
     max_length: int = 255
     """Of a text; of ``names``: how many there may be."""
-    is_name: bool = False
-    """Whether the rule for names applies to a text."""
     off: str = ""
     """The option of the command line that sets a flag to false; empty: ``no-<name>``."""
     attribute: str = ""
@@ -76,7 +74,7 @@ class Field:
                 or_none = ", or -1" if self.kind == "limit" and self.lowest >= 0 else ""
                 raise ClientError(f"{self.name} is a whole number{lowest} up to {self.highest}{or_none}")
             return text
-        return (clean_name(text) if self.is_name else text).strip()[: self.max_length]
+        return clean_text(text).strip()[: self.max_length]
 
     def read(self, value: bytes | None) -> Any:
         """The value of what is stored. Of a value that a site has overwritten, the default or 0."""
@@ -87,9 +85,7 @@ class Field:
             return text != "0" if self.default else text == "1"
         if self.kind == "limit":
             return int(text) if self._is_number(text) else None
-        if self.kind == "rules":
-            return multipliers_of(text)
-        return clean_name(text) if self.is_name else text
+        return multipliers_of(text) if self.kind == "rules" else clean_text(text)
 
     def _is_number(self, text: str) -> bool:
         return bool(_NUMBER.fullmatch(text)) and self.lowest <= int(text) <= self.highest

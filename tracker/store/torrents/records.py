@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId, info_hash_of
 from tracker.errors import ClientError
-from tracker.names import clean_name
+from tracker.names import clean_text
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.multipliers import (
     NO_MULTIPLIER,
@@ -195,14 +195,14 @@ def torrent_of(
         info_hash=info_hash,
         torrent_id=fields.get("tid") or (torrent_id or b"").decode("utf-8", "replace"),
         registered=torrent_id is not None,
-        name=clean_name(fields.get("name", "")),
+        name=clean_text(fields.get("name", "")),
         seeders=number("seeders"),
         leechers=number("leechers"),
         completions=number("snatches"),
         announces=number("announces"),
         enabled=fields.get("enabled") not in ("0", "pending"),
         pending=fields.get("enabled") == "pending",
-        reason=fields.get("reason", ""),
+        reason=clean_text(fields.get("reason", "")),
         private=fields.get("private") == "1",
         size=size_of(fields.get("size", "")),
         labels=labels_of(fields.get("labels", "")),
@@ -212,7 +212,7 @@ def torrent_of(
         download_multiplier=multipliers_of(fields.get("multi_dn", "")),
         hybrid_of=half("hybrid_of"),
         hybrid=half("hybrid"),
-        denied=denied.decode("utf-8", "replace") if denied is not None else None,
+        denied=clean_text(denied.decode("utf-8", "replace")) if denied is not None else None,
         dht_seeds=number("dht_seeds") if looked_up else None,
         dht_peers=number("dht_peers") if looked_up else None,
         dht_at=looked_up,

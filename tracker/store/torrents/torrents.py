@@ -10,7 +10,7 @@ import orjson
 
 from tracker.bittorrent import InfoHash, PeerId, info_hash_of
 from tracker.errors import ClientError
-from tracker.names import clean_name, fold_name
+from tracker.names import clean_text, fold_name
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
@@ -118,7 +118,7 @@ class Torrents:
     async def deny(self, info_hash: InfoHash, reason: str) -> None:
         """Denies a torrent, registered or not, from the next announce on. ``reason`` is shown to its peers."""
         deny = self._shards.of(info_hash).scripts.deny
-        await deny([info_hash.hex(), int(self._clock()), reason[:_MAX_TEXT]])
+        await deny([info_hash.hex(), int(self._clock()), clean_text(reason)[:_MAX_TEXT]])
         await self._changed(info_hash)
 
     async def allow(self, info_hash: InfoHash) -> bool:
@@ -360,7 +360,9 @@ def denials_of(
     """The denials, and the listed ones that do not exist: they have no reason."""
     both = list(zip(listed, reasons, strict=True))
     found = [
-        Denial(each, why.decode("utf-8", "replace"), since) for (each, since), why in both if why is not None
+        Denial(each, clean_text(why.decode("utf-8", "replace")), since)
+        for (each, since), why in both
+        if why is not None
     ]
     return found, [each for (each, _), why in both if why is None]
 
@@ -382,8 +384,7 @@ def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
         if name == "size" and value and size_of(value) is None:
             raise ClientError(f"a size is a number of bytes from 0 to {MAX_SIZE}")
     row = {name: value[:_MAX_TEXT] for name, value in fields.items()}
-    if "name" in row:
-        row["name"] = clean_name(row["name"])
+    row |= {name: clean_text(row[name]) for name in _TEXT_FIELDS if name in row}
     return row | ({"labels": checked_labels(fields["labels"])} if "labels" in fields else {})
 
 

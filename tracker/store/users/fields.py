@@ -45,7 +45,7 @@ class User:
     unreported: int = field(default=0, compare=False)
     """Bytes by which ``left`` fell on all torrents, but that the user's clients did not report as downloaded. They
     are not counted as downloaded."""
-    name: Annotated[str, Field("Display name; empty: none.", "profile", is_name=True)] = ""
+    name: Annotated[str, Field("Display name; empty: none.", "profile")] = ""
     reason: Annotated[
         str,
         Field(
