@@ -190,7 +190,7 @@ class Reaper:
             tasks.create_task(
                 loop(self.send_heartbeat, HEARTBEAT_SECONDS, "heartbeat failed", sleep=until_next)
             )
-            tasks.create_task(self._summarize())
+            tasks.create_task(forever(self._summarize, _SUMMARY_SECONDS))
 
     # Events
 
@@ -377,11 +377,9 @@ class Reaper:
             self._counters.count("reaps", f"reaps.{cause}", by=reaped)
 
     async def _summarize(self) -> None:
-        while True:
-            await asyncio.sleep(_SUMMARY_SECONDS)
-            if self._reaped:
-                log.info("removed timed-out peers", peers=self._reaped)
-            self._reaped = 0
+        if self._reaped:
+            log.info("removed timed-out peers", peers=self._reaped)
+        self._reaped = 0
 
 
 async def send_heartbeats(reapings: Sequence[Reaping]) -> None:
