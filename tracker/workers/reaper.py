@@ -183,10 +183,10 @@ class Reaper:
         self._sweep_now.set()
         loop = partial(forever, error_seconds=1.0, connection=self._connection)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(loop(self._listen, 0.0, "cannot receive expiry events"))
-            tasks.create_task(loop(self._reap_received, 0.0, "cannot reap expired peers"))
-            tasks.create_task(loop(self._reap_due, 0.0, "cannot reap by due lists"))
-            tasks.create_task(loop(self._sweep, 0.0, "the sweep failed"))
+            tasks.create_task(loop(self._listen, 0.0, "reaping failed: subscription to expiry events"))
+            tasks.create_task(loop(self._reap_received, 0.0, "reaping failed: expired peers"))
+            tasks.create_task(loop(self._reap_due, 0.0, "reaping failed: due lists"))
+            tasks.create_task(loop(self._sweep, 0.0, "reaping failed: sweep"))
             tasks.create_task(
                 loop(self.send_heartbeat, HEARTBEAT_SECONDS, "heartbeat failed", sleep=until_next)
             )
