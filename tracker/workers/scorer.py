@@ -104,7 +104,11 @@ class Scorer:
             forever, error_seconds=_PAUSE_SECONDS, connection=self._connection, sleep=self._sleep
         )
         async with asyncio.TaskGroup() as group:
-            group.create_task(forever(self._adapt_later, 0.0, error_seconds=ADAPT_SECONDS, sleep=self._sleep))
+            group.create_task(
+                forever(
+                    self._adapt_later, 0.0, "scoring failed", error_seconds=ADAPT_SECONDS, sleep=self._sleep
+                )
+            )
             for number in range(self._max_processors):
                 group.create_task(process(partial(self._process, number), 0.0, "scoring failed"))
 
