@@ -218,4 +218,4 @@ async def test_every_key_is_in_its_place_and_comes_back(
             assert not part.startswith(b"{main}:") or b"countries" in name or b"hll:c" in name, key
     await reshard(several, back)
     assert await contents(back) == expected
-    assert parts_of(back).is_sharded is False
+    assert not parts_of(back).others

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.resharding.feed import PositionMap
-from tracker.store.resharding.parts import Command, Found, Part, Parts, by_part
+from tracker.store.resharding.parts import Command, Found, Parts, by_part
 from tracker.store.resharding.values import id_before, read_command, write_commands
 from tracker.store.schema.table.places import (
     CURSORS,
@@ -28,6 +28,7 @@ from tracker.store.schema.table.places import (
     torrent_in,
     torrent_of,
 )
+from tracker.store.sharding.shards import Shard
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.users.sums import SUMMED
 
@@ -51,7 +52,7 @@ class Copying:
         self._target = target
         self._by_value = False
         self._positions = PositionMap(source, target)
-        self._known: dict[tuple[Part, bytes], Part] = {}
+        self._known: dict[tuple[Shard, bytes], Shard] = {}
         self.expiring: set[str] = set()
         """Rows of which a key had an expiry."""
 
@@ -73,39 +74,37 @@ class Copying:
             await self._copy_users(part, [each for each in places[Place.JOINED] if each.row.pattern == USER])
             await self._note_copies([each for each in whole if each.row.pattern == PASSKEY])
 
-    def _is_main(self, part: Part) -> bool:
+    def _is_main(self, part: Shard) -> bool:
         return part == self._source.main
 
     # Torrents
 
-    async def _targets(self, part: Part, torrents: Sequence[tuple[str, bytes]]) -> list[Part]:
+    async def _targets(self, part: Shard, torrents: Sequence[tuple[str, bytes]]) -> list[Shard]:
         """Where the keys and entries of these torrents go. What a deleted torrent has left goes where its id is looked
         for."""
         if len(self._known) > _MAX_KNOWN:
             self._known.clear()
         ids = {name for kind, name in torrents if kind == "tid" and (part, name) not in self._known}
-        if ids and len(self._target.shards) > 1:
+        if ids:
             await self._find(part, list(ids))
         return [self._target_of(part, kind, name) for kind, name in torrents]
 
-    async def _find(self, part: Part, ids: Sequence[bytes]) -> None:
+    async def _find(self, part: Shard, ids: Sequence[bytes]) -> None:
         keys = [part.keys.prefix.encode() + b"torrent_id:" + each for each in ids]
         (hashes,) = await self._source.send([(part, ("MGET", *keys))])
         for torrent_id, info_hash in zip(ids, hashes, strict=True):
             number = _number(info_hash[:2], 16) if info_hash else _number(torrent_id, 10)
             self._known[part, torrent_id] = self._target.shards[number % len(self._target.shards)]
 
-    def _target_of(self, part: Part, kind: str, name: bytes) -> Part:
+    def _target_of(self, part: Shard, kind: str, name: bytes) -> Shard:
         shards = self._target.shards
         if not kind:
             return self._target.main
-        if len(shards) == 1:
-            return shards[0]
         return shards[_number(name[:2], 16) % len(shards)] if kind == "ih" else self._known[part, name]
 
     # Whole keys
 
-    async def _copy_whole(self, part: Part, found: Sequence[Found], targets: Sequence[Part]) -> None:
+    async def _copy_whole(self, part: Shard, found: Sequence[Found], targets: Sequence[Shard]) -> None:
         """``found`` are keys of ``part``."""
         if not found:
             return
@@ -121,16 +120,16 @@ class Copying:
         for each in found:
             await self._adapt(each)
 
-    async def _restore(self, part: Part, found: Sequence[Found], targets: Sequence[Part]) -> None:
+    async def _restore(self, part: Shard, found: Sequence[Found], targets: Sequence[Shard]) -> None:
         flat = await part.scripts.dump_keys([each.name for each in found])
-        restored = defaultdict[Part, list[Argument]](list)
+        restored = defaultdict[Shard, list[Argument]](list)
         for each, target, ends, dump in zip(found, targets, flat[::2], flat[1::2], strict=True):
             self._note_end(each, ends)
             if ends != _GONE:
                 restored[target] += (each.name, max(ends, 0), dump)
         await asyncio.gather(*(target.scripts.restore_keys(argv) for target, argv in restored.items()))
 
-    async def _write_values(self, found: Sequence[Found], targets: Sequence[Part]) -> None:
+    async def _write_values(self, found: Sequence[Found], targets: Sequence[Shard]) -> None:
         reads: list[Command] = []
         for each in found:
             reads += (
@@ -181,7 +180,7 @@ class Copying:
 
     # Entries
 
-    async def _split(self, part: Part, found: Sequence[Found]) -> None:
+    async def _split(self, part: Shard, found: Sequence[Found]) -> None:
         found = sorted(found, key=lambda each: each.row.type == "SET")
         timed = [(part, ("PEXPIRETIME", each.key)) for each in found if each.row.type != "SET"]
         ends = await self._source.send(timed)
@@ -209,7 +208,7 @@ class Copying:
                 if after != b"0"
             ]
 
-    async def _add(self, part: Part, pages: Sequence[tuple[Found, Any, Sequence[bytes]]]) -> None:
+    async def _add(self, part: Shard, pages: Sequence[tuple[Found, Any, Sequence[bytes]]]) -> None:
         """Adds entries to the sets and lists of the same names in their shards."""
         torrents: list[tuple[str, bytes]] = []
         for each, _, flat in pages:
@@ -218,7 +217,7 @@ class Copying:
         targets = iter(await self._targets(part, torrents))
         writes: list[Command] = []
         for each, end, flat in pages:
-            added = defaultdict[Part, list[Argument]](list)
+            added = defaultdict[Shard, list[Argument]](list)
             scores = iter(flat[1::2])
             for entry in _entries(each, flat):
                 into = added[next(targets)]
@@ -234,7 +233,7 @@ class Copying:
 
     # Users
 
-    async def _copy_users(self, part: Part, found: Sequence[Found]) -> None:
+    async def _copy_users(self, part: Shard, found: Sequence[Found]) -> None:
         """The totals of a user stay whole, as the part of the main prefix that is in no shard. A shard knows a user
         only after the main store does, so each user is found there."""
         is_main = self._is_main(part)
@@ -249,7 +248,7 @@ class Copying:
         writes: list[Command] = []
         for each, fields, of_main in zip(found, hashes, main_rows, strict=True):
             of_shards = await self._shard_fields(part, fields)
-            parts: list[tuple[Part, Mapping[bytes, Argument]]] = [(self._target.main, of_main), *of_shards]
+            parts: list[tuple[Shard, Mapping[bytes, Argument]]] = [(self._target.main, of_main), *of_shards]
             for target, values in parts:
                 if values:
                     key = each.key_in(target)
@@ -263,18 +262,18 @@ class Copying:
             for field, value in fields.items()
             if not (field.startswith((_FREELEECH, b"base_")) or field in _CREDITED)
         }
-        if self._source.is_sharded:
+        if self._source.others:
             totals = await self._source.store.user_sums.totals(each.name.partition(b":")[2].decode())
             values |= {
                 name.encode(): total for name, total in totals.items() if total or name.encode() in fields
             }
-        if self._target.is_sharded:
+        if self._target.others:
             values |= {b"base_" + name: values[name] for name in map(str.encode, SUMMED) if name in values}
         return values
 
     async def _shard_fields(
-        self, part: Part, fields: dict[bytes, bytes]
-    ) -> list[tuple[Part, dict[bytes, bytes]]]:
+        self, part: Shard, fields: dict[bytes, bytes]
+    ) -> list[tuple[Shard, dict[bytes, bytes]]]:
         credited = {field: fields[field] for field in _CREDITED if field in fields}
         parts = [(target, credited) for target in self._target.shards] if credited else []
         tokens = [field for field in fields if field.startswith(_FREELEECH)]
@@ -286,7 +285,7 @@ class Copying:
     async def _note_copies(self, users: Iterable[Found]) -> None:
         """Lists passkeys under the main prefix, so that the shards get them."""
         passkeys = [each.name.partition(b":")[2] for each in users]
-        if passkeys and self._target.is_sharded:
+        if passkeys and self._target.others:
             main, keys = self._target.main, self._target.main.keys
             (last,) = await self._target.send([(main, ("INCRBY", keys.copies_version(), len(passkeys)))])
             first = int(last) - len(passkeys) + 1

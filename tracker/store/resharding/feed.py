@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 from tracker.store.changes.changes import FIRST, order_of, was_trimmed
-from tracker.store.resharding.parts import Command, Part, Parts
+from tracker.store.resharding.parts import Command, Parts
+from tracker.store.sharding.shards import Shard
 
 _PAGE = 500
 _Order = tuple[int, int]
@@ -18,7 +19,7 @@ _Order = tuple[int, int]
 
 
 class _Stream(NamedTuple):
-    part: Part
+    part: Shard
     key: str
 
 
@@ -67,8 +68,6 @@ async def _mark_trimmed(target: Parts, last: dict[_Stream, str]) -> None:
 def _shard_of(entry: _Entry, parts: Parts) -> int:
     """The stream of an entry: that of its torrent; without one that of the main prefix, the last of the edits'."""
     info_hash = dict(zip(entry.flat[::2], entry.flat[1::2], strict=True)).get(b"info_hash")
-    if len(parts.shards) == 1:
-        return 0
     return int(info_hash[:2], 16) % len(parts.shards) if info_hash else len(parts.shards)
 
 
@@ -106,7 +105,7 @@ class PositionMap:
         follow."""
         shards = len(self._target.shards)
         milliseconds, number = order_of(position)
-        if shards == 1 or position == FIRST:
+        if position == FIRST:
             return position
         streams = _feed(self._source)
         own, place = divmod(number, len(streams))

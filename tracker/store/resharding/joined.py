@@ -7,9 +7,10 @@ from typing import Any
 
 from tracker.store.client.pipe import Argument
 from tracker.store.resharding.feed import copy_feed
-from tracker.store.resharding.parts import Command, Part, Parts
+from tracker.store.resharding.parts import Command, Parts
 from tracker.store.schema.keys import MAX_SHARDS
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard
 from tracker.store.stats.series import FIGURES
 
 _PAGE = 500
@@ -47,9 +48,9 @@ async def _write_numbers(source: Parts, target: Parts) -> None:
     the longest that a shard had."""
     numbers = [whole(each) for each in await _read(source, "torrent_id")]
     given_out = [MAX_SHARDS * number + shard for shard, number in enumerate(numbers[1:]) if number]
-    highest = max(given_out, default=0) if source.is_sharded else numbers[0]
+    highest = max(given_out, default=0) if source.others else numbers[0]
     if highest:
-        last = -(-highest // MAX_SHARDS) if target.is_sharded else highest
+        last = -(-highest // MAX_SHARDS) if target.others else highest
         await target.send([(part, ("SET", f"{part.keys.prefix}torrent_id", last)) for part in target.shards])
     choices: tuple[tuple[str, Callable[[Iterable[bytes]], bytes]], ...] = (
         ("lease", lambda values: max(values, key=whole)),
@@ -144,12 +145,14 @@ def _rank_commands(target: Parts, users: list[str], sizes: list[int]) -> list[Co
     shards = len(target.shards)
     for number, user in enumerate(users):
         own = sizes[number * shards : (number + 1) * shards]
-        ranked = [*zip(target.shards, own, strict=True), *([(target.main, sum(own))] if shards > 1 else [])]
-        commands += [(part, ("ZADD", part.keys.hit_and_runs(), size, user)) for part, size in ranked if size]
+        ranked = dict(zip(target.shards, own, strict=True)) | {target.main: sum(own)}
+        commands += [
+            (part, ("ZADD", part.keys.hit_and_runs(), size, user)) for part, size in ranked.items() if size
+        ]
     return commands
 
 
-async def _count_addresses(target: Parts, part: Part) -> None:
+async def _count_addresses(target: Parts, part: Shard) -> None:
     """Counts the endpoints of all swarms of a shard by network, as lib/addresses.lua does."""
     prefix = part.keys.prefix
     await target.send([(part, ("UNLINK", part.keys.addresses()))])
@@ -176,11 +179,9 @@ async def _count_addresses(target: Parts, part: Part) -> None:
 
 async def _copy_to_shards(target: Parts) -> None:
     """Gives the shards copies of what is under the main prefix."""
-    if not target.is_sharded:
-        return
     for name in ("secret", "upload_multiplier", "download_multiplier"):
         (value,) = await target.send([(target.main, ("GET", f"{target.main.keys.prefix}{name}"))])
         if value is not None:
-            await target.send([(part, ("SET", f"{part.keys.prefix}{name}", value)) for part in target.shards])
-    for shard in target.store.shards:
+            await target.send([(part, ("SET", f"{part.keys.prefix}{name}", value)) for part in target.others])
+    for shard in target.others:
         await target.store.user_copies.copy_to(shard)

@@ -8,28 +8,19 @@ from typing import Any, NamedTuple
 from redis.exceptions import ResponseError
 
 from tracker.errors import ClientError
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
 from tracker.store.client.server_info import read_info
-from tracker.store.schema.keys import Keys, KeySpec, main_prefix_of, pattern_of
+from tracker.store.schema.keys import KeySpec, main_prefix_of, pattern_of
 from tracker.store.schema.table.matching import row_of
+from tracker.store.sharding.shards import Shard
 from tracker.store.store import Store
 
 PAGE = 2000
 _SHARD = re.compile(rb"\{(main|[0-9]{2,3})\}:")
 
 
-class Part(NamedTuple):
-    """One prefix. With one shard, the main prefix is that of the shard."""
-
-    connection: Connection
-    keys: Keys
-    scripts: Scripts
-
-
 class Found(NamedTuple):
-    part: Part
+    part: Shard
     row: KeySpec
     name: bytes
     """The key without the prefix."""
@@ -38,12 +29,12 @@ class Found(NamedTuple):
     def key(self) -> bytes:
         return self.key_in(self.part)
 
-    def key_in(self, part: Part) -> bytes:
+    def key_in(self, part: Shard) -> bytes:
         """The key of the same name under another prefix."""
         return part.keys.prefix.encode() + self.name
 
 
-Command = tuple[Part, tuple[Argument, ...]]
+Command = tuple[Shard, tuple[Argument, ...]]
 
 
 class Walk(NamedTuple):
@@ -69,10 +60,8 @@ class Parts:
     def __init__(self, store: Store, prefix: str, page: int = PAGE) -> None:
         self.store = store
         self._page = page
-        self.shards = [Part(shard.connection, shard.keys, shard.scripts) for shard in store.shards]
-        self.is_sharded = len(self.shards) > 1
-        self.main = Part(store.connection, store.keys, store.scripts) if self.is_sharded else self.shards[0]
-        self.all = [self.main, *self.shards] if self.is_sharded else self.shards
+        self.shards = store.shards
+        self.main, self.others, self.all = store.shards.main, store.shards.others, store.shards.all
         self._prefix = prefix
         self._by_name = {part.keys.prefix.encode(): part for part in self.all}
 
@@ -138,8 +127,8 @@ class Parts:
             await self.send([(each.part, ("UNLINK", each.key)) for each in page.found])
 
 
-def by_part(found: Sequence[Found]) -> dict[Part, list[Found]]:
-    parts = defaultdict[Part, list[Found]](list)
+def by_part(found: Sequence[Found]) -> dict[Shard, list[Found]]:
+    parts = defaultdict[Shard, list[Found]](list)
     for each in found:
         parts[each.part].append(each)
     return parts

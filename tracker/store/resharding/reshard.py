@@ -129,7 +129,7 @@ class Reshard:
         if " ".join(await self._heartbeats(self._source)) != state["beats"]:
             raise ClientError("a tracker has run on the old store meanwhile: stop it, and begin again")
         main = self._target.main
-        if self._target.is_sharded:
+        if self._target.others:
             await self._target.send([(main, ("SET", main.keys.shards(), len(self._target.shards)))])
         await self._target.send([(main, ("UNLINK", self._state))])
         return after
