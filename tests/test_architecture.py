@@ -397,6 +397,17 @@ def test_store_classes_are_constructed_in_one_place() -> None:
     assert {name for name, module in built if module in places} == classes - {"UserParts"}
 
 
+def test_parts_of_the_store_are_written_for_any_number_of_shards() -> None:
+    """No subclass for several shards, and no question whether there is one; but the prefix of a single shard is the
+    configured one (schema/keys.py), and a store remembers its number (sharding/number.py)."""
+    layout = ("store.schema.keys", "store.sharding.number")
+    questions = re.compile(r"shards\)? *(==|!=|<=|>|<) *1\b")
+    for module in modules():
+        assert not [name for name in own_classes(module) if "Sharded" in name], module
+        if module not in layout:
+            assert not questions.search(path_of(module).read_text("utf-8")), module
+
+
 def lone_tasks(module: str) -> Iterator[str]:
     """Yields the lines that start a task outside a task group. Nothing would report an error of such a task."""
     for node in nodes_of(path_of(module)):

@@ -24,7 +24,7 @@ async def check_nodes(
     store: Store, settings: Settings, clock: Callable[[], float], *, tracker_running: bool
 ) -> AsyncIterator[Finding]:
     """Yields nothing with one shard, or without a cluster. The node of the main prefix has been checked before."""
-    if len(store.shards) == 1 or not store.connection.nodes:
+    if not (store.shards.others and store.connection.nodes):
         return
     with suppress(StoreUnavailable):  # the node of a key is asked, which another node names
         await store.shards.each(lambda shard: ("EXISTS", shard.keys.prefix))

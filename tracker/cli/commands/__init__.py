@@ -152,7 +152,7 @@ def _with_unavailable(store: "Store", error: Exception) -> str:
     from tracker.store.sharding.unavailable import at_nodes  # noqa: PLC0415
 
     unavailable: list[str] = []
-    if isinstance(error, StoreUnavailable) and len(store.shards) > 1 and store.connection.nodes:
+    if isinstance(error, StoreUnavailable) and store.shards.others and store.connection.nodes:
         unavailable += [f"main store ({store.connection.master})"] if store.shards.main_is_unavailable else []
         unavailable += [at_nodes(by_node)] if (by_node := store.shards.unavailable_by_node) else []
     return f"{error}; unavailable: {', '.join(unavailable)}" if unavailable else str(error)

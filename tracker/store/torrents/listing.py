@@ -314,7 +314,7 @@ class TorrentListing:
             after, ranked, halves = await shard.scripts.rank_torrents(
                 [self._rank_cursors[shard], RANKED_A_CALL]
             )
-            if halves and len(self._shards) > 1:  # an announce cannot look at a half in another shard
+            if halves:  # an announce cannot look at a half in another shard
                 await self._hybrids.end_broken([InfoHash(bytes.fromhex(each.decode())) for each in halves])
             self._rank_cursors[shard] = after
             visited += int(ranked)
