@@ -18,7 +18,7 @@ IMPORT = re.compile(r"^\s*from (tracker[\w.]*) import (\([^)]*\)|[^\n]*)", re.MU
 HELD_BY: dict[str, tuple[str, ...]] = {
     "__main__.py": ("cli/test_main.py",),
     "admin/api": ("admin/api/test_openapi.py", "admin/api/test_users.py", "admin/api/test_torrents.py"),
-    "admin/api/batch_rows.py": ("admin/api/test_batches.py",),
+    "admin/api/batches.py": ("admin/api/test_batches.py",),
     "admin/auth/auth.py": ("admin/test_security.py",),
     "admin/metrics": ("admin/metrics/test_metrics.py",),
     "admin/pages": ("admin/pages/test_pages.py",),

@@ -9,10 +9,8 @@ from redis import Redis
 
 from tests.commands import Command
 from tests.every_field import TORRENT, USER
-from tracker.admin.api.torrent_batches import TorrentBatchRow
-from tracker.admin.api.torrents import TorrentEdit, TorrentNew, TorrentRow
-from tracker.admin.api.user_batches import UserBatchRow
-from tracker.admin.api.users import UserEdit, UserNew, UserRow
+from tracker.admin.api.torrents import TorrentBatchRow, TorrentEdit, TorrentNew, TorrentRow
+from tracker.admin.api.users import UserBatchRow, UserEdit, UserNew, UserRow
 from tracker.cli.commands import torrents, users
 from tracker.cli.files.rows import COLUMNS
 from tracker.store.schema.multipliers import with_end_names

@@ -29,10 +29,8 @@ from tracker.admin.api import (
     swarms,
     system,
     tokens,
-    torrent_batches,
     torrents,
     unique_users,
-    user_batches,
     users,
     work,
     work_blocked,
@@ -50,11 +48,9 @@ GROUPS: Sequence[Endpoints] = [
     module.endpoints
     for module in (
         torrents,
-        torrent_batches,
         swarms,
         denials,
         users,
-        user_batches,
         hit_and_runs,
         exports,
         changes,

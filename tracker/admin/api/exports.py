@@ -5,9 +5,8 @@ from typing import Any, ClassVar, TypeVar
 
 from tracker.admin.api import torrents, users
 from tracker.admin.api.contract import Call, Endpoints, Export, Reply
-from tracker.admin.api.torrent_query import TorrentSelection
+from tracker.admin.api.selections import TorrentSelection, UserSelection
 from tracker.admin.api.torrents import TorrentRow
-from tracker.admin.api.user_query import UserSelection
 from tracker.admin.api.users import UserRow
 from tracker.operations.export import csv_lines, json_lines
 from tracker.operations.lists import exported_torrents, exported_users

@@ -3,8 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, SkipValidation
 
+from tracker.admin.api.batches import (
+    MAX_ROWS,
+    Batch,
+    Outcome,
+    Outcomes,
+    RowError,
+    check_row,
+    counted,
+    in_parts,
+)
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
@@ -22,8 +32,8 @@ from tracker.admin.api.models import (
     reply_of,
 )
 from tracker.admin.api.routing import not_found
-from tracker.admin.api.torrent_query import TorrentQuery
-from tracker.bittorrent import parse_info_hash
+from tracker.admin.api.selections import TorrentQuery
+from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError, Conflict
 from tracker.operations.lists import find_torrents
 from tracker.operations.torrents import (
@@ -31,6 +41,7 @@ from tracker.operations.torrents import (
     State,
     add_file,
     add_torrent,
+    add_torrents,
     edit_torrent,
     parse_hash,
     remove_torrent,
@@ -276,3 +287,74 @@ def row(torrent: Torrent) -> TorrentRow:
 
 def rows(torrents: list[Torrent]) -> list[TorrentRow]:
     return [row(torrent) for torrent in torrents]
+
+
+class TorrentBatchRow(TorrentFields):
+    """A torrent to register or change. Omitted and null fields are unchanged."""
+
+    info_hash: HashOfAnyLength
+    snatches: SnatchCount | None = None
+
+
+class TorrentBatch(Batch):
+    """Torrents to register or change."""
+
+    torrents: list[SkipValidation[TorrentBatchRow]] = Field(min_length=1, max_length=MAX_ROWS)
+
+
+class TorrentOutcome(Reply):
+    """What became of one row."""
+
+    info_hash: str | None = Field(description="null if it is invalid.")
+    torrent_id: str | None
+    outcome: Outcome
+    error: RowError
+
+
+class TorrentOutcomes(Outcomes[TorrentOutcome]):
+    """What became of each row, in order."""
+
+
+@endpoints.post("/torrents/batch", "Register or change many torrents")
+async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
+    """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: torrents that
+    exist are `known`. The torrent that `hybrid_of` names must exist, or stand in an earlier row."""
+    outcomes: list[TorrentOutcome] = []
+    async for part in in_parts(body.torrents, call.context.batches):
+        outcomes += await _apply_torrents(call, part)
+    return TorrentOutcomes(**counted(outcomes))
+
+
+async def _apply_torrents(call: Call, rows: Sequence[object]) -> list[TorrentOutcome]:
+    checked = [check_row(TorrentBatchRow, row) for row in rows]
+    read = [row if isinstance(row, ClientError) else _read_torrent(row) for row in checked]
+    valid = [each for each in read if not isinstance(each, ClientError)]
+    halves = await call.store.hybrids.others([info_hash for info_hash, _ in valid])
+    hashes = [info_hash.hex() for info_hash in (*(each for each, _ in valid), *halves.values())]
+    before = await call.change.read_rows("torrent", hashes)
+    added = iter(await add_torrents(call.store, valid))
+    await call.change.note_rows("torrent", before, hashes)
+    return [
+        _outcome_torrent(row, each if isinstance(each, ClientError) else next(added))
+        for row, each in zip(checked, read, strict=True)
+    ]
+
+
+def _read_torrent(row: TorrentBatchRow) -> tuple[InfoHash, dict[str, str]] | ClientError:
+    """The info hash and the stored fields; or why they are invalid."""
+    try:
+        fields = torrent_fields(**row.model_dump(exclude={"info_hash"}))
+        return parse_hash(row.info_hash), fields
+    except ClientError as error:
+        return error
+
+
+def _outcome_torrent(
+    row: TorrentBatchRow | ClientError, added: tuple[str, bool] | ClientError
+) -> TorrentOutcome:
+    info_hash = None if isinstance(row, ClientError) else row.info_hash[:40].lower()
+    if isinstance(added, ClientError):
+        return TorrentOutcome(info_hash=info_hash, torrent_id=None, outcome="error", error=added.text)
+    torrent_id, new = added
+    outcome: Outcome = "added" if new else "known"
+    return TorrentOutcome(info_hash=info_hash, torrent_id=torrent_id, outcome=outcome, error=None)

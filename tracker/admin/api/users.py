@@ -1,10 +1,21 @@
-"""/users: the users and their totals. Passkeys are secrets: role `read` does not see them. Batches: user_batches.py."""
+"""/users: the users and their totals. Passkeys are secrets: role `read` does not see them."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SkipValidation
 
+from tracker.admin.api.batches import (
+    MAX_ROWS,
+    Batch,
+    Outcome,
+    Outcomes,
+    RowError,
+    check_row,
+    counted,
+    in_parts,
+)
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
@@ -21,12 +32,13 @@ from tracker.admin.api.models import (
     scan_of,
 )
 from tracker.admin.api.routing import not_found
-from tracker.admin.api.user_query import UserQuery
+from tracker.admin.api.selections import UserQuery
 from tracker.errors import ClientError
 from tracker.operations.users import Share, shares
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
 from tracker.store.schema.record import shown
-from tracker.store.users.fields import User, checked_fields
+from tracker.store.users.fields import User, Value, checked_fields
+from tracker.store.users.importing import SavedUser
 from tracker.store.users.users import UnknownUser
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
@@ -295,3 +307,77 @@ async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -
     if not forgiven:
         raise not_found("hit-and-run")
     return Forgiven(forgiven=forgiven)
+
+
+class UserBatchRow(UserFields):
+    """A user to add or change, by `user_id` or `passkey`. Omitted and null fields are unchanged. A new user without a
+    passkey gets a random one."""
+
+    user_id: UserIdValue | None = None
+
+
+class UserBatch(Batch):
+    """Users to add or change."""
+
+    users: list[SkipValidation[UserBatchRow]] = Field(min_length=1, max_length=MAX_ROWS)
+    replace_totals: bool = Field(
+        False, description="Replace totals of known users too. They may have grown since they were exported."
+    )
+
+
+class UserOutcome(Reply):
+    """What became of one row."""
+
+    user_id: str | None
+    outcome: Outcome
+    passkey: str | None = Field(description="The passkey that was generated for a new user; else null.")
+    error: RowError
+
+
+class UserOutcomes(Outcomes[UserOutcome]):
+    """What became of each row, in order."""
+
+
+@endpoints.post("/users/batch", "Add or change many users")
+async def batch(call: Call, body: UserBatch) -> UserOutcomes:
+    """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: users that
+    exist are `known`."""
+    outcomes: list[UserOutcome] = []
+    async for part in in_parts(body.users, call.context.batches):
+        outcomes += await _apply_users(call, part, replace_totals=body.replace_totals)
+    return UserOutcomes(**counted(outcomes))
+
+
+async def _apply_users(call: Call, rows: Sequence[object], *, replace_totals: bool) -> list[UserOutcome]:
+    checked = [check_row(UserBatchRow, row) for row in rows]
+    read = [row if isinstance(row, ClientError) else _read_user(row) for row in checked]
+    valid = [each for each in read if not isinstance(each, ClientError)]
+    given = [
+        str(row.get("user_id") or row["passkey"]) for row in valid if row.get("user_id") or row.get("passkey")
+    ]
+    before = await call.change.read_rows("user", given)
+    saved = await call.store.user_import.save(valid, replace_totals=replace_totals)
+    call.change.given({name: True for row in valid for name in row})
+    ids = [each.user_id for each in saved if not isinstance(each, ClientError)]
+    await call.change.note_rows("user", before, ids)
+    outcomes = iter(saved)
+    return [
+        _outcome_user(row, each if isinstance(each, ClientError) else next(outcomes))
+        for row, each in zip(checked, read, strict=True)
+    ]
+
+
+def _read_user(row: UserBatchRow) -> dict[str, Value] | ClientError:
+    """The user as stored; or why it is invalid."""
+    try:
+        return join_ends(row.model_dump(exclude_none=True))
+    except ClientError as error:
+        return error
+
+
+def _outcome_user(row: UserBatchRow | ClientError, saved: SavedUser | ClientError) -> UserOutcome:
+    if isinstance(saved, ClientError):
+        user_id = None if isinstance(row, ClientError) else row.user_id
+        return UserOutcome(user_id=user_id, outcome="error", passkey=None, error=saved.text)
+    outcome: Outcome = "added" if saved.new else "known"
+    return UserOutcome(user_id=saved.user_id, outcome=outcome, passkey=saved.passkey or None, error=None)

@@ -1,15 +1,16 @@
-"""What the endpoints for batches share: their limits, and the validation of single rows.
+"""What the endpoints for batches of torrents and users share: limits, validation of single rows, outcomes.
 
 The rows of a batch are validated one by one, so that an invalid row is one outcome and the others are applied.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from tracker.admin.api.contract import Body
+from tracker.admin.api.contract import Body, Reply
 from tracker.admin.api.reading import first_error
 from tracker.errors import ClientError
 
@@ -26,12 +27,33 @@ Outcome = Annotated[
 ]
 RowError = Annotated[str | None, Field(description="Why nothing was changed; else null.")]
 M = TypeVar("M", bound=BaseModel)
+R = TypeVar("R", bound=Reply)
 
 
 class Batch(Body):
     """A body with many rows."""
 
     max_bytes: ClassVar[int] = MAX_BATCH_BYTES
+
+
+class Outcomes(Reply, Generic[R]):
+    """What became of each row, in order."""
+
+    rows: list[R]
+    added: int
+    known: int
+    errors: int
+
+
+def counted(outcomes: Sequence[Any]) -> dict[str, Any]:
+    """The fields of Outcomes."""
+    numbers = Counter(each.outcome for each in outcomes)
+    return {
+        "rows": outcomes,
+        "added": numbers["added"],
+        "known": numbers["known"],
+        "errors": numbers["error"],
+    }
 
 
 def check_row(model: type[M], row: object) -> M | ClientError:

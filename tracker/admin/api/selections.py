@@ -1,0 +1,126 @@
+"""The queries of the lists of torrents and of users, and of their exports: order, filters, search."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from tracker.admin.api.changes import UpdatedSince
+from tracker.admin.api.contract import Query
+from tracker.admin.api.models import Flag, Paged
+from tracker.store.torrents.filter import Order as TorrentOrder
+from tracker.store.torrents.filter import TorrentFilter
+from tracker.store.users.listing import Order as UserOrder
+from tracker.store.users.listing import UserFilter
+
+
+class Selection(Query):
+    """Which entries of a list, and in which order."""
+
+    q: str | None = None
+    order: Literal["asc", "desc"] = "asc"
+
+    @property
+    def is_selective(self) -> bool:
+        return self.q is not None
+
+    @model_validator(mode="after")
+    def _search_or_order(self) -> Self:
+        if self.q is not None and self.model_fields_set & {"sort", "order"}:
+            raise ValueError("a search (q) takes no sort and order")
+        return self
+
+
+class SelectionPage(Selection, Paged):
+    """A page of them."""
+
+    updated_since: UpdatedSince = None
+    cursor: str = Field(
+        "",
+        pattern="^[-0-9A-Za-z.]{0,4000}$",
+        description="`next_cursor` of the previous page of a search, a filtered list or one with `updated_since`.",
+    )
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> Self:
+        if self.updated_since is not None:
+            if self.is_selective or self.model_fields_set & {"sort", "order", "offset"}:
+                raise ValueError("updated_since takes cursor, and no search, filter, sort, order or offset")
+        elif self.is_selective and "offset" in self.model_fields_set:
+            raise ValueError("a search (q) or a filter takes cursor instead of offset")
+        elif self.cursor and not self.is_selective:
+            raise ValueError("cursor needs a search (q), a filter or updated_since")
+        return self
+
+
+class TorrentSelection(Selection):
+    """Which torrents, and in which order."""
+
+    q: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="Part of a name (case-insensitive) or start of an info hash; with a filter, part of a name only. "
+        "A search takes no `sort` and `order`.",
+    )
+    enabled: Flag | Literal["pending"] | None = Field(
+        None, description="Only enabled torrents, only disabled ones, or only those that wait for approval."
+    )
+    private: Flag | None = Field(None, description="Only private torrents, or only others.")
+    seeded: Flag | None = Field(None, description="Only torrents with seeders, or only those without.")
+    sort: TorrentOrder = Field(
+        "seeders",
+        description="`name`, `size` and `score` list only torrents that have one. `last_activity` is when the last "
+        "peer left; torrents with peers are after all others (ascending). `size`, `added` and `last_activity` follow "
+        "announces, and what a site writes into Redis, within some minutes; so do the filters.",
+    )
+    order: Literal["asc", "desc"] = "desc"
+
+    @property
+    def filter(self) -> TorrentFilter:
+        """Without the search text."""
+        return TorrentFilter(self.sort, self.order == "desc", self.enabled, self.private, self.seeded)
+
+    @property
+    def is_selective(self) -> bool:
+        return self.q is not None or self.filter.is_selective
+
+
+class UserSelection(Selection):
+    """Which users, and in which order."""
+
+    q: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="Part of a display name (case-insensitive), or a user ID. A search is ordered by name: it takes "
+        "no `sort` and `order`.",
+    )
+    enabled: Flag | None = Field(None, description="Only enabled users, or only disabled ones.")
+    can_leech: Flag | None = Field(None, description="Only users who may download, or only others.")
+    sort: UserOrder = Field(
+        "id",
+        description="`name` lists users who have a name, `hit_and_runs` those who have any. `uploaded`, `downloaded` "
+        "and `ratio` follow announces within some minutes.",
+    )
+
+    @property
+    def filter(self) -> UserFilter:
+        return UserFilter(self.sort, self.order == "desc", self.enabled, self.can_leech, self.q or "")
+
+    @property
+    def is_selective(self) -> bool:
+        return self.filter.is_selective
+
+
+class TorrentQuery(TorrentSelection, SelectionPage):
+    """A page of torrents."""
+
+
+class UserQuery(UserSelection, SelectionPage):
+    """A page of users."""
+
+    cursor: str = Field(
+        "",
+        pattern="^(|[fw][0-9]{1,12}|[0-9]{1,19}-[0-9]{1,19})$",
+        description=SelectionPage.model_fields["cursor"].description,
+    )
