@@ -17,7 +17,7 @@ from tracker.workers.rescore import Rescore, ScanLost, checked
 async def torrents(store: Store, count: int) -> None:
     """Torrent n has n % 5 seeders and a score of n / 100."""
     ids = range(1, count + 1)
-    await store.redis.mset({store.keys.torrent_id(n): bytes(info_hash(n)) for n in ids})
+    await store.redis.mset({store.keys.torrent_id(n): info_hash(n).hex() for n in ids})
     await store.redis.zadd(store.keys.index("seeders"), {str(n): n % 5 for n in ids})
     await store.redis.zadd(store.keys.index("score"), {str(n): n / 100 for n in ids if n != 7})
 
