@@ -57,6 +57,7 @@ CLOCKS: dict[str, set[str]] = {
         "app/test_dht.py",
         "app/test_dht_recovery.py",
         "app/test_readiness.py",
+        "store/harness.py",
         "store/sharding/test_unavailable.py",
         "store/stats/test_counters.py",
     },
