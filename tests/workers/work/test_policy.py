@@ -208,14 +208,14 @@ async def test_abandoned_torrents_are_remembered_until_they_have_peers(store: St
     for number in range(1, 11):
         await swarm(store, number, [])
     await completed(store, 10, 7)
-    assert [await cost(), await cost()] == [500 + 30 + 6, 500 + 3 + 6]
+    assert [await cost(), await cost()] == [10 + 30 + 6, 10 + 3 + 6]
     await swarm(store, 1, [], now=1)
     await cost()
     await swarm(store, 1, [])
     await completed(store, 1, 7)
-    assert await cost() == 500 + 6 + 12
+    assert await cost() == 10 + 6 + 12
     store.clock.now += 24 * HOUR
-    assert await cost() == 500 + 30 + 12
+    assert await cost() == 10 + 30 + 12
 
 
 async def test_a_run_costs_a_limited_amount_and_the_next_goes_on(store: Store) -> None:

@@ -96,7 +96,7 @@ class Outbox:
     async def waiting(self) -> int:
         """The number of values that wait."""
         main = self._shards.main
-        own = whole(await main.connection.command("GET", main.keys.outbox_waiting()))
+        own = int(await main.connection.command("GET", main.keys.outbox_waiting()) or 0)
         return own + sum((await self._waiting_in_others()).values())
 
     async def _waiting_in_others(self) -> dict[Shard, int]:

@@ -200,12 +200,20 @@ class Scores:
 
     async def of(self, torrent_ids: Sequence[str]) -> list[float | None]:
         """Returns the scores of these torrents, in order. None for a torrent outside the ranking."""
-        found = await self._shards.find_torrents(torrent_ids)
-        scores = await self._shards.send(
-            [(shard, ("ZSCORE", shard.keys.index("score"), id)) for id, (shard, _) in found.items()]
+        parts = defaultdict[Shard, list[str]](list)
+        for torrent_id, shard in zip(torrent_ids, await self._shards.of_torrents(torrent_ids), strict=True):
+            if shard is not None:
+                parts[shard].append(torrent_id)
+        found = await self._shards.send(
+            [(shard, ("ZMSCORE", shard.keys.index("score"), *ids)) for shard, ids in parts.items()]
         )
-        by_id = dict(zip(found, scores, strict=True))
-        return [None if (score := by_id.get(each)) is None else float(score) for each in torrent_ids]
+        by_id = {
+            torrent_id: float(score)
+            for ids, scores in zip(parts.values(), found, strict=True)
+            for torrent_id, score in zip(ids, scores, strict=True)
+            if score is not None
+        }
+        return [by_id.get(torrent_id) for torrent_id in torrent_ids]
 
     async def page_by_seeders(self, cursor: str, count: int) -> tuple[str, list[tuple[str, float]]]:
         """Returns (next cursor, about ``count`` torrent ids with seeders), unordered. Cursor "0" begins and ends."""
