@@ -19,7 +19,7 @@ ARG REVISION=unknown
 # The licences of the tracker and its Python dependencies; those of Debian's packages are in /usr/share/doc.
 LABEL org.opencontainers.image.title="swarmkeeper" \
     org.opencontainers.image.description="An async BitTorrent tracker whose state is a readable Redis layout" \
-    org.opencontainers.image.licenses="MIT AND 0BSD AND Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND GPL-2.0-only AND ISC AND MPL-2.0 AND PSF-2.0" \
+    org.opencontainers.image.licenses="MIT AND 0BSD AND Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND ISC AND MPL-2.0 AND PSF-2.0" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}"
 COPY deploy/image/system.sh /tmp/system.sh

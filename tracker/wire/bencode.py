@@ -3,8 +3,8 @@
 The decoder bounds depth and number of the values. Repeated keys and numbers that are not canonical are refused.
 Unsorted keys are accepted, because programs send them.
 
-The encoder of bencodepy leaves about 30 objects in reference cycles at each call. Under 1,000 answers a second their
-collection stopped the process for 20 to 100 ms several times a second, so it is not used here.
+The encoder leaves nothing in reference cycles: under 1,000 answers a second the collection of those of a library
+stopped the process for 20 to 100 ms several times a second.
 """
 
 import re
