@@ -189,7 +189,7 @@ def test_every_command_is_run_here() -> None:
     leaves = {words for words, _, _ in commands()}
     leaves -= {words.split()[0] for words in leaves if " " in words}
     run = {" ".join(words[:n]) for words, _ in steps() for n in (1, 2)}
-    elsewhere = {"doctor", "jobs show", "jobs retry"}
+    elsewhere = {"doctor", "jobs limit", "jobs show", "jobs retry"}
     assert leaves - run - elsewhere == NOT_HERE.keys()
 
 
@@ -205,6 +205,7 @@ def test_commands_that_need_something_of_others(sharded: Command) -> None:
     sharded("jobs", "sweep")
     job = json.loads(sharded("jobs", "list", "--json").stdout.splitlines()[0])
     assert "sweep" in sharded("jobs", "show", str(job["id"])).stdout
+    assert "changed sweep" in sharded("jobs", "limit", "sweep").stdout
     sharded("jobs", "retry", str(job["id"]), code=1)  # it has not failed
 
 
