@@ -34,8 +34,8 @@ from tracker.store.torrents.hybrids import Hybrids
 from tracker.store.torrents.records import Enabled
 from tracker.store.torrents.torrents import Torrent, Torrents
 
-TORRENTS_A_CALL, RANKED_A_CALL = 500, 100
-"""Torrents that one script call looks at, and that one ranks. Takes the store one to four milliseconds. Announces wait
+TORRENTS_A_CALL, RANKED_A_CALL = 250, 100
+"""Torrents that one script call looks at, and that one ranks. Takes the store at most two milliseconds. Announces wait
 for that call."""
 CALLS_AT_ONCE = 4
 """The script calls of one round look at as many torrents in all shards as so many calls of a store with one shard."""

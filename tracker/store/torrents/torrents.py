@@ -15,7 +15,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts, together
+from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts, read_in_turns, together
 from tracker.store.torrents.name_index import Unlisted, list_torrents, page_of_torrents
 from tracker.store.torrents.records import (
     MAX_SIZE,
@@ -44,7 +44,7 @@ _TEXT_FIELDS = frozenset({"name", "reason"})
 _SETTABLE = _TEXT_FIELDS | {"enabled", "private", "multi_up", "multi_dn", "size", "labels"}
 TORRENTS_A_CALL = 50
 """Torrents that one script call adds. Takes the store one to two milliseconds. Announces wait for that call."""
-READ_A_CALL = 100
+READ_A_CALL = 50
 """Torrents that one script call reads. Takes the store about a millisecond. Announces wait for that call."""
 _MAX_TEXT = 1000
 _COUNT = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -202,7 +202,7 @@ class Torrents:
         """
         found: list[Torrent] = []
         for some in in_parts(info_hashes, READ_A_CALL):
-            found += [each.read() for each in await self.stored(some)]
+            found += await read_in_turns(await self.stored(some), StoredTorrent.read)
         return found
 
     async def stored(self, info_hashes: Sequence[InfoHash]) -> list[StoredTorrent]:
@@ -255,7 +255,8 @@ class Torrents:
                 for part, of_part in zip(parts.values(), rows, strict=True)
                 for torrent_id, row in zip(part, of_part, strict=True)
             }
-            found += [each.read() for each in existing(by_id.get(torrent_id) for torrent_id in some)]
+            stored = existing(by_id.get(torrent_id) for torrent_id in some)
+            found += await read_in_turns(stored, StoredTorrent.read)
         return found
 
     # Lists

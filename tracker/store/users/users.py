@@ -14,7 +14,7 @@ from typing import Any
 from tracker.errors import ClientError, Conflict
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import RuleChange, has_changed
-from tracker.store.sharding.shards import ScanCursors, Shard, Shards
+from tracker.store.sharding.shards import ScanCursors, Shard, Shards, read_in_turns
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.copies import UserCopies, delete_in
 from tracker.store.users.fields import (
@@ -31,7 +31,7 @@ from tracker.store.users.fields import (
 )
 from tracker.store.users.sums import UserSums
 
-_READ_PER_CALL = 200
+_READ_PER_CALL = 50
 """Users that one script call reads. Takes the store about a millisecond. Announces wait for that call."""
 _PAGE = 500
 _MIN_SCANNED = 16
@@ -126,7 +126,7 @@ class Users:
             rows = await self._scripts.read_users(
                 [int(by_id), " ".join(STORED_RIGHTS), " ".join(STORED_TOTALS), *some]
             )
-            found += [user_of(row) for row in rows if row is not None]
+            found += await read_in_turns((row for row in rows if row is not None), user_of)
         return found
 
     async def edit(self, who: str, fields: Mapping[str, Value]) -> None:
