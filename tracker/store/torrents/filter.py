@@ -59,8 +59,8 @@ def index_key(shard: Shard, order: str) -> str:
 
 
 class Index(NamedTuple):
-    """Torrents with one property: those of an index with scores from ``lowest`` to ``highest``. ``order``: the order of
-    lists that the scores are."""
+    """Torrents with one property: those of an index with scores from ``lowest`` to ``highest``. ``order``: the sort
+    order that the scores stand for."""
 
     key: KeyOf
     lowest: str
