@@ -44,17 +44,17 @@ pytestmark = pytest.mark.serial
 
 COMMANDS: dict[str, float] = {
     # a peer in the swarm: read and write its hash, renew its timeout, select peers (for leechers of both kinds)
-    "regular": 6.4,
-    "regular, optional accounts": 6.4,  # the same without a passkey
+    "regular": 6.3,
+    "regular, optional accounts": 6.3,  # the same without a passkey
     "join": 12.6,  # a new peer: its hash, two arrays, two sets, its address, the counts
     # in a swarm larger than a reply: it takes a random slot, and the peer of that slot moves to the end
     "join of many": 17.8,
     # a user's leecher becomes a seeder: the arrays, the user's totals, the snatch, the list of latest completions
-    "completed by a user": 36.6,
+    "completed by a user": 34.6,
     "update of a user": 10.9,  # with traffic, which is added to the totals of the user, also on the torrent
     "update of a user, with all rules": 10.9,
-    "join of a user": 24.1,
-    "join of a user, with all rules": 25.1,  # the number of downloads
+    "join of a user": 21.1,
+    "join of a user, with all rules": 22.1,  # the number of downloads
     "stop": 13.2,  # the last peer of the array moves to the free slot, and the address is removed
 }
 """Maximum commands of the store per announce: the average of a full batch, without the script call itself."""

@@ -245,11 +245,14 @@ async def test_totals_of_an_imported_user_are_the_start_of_what_follows(store: S
     await store.user_import.save([{"user_id": "9", "passkey": "i" * 20, "announces": 5}])
     await store.announce(update(1, "s", info_hash=HASHES[0], passkey="i" * 20))
     await save_sums(store)
+    await store.announce_counts.flush()
+    await save_sums(store)
     assert (await store.users.find("9")).announces == 6
 
 
 async def test_sums_that_were_not_written_are_healed_by_a_walk(store: Store) -> None:
     await store.announce(update(5, "s", info_hash=HASHES[1], passkey=ALICE))
+    await store.announce_counts.flush()
     await store.redis.delete(*(shard.keys.changed() for shard in store.shards))
     cursor = await store.user_sums.save_page(b"0")
     assert cursor == b"0"

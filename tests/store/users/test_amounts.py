@@ -28,6 +28,7 @@ async def moved(store: Store) -> None:
     store.clock.now += 10
     done = update(1, "c", passkey=ALICE, uploaded=500, downloaded=500, bytes_left=0)
     assert (await store.announce(done)).outcome == "update"
+    await store.announce_counts.flush()
 
 
 async def check_whole(store: Store) -> None:
@@ -160,6 +161,7 @@ async def test_a_set_of_another_type_fails_no_announce_half_way(
         assert await private.silence(said) == 1
     else:
         await private.announce(said)
+    await private.announce_counts.flush()
     user = await private.users.find("7")
     assert (user.uploaded, user.downloaded, user.announces) == (5, 500, 2)
     account = text(await private.redis.hgetall(private.keys.user_torrent("7", "1")))

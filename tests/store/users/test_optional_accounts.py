@@ -254,6 +254,7 @@ async def test_an_anonymous_client_does_not_become_the_user_who_left(
     store = await in_mode("required")
     for event in "sx":
         await store.announce(update(1, event, passkey=ALICE))
+    await store.announce_counts.flush()
     store = await in_mode(after)
     await store.announce(update(1, "s"))
     assert (await row(store)).get("user_id") == (None if after == "off" else "7")

@@ -138,11 +138,13 @@ async def test_a_new_passkey_invalidates_the_old_at_once(private: Store) -> None
     """T22: the user keeps peers, permissions and totals."""
     await private.announce(update(1, "s", passkey=ALICE))
     await private.users.edit(ALICE, {"can_leech": False})
+    await private.announce_counts.flush()
     user = await private.users.rotate(ALICE, NEW)
     assert user == User("7", NEW, True, False, announces=1)
     assert await private.refused(update(1, bytes_left=0, passkey=ALICE)) == "unknown passkey"
     assert (await private.announce(update(1, bytes_left=0, passkey=NEW))).outcome == "update"
     assert await private.users.get(ALICE) is None
+    await private.announce_counts.flush()
     assert await private.users.find("7") == User("7", NEW, True, False, announces=2)
     assert [u.passkey for u in await private.users.page(0)] == [NEW, BOB]
     assert len((await private.users.rotate(NEW)).passkey) == 40

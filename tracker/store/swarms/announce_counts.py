@@ -1,7 +1,8 @@
-"""Counts regular announces by torrent and by user, and adds them to both every few seconds.
+"""Counts announces by user, and regular ones by torrent, and adds them every few seconds.
 
 Nine of ten announces are regular. Adding each to its torrent at once would cost a twelfth of its time in the store. All
-other announces are counted when they are applied, so the sweep can tell from the count whether a swarm has changed.
+other announces are counted for the torrent when they are applied, so the sweep can tell from the count whether a swarm
+has changed.
 """
 
 import asyncio

@@ -34,6 +34,8 @@ _FIRST = itemgetter(0)
 _PASSKEY = itemgetter(9)
 _REGULAR = frozenset(b"rRfF").__contains__
 """Whether a reply to a regular announce begins with this byte."""
+_COUNTED = frozenset((*b"rRfFuUeEjJlL", 3, 4)).__contains__
+"""Whether an announce whose reply begins with this byte or number counts for its user."""
 _ACCOUNTS: dict[Accounts, int] = {"off": 0, "optional": 1, "required": 2}
 _LENGTHS = struct.Struct("<HHH")
 _HEAD = struct.Struct("<80scBHII")
@@ -177,7 +179,8 @@ def pack_rules(rules: SwarmRules) -> bytes:
 
 class AnnounceCodec:
     """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds; ``count`` is called with
-    the torrents, and with the passkeys, of regular announces, which the script does not count."""
+    the torrents of regular announces, and with the passkeys of all that were applied: the script does not count
+    these."""
 
     def __init__(
         self, rules: LiveRules, clock: Callable[[], float], count: Callable[[Iterable[InfoHash | str]], None]
@@ -211,7 +214,7 @@ class AnnounceCodec:
         # A refusal is a list that begins with a number less than any letter.
         self._count(compress(map(_FIRST, updates), map(_REGULAR, map(_FIRST, replies))))
         if self._rules.accounts != "off":
-            passkeys = compress(map(_PASSKEY, updates), map(_REGULAR, map(_FIRST, replies)))
+            passkeys = compress(map(_PASSKEY, updates), map(_COUNTED, map(_FIRST, replies)))
             self._count(filter(None, passkeys))
         return outcomes, parse_totals(totals)
 
@@ -288,6 +291,8 @@ def _parse_other(kind: int, *parts: Any) -> Admitted | Refused:
         return _refused(*parts)
     if kind == 2:
         return _with_unknown_passkey(parse(parts[0]))
+    if kind == 5:
+        return parse(parts[0])
     if kind == 4:
         return WithoutPeers(*parse(parts[0]))
     joined = JoinedWithMultipliers(*parse(parts[0]))

@@ -55,7 +55,7 @@
 -- Answer    for each announce, in order, one of
 --   'outcome seeders leechers snatches peers'
 --     outcome: u update, e early update, j join, l leave; r and f: an update and an early update that the caller counts
---       for torrent and user (count_announces.lua). Nothing changed for
+--       for the torrent (count_announces.lua). The caller counts all of these for the user. Nothing changed for
 --       a absent (a stop of a peer that is not in the swarm)
 --       s stranger (the peer id belongs to another client)
 --       d displaced (another peer holds the endpoint)
@@ -66,6 +66,7 @@
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
 --   { 4, an answer as above without peers }   the user has no budget for one with peers
+--   { 5, one of the above }   the announce does not count for the user
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then three
 --   numbers: of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies. Then
@@ -75,12 +76,11 @@ local sub, find, match, byte, format = string.sub, string.find, string.match, st
 local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
-local P, call, now, moment, may_grow, argv, batch_values, info_hashes
+local P, call, now, moment, may_grow, batch_values, info_hashes
 local outage_from, outage_until, steady, clock_back, full, full_before, removing
 -- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`.
 local rules, accounts, early, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
-local sharded -- whether this is the prefix of a shard
 local field_lists -- the fields that announces read under these rules
 -- What the announces of the call add up to: for the answer, and for finish().
 local sums -- traffic, udp_traffic, forgotten, refused, given, joined, newly_full
@@ -110,6 +110,13 @@ COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 --@ include lib/hybrid.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
+
+-- Whole numbers as text. Small ones, nearly all, are kept: to write a number costs as much as a short command.
+local text_of = setmetatable({}, { __index = function(known, number)
+  local text = decimal(number)
+  if number < 1000 then known[number] = text end
+  return text
+end })
 
 -- A total as another program may have left it, and more.
 local function add_to(held, bytes)
@@ -141,28 +148,18 @@ local function speed(bytes, elapsed)
   return format('%.2f', bytes / elapsed)
 end
 
--- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce, total_time, speed_up. Most
--- peers transfer nothing between two announces; those have no speeds.
-local function write_traffic(key, stored, left, uploaded, downloaded, up, down, elapsed, total_time)
+-- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce. Most peers transfer nothing
+-- between two announces; those have no speeds.
+local function write_traffic(key, stored, had_speed, left, uploaded, downloaded, up, down, elapsed, total_time)
   if up + down > 0 then
     call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
       'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed))
-  elseif stored[7] or left ~= stored[2] or uploaded ~= (stored[3] or '0') or downloaded ~= (stored[4] or '0') then
+  elseif had_speed or left ~= stored[2] or uploaded ~= (stored[3] or '0') or downloaded ~= (stored[4] or '0') then
     call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
       'total_time', total_time)
-    if stored[7] then call('HDEL', key, 'speed_up', 'speed_dn') end
+    if had_speed then call('HDEL', key, 'speed_up', 'speed_dn') end
   else
     call('HSET', key, 'last_announce', now, 'total_time', total_time)
-  end
-end
-
--- The same for any announce of a stored peer, with the lower counters.
-local function write_peer(r, p)
-  write_traffic(p.at, p.stored, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed, p.total_time + p.time)
-  if p.lower ~= '' then
-    call('HSET', p.at, 'lower', p.lower)
-  elseif p.stored[8] then
-    call('HDEL', p.at, 'lower')
   end
 end
 
@@ -198,21 +195,25 @@ local update_regular, update, renew_timeout
 do
 --@ include announce/update.lua
 end
-local ACCOUNT_WITH_PEERS, admit, join, score_joined
+local admit, join, score_joined
 do
 --@ include lib/torrent_ids.lua
 --@ include lib/info_hash_index.lua
 --@ include lib/registration.lua
 --@ include announce/join.lua
 end
+local leave
+do
 --@ include announce/leave.lua
+end
 
 local announce_other
 do
 -- The answer to an announce with this outcome, a letter, and its head, which is all of an answer without peers. `a` is
 -- the account of the user, if it was loaded: a user without another peer in the swarm needs no look for own ones.
 local function answer_to(t, r, outcome, with_peers, a)
-  local head = outcome .. ' ' .. t.seeders .. ' ' .. t.leechers .. ' ' .. decimal(t.snatches) .. ' '
+  local text = text_of
+  local head = outcome .. ' ' .. text[t.seeders] .. ' ' .. text[t.leechers] .. ' ' .. text[t.snatches] .. ' '
   if r.want == 0 or not with_peers then return head, head end
   local s4, s6, l4, l6 = 0, 0, t.l4, t.l6
   if r.kind ~= 's' and r.paused ~= '1' then s4, s6 = t.s4, t.s6 end
@@ -238,7 +239,10 @@ local function answer_unapplied(t, r, p, outcome, tid)
   local answer, head = answer_to(t, r, outcome, true)
   if answer == head or not (rules.limits_lists and r.uid ~= '') then return answer end
   local u = load_totals(r, p, tid, true)
-  if not take_list(u) then return { 4, head } end
+  if not take_list(u) then
+    r.uncounted = true
+    return { 4, head }
+  end
   save_user(u)
   return answer
 end
@@ -273,7 +277,7 @@ local function announce_of(r, registered, denied)
   local is_user = r.uid ~= '' and r.user
   if leaves then
     if not (active and mine) then return answer_to(t, r, 'a') end
-    leave(t, r, p, is_user and load_credited_account(r, load_totals(r, p, tid), tid))
+    leave(t, r, p, is_user and load_credited_account(r, load_totals(r, p, tid), tid, p))
     return answer_to(t, r, 'l')
   end
   if active and not mine then return answer_unapplied(t, r, p, 's', tid) end
@@ -283,6 +287,7 @@ local function announce_of(r, registered, denied)
   if active and is_user and event == 'u' and p.elapsed >= 0 and p.elapsed < rules.shortest and p.kind == r.kind
       and p.paused == r.paused and p.endpoints == r.v4 .. r.v6 then
     renew_timeout(t, r)
+    r.uncounted = true
     return answer_to(t, r, 'e')
   end
   if not active and has_max_downloads(r, tid) then return refuse('too many downloads') end
@@ -296,14 +301,14 @@ local function announce_of(r, registered, denied)
     r.suffix = tid .. ':' .. r.pidx
     p.at = P .. 'p:' .. r.suffix
   end
-  local a = load_credited_account(r, u, tid, not active and rules.max_peers > 0 and ACCOUNT_WITH_PEERS or nil)
+  local a = u and load_credited_account(r, u, tid, p)
   local outcome
   if active then outcome = update(t, r, p, a, old) else outcome = join(t, r, p, a) end
   if outcome then return answer_unapplied(t, r, p, outcome, tid) end
   outcome = active and (is_early and 'e' or 'u') or 'j'
   local answer = u and needs_budget and answer_within_budget(t, r, outcome, a, u)
     or answer_to(t, r, outcome, true, a)
-  if u then save_user(u, a) end
+  if u then save_user(u) end
   if not active and a and type(answer) == 'string' then return with_multipliers(t, r, a, answer) end
   return answer
 end
@@ -318,7 +323,7 @@ function announce_other(packed, registered, denied)
   r.uid, r.user = uid, user
   if refusal then return refuse(refusal, unknown_or_reason) end
   local answer = announce_of(r, registered, denied)
-  return unknown_or_reason and { 2, answer } or answer
+  return unknown_or_reason and { 2, answer } or r.uncounted and { 5, answer } or answer
 end
 end
 
@@ -347,6 +352,8 @@ local function set_rules(packed)
   local dht = rules.give_below > 0 and 'dht' or nil
   field_lists = {
     torrent = { 'snatches', 'derived', 'enabled', 'sole', dht },
+    leaving_torrent = { 'snatches', 'derived' },
+    leaving_torrent_of_user = { 'snatches', 'derived', 'multi_up', 'multi_dn', 'hybrid_of' },
     torrent_of_user =
       { 'snatches', 'derived', 'enabled', 'sole', 'multi_up', 'multi_dn', 'hybrid_of', dht },
     regular_torrent =
@@ -355,6 +362,8 @@ local function set_rules(packed)
       'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
     seeder = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up',
       accounts and 'user_id' or nil },
+    leaving_peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'lower', 'paused', 'user_id',
+      'n4', 'n6', memory > 0 and 'total_time' or nil, memory > 0 and 'speed_up' or nil },
     account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
       rules.limits_here and 'credited' or nil },
   }
@@ -366,24 +375,23 @@ end
 
 -- One command reads the registrations of all torrents of the batch.
 function begin(prefix, arguments)
-  P, call, argv = prefix, redis.call, arguments
-  moment, may_grow = tonumber(argv[1]), argv[2] == '1'
+  P, call = prefix, redis.call
+  moment, may_grow = tonumber(arguments[1]), arguments[2] == '1'
   now = floor(moment)
-  if argv[3] ~= packed_rules then set_rules(argv[3]) end
+  if arguments[3] ~= packed_rules then set_rules(arguments[3]) end
   sums = { forgotten = 0, refused = 0, given = 0, joined = {}, newly_full = {} }
   network_changes, due_entries = {}, {}
   local keys = { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing' }
-  info_hashes = {}
-  local at = 5
-  for i = 4, #argv do
-    local ih = sub(argv[i], 1, 40)
-    info_hashes[i], keys[at], keys[at + 1], at = ih, P .. 'info_hash:' .. ih, P .. 'deny:' .. ih, at + 2
+  local hashes, n = {}, 4
+  for i = 4, #arguments do
+    local ih = sub(arguments[i], 1, 40)
+    hashes[i], keys[n + 1], keys[n + 2], n = ih, P .. 'info_hash:' .. ih, P .. 'deny:' .. ih, n + 2
   end
-  local n = #keys
+  info_hashes = hashes
   if accounts then
     keys[n + 1], keys[n + 2] = P .. 'upload_multiplier', P .. 'download_multiplier'
-    sharded = is_shard()
   end
+  sharded = string.find(P, ':{%d+}:$')
   batch_values = call('MGET', unpack(keys))
   full, removing = batch_values[3], batch_values[4]
   full_before = full
@@ -419,12 +427,11 @@ end
 
 local function announce(keys, arguments)
   begin(keys[1], arguments)
-  local replies, others = {}, false
-  for i = 4, #argv do
-    local packed, registered, denied = argv[i], batch_values[2 * i - 3], batch_values[2 * i - 2]
-    local ok, reply = false, nil
+  local replies, others, values, hashes = {}, false, batch_values, info_hashes
+  for i = 4, #arguments do
+    local packed, registered, denied, ok, reply = arguments[i], values[2 * i - 3], values[2 * i - 2], false, nil
     if registered and not denied and byte(packed, 81) == UPDATE then
-      ok, reply = pcall(update_regular, packed, info_hashes[i], registered)
+      ok, reply = pcall(update_regular, packed, hashes[i], registered)
     end
     if not (ok and reply) then
       others = true

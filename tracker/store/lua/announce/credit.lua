@@ -105,7 +105,7 @@ end
 
 -- The answer to a join, with the multipliers that apply, for the warning to the client.
 function with_multipliers(t, r, a, answer)
-  local up, down = multipliers(t.multi_up, t.multi_dn, r.user[3], r.user[4], a.user.token)
+  local up, down = multipliers(t.multi_up, t.multi_dn, r.user[2], r.user[3], a.user.token)
   if up == 1 and down == 1 then return answer end
   return { 3, answer, show(up), show(down) }
 end
@@ -134,25 +134,30 @@ end
 -- Credits what a peer has transferred since its last announce, within three limits: one for the peer, one for the user
 -- on this torrent, and one for the user on all torrents. Returns the bytes credited up and down and the bytes cut, and
 -- then the times up to which the limits are used up, nil for one that has not changed.
+-- `credited`: nil when the limit of the user on this torrent is not kept.
 local function limit_credit(credited, credited_up, credited_down, up, down, elapsed)
-  local own, clock, last = moment - now + elapsed, moment + clock_back, now - elapsed
+  local own, last, rate = moment - now + elapsed, now - elapsed, rules.max_credit
   if own < 0 then own = 0 end
   -- Times between both ends of a step back are from before it or from after it.
-  if last > outage_until and last <= outage_from then own = own + outage_from - outage_until end
+  if outage_from > outage_until and last > outage_until and last <= outage_from then
+    own = own + outage_from - outage_until
+  end
   if own > now then own = now end
-  local here, longest = clock - own, own > rules.max_saved and own or rules.max_saved
-  local since = credited and (tonumber(credited) or 0) / 1000
-  if since and since <= clock + CLOCK_SLACK then here = since end
-  if here ~= here or here < clock - longest then here = clock - longest end
-  local most = clock - here
-  if most > own then most = own end
-  most = most > 0 and min(rules.max_credit * most, MAX_EXACT) or 0
+  local most, here = own, nil
+  if credited ~= nil then
+    local clock, longest = moment + clock_back, own > rules.max_saved and own or rules.max_saved
+    local since = credited and (tonumber(credited) or 0) / 1000
+    here = since and since <= clock + CLOCK_SLACK and since or clock - own
+    if here ~= here or here < clock - longest then here = clock - longest end
+    if clock - here < most then most = clock - here end
+  end
+  most = most > 0 and rate * most or 0
+  if most > MAX_EXACT then most = MAX_EXACT end
   local gained, charged, cut, more, up_until, down_until = 0, 0, 0, 0, nil, nil
   if up > 0 then gained, cut, up_until = limit_user(up, credited_up, most) end
   if down > 0 then charged, more, down_until = limit_user(down, credited_down, most) end
-  if gained + charged == 0 then return 0, 0, cut + more end
-  local here_until = round_up((here + max(gained, charged) / rules.max_credit) * 1000)
-  return gained, charged, cut + more, here_until, up_until, down_until
+  if here and gained + charged > 0 then here = round_up((here + max(gained, charged) / rate) * 1000) else here = nil end
+  return gained, charged, cut + more, here, up_until, down_until
 end
 
 -- Counts what a limit has cut: for the user, for the user on the torrent, and in all.
@@ -173,6 +178,15 @@ end
 local function note_unreported(user, held, bytes)
   local grown = max(0, min(MAX_EXACT, held + bytes)) - max(0, held)
   if grown ~= 0 then add_bounded(user, 'unreported', grown) end
+end
+
+-- By how much `left` fell beyond the reported downloads, by `bytes` more. Rarely needed, so it may not be read yet.
+local function add_unreported(a, bytes)
+  local v = a.stored
+  if v[10] == nil then v[10] = call('HGET', a.key, 'unreported') end
+  local held = max(-MAX_EXACT, min(MAX_EXACT, whole(v[10])))
+  a.unreported = max(-MAX_EXACT, min(MAX_EXACT, held + bytes))
+  return held
 end
 
 local function settle(a)
@@ -313,12 +327,18 @@ local function fall_of_left(r, p, a)
   return left and before and max(0, before - left) or 0
 end
 
--- The user's account on the torrent; false where nothing is credited. Read before the first write, too. `fields`: those
--- of load_account().
-function load_credited_account(r, u, tid, fields)
+-- The user's account on the torrent; false where nothing is credited. Read before the first write, too. A join without
+-- traffic needs few of its fields, and a goodbye no completion.
+function load_credited_account(r, u, tid, p)
   if r.uid == '' or r.moves_only then return false end
-  local a = load_account(r.uid, tid, fields)
-  a.user = u
+  local number, moved = nil, p.up + p.down > 0 or p.restarted and r.downloaded ~= '0'
+  if r.event == 'x' then
+    number = moved and 10 or 8
+  elseif not (p.active or moved or r.event == 'c') then
+    number = max_changes > 0 and 5 or hnr_grace > 0 and 3 or 2
+  end
+  local a = load_account(r.uid, tid, number, not p.active and rules.max_peers > 0 and 'peer_ids' or nil)
+  a.user, a.passkey = u, r.passkey
   return a
 end
 
@@ -326,7 +346,7 @@ end
 local function credit_transfer(t, r, a, up, down, first, elapsed)
   local u = a.user
   local up_multiplier, down_multiplier =
-    multipliers(t.multi_up, t.multi_dn, up > 0 and r.user[3], down + first > 0 and r.user[4], u.token)
+    multipliers(t.multi_up, t.multi_dn, up > 0 and r.user[2], down + first > 0 and r.user[3], u.token)
   local gained, charged, cut, here, up_until, down_until =
     limit_credit(a.credited, u.credited_up, u.credited_down, up * up_multiplier, down * down_multiplier, elapsed)
   charged = charged + floor(first * down_multiplier)
@@ -349,9 +369,7 @@ function credit_user(t, r, p, a)
   a.uploaded, a.downloaded = min(MAX_EXACT, a.uploaded + up), min(MAX_EXACT, a.downloaded + down + first)
   local reported = down + first + p.again
   if fall ~= reported then
-    local bytes = fall - reported
-    note_unreported(a.user.key, a.unreported, bytes)
-    a.unreported = max(-MAX_EXACT, min(MAX_EXACT, a.unreported + bytes))
+    note_unreported(a.user.key, add_unreported(a, fall - reported), fall - reported)
   end
   if up + down + first > 0 then
     credit_transfer(t, r, a, up, down, first, p.elapsed)

@@ -24,7 +24,7 @@ local function is_full(net)
   for _, one in ipairs({ net, sub(net, 1, #net == 4 and 3 or 6) }) do
     local entry = ' ' .. network_hex(one) .. ' '
     if find(full, entry, 1, true) then
-      if (parse_count(call('HGET', P .. 'addresses', one)) or 0) >= max_entries(one) then return true end
+      if (count_of[call('HGET', P .. 'addresses', one)] or 0) >= max_entries(one) then return true end
       full = string.gsub(full, entry, ' ')
     end
   end

@@ -5,8 +5,6 @@
 -- longest leaves. `peer_ids` of an account holds the ids of the peers that joined last, 20 bytes each, oldest first.
 -- Peers that have left are removed when it is full. It begins empty when the limit is switched on, so older peers are
 -- not counted.
-ACCOUNT_WITH_PEERS = { unpack(ACCOUNT) }
-ACCOUNT_WITH_PEERS[#ACCOUNT + 1] = 'peer_ids'
 
 -- The user's other active peers, in the order of their joins. Nothing is written yet. Nil when the account lists fewer
 -- than allowed: then the peer is only added to them, whether they are still active or not.
@@ -152,7 +150,7 @@ local function write_join(r, p, slot_field, slot)
     fields[n + 9], fields[n + 10] = 'speed_dn', speed(p.down, p.elapsed)
     fields[n + 11], fields[n + 12], n = 'udp', r.own_family and '1' or '0', n + 12
     if p.lower ~= '' then fields[n + 1], fields[n + 2], n = 'lower', p.lower, n + 2 end
-    if p.lower == '' and p.stored[8] then call('HDEL', p.at, 'lower') end
+    if p.lower == '' and p.stored[6] then call('HDEL', p.at, 'lower') end
   else
     if p.exists then call('UNLINK', p.at) end -- another program wrote it
     p.paused = '0'

@@ -1,15 +1,37 @@
 -- leave.lua: a peer leaves the swarm. Writes the arrays, counts, addresses and sets of the swarm, the peer's hash and
 -- timeout; of a user also account and totals (credit.lua).
 
-local function leave(t, r, p, a)
-  local timeout, uid = P .. 'ptimeout:' .. r.suffix, p.stored[11] or ''
-  leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[12], p.stored[13], p.endpoints)
+-- The hash of a user's peer stays for some time, with its counters.
+local function write_departure(r, p)
+  local v, moved = p.stored, p.up + p.down > 0
+  local fields, n = { 'active', '0', 'last_announce', now, 'total_time', p.total_time + p.time, nil, nil, nil, nil }, 6
+  if r.left ~= v[2] or p.base_up ~= (v[3] or '0') or p.base_down ~= (v[4] or '0') then
+    fields[7], fields[8], fields[9], fields[10], fields[11], fields[12], n =
+      'left', r.left, 'uploaded', p.base_up, 'downloaded', p.base_down, 12
+  end
+  if moved then
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4], n =
+      'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed), n + 4
+  end
+  if p.lower ~= '' then fields[n + 1], fields[n + 2], n = 'lower', p.lower, n + 2 end
+  call('HSET', p.at, unpack(fields, 1, n))
+  fields, n = { 'endpoints', nil, nil, nil, nil, nil }, 1
+  if v[9] then fields[2], n = 'n4', 2 end
+  if v[10] then fields[n + 1], n = 'n6', n + 1 end
+  if v[12] and not moved then fields[n + 1], fields[n + 2], n = 'speed_up', 'speed_dn', n + 2 end
+  if v[6] and p.lower == '' then fields[n + 1], n = 'lower', n + 1 end
+  call('HDEL', p.at, unpack(fields, 1, n))
+  call('EXPIRE', p.at, memory)
+end
+
+function leave(t, r, p, a)
+  local timeout, uid = P .. 'ptimeout:' .. r.suffix, p.stored[8] or ''
+  leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[9], p.stored[10], p.endpoints)
   if t.announces then t.announces = t.announces + 1 else add_bounded(t.key, 'announces', 1) end
   save_torrent(t)
   if p.up + p.down > 0 then count_traffic(r, p) end
   if is_remembered(r.uid) then
-    write_peer(r, p)
-    deactivate_peer(p.at)
+    write_departure(r, p)
     call('DEL', timeout)
   else
     call('UNLINK', p.at, timeout)
@@ -19,7 +41,7 @@ local function leave(t, r, p, a)
     record_announce('stopped', t, r, r.uid, a)
     end_activity(a, true)
     save_account(a)
-    save_user(a.user, a)
+    save_user(a.user)
     return
   end
   record_announce('stopped', t, r, uid, nil)

@@ -1,17 +1,22 @@
 -- read.lua: reads an announce, its torrent and its peer. Writes nothing.
 
--- The announce and its peer, refilled for each announce: a new table for each is slower than filling one.
-local request, peer = {}, {}
+-- The announce and its peer, refilled for each announce: a new table for each is slower than filling one. `newcomer` is
+-- a peer that starts and has no entry, as nearly every peer that starts.
+local request, peer, newcomer = {}, {}, {
+  total_time = 0, up = 0, down = 0, elapsed = 0, time = 0, restarted = true, lower = '', again = 0, left = false,
+  active = false, known = false, endpoints = '', exists = false, same_user = true, mine = false, taken = false,
+  kind = 'l',
+}
+local EVENTS = { [99] = 'c', [67] = 'c', [112] = 'p', [113] = 'q', [115] = 's', [UPDATE] = 'u', [120] = 'x' }
 local COMPLETED_MEMBER = 67 -- 'C'
 
 function read_request(packed)
-  local r, event, form = request
-  r.ih, r.pidx, event, form, r.want, r.timeout, r.random, r.uploaded, r.downloaded, r.left, r.endpoint, r.passkey,
-    r.pid, r.digest, r.unbounded = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
-  r.event, r.with_ids, r.may_join = string.lower(string.char(event)), form == 1, event ~= COMPLETED_MEMBER
-  r.own_family = form == 2
-  r.on_v4, r.unbounded, r.beyond = #r.endpoint == 6, r.unbounded == 1, false
-  r.announced, r.evicted, r.evictions = nil, nil, 0
+  local r, event, form, endpoint, unbounded = request
+  r.ih, r.pidx, event, form, r.want, r.timeout, r.random, r.uploaded, r.downloaded, r.left, endpoint, r.passkey, r.pid,
+    r.digest, unbounded = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
+  r.event, r.may_join, r.with_ids, r.own_family = EVENTS[event], event ~= COMPLETED_MEMBER, form == 1, form == 2
+  r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
+  r.announced, r.evicted, r.evictions, r.uncounted = nil, nil, 0, false
   return r
 end
 
@@ -63,43 +68,49 @@ end
 -- to another client; `restarted`: what it downloaded before is not in its counter. To read a field costs a walk through
 -- the hash: these fields stand first in it, and rarely needed ones are read where they are needed.
 local function load_peer(tid, r)
-  local p, v, last, repeated = peer
-  r.suffix = tid .. ':' .. r.pidx
-  local key = P .. 'p:' .. r.suffix
-  p.at, p.total_time, p.up, p.down, p.elapsed, p.time, p.restarted = key, 0, 0, 0, 0, 0, true
-  p.base_up, p.base_down, p.lower, p.again = r.uploaded, r.downloaded, '', 0
-  if r.event == 's' and call('EXISTS', key) == 0 then -- nearly every peer that starts is new
-    p.active, p.known, p.endpoints, p.stored, p.exists, p.same_user, p.mine, p.taken, p.kind, p.left, p.paused =
-      false, false, '', nil, false, true, false, false, 'l', false, '0'
+  local suffix, p, v, last, total_time, repeated = tid .. ':' .. r.pidx, peer
+  local key = P .. 'p:' .. suffix
+  r.suffix = suffix
+  if r.event == 's' and call('EXISTS', key) == 0 then
+    p = newcomer
+    p.at, p.base_up, p.base_down, p.paused = key, r.uploaded, r.downloaded, '0'
     return p
   elseif r.event == 'x' then
-    v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up',
-      'lower', 'paused', 'active', 'user_id', 'n4', 'n6')
+    v = call('HMGET', key, unpack(field_lists.leaving_peer))
+    total_time = v[11]
   else
-    v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up',
-      'lower', 'paused', 'active', 'user_id')
+    v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'lower', 'paused',
+      'user_id', 'total_time', 'speed_up')
+    total_time = v[9]
   end
   last = tonumber(v[5] or '')
-  local active, endpoints, paused = v[10] == '1', v[1] or '', v[9] or '0'
-  local same_user = not accounts or last and (v[11] or '') == r.uid or false
-  local known = last ~= nil and same_user
-  local mine = same_user and (address_matches(endpoints, r.endpoint) or active and has_key(key, endpoints, r))
-  p.active, p.known, p.endpoints, p.stored, p.exists = active, known, endpoints, v, v[1] or last or v[10]
-  p.same_user, p.mine, p.taken = same_user or not last, mine, active and not mine or last and not same_user
-  p.kind, p.left, p.paused = kind_of(v[2], paused), v[2], paused
-  if not known then return p end
-  p.elapsed, p.total_time = since_step_back(now - last), v[6] and tonumber(v[6]) or 0
-  if r.event == 's' then
-    p.up = max(0, r.uploaded - (tonumber(v[3] or '') or 0))
-    p.down = max(0, r.downloaded - (tonumber(v[4] or '') or 0))
-  elseif r.uploaded ~= (v[3] or '0') or r.downloaded ~= (v[4] or '0') or v[8] then
-    p.up, p.down, p.base_up, p.base_down, p.lower, p.again, repeated =
-      move_both(r.uploaded, r.downloaded, v[3], v[4], v[8], v[5])
+  local endpoints, left, uploaded, downloaded, paused = v[1], v[2], r.uploaded, r.downloaded, v[7] or '0'
+  local active = endpoints and true
+  local same_user = not accounts or last and (v[8] or '') == r.uid or false
+  local mine = same_user and (endpoints == r.endpoint or address_matches(endpoints or '', r.endpoint)
+    or active and has_key(key, endpoints, r))
+  p.at, p.stored, p.active, p.endpoints, p.exists, p.mine = key, v, active, endpoints or '', active or last, mine
+  p.same_user, p.taken = same_user or not last, active and not mine or last and not same_user
+  p.kind, p.left, p.paused = kind_of(left, paused), left, paused
+  p.up, p.down, p.base_up, p.base_down, p.lower, p.again, p.time = 0, 0, uploaded, downloaded, '', 0, 0
+  if not (last and same_user) then
+    p.known, p.total_time, p.elapsed, p.restarted = false, 0, 0, true
+    return p
   end
-  p.restarted = r.downloaded ~= (v[4] or '0') and tonumber(r.downloaded) < (tonumber(v[4] or '') or 0)
-    and (r.event == 's' or p.base_down ~= r.downloaded and not repeated)
-  if active and p.elapsed > 0 then
-    local time = p.elapsed - time_out_of_service(now - p.elapsed)
+  local elapsed, old_up, old_down = since_step_back(now - last), v[3] or '0', v[4] or '0'
+  p.known, p.total_time, p.elapsed, p.restarted = true, tonumber(total_time or '') or 0, elapsed, false
+  if r.event == 's' then
+    p.up = max(0, uploaded - (tonumber(old_up) or 0))
+    p.down = max(0, downloaded - (tonumber(old_down) or 0))
+  elseif uploaded ~= old_up or downloaded ~= old_down or v[6] then
+    p.up, p.down, p.base_up, p.base_down, p.lower, p.again, repeated =
+      move_both(uploaded, downloaded, v[3], v[4], v[6], v[5])
+  end
+  if downloaded ~= old_down and tonumber(downloaded) < (tonumber(old_down) or 0) then
+    p.restarted = r.event == 's' or p.base_down ~= downloaded and not repeated
+  end
+  if active and elapsed > 0 then
+    local time = elapsed - time_out_of_service(now - elapsed)
     if time < rules.max_gap then p.time = time end
   end
   return p
@@ -146,17 +157,20 @@ end
 -- stops needs no `enabled`, and can be no second address of the torrent.
 function load_swarm(r, registered)
   local t, snatches, derived, enabled, sole, multi_up, multi_dn, hybrid_of, dht
-  if r.uid ~= '' then
+  if r.event == 'x' then
+    t, snatches, derived, multi_up, multi_dn, hybrid_of =
+      load_torrent(r.ih, unpack(r.uid ~= '' and field_lists.leaving_torrent_of_user or field_lists.leaving_torrent))
+    t.multi_up, t.multi_dn = multi_up, multi_dn
+  elseif r.uid ~= '' then
     t, snatches, derived, enabled, sole, multi_up, multi_dn, hybrid_of, dht =
       load_torrent(r.ih, unpack(field_lists.torrent_of_user))
     t.multi_up, t.multi_dn = multi_up, multi_dn
-  elseif r.event == 'x' then
-    t, snatches, derived = load_torrent(r.ih, 'snatches', 'derived')
   else
     t, snatches, derived, enabled, sole, dht = load_torrent(r.ih, unpack(field_lists.torrent))
   end
   r.moves_only = hybrid_of and counts_elsewhere(r.ih, hybrid_of) or false
+  r.uncounted = r.moves_only
   t.dht = dht
-  t.snatches, t.sole = parse_count(snatches) or 0, sole
+  t.snatches, t.sole = count_of[snatches] or 0, sole
   return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled, derived
 end

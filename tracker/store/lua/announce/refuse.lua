@@ -7,22 +7,23 @@ end
 
 -- The user of a passkey: the id, '' for an anonymous announce, or false and the code of the refusal. The third value is
 -- true for an anonymous announce with an unknown passkey; with a refusal it is the operator's reason, if there is one.
--- The fourth holds the fields of the user's row.
+-- The fourth holds the fields of the user's row: those that could refuse the announce, and the multipliers.
 function authorize(passkey, left, event)
   if not accounts or passkey == '' and not rules.required then return '' end
   local key, u = P .. 'user:' .. passkey
-  if left == '0' then -- the others could not refuse a seeder
-    u = call('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier')
+  if event == 'x' then -- a goodbye needs no permission
+    u = call('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier')
+  elseif left == '0' then
+    u = call('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled')
   else
-    u = call('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech',
+    u = call('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled', 'can_leech',
       'max_downloads')
   end
   if passkey == '' or not u[1] or u[1] == '' then
     if rules.required then return false, 'unknown passkey' end
     return '', nil, true
   end
-  if event == 'x' then return u[1], nil, nil, u end -- a goodbye needs no permission
-  if u[2] == '0' then return false, 'user disabled', call('HGET', key, 'reason') or nil end
+  if u[4] == '0' then return false, 'user disabled', call('HGET', key, 'reason') or nil end
   if u[5] == '0' then return false, 'may not leech' end
   return u[1], nil, nil, u
 end
@@ -37,6 +38,7 @@ function authorize_stop(r)
   if passkey == r.passkey then return uid end
   local v = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'old_passkey', 'rotated')
   if v[1] ~= uid or v[2] ~= r.passkey or now - (tonumber(v[3] or '') or 0) > r.timeout / 1000 then return end
+  r.passkey = passkey
   return authorize(passkey, r.left, 'x')
 end
 
@@ -100,29 +102,28 @@ function refuse_unregistered(r)
 end
 
 -- What the announce needs of `u:<uid>`, and what it changes there: save_user() writes that last. Read before the first
--- write, so that a key of a wrong type fails here. `lists`: whether an answer with peers needs budget.
-local user = { writes = {} }
+-- write, so that a key of a wrong type fails here. `lists`: whether an answer with peers needs budget. Only what can
+-- change the outcome is read; the answer to a join has the multipliers, and so the token.
+local user, fields, names = { writes = {} }, {}, {}
 function load_totals(r, p, tid, lists)
-  local u, moved = user, p.up + p.down > 0 or p.restarted and r.downloaded ~= '0'
-  local list_field = r.left == '0' and 'lists_s' or 'lists_l'
-  u.key, u.n, u.lists, u.list_field = P .. 'u:' .. r.uid, 0, false, list_field
-  u.announces, u.uploaded, u.downloaded, u.credited_up, u.credited_down, u.token = nil, nil, nil, nil, nil, nil
-  local token = 'freeleech:' .. (tid or '')
-  if not p.active then
-    if moved then
-      u.passkey, u.announces, u.lists, u.token, u.uploaded, u.downloaded, u.credited_up, u.credited_down =
-        unpack(call('HMGET', u.key, 'passkey', 'announces', list_field, token, 'uploaded', 'downloaded', 'credited_up',
-          'credited_down'))
-    else
-      u.passkey, u.announces, u.lists, u.token =
-        unpack(call('HMGET', u.key, 'passkey', 'announces', list_field, token))
-    end
-  elseif moved then
-    u.announces, u.lists, u.token, u.uploaded, u.downloaded, u.credited_up, u.credited_down =
-      unpack(call('HMGET', u.key, 'announces', list_field, token, 'uploaded', 'downloaded', 'credited_up',
-        'credited_down'))
-  elseif lists then
-    u.announces, u.lists = unpack(call('HMGET', u.key, 'announces', list_field))
+  local u, n, joins, up = user, 0, not p.active, p.up > 0
+  local down = p.down > 0 or p.restarted and r.downloaded ~= '0'
+  u.key, u.n, u.lists, u.list_field = P .. 'u:' .. r.uid, 0, false, r.left == '0' and 'lists_s' or 'lists_l'
+  u.uploaded, u.downloaded, u.credited_up, u.credited_down, u.token = nil, nil, nil, nil, nil
+  if joins then fields[1], names[1], n = 'passkey', 'passkey', 1 end
+  if joins or down then fields[n + 1], names[n + 1], n = 'freeleech:' .. (tid or ''), 'token', n + 1 end
+  if up then
+    fields[n + 1], fields[n + 2], names[n + 1], names[n + 2], n =
+      'uploaded', 'credited_up', 'uploaded', 'credited_up', n + 2
+  end
+  if down then
+    fields[n + 1], fields[n + 2], names[n + 1], names[n + 2], n =
+      'downloaded', 'credited_down', 'downloaded', 'credited_down', n + 2
+  end
+  if lists then fields[n + 1], names[n + 1], n = u.list_field, 'lists', n + 1 end
+  if n > 0 then
+    local v = call('HMGET', u.key, unpack(fields, 1, n))
+    for i = 1, n do u[names[i]] = v[i] end
   end
   return u
 end
@@ -131,13 +132,7 @@ function write_total(u, field, value)
   u.writes[u.n + 1], u.writes[u.n + 2], u.n = field, value, u.n + 2
 end
 
--- The announce counts for the user where it has an account. `u.announces` is nil when nothing of the user was read.
-function save_user(u, a)
-  if a and u.announces == nil then
-    add_bounded(u.key, 'announces', 1)
-  elseif a then
-    write_total(u, 'announces', add_to(u.announces, 1))
-  end
+function save_user(u)
   if u.n > 0 then call('HSET', u.key, unpack(u.writes, 1, u.n)) end
 end
 

@@ -10,16 +10,16 @@ end
 -- At most `want` endpoints of an array and their ids, without the caller's own endpoint: its slot, and slots that it
 -- left under an older peer id. `spare` is 1 when the caller may be in the array: one slot more is read then.
 local function select_slots(key, size, n, want, spare, random, own, with_ids)
-  local peers = n <= want + spare and call('GETRANGE', key, 0, n * size - 1)
-    or read_window(key, size, n, want + spare, random)
-  local ids = ''
+  local peers, ids = read_window(key, size, n, want + spare, random), ''
   if with_ids then ids = read_window(key .. 'i', 20, n, want + spare, random) end
   local at = own and find(peers, own, 1, true)
   while at do
     if (at - 1) % size == 0 then
-      local slot = (at - 1) / size
       peers = sub(peers, 1, at - 1) .. sub(peers, at + size)
-      ids = sub(ids, 1, slot * 20) .. sub(ids, slot * 20 + 21)
+      if with_ids then
+        local slot = (at - 1) / size
+        ids = sub(ids, 1, slot * 20) .. sub(ids, slot * 20 + 21)
+      end
     else
       at = at + 1
     end
@@ -32,16 +32,17 @@ end
 -- Peers of one family: three quarters of the `s` seeders, and more when the `l` leechers are too few; then leechers.
 -- The caller may be among the leechers.
 local function select_family(arrays, family, size, s, l, want, random, own, with_ids)
-  local peers, ids = '', ''
-  if want <= 0 or s + l == 0 then return peers, ids end
-  if s > 0 then
-    local seeders = want
-    if l > 0 then seeders = max(1, (want * 3 - want * 3 % 4) / 4, want - l + (own and 1 or 0)) end
-    peers, ids = select_slots(arrays .. 's' .. family, size, s, min(want, seeders), 0, random, own, with_ids)
+  if want <= 0 or s + l == 0 then return '', '' end
+  if s == 0 then return select_slots(arrays .. 'l' .. family, size, l, want, 1, random, own, with_ids) end
+  local seeders = want
+  if l > 0 then
+    local others = own and l - 1 or l
+    seeders = want - (want + 3 - (want + 3) % 4) / 4
+    if seeders < want - others then seeders = want - others elseif seeders == 0 then seeders = 1 end
   end
+  local peers, ids = select_slots(arrays .. 's' .. family, size, s, seeders, 0, random, own, with_ids)
   if l == 0 or #peers >= want * size then return peers, ids end
   local more, more_ids = select_slots(arrays .. 'l' .. family, size, l, want - #peers / size, 1, random, own, with_ids)
-  if peers == '' then return more, more_ids end
   return peers .. more, ids .. more_ids
 end
 

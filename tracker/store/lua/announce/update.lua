@@ -88,15 +88,16 @@ function update_regular(packed, ih, tid)
   if #reply > 50 or not find(reply, '^[fr] %d+ %d+ %d+ $') then return end -- another program wrote these counts
   if want > 0 then
     if form == 2 then -- no peers of the other family
-      if on_v4 then t[7], t[10] = 0, 0 else t[6], t[9] = 0, 0 end
+      if on_v4 then t[7], t[10] = false, false else t[6], t[9] = false, false end
     end
-    reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', (t[9] or 0) + 0, (t[10] or 0) + 0, (t[6] or 0) + 0,
-      (t[7] or 0) + 0, want, random, form == 1, on_v4, own4, own6, t[8],
+    local known = count_of
+    reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', known[t[9] or false] or 0, known[t[10] or false] or 0,
+      known[t[6]] or 0, known[t[7]] or 0, want, random, form == 1, on_v4, own4, own6, t[8],
       form == 1 and call('HGET', torrent, 'derived') and tid, dht, tid)
   end
   if call('PEXPIRE', P .. 'ptimeout:' .. suffix, timeout) == 0 then return end
   if changed or stored[7] then
-    write_traffic(key, stored, left, uploaded, downloaded, up, down, elapsed, (stored[6] or 0) + time)
+    write_traffic(key, stored, stored[7], left, uploaded, downloaded, up, down, elapsed, (stored[6] or 0) + time)
     if moved then add_traffic(up, down, elapsed, on_v4, form == 2) end
   else
     call('HSET', key, 'last_announce', now, 'total_time', (stored[6] or 0) + time)
@@ -111,6 +112,17 @@ function update_regular(packed, ih, tid)
   end
   settle_regular(user[1], tid, total_time, seed_time, time)
   return reply
+end
+
+-- The traffic of any announce, with the lower counters.
+local function write_peer(r, p)
+  write_traffic(p.at, p.stored, p.stored[10], r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed,
+    p.total_time + p.time)
+  if p.lower ~= '' then
+    call('HSET', p.at, 'lower', p.lower)
+  elseif p.stored[6] then
+    call('HDEL', p.at, 'lower')
+  end
 end
 
 -- Changes the peer's entry: nearly always its traffic only, sometimes its kind or its endpoints.

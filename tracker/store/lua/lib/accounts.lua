@@ -5,40 +5,59 @@ local function account_key(uid, tid)
   return P .. 'u:' .. uid .. ':t:' .. tid
 end
 
+-- Those that few announces need come last.
 local ACCOUNT = {
-  'peers', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'until', 'left', 'from', 'credited', 'unreported',
+  'peers', 'left', 'downloaded', 'uploaded', 'seed_time', 'total_time', 'until', 'from', 'credited', 'unreported',
   'leeched', 'completed_at',
 }
 
--- `fields` are ACCOUNT, which is the default, and one more, whose value is `listed` then.
-local function load_account(uid, tid, fields)
-  local v = call('HMGET', account_key(uid, tid), unpack(fields or ACCOUNT))
+-- The account with the first `number` of these fields (nil: all); `more`: one more field, whose value is `listed` then.
+-- A field that is not read counts as one that is not there, and stays as it is unless the account changes there.
+local function load_account(uid, tid, number, more)
+  number = number or 12
+  local v, listed
+  local key = account_key(uid, tid)
+  if more then
+    local fields = { unpack(ACCOUNT, 1, number) }
+    fields[number + 1] = more
+    v = call('HMGET', key, unpack(fields))
+    listed, v[number + 1] = v[number + 1], nil
+  else
+    v = call('HMGET', key, unpack(ACCOUNT, 1, number))
+  end
+  local peers, downloaded, uploaded, seed_time, total_time, till, from = whole_field(v[1]), 0, 0, 0, 0, nil, nil
+  if number > 2 then
+    downloaded, uploaded = whole_field(v[3]), whole_field(v[4])
+    seed_time, total_time = whole_field(v[5]), whole_field(v[6])
+    if v[7] and v[8] then till, from = whole_field(v[7]), whole_field(v[8]) end
+  end
   return {
-    uid = uid, tid = tid, stored = v, peers = whole_field(v[1]), total_time = whole_field(v[2]),
-    seed_time = whole_field(v[3]), uploaded = whole_field(v[4]), downloaded = whole_field(v[5]),
-    till = v[6] and v[8] and whole_field(v[6]), left = v[7], from = v[8] and whole_field(v[8]), credited = v[9],
-    unreported = math.max(-MAX_EXACT, math.min(MAX_EXACT, whole(v[10]))), leeched = v[11], completed_at = v[12],
-    listed = v[13],
+    uid = uid, tid = tid, key = key, stored = v, peers = peers, left = v[2], downloaded = downloaded,
+    uploaded = uploaded, seed_time = seed_time, total_time = total_time, till = till, from = from, credited = v[9],
+    leeched = v[11], completed_at = v[12], listed = listed,
   }
 end
 
--- The server writes whole numbers up to MAX_EXACT exactly, so they need no text. A 0 that is not there is left out.
+-- Writes what has changed, and what is no whole number. The server writes whole numbers up to MAX_EXACT exactly, so
+-- they need no text.
 local function save_account(a)
-  if is_shard() then note_changed(a.uid) end
-  local v, fields, n = a.stored, { 'peers', a.peers }, 2
-  if v[2] or a.total_time ~= 0 then fields[n + 1], fields[n + 2], n = 'total_time', a.total_time, n + 2 end
-  if v[3] or a.seed_time ~= 0 then fields[n + 1], fields[n + 2], n = 'seed_time', a.seed_time, n + 2 end
-  if v[4] or a.uploaded ~= 0 then fields[n + 1], fields[n + 2], n = 'uploaded', a.uploaded, n + 2 end
-  if v[5] or a.downloaded ~= 0 then fields[n + 1], fields[n + 2], n = 'downloaded', a.downloaded, n + 2 end
-  if a.till then
+  if sharded then note_changed(a.uid) end
+  local to_number, v, n = tonumber, a.stored, 0
+  local fields = { nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }
+  if a.peers ~= to_number(v[1] or 0) then fields[1], fields[2], n = 'peers', a.peers, 2 end
+  if a.left ~= v[2] then fields[n + 1], fields[n + 2], n = 'left', a.left, n + 2 end
+  if a.downloaded ~= to_number(v[3] or 0) then fields[n + 1], fields[n + 2], n = 'downloaded', a.downloaded, n + 2 end
+  if a.uploaded ~= to_number(v[4] or 0) then fields[n + 1], fields[n + 2], n = 'uploaded', a.uploaded, n + 2 end
+  if a.seed_time ~= to_number(v[5] or 0) then fields[n + 1], fields[n + 2], n = 'seed_time', a.seed_time, n + 2 end
+  if a.total_time ~= to_number(v[6] or 0) then fields[n + 1], fields[n + 2], n = 'total_time', a.total_time, n + 2 end
+  if a.till and (a.till ~= to_number(v[7] or '') or a.from ~= to_number(v[8] or '')) then
     fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4], n = 'until', a.till, 'from', a.from, n + 4
   end
-  if a.left ~= v[7] then fields[n + 1], fields[n + 2], n = 'left', a.left, n + 2 end
   if a.credited ~= v[9] then fields[n + 1], fields[n + 2], n = 'credited', a.credited, n + 2 end
-  if a.unreported ~= 0 then fields[n + 1], fields[n + 2], n = 'unreported', a.unreported, n + 2 end
+  if a.unreported then fields[n + 1], fields[n + 2], n = 'unreported', a.unreported, n + 2 end
   if a.leeched and not v[11] then fields[n + 1], fields[n + 2], n = 'leeched', '1', n + 2 end
   if a.peer_ids then fields[n + 1], fields[n + 2], n = 'peer_ids', a.peer_ids, n + 2 end
-  call('HSET', account_key(a.uid, a.tid), unpack(fields, 1, n))
+  if n > 0 then call('HSET', a.key, unpack(fields, 1, n)) end
 end
 
 -- One of the user's peers left the swarm. When it was the last one, the torrent is no longer active for the user, and

@@ -9,14 +9,15 @@
 local MAX_UNCROWDED = 3 -- entries of one network that do not make it crowded
 
 local function split_endpoint(endpoint)
-  if #endpoint == 6 then return string.sub(endpoint, 1, 4), string.sub(endpoint, 5) end
-  return string.sub(endpoint, 1, 8), string.sub(endpoint, 9)
+  local size = #endpoint == 6 and 4 or 8
+  return endpoint:sub(1, size), endpoint:sub(size + 1)
 end
 
 -- The IPv4 and the IPv6 endpoint of a dual-stack peer, '' for none.
 local function split_families(endpoints)
   local n = #endpoints
-  return (n == 6 or n == 24) and string.sub(endpoints, 1, 6) or '', n >= 18 and string.sub(endpoints, -18) or ''
+  if n == 6 then return endpoints, '' end
+  return n == 24 and endpoints:sub(1, 6) or '', n >= 18 and endpoints:sub(-18) or ''
 end
 
 local function entry_size(net)
@@ -25,8 +26,8 @@ end
 
 -- The position of the first entry that begins with `wanted`, from byte `from` on.
 local function find_entry(entries, size, wanted, from)
-  local at = string.find(entries, wanted, from or 1, true)
-  while at and (at - 1) % size ~= 0 do at = string.find(entries, wanted, at + size - (at - 1) % size, true) end
+  local at = entries:find(wanted, from or 1, true)
+  while at and (at - 1) % size ~= 0 do at = entries:find(wanted, at + size - (at - 1) % size, true) end
   return at
 end
 
@@ -57,9 +58,9 @@ end
 -- The changes of `addresses` by network; save_network_counts() writes them.
 local network_changes = {}
 local function count_entries(net, by)
-  local wide = string.sub(net, 1, #net == 4 and 3 or 6)
-  network_changes[net] = (network_changes[net] or 0) + by
-  network_changes[wide] = (network_changes[wide] or 0) + by
+  local changed, wide = network_changes, net:sub(1, #net == 4 and 3 or 6)
+  changed[net] = (changed[net] or 0) + by
+  changed[wide] = (changed[wide] or 0) + by
 end
 
 -- Whether two entries have the endpoint that ends in `rest`.
@@ -71,6 +72,7 @@ end
 -- By how much the count of crowded networks changes. Only the entries of the endpoints `rest` and `other` (or nil) may
 -- differ, so in a network with many entries only these need a look.
 local function crowding(net, before, entries, size, rest, other)
+  if #before <= size and #entries <= size then return 0 end
   if #before > MAX_UNCROWDED * size and #entries > MAX_UNCROWDED * size then
     if not is_local(net) then return 0 end
     local shared = is_shared(before, size, rest) or is_shared(entries, size, rest)
@@ -85,14 +87,16 @@ local function write_entries(t, net, before, entries, rest, other)
   local key, size = P .. 'addresses:' .. t.ih, entry_size(net)
   if entries == '' then call('HDEL', key, net) else call('HSET', key, net, entries) end
   if #entries ~= #before then count_entries(net, (#entries - #before) / size) end
-  if t.crowded then t.crowded = math.max(0, t.crowded + crowding(net, before, entries, size, rest, other)) end
+  local more = t.crowded and crowding(net, before, entries, size, rest, other)
+  if more and more ~= 0 then t.crowded = math.max(0, t.crowded + more) end
 end
 
 local function remove_address(t, endpoint, pid)
   local net, rest = split_endpoint(endpoint)
-  local entries, size = call('HGET', P .. 'addresses:' .. t.ih, net), entry_size(net)
-  local at = entries and find_entry(entries, size, rest .. pid)
-  if at then write_entries(t, net, entries, string.sub(entries, 1, at - 1) .. string.sub(entries, at + size), rest) end
+  local entries, entry, size = call('HGET', P .. 'addresses:' .. t.ih, net), rest .. pid, entry_size(net)
+  if entries == entry then return write_entries(t, net, entries, '', rest) end
+  local at = entries and find_entry(entries, size, entry)
+  if at then write_entries(t, net, entries, entries:sub(1, at - 1) .. entries:sub(at + size), rest) end
 end
 
 -- A hash of a wrong type must not keep a peer in the swarm; the sweep rebuilds it.
@@ -110,18 +114,19 @@ local function save_network_counts(note)
   end
   for from = 1, #nets, per_call do
     local till = math.min(from + per_call - 1, #nets)
-    local counts, written, gone = call('HMGET', key, unpack(nets, from, till)), {}, {}
+    local counts, written, gone, n = call('HMGET', key, unpack(nets, from, till)), {}, {}, 0
     for i = from, till do
       local net = nets[i]
-      local count = math.max(0, (parse_count(counts[i - from + 1]) or 0) + network_changes[net])
-      if count == 0 then
-        gone[#gone + 1] = net
+      local by = network_changes[net]
+      local count = (count_of[counts[i - from + 1]] or 0) + by
+      if count > 0 then
+        n, written[n + 1], written[n + 2] = n + 2, net, count
+        if note and by > 0 then note(net, count) end
       else
-        written[#written + 1], written[#written + 2] = net, count
+        gone[#gone + 1] = net
       end
-      if note and network_changes[net] > 0 then note(net, count) end
     end
-    if #written > 0 then call('HSET', key, unpack(written)) end
+    if n > 0 then call('HSET', key, unpack(written)) end
     if #gone > 0 then call('HDEL', key, unpack(gone)) end
   end
   network_changes = {}

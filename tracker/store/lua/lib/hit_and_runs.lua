@@ -1,8 +1,7 @@
 -- hit_and_runs.lua: the index of users who have hit-and-runs, and whether an account is one. After `P` and `call`.
 
-local function is_shard()
-  return string.find(P, ':{%d+}:$')
-end
+-- Whether this is the prefix of a shard. announce.lua gets the prefix with each call, and sets it then.
+local sharded = P and string.find(P, ':{%d+}:$') -- luacheck: ignore 321
 
 -- In a shard, the users whose sums under the main prefix have to be written again.
 local function note_changed(uid)
@@ -12,7 +11,7 @@ end
 -- Writes how many hit-and-runs the user has. The index follows from the users' sets and can be rebuilt at any time, so
 -- an index of a wrong type does not fail an announce.
 local function rank_hit_and_runs(uid)
-  if is_shard() then note_changed(uid) end
+  if sharded then note_changed(uid) end
   local torrents_owed = call('SCARD', P .. 'u:' .. uid .. ':hnr')
   if torrents_owed > 0 then
     redis.pcall('ZADD', P .. 'i:hnr', torrents_owed, uid)
@@ -34,8 +33,9 @@ local function is_settled(a)
 end
 
 -- True when the torrent makes no hit-and-run: its v1 half counts, or `bytes` are too small a part of it. A torrent of
--- unknown size has no such part.
-local function makes_none(tid, bytes)
+-- unknown size has no such part. `counts`: it is known to be no v2 half.
+local function makes_none(tid, bytes, counts)
+  if counts and hnr_share == 0 then return false end
   local ih = redis.pcall('GET', P .. 'torrent_id:' .. tid)
   local v = type(ih) == 'string' and redis.pcall('HMGET', P .. 't:' .. ih, 'size', 'hybrid_of')
   if not v or v.err then return false end
@@ -43,15 +43,16 @@ local function makes_none(tid, bytes)
   return size and bytes <= hnr_share * size or counts_elsewhere(ih, v[2])
 end
 
-local function is_exempt(uid)
-  local passkey = redis.pcall('HGET', P .. 'u:' .. uid, 'passkey')
+local function is_exempt(a)
+  local passkey = a.passkey or redis.pcall('HGET', P .. 'u:' .. a.uid, 'passkey')
   return type(passkey) == 'string' and redis.pcall('HGET', P .. 'user:' .. passkey, 'hnr_exempt') == '1'
 end
 
--- Downloads that an operator has forgiven do not count.
+-- Downloads that an operator has forgiven do not count. `a.passkey` is known of a user who has announced the torrent,
+-- where it counts.
 local function is_hit_and_run(a)
   if a.downloaded <= hnr_min or is_settled(a) then return false end
   local bytes = a.downloaded - (tonumber(call('HGET', P .. 'u:' .. a.uid .. ':t:' .. a.tid, 'forgiven') or '') or 0)
-  return bytes > hnr_min and not makes_none(a.tid, bytes) and not is_exempt(a.uid)
+  return bytes > hnr_min and not makes_none(a.tid, bytes, a.passkey) and not is_exempt(a)
 end
 -- luacheck: pop

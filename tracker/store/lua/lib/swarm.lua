@@ -22,7 +22,9 @@ local function kind_of(left, paused)
 end
 
 local function count_peer(t, kind, paused, by)
-  if kind == 's' then t.seeders = math.max(0, t.seeders + by) else t.leechers = math.max(0, t.leechers + by) end
+  local name = kind == 's' and 'seeders' or 'leechers'
+  local count = t[name] + by
+  t[name] = count > 0 and count or 0
   if paused then t.paused = t.paused + by end
 end
 
@@ -50,23 +52,24 @@ end
 -- together. The slot at the end counts only after save_torrent(). So when the arrays are of a wrong type, this fails
 -- and changes no slot that counts. The ids are written first, as their length shows whether the arrays were full.
 local function insert_slot(t, kind, family, endpoint, pid, random)
-  local name, last, size, shuffled_from = kind .. family, t[kind .. family], #endpoint, 50
-  local key, slot = t.arrays .. name, random and last >= shuffled_from and math.floor(random / 3) % (last + 1) or last
-  local last_id, last_endpoint = pid, endpoint
+  local name = kind .. family
+  local key, last, size, shuffled_from = t.arrays .. name, t[name], #endpoint, 50
+  local slot = random and last >= shuffled_from and math.floor(random / 3) % (last + 1) or last
+  local ids, last_id, last_endpoint = key .. 'i', pid, endpoint
   if slot < last then
-    last_id = call('GETRANGE', key .. 'i', slot * 20, slot * 20 + 19)
+    last_id = call('GETRANGE', ids, slot * 20, slot * 20 + 19)
     last_endpoint = call('GETRANGE', key, slot * size, slot * size + size - 1)
     if #last_id < 20 or #last_endpoint < size then slot, last_id, last_endpoint = last, pid, endpoint end
   end
-  local length = call('SETRANGE', key .. 'i', last * 20, last_id)
+  local length = call('SETRANGE', ids, last * 20, last_id)
   if length == last * 20 + 20 and last > 0 and call('STRLEN', key) <= last * size then
     local capacity = last + math.max(4, math.floor(last / 8))
     reserve(key, last, capacity, size)
-    reserve(key .. 'i', last + 1, capacity, 20)
+    reserve(ids, last + 1, capacity, 20)
   end
   call('SETRANGE', key, last * size, last_endpoint)
   if slot < last then
-    call('SETRANGE', key .. 'i', slot * 20, pid)
+    call('SETRANGE', ids, slot * 20, pid)
     call('SETRANGE', key, slot * size, endpoint)
     redis.pcall('HSET', P .. 'p:' .. t.tid .. ':' .. to_hex(last_id), 'n' .. family, last)
   end
@@ -78,9 +81,10 @@ end
 -- Redis cannot shorten a string, so bytes beyond the last slot remain. They are freed once in 64 removals: to copy the
 -- array at each removal would cost O(swarm).
 local function trim_array(key, n, size)
+  if n % 64 ~= 0 then return end
   if n == 0 then
     call('UNLINK', key, key .. 'i')
-  elseif n % 64 == 0 and call('STRLEN', key) > (2 * n + 128) * size then
+  elseif call('STRLEN', key) > (2 * n + 128) * size then
     call('SET', key, call('GETRANGE', key, 0, n * size - 1))
     call('SET', key .. 'i', call('GETRANGE', key .. 'i', 0, n * 20 - 1))
   end
@@ -94,7 +98,8 @@ local function read_ids(ids, slot, last)
   end
   local both = call('GETRANGE', ids, slot * 20, last * 20 + 19)
   if #both < (last - slot + 1) * 20 then return end
-  return string.sub(both, 1, 20), string.sub(both, -20)
+  if slot == last then return both, both end
+  return both:sub(1, 20), both:sub(-20)
 end
 
 -- Removes a slot by moving the last one into it. A slot that holds another peer is left as it is: the sweep repairs
@@ -103,11 +108,12 @@ local function remove_slot(t, kind, family, slot, pid)
   local name, size = kind .. family, family == '4' and 6 or 18
   local key, last = t.arrays .. name, t[name] - 1
   if last < 0 or slot > last then return end
-  local own, moved = read_ids(key .. 'i', slot, last)
+  local ids = key .. 'i'
+  local own, moved = read_ids(ids, slot, last)
   if own ~= pid then return end
   if slot < last then
     call('SETRANGE', key, slot * size, call('GETRANGE', key, last * size, last * size + size - 1))
-    call('SETRANGE', key .. 'i', slot * 20, moved)
+    call('SETRANGE', ids, slot * 20, moved)
     call('HSET', P .. 'p:' .. t.tid .. ':' .. to_hex(moved), 'n' .. family, slot)
   end
   t[name] = last
@@ -145,7 +151,8 @@ end
 local function add_due(tid, pid, milliseconds)
   local seconds = milliseconds / 1000
   if seconds > min_timeout then seconds = min_timeout end
-  local due = math.ceil((now + 1 + seconds) / DUE_STEP) * DUE_STEP
+  local due = now + 1 + seconds
+  due = due + -due % DUE_STEP -- rounded up
   local entries = due_entries[due]
   if not entries then
     entries = { name = due_name(due) }

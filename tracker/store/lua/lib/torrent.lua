@@ -4,12 +4,14 @@
 -- Scripts change the counts of a loaded torrent `t` in memory. save_torrent() writes them once; save_rankings() then
 -- writes what follows from the counts of all torrents. A script is atomic, so no other client sees a state in between.
 
--- A stored count; false when it is not a number, because another program wrote it. It counts as 0 until the sweep
--- recounts the swarm.
-local function parse_count(digits)
+-- Stored counts by their text; false for text that is not a number, because another program wrote it. It counts as 0
+-- until the sweep recounts the swarm. Short ones, nearly all, are kept: a look is cheaper than reading a number.
+local count_of = setmetatable({ [false] = false }, { __index = function(known, digits)
   local number = tonumber(digits or '')
-  return number and number >= 0 and number < 1e15 and number % 1 == 0 and number or false
-end
+  number = number and number >= 0 and number < 1e15 and number % 1 == 0 and number or false
+  if digits and #digits <= 3 then known[digits] = number end
+  return number
+end })
 
 -- The torrent, then the values of more fields. The counts as stored stand at 1 to 8 of the table, in the order
 -- of save_torrent(); `t.paused` is the change of the paused count. A table is built with all fields at once:
@@ -17,10 +19,9 @@ end
 local function load_torrent(ih, ...)
   local key = P .. 't:' .. ih
   local v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 's6', 'l6', 'crowded', 'announces', ...)
-  local seeders, leechers = parse_count(v[2]), parse_count(v[3])
-  local s4, l4, s6, l6 = v[4] and tonumber(v[4]) or 0, v[5] and tonumber(v[5]) or 0, v[6] and tonumber(v[6]) or 0,
-    v[7] and tonumber(v[7]) or 0
-  local crowded, announces = v[8] and parse_count(v[8]), not v[9] and 0 or parse_count(v[9])
+  local known = count_of
+  local seeders, leechers, crowded, announces = known[v[2]], known[v[3]], known[v[8]], not v[9] and 0 or known[v[9]]
+  local s4, l4, s6, l6 = known[v[4]] or 0, known[v[5]] or 0, known[v[6]] or 0, known[v[7]] or 0
   return {
     seeders, leechers, s4, l4, s6, l6, crowded, announces,
     ih = ih, key = key, arrays = P .. 'swarm:' .. ih .. ':', tid = v[1], paused = 0,
@@ -43,33 +44,42 @@ end
 
 -- Writes the counts of `t` that have changed. It must not fail, as one torrent would fail a batch that is applied
 -- already. Keys of a wrong type are therefore left as they are; the sweep repairs them.
+local save_torrent
+do
 local changes = {} -- fields and values; reused by each call: a new table that grows is slower
-local function note_change(t, i, name, n)
-  local value = t[name]
-  changes[n + 1], changes[n + 2] = name, value
-  if i <= 2 then
-    local ranking = rankings[i]
-    ranking.scores[t.tid], ranking.change = value, ranking.change + value - (t[i] or 0)
-  end
-  t[i] = value
+local function note_change(t, i, name, value, n)
+  t[i], changes[n + 1], changes[n + 2] = value, name, value
   return n + 2
 end
 
-local function save_torrent(t)
-  local n, empty = 0, t.seeders + t.leechers == 0
-  if t.seeders ~= t[1] then n = note_change(t, 1, 'seeders', n) end
-  if t.leechers ~= t[2] then n = note_change(t, 2, 'leechers', n) end
-  if t.s4 ~= t[3] then n = note_change(t, 3, 's4', n) end
-  if t.l4 ~= t[4] then n = note_change(t, 4, 'l4', n) end
-  if t.s6 ~= t[5] then n = note_change(t, 5, 's6', n) end
-  if t.l6 ~= t[6] then n = note_change(t, 6, 'l6', n) end
-  if t.crowded ~= t[7] then n = note_change(t, 7, 'crowded', n) end
-  if t.announces ~= t[8] then n = note_change(t, 8, 'announces', n) end
+local function note_score(t, i, value)
+  local ranking = rankings[i]
+  ranking.scores[t.tid], ranking.change = value, ranking.change + value - (t[i] or 0)
+end
+
+function save_torrent(t)
+  local seeders, leechers, n = t.seeders, t.leechers, 0
+  if seeders ~= t[1] then
+    note_score(t, 1, seeders)
+    n = note_change(t, 1, 'seeders', seeders, n)
+  end
+  if leechers ~= t[2] then
+    note_score(t, 2, leechers)
+    n = note_change(t, 2, 'leechers', leechers, n)
+  end
+  if t.s4 ~= t[3] then n = note_change(t, 3, 's4', t.s4, n) end
+  if t.l4 ~= t[4] then n = note_change(t, 4, 'l4', t.l4, n) end
+  if t.s6 ~= t[5] then n = note_change(t, 5, 's6', t.s6, n) end
+  if t.l6 ~= t[6] then n = note_change(t, 6, 'l6', t.l6, n) end
+  if t.crowded ~= t[7] then n = note_change(t, 7, 'crowded', t.crowded, n) end
+  if t.announces ~= t[8] then n = note_change(t, 8, 'announces', t.announces, n) end
+  local empty = seeders + leechers == 0
   if empty then changes[n + 1], changes[n + 2], n = 'empty_since', now, n + 2 end
   if n > 0 then call('HSET', t.key, unpack(changes, 1, n)) end
   if empty then list_empty(t) end
   if t.paused ~= 0 then redis.pcall('HINCRBY', t.key, 'paused', t.paused) end
   t.paused = 0
+end
 end
 
 -- Writes the two rankings and the global sums, once for all torrents of the call.
@@ -86,7 +96,7 @@ local function save_rankings()
 end
 
 local function load_snatches(t)
-  return parse_count(call('HGET', t.key, 'snatches')) or 0
+  return count_of[call('HGET', t.key, 'snatches')] or 0
 end
 
 local function write_rankings(t, tid)

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- count_announces.lua: adds regular announces, which a process has counted, to their torrents and users. It also runs
--- in a full store, which answers regular announces; it adds no keys.
+-- count_announces.lua: adds announces that a process has counted to their users, and regular ones to their torrents. It
+-- also runs in a full store, which answers such announces; it adds no keys.
 -- KEYS[1]   the prefix
 -- ARGV[1..] pairs: t and an info hash (hex), or u and a passkey; number of announces
 -- Answer    how many of them exist
 local P, found = KEYS[1], 0
+local sharded = string.find(P, ':{%d+}:$') -- the user's sums on the main store are written again
 --@ include lib/numbers.lua
 COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 
@@ -16,7 +17,9 @@ local function key_of(kind, name)
   end
   local uid = redis.pcall('HGET', P .. 'user:' .. name, 'user_id')
   local user = type(uid) == 'string' and P .. 'u:' .. uid
-  return user and redis.call('EXISTS', user) == 1 and user
+  if not user or redis.call('EXISTS', user) == 0 then return end
+  if sharded then redis.pcall('SADD', P .. 'changed', uid) end
+  return user
 end
 
 for i = 1, #ARGV, 2 do

@@ -89,7 +89,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:u:<uid>",
         "HASH",
-        "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; credit_cut: bytes above the "
+        "totals of a user. uploaded, downloaded (credited bytes); snatches; announces (a process adds them every 10 s, "
+        "as those of `t:t:<ih>`); credit_cut: bytes above the "
         "maximum rate, which were not credited; passkey; unreported: sum of "
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
         "which `max_user_credit_bytes_per_second` is used up (epoch ms, plus all that the clock was set back, see "
