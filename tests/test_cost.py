@@ -584,9 +584,10 @@ async def test_a_page_of_1000_rows_delays_announces_little(store: Store, kind: s
         for number in range(1, 1001):
             await store.users.add(str(number), f"{number:032}", name=f"name {number}")
     ids = [str(number) for number in range(1, 1001)]
-    read = {"torrents": lambda: store.torrents.get_all(hashes), "users": lambda: store.users.by_ids(ids)}[
-        kind
-    ]
+
+    async def read() -> Sequence[object]:
+        return await (store.torrents.get_all(hashes) if kind == "torrents" else store.users.by_ids(ids))
+
     assert len(await read()) == 1000
 
     before = await commands_so_far(store)
