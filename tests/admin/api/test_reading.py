@@ -80,9 +80,10 @@ async def test_invalid_values_are_refused(full: ApiClient, field: str, value: ob
 
 
 async def test_unusual_text_is_kept(full: ApiClient) -> None:
+    """But for characters that reorder text: the rule for names removes them."""
     name = "<script>alert('x')</script> \U0001f600 \u202e \ufeff é"
     await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "name": name})
-    assert (await full.get(f"/torrents/{HASH}"))["name"] == name
+    assert (await full.get(f"/torrents/{HASH}"))["name"] == name.replace("\u202e", "")
 
 
 @pytest.mark.parametrize(

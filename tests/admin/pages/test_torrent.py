@@ -16,7 +16,7 @@ from tracker.settings.model import DataSettings, ProbeSettings, RedisSettings, S
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.swarms.rules import SwarmRules
-from tracker.store.torrents.records import Torrent
+from tracker.store.torrents.records import TORRENT_FIELDS, Torrent
 from tracker.store.torrents.scores import Scored
 
 ONE = info_hash(1)
@@ -156,6 +156,15 @@ async def test_unique_users_are_shown_by_country(
     await admin.store.unique_users.count(seen, store.clock.now)
     table = next(e.text for e in (await get(browser, HERE)).all("table") if "Country" in e.text)
     assert table.split() == ["Country", "Share", "Users", "United", "Kingdom", "2", "Kosovo", "1"]
+
+
+async def test_the_page_has_every_field(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    """A field that the page does not have is named here."""
+    await admin.store.torrents.add(ONE, {})
+    page = await get(browser, HERE)
+    shown = {element.attributes.get("name") for element in page.all("input")}
+    shown |= {"enabled"} if any(href.endswith("/disable") for href in page.changes) else set()
+    assert [name for name in TORRENT_FIELDS if name not in shown] == []
 
 
 async def test_name_size_and_labels_are_edited(admin: Admin, browser: aiohttp.ClientSession) -> None:
