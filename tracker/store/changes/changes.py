@@ -137,7 +137,7 @@ class Changes:
         first = order_of(start) if cursor else (1000 * since, -1)
         found = await self._read(self._all, first, limit)
         # Read last, so that an entry deleted meanwhile shows. The feed was on since the oldest change of any shard.
-        oldest = [each for each in await self._oldest(self._feed) if each]
+        oldest = [first for _, first in await self._states(self._feed) if first]
         if not oldest or min(oldest) > order_of(start) or await self._is_trimmed_after(self._all, first):
             raise Conflict("the change feed does not reach back so far: read the whole list")
         names = list(dict.fromkeys(name for change in found if (name := getattr(change, named))))
@@ -183,25 +183,22 @@ class Changes:
             parts[place] = rows
         return _changes([entry for entry in _merged(parts)[:limit] if _is_settled(entry[0], times)])
 
-    async def _oldest(self, streams: Sequence[_Stream]) -> list[_Position | None]:
-        """The id of each stream's oldest entry."""
-        parts = await self._shards.send(
-            [(stream, ("XRANGE", stream.key, "-", "+", "COUNT", 1)) for stream in streams]
-        )
-        return [order_of(rows[0][0].decode()) if rows else None for rows in parts]
+    async def _states(self, streams: Sequence[_Stream]) -> list[tuple[bool, _Position | None]]:
+        """As ``state_of``, of each stream."""
+        infos: list[tuple[_Stream, tuple[str, ...]]] = [
+            (stream, ("XINFO", "STREAM", stream.key)) for stream in streams
+        ]
+        return [state_of(reply) for reply in await self._shards.send(infos, keep_errors=True)]
 
     async def _is_trimmed_after(self, streams: Sequence[_Stream], start: _Position) -> bool:
         """Whether a stream may have deleted entries after ``start``. Read after the entries, so that one that was
         deleted meanwhile shows."""
-        replies = await self._shards.send(
-            [(stream, ("XINFO", "STREAM", stream.key)) for stream in streams], keep_errors=True
+        states = await self._states(streams)
+        own = (order_of(_own(start, place, len(streams))) for place in range(len(streams)))
+        return any(
+            trimmed and (oldest is None or oldest > _next(last))
+            for (trimmed, oldest), last in zip(states, own, strict=True)
         )
-        trimmed = [place for place, reply in enumerate(replies) if was_trimmed(reply)]
-        if not trimmed:
-            return False
-        oldest = await self._oldest([streams[place] for place in trimmed])
-        own = (order_of(_own(start, place, len(streams))) for place in trimmed)
-        return any(first is None or first > _next(last) for first, last in zip(oldest, own, strict=True))
 
     async def _exists(self, start: _Position) -> bool:
         """Whether the change at a position is there: a store that lost its latest changes does not have it."""
@@ -219,15 +216,17 @@ class Changes:
         return _changes(merged[-1:])[0].id if merged else FIRST
 
 
-def was_trimmed(reply: Any) -> bool:
-    """Whether a stream has deleted entries, by the reply to XINFO STREAM. Raises another error than that there is no
-    stream."""
+def state_of(reply: Any) -> tuple[bool, _Position | None]:
+    """Whether a stream has deleted entries, and the id of its oldest one, by the reply to XINFO STREAM. Raises another
+    error than that there is no stream."""
     if isinstance(reply, Exception):
         if "no such key" in str(reply):
-            return False
+            return False, None
         raise reply
     fields = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
-    return int(fields[b"entries-added"]) > int(fields[b"length"])
+    first = fields[b"first-entry"]
+    trimmed = int(fields[b"entries-added"]) > int(fields[b"length"])
+    return trimmed, order_of(first[0].decode()) if first else None
 
 
 def check_position(text: str) -> str:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
-from tracker.store.changes.changes import FIRST, order_of, was_trimmed
+from tracker.store.changes.changes import FIRST, order_of, state_of
 from tracker.store.resharding.parts import Command, Parts
 from tracker.store.sharding.shards import Shard
 
@@ -42,7 +42,7 @@ async def copy_feed(source: Parts, target: Parts) -> None:
     for streams, goals in ((_feed(source), _feed(target)), (_edits(source), _edits(target))):
         await target.send([(goal.part, ("UNLINK", goal.key)) for goal in goals])
         infos = [(stream.part, ("XINFO", "STREAM", stream.key)) for stream in streams]
-        trimmed = map(was_trimmed, await source.store.shards.send(infos, keep_errors=True))
+        trimmed = [state_of(reply)[0] for reply in await source.store.shards.send(infos, keep_errors=True)]
         last: dict[_Stream, str] = {}
         writes: list[Command] = []
         async for entry in _merged(source, streams):
