@@ -395,3 +395,22 @@ def test_a_command_notes_that_it_creates_a_new_store(tmp_path: Path) -> None:
     found = trackers.run(tmp_path, "torrent", "list")
     assert found.returncode == 0 and "no tracker has used" in found.stderr
     assert "no tracker has run" not in trackers.run(tmp_path, "torrent", "list").stderr
+
+
+STARTED = """
+import gc, sys
+from tracker.__main__ import main
+sys.argv = ["tracker", "settings"]
+try:
+    main()
+finally:
+    print(sum(generation["collections"] for generation in gc.get_stats()), file=sys.stderr)
+"""
+
+
+def test_a_command_does_not_search_its_modules_for_garbage(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTED]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=trackers.environment({}), capture_output=True, text=True, check=True
+    )
+    assert int(done.stderr.split()[-1]) < 40  # 85 with the default threshold

@@ -40,7 +40,7 @@ async def full(request: pytest.FixtureRequest, start_server: Callable[..., Serve
 async def fill(store: Store) -> None:
     """Sets the limit well below the used memory, so that connection buffers do not matter."""
     used = (await store.redis.info("memory"))["used_memory"]
-    await store.redis.config_set("maxmemory", used - 100_000)
+    await store.redis.config_set("maxmemory", used - 1_000_000)
     with pytest.raises(OutOfMemoryError):
         await store.redis.set("one", "more")
 
