@@ -33,8 +33,8 @@ def site(directory: Path) -> Iterator[tuple[str, Path]]:
     script, seen, port = directory / "hook.php", directory / "seen", free_port()
     script.write_text(example.replace(todo, NOTE))
     seen.touch()
-    variables = f"WEBHOOK_SECRET={SECRET}", f"SEEN={seen}"
     url = f"http://127.0.0.1:{port}"
+    variables = f"WEBHOOK_SECRET={SECRET}", f"WEBHOOK_URL={url}/hook", f"SEEN={seen}"
     with running(
         ("env", *variables, "php", "-S", f"127.0.0.1:{port}", str(script)), directory / "log"
     ) as process:
@@ -77,12 +77,13 @@ def test_the_example_gets_the_changes_of_a_tracker(start_tracker: StartTracker, 
 
 
 def test_the_example_refuses_what_the_tracker_did_not_sign(tmp_path: Path) -> None:
-    body, secret = b'{"changes": [{"change": "joined", "peer_id": "00"}]}', SECRET.encode()
+    body = b'{"changes": [{"change": "joined", "peer_id": "00"}]}'
     now = int(time.time())  # PHP compares with the real time
     with site(tmp_path) as (url, seen):
-        for key, age, sent in ((b"another", 0, body), (secret, 400, body), (secret, 0, body + b" ")):
-            assert post(url, sent, now - age, sign(key, now - age, body)) == 403
+        for key, age, sent in (("another", 0, body), (SECRET, 400, body), (SECRET, 0, body + b" ")):
+            assert post(url, sent, now - age, sign(key, now - age, url, body)) == 403
+        assert post(url, body, now, sign(SECRET, now, f"{url}/of-another-site", body)) == 403
         assert post(url, body, now, "") == 403
         assert seen.read_text() == ""
-        assert post(url, body, now, sign(secret, now, body)) == 204
+        assert post(url, body, now, sign(SECRET, now, url, body)) == 204
         assert seen.read_text() == "joined 00\n"

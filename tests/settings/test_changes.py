@@ -18,6 +18,15 @@ def test_webhooks_keep_their_urls_as_they_are() -> None:
     assert [url.get_secret_value() for url in found.webhook_urls] == [HOOK["webhook_urls"]]
 
 
+def test_each_url_has_a_secret_of_its_own() -> None:
+    hooks = HOOK | {
+        "webhook_urls": "https://h/1,https://h/2,https://h/3",
+        "webhook_secrets": f"{'b' * 16},{'c' * 16}",
+    }
+    found = Settings.model_validate({"changes": hooks}).changes.receivers
+    assert found == {"https://h/1": "hunter2" * 3, "https://h/2": "b" * 16, "https://h/3": "c" * 16}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -32,7 +41,11 @@ def test_webhooks_keep_their_urls_as_they_are() -> None:
         {"webhook_urls": "https://h/#hunter2"},
         {"webhook_urls": "https://h/hunter2 x"},
         {"webhook_urls": "https://h:x/hunter2"},
-        {"webhook_urls": "https://h/hunter2,https://h/hunter2"},
+        {"webhook_urls": "https://h/hunter2,https://h/hunter2", "webhook_secrets": "hunter2-" * 3},
+        {"webhook_urls": "https://h/1,https://h/2"},
+        {"webhook_urls": "https://h/1,https://h/2", "webhook_secrets": "hunter2"},
+        {"webhook_urls": "https://h/1,https://h/2", "webhook_secrets": "hunter2" * 3},
+        {"webhook_secrets": "hunter2-" * 3},
         {"webhook_urls": ",".join(f"https://h/hunter2/{n}" for n in range(MAX_WEBHOOKS + 1))},
     ],
     ids=str,

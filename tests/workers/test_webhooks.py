@@ -98,8 +98,7 @@ def worker_of(store: Store, *receivers: Receiver, metrics: Metrics | None = None
         store.webhooks,
         store.changes,
         store.connection,
-        [receiver.url for receiver in receivers],
-        SECRET,
+        {receiver.url: SECRET for receiver in receivers},
         count=(metrics or Metrics()).count,
         clock=store.clock,
         chance=lambda: 1.0,
@@ -151,19 +150,25 @@ async def test_the_example_of_the_docs_checks_real_deliveries(store: Store, rece
         await worker.deliver_once(session, receiver.url)
     ((headers, body),) = receiver.requests
     is_from_tracker = example()
-    assert is_from_tracker(SECRET, headers, body, now)
-    assert not is_from_tracker("another secret", headers, body, now)
-    assert not is_from_tracker(SECRET, headers, body + b" ", now)
-    assert not is_from_tracker(SECRET, {**headers, "X-Tracker-Timestamp": str(int(now) + 1)}, body, now)
-    assert not is_from_tracker(SECRET, headers, body, now + 301)
-    assert not is_from_tracker(SECRET, {}, body, now)
-    assert not is_from_tracker(SECRET, {**headers, "X-Tracker-Signature": "sha256=\u00e9"}, body, now)
-    assert not is_from_tracker(SECRET, {**headers, "X-Tracker-Timestamp": "\u00b2"}, body, now)
+    assert is_from_tracker(SECRET, receiver.url, headers, body, now)
+    assert not is_from_tracker("another secret", receiver.url, headers, body, now)
+    assert not is_from_tracker(SECRET, f"{receiver.url}x", headers, body, now)
+    assert not is_from_tracker(SECRET, receiver.url, headers, body + b" ", now)
+    assert not is_from_tracker(
+        SECRET, receiver.url, {**headers, "X-Tracker-Timestamp": str(int(now) + 1)}, body, now
+    )
+    assert not is_from_tracker(SECRET, receiver.url, headers, body, now + 301)
+    assert not is_from_tracker(SECRET, receiver.url, {}, body, now)
+    assert not is_from_tracker(
+        SECRET, receiver.url, {**headers, "X-Tracker-Signature": "sha256=\u00e9"}, body, now
+    )
+    assert not is_from_tracker(SECRET, receiver.url, {**headers, "X-Tracker-Timestamp": "\u00b2"}, body, now)
 
 
 def test_the_signature_is_that_of_other_implementations() -> None:
-    """`printf '1.{}' | openssl dgst -sha256 -hmac key`"""
-    assert sign(b"key", 1, b"{}") == "sha256=1ba6b8171186efc613e8bcc0cbdab2748f24984d7c5a84faa2637afa0e40d224"
+    """`printf '1.http://h/.{}' | openssl dgst -sha256 -hmac key`"""
+    expected = "51881a1fbdfdea7cfa75b0c4bbb2d5274cee11843cbb4c1b18c2fc1ef2f58583"
+    assert sign("key", 1, "http://h/", b"{}") == f"sha256={expected}"
     assert encode_batch(ChangePage([], "5-0", False), gap=True) == b'{"gap":true,"next":"5-0","changes":[]}'
 
 
@@ -204,8 +209,8 @@ def receiver_at(receiver: Receiver) -> float:
 async def test_a_receiver_that_is_unavailable_is_a_failure_without_its_url(
     store: Store, receiver: Receiver, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    receiver.url = receiver.url.replace("127.0.0.1", "127.0.0.2")
     worker = worker_of(store, receiver)
-    receiver.url = worker._urls[0].replace("127.0.0.1", "127.0.0.2")
     async with aiohttp.ClientSession() as session:
         await worker.deliver_once(session, receiver.url)
         await happen(store, 1)

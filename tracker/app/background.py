@@ -168,13 +168,11 @@ def _adoption(context: RuntimeContext, reaper: AnyReaper) -> AdoptionWorker:
 
 def _webhooks(context: RuntimeContext) -> WebhookWorker:
     store, settings = context.store, context.live.current.changes
-    secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
     worker = WebhookWorker(
         store.webhooks,
         store.changes,
         store.connection,
-        [url.get_secret_value() for url in settings.webhook_urls],
-        secret,
+        settings.receivers,
         count=store.counters.count,
         clock=time.time,
     )

@@ -44,17 +44,36 @@ class ChangeSettings(Section):
         (),
         max_length=MAX_WEBHOOKS,
         description="Where each change is posted, in signed batches: `http://` or `https://` URLs. Needs `max_entries` "
-        "and `webhook_secret`.",
+        "and a secret for each URL.",
     )
     webhook_secret: SecretStr | None = Field(
         None,
-        description=f"The key of the signatures, at least {MIN_SECRET_LENGTH} characters.",
+        description=f"The key of the signatures for the first URL, at least {MIN_SECRET_LENGTH} characters.",
+    )
+    webhook_secrets: tuple[SecretStr, ...] = Field(
+        (),
+        max_length=MAX_WEBHOOKS - 1,
+        description="The keys of the signatures for the other URLs, in their order. No two URLs have the same.",
     )
 
-    @field_validator("webhook_secret")
+    @property
+    def receivers(self) -> dict[str, str]:
+        """The secret of each webhook URL."""
+        secrets = ([self.webhook_secret] if self.webhook_secret else []) + [*self.webhook_secrets]
+        return {
+            url.get_secret_value(): secret.get_secret_value()
+            for url, secret in zip(self.webhook_urls, secrets, strict=True)
+        }
+
+    @field_validator("webhook_secret", "webhook_secrets")
     @classmethod
-    def _is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and 0 < len(value.get_secret_value()) < MIN_SECRET_LENGTH:
+    def _are_long_enough(
+        cls, value: SecretStr | tuple[SecretStr, ...] | None
+    ) -> SecretStr | tuple[SecretStr, ...] | None:
+        secrets = (
+            value if isinstance(value, tuple) else (value,) if value and value.get_secret_value() else ()
+        )
+        if any(len(each.get_secret_value()) < MIN_SECRET_LENGTH for each in secrets):
             raise ValueError(f"must have at least {MIN_SECRET_LENGTH} characters")
         return value
 
@@ -62,4 +81,8 @@ class ChangeSettings(Section):
     def _is_complete(self) -> "ChangeSettings":
         if self.webhook_urls and not (self.webhook_secret and self.webhook_secret.get_secret_value()):
             raise ValueError("TRACKER_CHANGES__WEBHOOK_URLS needs TRACKER_CHANGES__WEBHOOK_SECRET")
+        if self.webhook_urls and len(self.webhook_urls) != 1 + len(self.webhook_secrets):
+            raise ValueError("TRACKER_CHANGES__WEBHOOK_SECRETS has a secret for each URL but the first")
+        if self.webhook_urls and len(set(self.receivers.values())) < len(self.webhook_urls):
+            raise ValueError("two URLs of TRACKER_CHANGES__WEBHOOK_URLS have the same secret")
         return self

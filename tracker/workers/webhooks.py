@@ -11,7 +11,7 @@ import hmac
 import json
 import random
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -43,9 +43,11 @@ assert TIMEOUT_SECONDS < LEASE_SECONDS
 log = structlog.get_logger("tracker.webhooks")
 
 
-def sign(secret: bytes, timestamp: int, body: bytes) -> str:
-    """The signature of a body: HMAC-SHA256 over the timestamp in decimal digits, a full stop, and the body."""
-    return "sha256=" + hmac.new(secret, b"%d." % timestamp + body, hashlib.sha256).hexdigest()
+def sign(secret: str, timestamp: int, url: str, body: bytes) -> str:
+    """The signature of a body: HMAC-SHA256 over the timestamp in decimal digits, the URL and the body, with a full stop
+    between them. So the receiver of one URL cannot post its batches to another."""
+    signed = f"{timestamp}.{url}.".encode() + body
+    return "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
 def encode_batch(page: ChangePage, *, gap: bool) -> bytes:
@@ -55,15 +57,15 @@ def encode_batch(page: ChangePage, *, gap: bool) -> bytes:
 
 
 class WebhookWorker:
-    """Delivers the feed to all URLs. ``clock`` gives epoch seconds, ``chance`` a random number in [0, 1)."""
+    """Delivers the feed to all URLs. ``receivers``: the secret of each URL. ``clock`` gives epoch seconds, ``chance`` a
+    random number in [0, 1)."""
 
     def __init__(
         self,
         webhooks: Webhooks,
         changes: Changes,
         connection: Connection,
-        urls: Sequence[str],
-        secret: str,
+        receivers: Mapping[str, str],
         *,
         count: Count,
         clock: Callable[[], float],
@@ -72,8 +74,7 @@ class WebhookWorker:
         self._webhooks = webhooks
         self._changes = changes
         self._connection = connection
-        self._urls = urls
-        self._secret = secret.encode()
+        self._receivers = receivers
         self._count = count
         self._clock = clock
         self._chance = chance
@@ -87,7 +88,7 @@ class WebhookWorker:
 
     async def run(self) -> None:
         """Runs until cancelled. Ends at once without URLs."""
-        if not self._urls:
+        if not self._receivers:
             return
         async with aiohttp.ClientSession(
             # The receiver may close a kept connection at the moment that it is used again.
@@ -98,7 +99,7 @@ class WebhookWorker:
             headers={"Content-Type": "application/json", "User-Agent": f"swarmkeeper/{__version__}"},
         ) as session:
             async with asyncio.TaskGroup() as tasks:
-                for url in self._urls:
+                for url in self._receivers:
                     tasks.create_task(self._deliver_all(session, url))
 
     async def _deliver_all(self, session: aiohttp.ClientSession, url: str) -> None:
@@ -176,7 +177,7 @@ class WebhookWorker:
     async def _post(self, session: aiohttp.ClientSession, url: str, body: bytes) -> str:
         """Empty when the receiver took the batch, else why not: a fixed text, as the reply may contain anything."""
         timestamp = int(self._clock())
-        headers = {TIMESTAMP: str(timestamp), SIGNATURE: sign(self._secret, timestamp, body)}
+        headers = {TIMESTAMP: str(timestamp), SIGNATURE: sign(self._receivers[url], timestamp, url, body)}
         try:
             async with session.post(url, data=body, headers=headers, allow_redirects=False) as response:
                 return "" if 200 <= response.status < 300 else f"status {response.status}"

@@ -115,6 +115,7 @@ async def test_webhooks_are_shown_without_their_urls(serve: Serve, prefix: str) 
         max_entries=9,
         webhook_urls=tuple(map(SecretStr, urls)),
         webhook_secret=SecretStr("hunter2" * 3),
+        webhook_secrets=(SecretStr("hunter2-" * 3), SecretStr("hunter2+" * 3)),
     )
     admin = await serve(Settings(redis=RedisSettings(prefix=prefix), changes=changes))
     webhooks = admin.store.webhooks
