@@ -202,6 +202,27 @@ def test_version_and_help_import_little() -> None:
     assert done.stdout == "[]\n"
 
 
+MAX_MODULES = {"--help": 180, "settings": 325, "health": 335, "stats": 650, "torrent list": 655}
+"""Modules that a command imports. Most of the time of a short command goes into them."""
+
+
+@pytest.mark.parametrize("command", MAX_MODULES)
+def test_a_command_imports_few_modules(tmp_path: Path, command: str) -> None:
+    code = (
+        "import sys, atexit; from tracker.cli.main import main\n"
+        "atexit.register(lambda: print(len(sys.modules), file=sys.stderr)); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert int(done.stderr.splitlines()[-1]) <= MAX_MODULES[command], done.stderr
+
+
 def commands() -> Iterator[tuple[str, str, str]]:
     """(words, line in the list, first line of the help) of every command, also of those in groups."""
     for entries in main.SECTIONS.values():

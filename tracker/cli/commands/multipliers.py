@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,8 +10,6 @@ from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, change_store, with_store
 from tracker.cli.terminal import Moment, Value
 from tracker.errors import ClientError
-from tracker.operations.audit import Change
-from tracker.operations.snapshots import ALL_USERS
 from tracker.store.schema.multipliers import (
     MULTIPLIERS,
     RuleChange,
@@ -23,6 +21,9 @@ from tracker.store.schema.multipliers import (
     with_end,
 )
 from tracker.store.store import Store
+
+if TYPE_CHECKING:
+    from tracker.operations.audit import Change
 
 Until = Annotated[
     str | None,
@@ -114,7 +115,9 @@ def multipliers(
     given = {name: value for name, value in values.items() if value is not None}
     fields, changes = given_rules(given, until, rule, remove_rule)
 
-    async def set_given(store: Store, change: Change) -> None:
+    async def set_given(store: Store, change: "Change") -> None:
+        from tracker.operations.snapshots import ALL_USERS  # noqa: PLC0415
+
         await change.touch("multipliers", ALL_USERS)
         if fields:
             await store.multipliers.set(*map(fields.get, MULTIPLIERS))

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,10 +34,8 @@ from tracker.cli.commands.options import Given, options_of, row_of
 from tracker.cli.commands.paging import EVERYTHING, in_no_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
 from tracker.errors import ClientError
-from tracker.geoip import GeoIP
 from tracker.operations import torrents as torrent_operations
 from tracker.operations.lists import listed_torrents
-from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange
 from tracker.store.store import Store
 from tracker.store.torrents.filter import ORDERS, TorrentFilter
@@ -46,6 +44,9 @@ from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
 
 _STATES: dict[str, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
+if TYPE_CHECKING:
+    from tracker.operations.peers import PeerView
+
 _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
 Pending = Annotated[
@@ -328,8 +329,7 @@ def show_torrent(
         users = await store.unique_users.users_of(f"torrents.{found.info_hash.hex()}.users")
         terminal.describe({**_torrent_details(found), "unique_users": users}, as_json=as_json)
         if peers:
-            with closing(GeoIP(settings.geoip.database)) as places:
-                await _list_peers(store, found, places, as_json)
+            await _list_peers(store, found, settings.geoip.database, as_json)
 
     with_store(config, work)
 
@@ -344,15 +344,21 @@ def _torrent_details(found: Torrent) -> Row:
     }
 
 
-async def _list_peers(store: Store, found: Torrent, places: GeoIP, as_json: bool) -> None:
+async def _list_peers(store: Store, found: Torrent, database: Path | None, as_json: bool) -> None:
+    from tracker.geoip import GeoIP  # noqa: PLC0415
+    from tracker.operations.peers import peer_views  # noqa: PLC0415
+
     columns = [Column("peer_id", 30), Column("seeding", 8), Column("uploaded", 16, right=True)]
     columns += [Column("downloaded", 16, right=True), Column("endpoints")]
     listing = Listing([*columns, Column("country", 7), Column("client", 20)], as_json=as_json)
-    async for page in in_no_order(partial(store.torrents.peers, found)):
-        listing.page(map(_peer_row, await peer_views(store, page, places)))
+    with closing(GeoIP(database)) as places:
+        async for page in in_no_order(partial(store.torrents.peers, found)):
+            listing.page(map(_peer_row, await peer_views(store, page, places)))
 
 
-def _peer_row(view: PeerView) -> Row:
+def _peer_row(view: "PeerView") -> Row:
     """JSON output has more fields than the table."""
+    from tracker.operations.peers import format_prefix  # noqa: PLC0415
+
     shown = format_prefix(bytes.fromhex(view.peer_id))
     return {**asdict(view), "peer_id": shown, "endpoints": " ".join(view.endpoints)}
