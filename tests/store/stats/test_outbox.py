@@ -10,6 +10,8 @@ from tests.store.harness import START, Store
 from tests.store.stats.outbox import contents, dropped, export, outbox_of
 from tracker.store.stats.outbox import OutboxBatch
 
+NUMBERS_OF_SHARDS = (1, 4)
+
 MINUTE = START - START % 60
 LATER = MINUTE + 600
 LEASE = 60.0
