@@ -62,15 +62,15 @@ COMMANDS: dict[str, float] = {
 STORE_INSTRUCTIONS: dict[str, dict[str, int]] = {
     "idle": {"public": 108, "private": 144},
     "idle, alone": {"public": 155, "private": 199},  # one call: with several shards calls are small
-    "join": {"public": 319, "private": 497},
-    "stop": {"public": 293, "private": 572},
-    "mix": {"public": 134, "private": 202},
+    "join": {"public": 297, "private": 435},
+    "stop": {"public": 262, "private": 486},
+    "mix": {"public": 131, "private": 197},
 }
 """Maximum thousands of instructions of the store per announce, by kind and tracker (private_rules.py)."""
 
 STORE_RATIOS: dict[str, dict[str, float]] = {
     "idle": {"private": 1.35, "private, all rules": 1.6},
-    "join": {"private": 1.53},
+    "join": {"private": 1.5},
 }
 """Maximum instructions of the store, by those for the same announce of a public tracker."""
 

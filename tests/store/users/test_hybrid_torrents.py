@@ -263,3 +263,41 @@ async def test_the_feed_names_no_totals_of_the_v2_half(make_store: MakeStore) ->
     await announce(store, "x", (V2,), downloaded=1000, bytes_left=0)
     found = [(each.change, each.user_id, each.downloaded) for each in await store.changes.newest(10)]
     assert sorted(found) == [("joined", "7", 0), ("stopped", "7", 0)]
+
+
+def amounts(found: User) -> tuple[int, int]:
+    return found.uploaded, found.downloaded
+
+
+async def test_a_client_that_announces_the_v2_half_only_is_credited_on_the_v1_half(hybrid: Store) -> None:
+    """An announce cannot reach a v1 half in another shard: rather than twice, these bytes count nowhere then."""
+    await announce(hybrid, "s", (V2,), bytes_left=500)
+    await announce(hybrid, "u", (V2,), bytes_left=200, downloaded=300, uploaded=50)
+    if len(hybrid.shards) > 1:
+        assert amounts(await user(hybrid)) == (0, 0)
+        return
+    assert amounts(await user(hybrid)) == (50, 300)
+    await announce(hybrid, "c", (V2,), bytes_left=0, downloaded=500, uploaded=50)
+    await announce(hybrid, "u", (V2,), bytes_left=0, downloaded=500, uploaded=70)
+    await announce(hybrid, "x", (V2,), bytes_left=0, downloaded=500, uploaded=100)
+    assert amounts(found := await user(hybrid)) == (100, 500) and found.unreported == 0
+    held = await account(hybrid, V1)
+    assert (held["uploaded"], held["downloaded"], held["total_time"]) == ("100", "500", "4000")
+    assert await account(hybrid, V2) == {}
+
+
+@pytest.mark.parametrize("order", [(V1, V2), (V2, V1)], ids=["v1 first", "v2 first"])
+async def test_a_client_that_announces_a_half_now_and_then_counts_once(
+    hybrid: Store, order: tuple[InfoHash, InfoHash]
+) -> None:
+    first, second = order
+    await announce(hybrid, "s", order, bytes_left=900)
+    await announce(hybrid, "u", (first,), bytes_left=800, downloaded=100, uploaded=10)
+    await announce(hybrid, "u", (second,), bytes_left=700, downloaded=200, uploaded=20)
+    await announce(hybrid, "u", order, bytes_left=600, downloaded=300, uploaded=30)
+    await announce(hybrid, "x", order, bytes_left=500, downloaded=400, uploaded=40)
+    assert amounts(found := await user(hybrid)) == (40, 400) and found.unreported == 0
+    await announce(hybrid, "s", order, bytes_left=500)  # the client begins anew
+    await announce(hybrid, "u", order, bytes_left=300, downloaded=200, uploaded=25)
+    assert amounts(found := await user(hybrid)) == (65, 600) and found.unreported == 0
+    assert await account(hybrid, V2) == {}

@@ -7,7 +7,7 @@
 --   update.lua     a peer that is in the swarm; first of all the regular announce, nine of ten
 --   join.lua       a peer that is not; endpoints.lua: who has an endpoint; register.lua: new torrents
 --   leave.lua      a peer that stops
---   credit.lua     what a user gets for it
+--   credit.lua     what a user gets for it; v2_half.lua: of the v2 half of a hybrid torrent
 --   reply.lua      the peers for the answer
 -- Every step reads what may fail before anything is written: a key of a wrong type fails its announce, and nothing
 -- else. What is written for several announces at once is written last, by finish().
@@ -185,6 +185,10 @@ do
 --@ include lib/rules.lua
 --@ include announce/credit.lua
 end
+local credit_v1_half
+do
+--@ include announce/v2_half.lua
+end
 local add_peers, forget_barred
 do
 --@ include lib/barred_users.lua
@@ -278,6 +282,7 @@ local function announce_of(r, registered, denied)
   if leaves then
     if not (active and mine) then return answer_to(t, r, 'a') end
     leave(t, r, p, is_user and load_credited_account(r, load_totals(r, p, tid), tid, p))
+    if is_user and r.moves_only then pcall(credit_v1_half, r, p) end
     return answer_to(t, r, 'l')
   end
   if active and not mine then return answer_unapplied(t, r, p, 's', tid) end
@@ -309,6 +314,7 @@ local function announce_of(r, registered, denied)
   local answer = u and needs_budget and answer_within_budget(t, r, outcome, a, u)
     or answer_to(t, r, outcome, true, a)
   if u then save_user(u) end
+  if u and r.moves_only then pcall(credit_v1_half, r, p) end
   if not active and a and type(answer) == 'string' then return with_multipliers(t, r, a, answer) end
   return answer
 end

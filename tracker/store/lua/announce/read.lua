@@ -169,7 +169,7 @@ function load_swarm(r, registered)
     t, snatches, derived, enabled, sole, dht = load_torrent(r.ih, unpack(field_lists.torrent))
   end
   r.moves_only = hybrid_of and counts_elsewhere(r.ih, hybrid_of) or false
-  r.uncounted = r.moves_only
+  r.uncounted, r.v1 = r.moves_only, hybrid_of
   t.dht = dht
   t.snatches, t.sole = count_of[snatches] or 0, sole
   return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled, derived
