@@ -674,6 +674,23 @@ async def test_a_start_is_told_which_multipliers_apply(make_tracker: MakeTracker
     assert len(tracker.joined) == 4
 
 
+async def test_a_reply_without_budget_names_no_interval_after_which_there_are_no_peers(
+    make_tracker: MakeTracker,
+) -> None:
+    """T33. Sooner than the minimum credit interval no announce of a user is answered with peers."""
+    users = {"private": "required", "peer_lists_at_once": 1, "min_credit_interval_seconds": 900}
+    tracker = await make_tracker(users=users, announce={"interval_jitter": 0.0})
+    await tracker.store.users.add("7", ALICE)
+    await tracker.store.users.add("8", BOB)
+    for torrent in (1, 2):
+        await tracker.announce(9, "started", BOB, info_hash=info_hash(torrent))
+        last = await tracker.announce(1, "started", ALICE, info_hash=info_hash(torrent))
+    assert (last.peers, last.interval_seconds, last.min_interval_seconds) == (b"", 900, 900)
+    tracker.store.clock.now += 900
+    after = await tracker.announce(1, "", ALICE, info_hash=info_hash(2))
+    assert (bool(after.peers), after.interval_seconds) == (True, 1800)
+
+
 @pytest.mark.parametrize("own_family", [False, True])
 async def test_a_reply_without_budget_has_no_peers_a_warning_and_five_minutes(
     make_tracker: MakeTracker, own_family: bool

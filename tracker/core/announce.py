@@ -110,6 +110,7 @@ class Tracker:
         announce, reap_seconds = settings.announce, float(settings.reaper.interval_seconds)
         self._is_allowed = self._clients.apply_settings(settings.clients)
         self._reads_passkeys = settings.users.private != "off"
+        self._min_credit_interval = settings.users.min_credit_interval_seconds
         self._refuses_private = announce.private_addresses == "refuse"
         self._peers_max = announce.peers_max
         self._peers_default = min(announce.peers_default, announce.peers_max)
@@ -242,7 +243,7 @@ class Tracker:
                     continue
                 answer, step = (
                     partial(answer_with_warning, warning_of(outcome), answer),
-                    step_after(outcome, step),
+                    step_after(outcome, step, self._min_credit_interval),
                 )
                 if isinstance(outcome, AdmittedAnonymously):
                     limits.on_unknown_passkey(passkey, address)

@@ -14,7 +14,7 @@ _THROTTLED_SLACK_SECONDS = 300
 
 
 WITHOUT_PEERS_SECONDS = 300
-"""The interval of an answer that has no peers because the user has no budget for one. announce.lua knows it."""
+"""The least interval of an answer that has no peers because the user has no budget for one. announce.lua knows it."""
 
 
 class Step(NamedTuple):
@@ -45,8 +45,10 @@ def throttled_steps(announce: AnnounceSettings, min_timeout: float) -> list[Step
     return throttled
 
 
-def step_after(outcome: Admitted, step: Step) -> Step:
-    """The intervals of an outcome of a class of its own."""
+def step_after(outcome: Admitted, step: Step, min_credit_interval: int) -> Step:
+    """The intervals of an outcome of a class of its own. A user's announce sooner than the minimum credit interval has
+    no peers either."""
     if not isinstance(outcome, WithoutPeers):
         return step
-    return step._replace(interval=WITHOUT_PEERS_SECONDS, min_interval=WITHOUT_PEERS_SECONDS)
+    seconds = max(WITHOUT_PEERS_SECONDS, min(min_credit_interval, step.interval))
+    return step._replace(interval=seconds, min_interval=seconds)

@@ -15,7 +15,7 @@ WARNINGS = {
 PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
 NEUTRAL = "neutral: neither your upload nor your download counts"
 FREELEECH = "freeleech: your download does not count"
-NO_PEERS_NOW = "too many torrents started or announces sent at once: no peers now, ask again in 5 minutes"
+NO_PEERS_NOW = "too many torrents started or announces sent at once: no peers now, ask again later"
 UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
 
 

@@ -89,7 +89,7 @@ class Store(UserParts):
         self.shards = shards = Shards.under(connection, prefix, options.shards)
         self.keys, self.scripts = keys, scripts = shards.main.keys, shards.main.scripts
         self.rules = rules = LiveRules(options.rules.of_shard(len(shards)))
-        self.reapings = {shard: Reaping(shard, rules, clock, timer) for shard in shards.all}
+        self.reapings = {shard: Reaping(shard, shards, rules, clock, timer) for shard in shards.all}
         """One of each prefix: each needs heartbeats."""
         self.reaping = self.reapings[shards.main]
         super().__init__(shards, rules, self.reapings, clock)

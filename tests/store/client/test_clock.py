@@ -92,7 +92,7 @@ async def store(make_store: MakeStore) -> Store:
 
 def on(store: Store, timer: Timer) -> Reaping:
     """The reaping of another tracker, for which the store's clock jumps when ``timer`` does."""
-    return Reaping(store.shards.main, LiveRules(RULES), store.clock, timer=timer)
+    return Reaping(store.shards.main, store.shards, LiveRules(RULES), store.clock, timer=timer)
 
 
 async def members(store: Store) -> int:

@@ -186,7 +186,6 @@ ONLY_IN_LUA = {
     "t:q:<queue>:slot",
     "t:registered_by:<address>",
     "t:removing",
-    "t:removing:torrents",
     "t:swarm:<ih>:<array>",
     "t:swarm:<ih>:<array>i",
     "t:torrent_id",

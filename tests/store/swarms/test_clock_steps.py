@@ -34,7 +34,8 @@ class Machine:
     def __init__(self, store: Store) -> None:
         self.store, self.timer, self._passed = store, Timer(), 0.0
         self.reapings = [
-            Reaping(shard, store.rules, store.clock, timer=self.timer) for shard in store.shards.all
+            Reaping(shard, store.shards, store.rules, store.clock, timer=self.timer)
+            for shard in store.shards.all
         ]
 
     async def heartbeat(self) -> None:

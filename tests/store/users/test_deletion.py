@@ -37,7 +37,7 @@ async def deleted_until_lost(store: Store, who: str, commands: int) -> bool:
     connection = Dying(store.url, commands)
     try:
         shards = one_shard(connection, store.keys.prefix)
-        reapings = {shards.main: Reaping(shards.main, store.rules, store.clock)}
+        reapings = {shards.main: Reaping(shards.main, shards, store.rules, store.clock)}
         await UserParts(shards, store.rules, reapings, store.clock).users.delete(who)
     except StoreUnavailable:
         return False

@@ -144,6 +144,10 @@ class Keys:
     def stat(self, counter: str) -> str:
         return f"{self.prefix}stats:{counter}"
 
+    def removed_torrents(self) -> str:
+        """Torrents from which peers are to be removed."""
+        return f"{self.prefix}removing:torrents"
+
     def peer_counts(self) -> str:
         """What the last round of the sweep has counted."""
         return f"{self.prefix}stats:peers"

@@ -59,10 +59,13 @@ class Reaping:
     def __init__(
         self,
         shard: Shard,
+        shards: Shards,
         rules: LiveRules,
         clock: Callable[[], float],
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._shard = shard
+        self._shards = shards
         self._connection = shard.connection
         self._scripts = shard.scripts
         self._keys = shard.keys
@@ -202,22 +205,27 @@ class Reaping:
             more = cursor != b"0"
 
     async def _other_halves(self, torrent_ids: Sequence[bytes]) -> list[bytes]:
-        """The ids of the v2 halves under this prefix: a user's peers there are in no set of the user."""
+        """The ids of the v2 halves under this prefix: a user's peers there are in no set of the user. Halves in other
+        shards are listed there, as torrents from which peers are to be removed."""
         if not torrent_ids:
             return []
         of_ids = (self._keys.torrent_id(each.decode()) for each in torrent_ids)
         hashes = [found for found in await self._connection.command("MGET", *of_ids) if found]
-        for field in ("hybrid", "tid"):
-            asked = [
-                ("HGET", self._keys.torrent(InfoHash(bytes.fromhex(each.decode()))), field) for each in hashes
-            ]
-            found = await self._connection.pipeline(*asked) if asked else []
-            hashes = [
-                each
-                for each in found
-                if isinstance(each, bytes) and (field == "tid" or _HASH.fullmatch(each))
-            ]
-        return hashes
+        halves = [each for each in await self._fields(hashes, "hybrid") if _HASH.fullmatch(each)]
+        by_shard = self._shards.by_shard(halves, lambda each: InfoHash(bytes.fromhex(each.decode())))
+        own = by_shard.pop(self._shard, [])
+        await self._shards.ask(
+            [(shard, ("SADD", shard.keys.removed_torrents(), *of)) for shard, of in by_shard.items()],
+            keep_errors=True,
+        )
+        return await self._fields(own, "tid")
+
+    async def _fields(self, info_hashes: Sequence[bytes], field: str) -> list[bytes]:
+        """A field of torrents, where it is there."""
+        keys = (self._keys.torrent(InfoHash(bytes.fromhex(each.decode()))) for each in info_hashes)
+        asked = [("HGET", key, field) for key in keys]
+        found = await self._connection.pipeline(*asked) if asked else []
+        return [each for each in found if isinstance(each, bytes)]
 
     async def save_peer_counts(self, counts: PeerCounts, seconds: int) -> None:
         """Writes what a round of the sweep has counted, to be shown for ``seconds``."""

@@ -198,9 +198,10 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:removing:torrents",
         "SET",
-        "`<ih>` of torrents that were disabled, denied or removed while they had peers",
+        "`<ih>` of torrents that were disabled, denied or removed while they had peers, and of v2 halves of hybrid "
+        "torrents with peers of a refused user, when the v1 half is in another shard",
         "some seconds, until the peers are removed",
-        "edit.lua, add.lua, deny.lua, remove.lua, end_removal.lua",
+        "edit.lua, add.lua, deny.lua, remove.lua, end_removal.lua, a process that removes peers",
     ),
     KeySpec(
         "t:registered_by:<address>",
