@@ -352,6 +352,7 @@ local function set_rules(packed)
     rules.untold[sub(packed, at, at + 1)] = true
   end
   rules.limits_lists = rules.lists_at_once > 0 and rules.lists_per_minute > 0 or rules.lists_per_day > 0
+  rules.regular_after = max(rules.shortest, rules.limits_lists and rules.list_wait or 0)
   accounts, rules.required, rules.give_all = mode > 0, mode == 2, all == 1
   rules.open, rules.bound_local = open == 1, local_too == 1
   rules.limits_here = rules.max_credit < rules.max_user_credit

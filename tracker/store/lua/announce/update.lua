@@ -70,7 +70,7 @@ function update_regular(packed, ih, tid)
     if stored[9] == '1' or stored[10] then return end
     if passkey ~= '' or stored[8] or rules.required then
       user = load_user(passkey, stored[8], seeding, up, down)
-      if not user or elapsed < rules.shortest or elapsed < rules.list_wait and rules.limits_lists then return end
+      if not user or elapsed < rules.regular_after then return end
     end
   end
   local torrent = P .. 't:' .. ih
@@ -110,7 +110,9 @@ function update_regular(packed, ih, tid)
   else
     call('HSET', account, 'total_time', total_time)
   end
-  settle_regular(user[1], tid, total_time, seed_time, time)
+  if sharded or total_time >= hnr_threshold or seed_time and seed_time >= hnr_threshold then
+    settle_regular(user[1], tid, total_time, seed_time, time)
+  end
   return reply
 end
 
