@@ -112,6 +112,7 @@ async def test_announces_go_on(open_store: Open, one: Store) -> None:
     await target.pass_time(60)
     reply = await target.announce(join(3, ALICE, "u", downloaded=600, uploaded=800, bytes_left=400))
     assert reply.outcome == "update"
+    await target.announce_counts.flush()
     after = await target.users.get(ALICE)
     assert before is not None and after is not None
     assert (after.uploaded, after.downloaded) == (before.uploaded + 1000, before.downloaded + 100)
