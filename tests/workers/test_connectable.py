@@ -15,7 +15,7 @@ from tracker.bittorrent import Endpoint
 from tracker.store.swarms.connect_checks import KEEP_SECONDS, ConnectCheck
 from tracker.workers import connectable
 from tracker.workers.connectable import ConnectableWorker
-from tracker.workers.prober import Prober
+from tracker.workers.prober import CHECKS_A_DAY, DAY_SECONDS, Prober
 
 
 class Checks:
@@ -65,8 +65,8 @@ async def test_peers_are_checked_once_a_day_and_results_are_kept_by_user(private
     async with two_endpoints() as (accepts, refuses):
         await private.announce(update(1, "s", endpoint=accepts, passkey=ALICE))
         await private.announce(update(2, "s", torrent=2, endpoint=refuses, passkey=BOB, bytes_left=0))
-        for _ in range(3):
-            assert await checks.run() in (["confirmed", "unreachable"], [])
+        outcomes = [each for _ in range(6) for each in await checks.run()]
+        assert sorted(outcomes) == ["confirmed", "unreachable"]
         assert await result(private, accepts) is True
         assert await result(private, refuses) is False
         found = [await private.connect_checks.of_user(user) for user in ("7", "8")]
@@ -116,6 +116,24 @@ async def test_a_run_makes_few_connections_and_the_next_goes_on(
         outcomes += found
     assert outcomes == ["unreachable"] * 7
     assert len(await store.connect_checks.of(ports)) == 7
+
+
+async def test_an_address_with_many_ports_is_checked_three_times_a_day_and_takes_no_turn_of_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = Checks(store)
+    monkeypatch.setattr(connectable, "MAX_CHECKS_A_RUN", 3)
+    ports = [loopback(20_000 + at) for at in range(20)]
+    for one, endpoint in enumerate(ports):
+        await store.announce(update(100 + one, "s", endpoint=endpoint))
+    others = (await announced(store, 5))[1:]
+    for _ in range(12):
+        await checks.run()
+    assert len(await store.connect_checks.of(others)) == 4
+    assert len(await store.connect_checks.of(ports)) == CHECKS_A_DAY
+    store.clock.now += DAY_SECONDS
+    await checks.run()
+    assert len(await store.connect_checks.of(ports)) == CHECKS_A_DAY + 1
 
 
 async def test_a_run_reads_few_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

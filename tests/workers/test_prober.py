@@ -15,7 +15,7 @@ from tracker.settings.model import ProbeSettings
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.torrent_file import Pieces
 from tracker.workers import prober
-from tracker.workers.prober import Level, Outcome, Prober, Status, Times, is_target
+from tracker.workers.prober import Level, Outcome, Prober, Status, Times, is_target, network_of
 
 
 def enabled() -> bool:
@@ -202,7 +202,8 @@ class TestPace:
 
         async with AsyncExitStack() as stack:
             for _ in range(6):
-                await probes.prober.check(await stack.enter_async_context(peer(behave)), HASH)
+                there = await stack.enter_async_context(peer(behave))
+                await probes.prober.check(there, HASH, is_claimant=True)
         assert times == [1000.0, 1000.5, 1001.0, 1001.5, 1002.0, 1002.5]
 
     async def test_waiting_probes_keep_the_pace_too(self) -> None:
@@ -214,16 +215,44 @@ class TestPace:
         assert probes.slept == [0.0, 0.5, 0.5]
         assert probes.counted == ["probes.unreachable"] * 3
 
+    async def test_three_endpoints_of_an_address_are_checked_a_day_beside_those_of_claimants(self) -> None:
+        """At the same time too, and whoever names them; an endpoint of another address has its own checks."""
+        probes, spent = Probes(), (Status.DEFERRED, "address checked three times within a day")
+        ports = [loopback(20_000 + at) for at in range(8)]
+        found = await asyncio.gather(
+            *map(probes.prober.connect, ports[:3]), *(probes.prober.check(each, HASH) for each in ports[3:5])
+        )
+        assert [each.status for each in found[:3]] == [Status.UNREACHABLE] * 3
+        assert found[3:] == [spent] * 2 and not probes.prober.has_checks_left(ports[5])
+        other = await probes.prober.connect(endpoint("127.0.0.2", 20_000))
+        claimant = await probes.prober.check(ports[6], HASH, is_claimant=True)
+        assert other.status is claimant.status is Status.UNREACHABLE
+        probes.clock.now += prober.DAY_SECONDS
+        assert (await probes.prober.connect(ports[3])).status is Status.UNREACHABLE
+        assert list(probes.prober._checked) == [network_of(ports[3])]
+
+    async def test_addresses_take_turns(self) -> None:
+        probes, order = Probes(), list[str]()
+
+        async def check(port: int, address: str) -> None:
+            await probes.prober.check(endpoint(address, port), HASH, is_claimant=True)
+            order.append(address)
+
+        await asyncio.gather(
+            *(check(20_000 + at, "127.0.0.1") for at in range(5)), check(20_000, "127.0.0.2")
+        )
+        assert order.index("127.0.0.2") < 3
+
     async def test_tried_endpoints_are_forgotten_after_an_hour(self) -> None:
         """At two a second the table holds 7,200 entries at most."""
         probes = Probes()
         for _ in range(20):
             with refusing() as there:
-                await probes.prober.check(there, HASH)
+                await probes.prober.check(there, HASH, is_claimant=True)
         assert 0 < len(probes.prober._tried) <= 20
         probes.clock.now += prober.RETRY_SECONDS
         with refusing() as there:
-            await probes.prober.check(there, HASH)
+            await probes.prober.check(there, HASH, is_claimant=True)
         assert list(probes.prober._tried) == [there]
 
     async def test_the_number_of_waiting_probes_is_bounded(self) -> None:

@@ -124,7 +124,8 @@ class ProbeSettings(Section):
     enabled: bool = Field(
         False,
         description="Allow connections to peers, to check what they announce: only to routable addresses, from port "
-        "1024, once an hour per endpoint, two per second. While it is off, the tracker connects to no peer. "
+        "1024, once an hour per endpoint, three times a day per address (IPv6: /64) unless it is a claimant's, two per "
+        "second. While it is off, the tracker connects to no peer. "
         "Projects of work distribution with `verify` `handshake` or `piece` use it, `TRACKER_DHT__GIVE_PEERS`, and "
         "`connectable`.",
     )

@@ -1,7 +1,7 @@
 """Checks which peers accept connections, and saves the results. Nothing else depends on them.
 
-A job per minute walks on through the swarms. It connects to endpoints without a result of the last day, some at a time,
-so that other probes wait for a few seconds at most.
+A job per minute walks on through the swarms. It connects to endpoints without a result of the last day, one of each
+address (IPv6: /64) and three a day, some at a time, so that other probes wait for a few seconds at most.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from tracker.bittorrent import Endpoint
 from tracker.store.swarms.connect_checks import ConnectChecks
 from tracker.store.torrents.torrents import Peer, Torrents
-from tracker.workers.prober import Prober, Status
+from tracker.workers.prober import Prober, Status, network_of
 
 EVERY_SECONDS = 60
 MAX_CHECKS_A_RUN = 40
@@ -54,8 +54,8 @@ class ConnectableWorker:
         await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
 
     async def _due(self) -> dict[Endpoint, str]:
-        """Endpoints to check, with the user of the peer or an empty text."""
-        due: dict[Endpoint, str] = {}
+        """Endpoints to check, one of each address, with the user of the peer or an empty text."""
+        due: dict[bytes, tuple[Endpoint, str]] = {}
         self._walk = self._walk or self._swarms()
         for _ in range(MAX_READS_A_RUN):
             peers = await anext(self._walk, None)
@@ -66,13 +66,15 @@ class ConnectableWorker:
                 endpoint: peer.fields.get("user_id", "")
                 for peer in peers
                 for endpoint in peer.endpoints
-                if self._prober.allows(endpoint)
+                if self._prober.allows(endpoint) and self._prober.has_checks_left(endpoint)
             }
             known = await self._checks.of(list(users))
-            due |= {endpoint: user for endpoint, user in users.items() if endpoint not in known}
+            for endpoint, user_id in users.items():
+                if endpoint not in known:
+                    due.setdefault(network_of(endpoint), (endpoint, user_id))
             if len(due) >= MAX_CHECKS_A_RUN:
                 break
-        return dict(list(due.items())[:MAX_CHECKS_A_RUN])
+        return dict(list(due.values())[:MAX_CHECKS_A_RUN])
 
     async def _swarms(self) -> AsyncIterator[list[Peer]]:
         """The peers of all swarms, some at a time, and none after each page of torrents."""

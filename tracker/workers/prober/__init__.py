@@ -2,7 +2,8 @@
 pieces, or send one.
 
 Every peer may announce any port, so a probe must harm no third party: only routable addresses, no port below 1024, one
-connection per endpoint and hour, two per second in all. An encryption-only client closes a plain connection exactly as
+connection per endpoint and hour, three a day per address unless it is a claimant's, two per second in all, by turns of
+addresses. An encryption-only client closes a plain connection exactly as
 a client without the torrent does, so a missing handshake proves nothing. Only what the protocol proves is a lie.
 
 All times and all bytes read are bounded. A connection lasts at most 70 s, so at most 140 are open, each with at most
@@ -15,16 +16,20 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from weakref import WeakValueDictionary
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId, is_routable
 from tracker.wire.endpoint import format_address
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober.examination import READ_BYTES, Connection, Examination, Outcome, Status, Times
 
-__all__ = ["Level", "Outcome", "Prober", "Status", "Times", "has_allowed_port", "is_target"]
+__all__ = ["Level", "Outcome", "Prober", "Status", "Times", "has_allowed_port", "is_target", "network_of"]
 
 MIN_PORT = 1024
 RETRY_SECONDS = 3600.0
+CHECKS_A_DAY = 3
+"""Of an address (IPv6: a /64), beside the limit of each endpoint."""
+DAY_SECONDS = 86_400.0
 CONNECTS_PER_SECOND = 2
 MAX_QUEUED = 120
 """Probes that wait for their turn: a minute of them."""
@@ -53,6 +58,11 @@ def is_target(endpoint: Endpoint) -> bool:
 
 def has_allowed_port(endpoint: Endpoint) -> bool:
     return len(endpoint) in (6, 18) and int.from_bytes(endpoint[-2:], "big") >= MIN_PORT
+
+
+def network_of(endpoint: Endpoint) -> bytes:
+    """The IPv4 address, or the /64 of an IPv6 address: what one host controls."""
+    return endpoint[:-2][:8]
 
 
 class Prober:
@@ -85,10 +95,21 @@ class Prober:
         self._queued: set[Endpoint] = set()
         self._tried: dict[Endpoint, float] = {}
         """The time of the last connection, oldest first. The pace bounds it: 7,200 in an hour."""
+        self._checked: dict[bytes, tuple[float, int]] = {}
+        """(time of the last check, number of checks) of an address, oldest first. The pace bounds it too."""
+        self._waiting = WeakValueDictionary[bytes, asyncio.Lock]()
+        """Of each address with waiting probes: one of them at a time waits for the next connection."""
 
     def allows(self, endpoint: Endpoint) -> bool:
         """Whether this may be the endpoint of a peer."""
         return self._is_target(endpoint)
+
+    def has_checks_left(self, endpoint: Endpoint) -> bool:
+        """Whether the address was checked fewer than three times, or not for a day."""
+        oldest = self._monotonic() - DAY_SECONDS
+        while self._checked and (first := next(iter(self._checked.items())))[1][0] <= oldest:
+            del self._checked[first[0]]
+        return self._checked.get(network_of(endpoint), (0.0, 0))[1] < CHECKS_A_DAY
 
     async def check(
         self,
@@ -96,21 +117,24 @@ class Prober:
         info_hash: InfoHash,
         level: Level = Level.HANDSHAKE,
         pieces: Pieces | None = None,
+        *,
+        is_claimant: bool = False,
     ) -> Outcome:
         """Probes a peer. Never raises for what the peer does.
 
-        ``endpoint`` must be where the peer's announce came from, with the port it announced; of endpoints that others
-        name, the caller probes few. ``pieces`` are for a peer
-        that announced ``left=0``; without them any peer with the torrent is confirmed, and level ``piece`` cannot be
-        checked. Of a v2 torrent ``info_hash`` is cut to 20 bytes.
+        ``is_claimant``: the endpoint is that of a claimant's announces; only these have no limit per address.
+        ``pieces`` are for a peer that announced ``left=0``; without them any peer with the torrent is confirmed, and
+        level ``piece`` cannot be checked. Of a v2 torrent ``info_hash`` is cut to 20 bytes.
         """
-        outcome = self._skipped(endpoint) or await self._check(endpoint, info_hash, level, pieces)
+        outcome = self._skipped(endpoint)
+        if outcome is None:
+            outcome = await self._check(endpoint, info_hash, level, pieces, limited=not is_claimant)
         self._count(f"probes.{outcome.status}")
         return outcome
 
     async def connect(self, endpoint: Endpoint) -> Outcome:
         """Whether a peer accepts a connection, which is closed at once. The same limits apply."""
-        outcome = self._skipped(endpoint) or await self._probe(endpoint, None)
+        outcome = self._skipped(endpoint) or await self._probe(endpoint, None, limited=True)
         self._count(f"probes.{outcome.status}")
         return outcome
 
@@ -120,7 +144,7 @@ class Prober:
         return None if self.allows(endpoint) else Outcome(Status.SKIPPED, "address or port not allowed")
 
     async def _check(
-        self, endpoint: Endpoint, info_hash: InfoHash, level: Level, pieces: Pieces | None
+        self, endpoint: Endpoint, info_hash: InfoHash, level: Level, pieces: Pieces | None, *, limited: bool
     ) -> Outcome:
         piece = None
         if level is Level.PIECE:
@@ -129,14 +153,16 @@ class Prober:
             piece = pieces.piece(self._randbelow(pieces.count))
             if piece.length > MAX_PIECE_LENGTH:
                 return Outcome(Status.UNKNOWN, "piece longer than 4 MiB")
-        return await self._probe(endpoint, Examination(info_hash, self._peer_id, pieces, piece))
+        examination = Examination(info_hash, self._peer_id, pieces, piece)
+        return await self._probe(endpoint, examination, limited=limited)
 
-    async def _probe(self, endpoint: Endpoint, examination: Examination | None) -> Outcome:
+    async def _probe(self, endpoint: Endpoint, examination: Examination | None, *, limited: bool) -> Outcome:
         if endpoint in self._queued or self._was_tried(endpoint):
             return Outcome(Status.DEFERRED, "probed within the last hour")
         if len(self._queued) >= MAX_QUEUED:
             return Outcome(Status.DEFERRED, "too many probes are waiting")
-        await self._take_turn(endpoint)
+        if not await self._take_turn(endpoint, limited=limited):
+            return Outcome(Status.DEFERRED, "address checked three times within a day")
         return await self._connect(endpoint, examination)
 
     def _was_tried(self, endpoint: Endpoint) -> bool:
@@ -145,17 +171,28 @@ class Prober:
             del self._tried[next(iter(self._tried))]
         return endpoint in self._tried
 
-    async def _take_turn(self, endpoint: Endpoint) -> None:
-        """Waits until the next connection may start."""
+    async def _take_turn(self, endpoint: Endpoint, *, limited: bool) -> bool:
+        """Waits until the next connection may start. False if the address has no check left."""
         self._queued.add(endpoint)
         try:
-            async with self._turns:
-                await self._sleep(max(0.0, self._next_turn - self._monotonic()))
-                now = self._monotonic()
-                self._next_turn = now + 1 / CONNECTS_PER_SECOND
-                self._tried[endpoint] = now
+            async with self._waiting.setdefault(network_of(endpoint), asyncio.Lock()):
+                if limited and not self.has_checks_left(endpoint):
+                    return False
+                async with self._turns:
+                    await self._sleep(max(0.0, self._next_turn - self._monotonic()))
+                    self._note(endpoint, limited=limited)
+                return True
         finally:
             self._queued.discard(endpoint)
+
+    def _note(self, endpoint: Endpoint, *, limited: bool) -> None:
+        """Notes a connection that starts now."""
+        now = self._monotonic()
+        self._next_turn = now + 1 / CONNECTS_PER_SECOND
+        self._tried[endpoint] = now
+        if limited:
+            network = network_of(endpoint)
+            self._checked[network] = now, self._checked.pop(network, (0.0, 0))[1] + 1
 
     async def _connect(self, endpoint: Endpoint, examination: Examination | None) -> Outcome:
         host, port = format_address(endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
