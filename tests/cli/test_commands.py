@@ -68,7 +68,7 @@ def test_denied_torrents_are_listed_in_pages(tracker: Command) -> None:
     hashes = [f"{number:040x}" for number in range(1, 131)]
     tracker("deny", *hashes, "--reason", "no\x1b[2J")
     listed = [line.split("\t") for line in tracker("denied").stdout.splitlines()]
-    assert sorted(row[0] for row in listed) == hashes and {row[1] for row in listed} == {"no\\x1b[2J"}
+    assert sorted(row[0] for row in listed) == hashes and {row[1] for row in listed} == {"no[2J"}
     first, *others = tracker("denied", "--limit", "7", "--json").stdout.splitlines()
     assert len(others) == 6 and abs(json.loads(first)["since"] - time.time()) < 600
 
