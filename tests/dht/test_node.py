@@ -191,6 +191,35 @@ class TestIsland:
         island.finish(running)
         assert running and running.result and len(running.result.nearest) == 8
 
+    @pytest.mark.parametrize("same_id", [False, True])
+    @pytest.mark.parametrize("family", [4, 6])
+    def test_neighbours_that_return_at_other_ports_are_found_again(self, family: int, same_id: bool) -> None:
+        """D20: after a power cut all nodes but ours have new ports; they know ours, and nobody knows them."""
+        island = Island(0)
+        hosts = [address(number)[:4] for number in range(12)]
+        if family == 6:
+            hosts = [b"\xfd" + bytes(6) + bytes((number,)) + bytes(8) for number in range(12)]
+        first, *others = [Endpoint(host + b"\x1a\xe1") for host in hosts]
+        island.nodes = {at: made(number, family=family) for number, at in enumerate((first, *others))}
+        for at in others:
+            island.nodes[at].contact([first], 0)
+        island.run(60)
+        node = island.nodes[first]
+        assert len(node.table) == 11
+        island.nodes = {first: node}
+        island.run(10, step=1)
+        moved = {
+            Endpoint(at[:-2] + b"\x1a\xe2"): made(number + (1 if same_id else 101), family=family)
+            for number, at in enumerate(others)
+        }
+        island.nodes |= moved
+        end = island.now + 300
+        while island.now < end:
+            for each in moved.values():
+                each.contact([first], island.now)
+            island.run(5, step=1)
+        assert {each.endpoint for each in node.table.good_nodes(island.now, 99)} == moved.keys()
+
     def test_a_node_that_left_is_dropped(self) -> None:
         island = joined(10)
         island.cut = {address(9)}

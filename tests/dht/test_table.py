@@ -145,6 +145,44 @@ class TestWhoEnters:
         assert held(table) == {FAR + 1}
 
 
+    @pytest.mark.parametrize("second", ["9.9.9.9", "9.9.9.10"])
+    def test_a_candidate_in_the_place_of_a_bad_node_is_pinged_and_takes_it(self, second: str) -> None:
+        """D20: the same address with another port, or another one of the network."""
+        old, new = public(FAR, "9.9.9.9"), public(FAR + 1, second, port=9999)
+        table = table_with(old, public(NEAR, "8.8.8.8"), rules=TableRules())
+        takes_the_place_of_a_bad_one(table, old, new)
+
+    @pytest.mark.parametrize("last", [1, 2])
+    def test_the_same_in_a_network_of_ipv6(self, last: int) -> None:
+        start = b"\x2a\x00\x14\x50\0\1\0\2" + bytes(7)
+        old = Node(to_id(FAR), Endpoint(start + b"\1\x1a\xe1"))
+        new = Node(to_id(FAR + 1), Endpoint(start + bytes((last,)) + b"\x1a\xe2"))
+        table = table_with(old, rules=TableRules())
+        takes_the_place_of_a_bad_one(table, old, new)
+
+    def test_a_node_that_moved_with_its_id_takes_its_own_place(self) -> None:
+        table = table_with(FULL[0], FULL[1])
+        takes_the_place_of_a_bad_one(table, FULL[0], node(FAR, host=77, port=9999))
+
+
+def takes_the_place_of_a_bad_one(table: RoutingTable, old: Node, new: Node) -> None:
+    """Also where no node has answered for long. A query alone has the old one pinged once a minute."""
+    count, now = len(table), 2 * MINUTE
+    table.on_query(new, MINUTE - 1)
+    assert table.due_pings(MINUTE - 1) == []
+    table.on_query(new, now)
+    assert table.due_pings(now) == [old]
+    assert table.due_candidates(now) == [], "the old one may still be there"
+    for _ in range(2):
+        table.on_failure(old, now)
+    table.on_named([new])
+    assert table.due_candidates(now) == [new]
+    table.on_answer(new, now + 1)
+    entry = table.entry(new.id)
+    assert entry and entry.node == new and len(table) == count
+    assert table.added - table.dropped == count and old not in table.closest(old.id, 99)
+
+
 class TestFullBucket:
     def test_good_nodes_stay(self) -> None:
         table = table_with(*NEAREST, *FULL)
@@ -274,6 +312,7 @@ class TestTimeouts:
                 table.on_failure(each, second + 5)
         table.on_answer(FULL[0], 3600)
         assert len(table.closest(OWN)) == 4
+        assert sorted(table.due_pings(3620)) == FULL[1:], "a ping shows whether they are there"
         table.on_answer(node(FAR + 9), 3601)
         assert len(table) == 4 and table.dropped == 0
 

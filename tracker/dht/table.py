@@ -58,7 +58,7 @@ class Entry:
     failures: int = 0
     """Queries in a row that it did not answer."""
     suspect: bool = False
-    """Another node answered under its id or from its address. It is pinged."""
+    """Another node answered under its id or from its address, or queried us in its place. It is pinged."""
 
     @property
     def last_seen(self) -> float:
@@ -76,7 +76,7 @@ class RoutingTable:
             to_number(own), rules.bucket_nodes, keep_nearest=rules.keep_nearest
         )
         self._hosts: dict[bytes, int] = {}  # address, or /64 of IPv6 -> number of its entry
-        self._networks: set[tuple[int, bytes]] = set()  # bucket and /24 of each entry of IPv4
+        self._networks: dict[tuple[int, bytes], int] = {}  # bucket and /24 of IPv4 -> number of its entry
         self._candidates: dict[int, dict[int, Node]] = {}  # bucket -> number -> node
         self._changed: dict[int, float] = {}  # bucket -> when an entry of it answered last
         self._last_answer: float | None = None
@@ -137,16 +137,18 @@ class RoutingTable:
 
     def on_answer(self, node: Node, now: float) -> None:
         """A node answered a query of ours, from the address that was asked."""
-        if self._last_answer is None or now - self._last_answer >= OUTAGE_SECONDS:
-            for entry in self._entries:
-                entry.failures = 0  # it was our connection, not theirs
-        self._last_answer = now
         number = to_number(node.id)
         known = self._entries.get(number)
-        if known is not None and known.node == node:
+        is_known = known is not None and known.node == node
+        room = is_known or self._replace_bad_rivals(node, number)
+        if self._is_outage(now):
+            for entry in self._entries:  # it was our connection, not theirs; a ping shows whether all are still there
+                entry.failures = min(entry.failures, BAD_FAILURES - 1)
+        self._last_answer = now
+        if known is not None and is_known:
             known.last_answer, known.failures, known.suspect = now, 0, False
             self._changed[self._index(number)] = now
-        else:
+        elif room:
             self._admit(node, number, now)
 
     def on_query(self, node: Node, now: float, *, read_only: bool = False) -> None:
@@ -157,11 +159,15 @@ class RoutingTable:
                 known.last_query = now
         elif not read_only:
             self._add_candidate(node)
+            for entry in self._rivals(node, to_number(node.id)):
+                # Another one at its place: it may have left. Two living nodes of a network cost a ping a minute.
+                entry.suspect = entry.suspect or now - entry.last_seen >= BAD_PING_SECONDS
 
     def on_named(self, nodes: Iterable[Node]) -> None:
         """An answer named these nodes."""
         for node in nodes:
-            if to_number(node.id) not in self._entries:
+            known = self._entries.get(to_number(node.id))
+            if known is None or known.node != node:
                 self._add_candidate(node)
 
     def on_failure(self, node: Node, now: float) -> None:
@@ -229,26 +235,38 @@ class RoutingTable:
         self._entries.rebase(to_number(own))
         self._hosts = {self._host(entry.node): entry.number for entry in self._entries}
         self._networks = {
-            (self._index(entry.number), network_of(entry.node.endpoint[:-2], 24, 64))
+            network: entry.number
             for entry in self._entries
+            if (network := self._network(entry.node, entry.number)) is not None
         }
         self._candidates.clear()
         self._changed.clear()
 
-    def _admit(self, node: Node, number: int, now: float) -> None:
+    def _rivals(self, node: Node, number: int) -> list[Entry]:
+        """The entries whose place a node would take: with its id, at its address, or in its network."""
+        network = self._network(node, number)
+        numbers = {
+            number,
+            self._hosts.get(self._host(node)),
+            None if network is None else self._networks.get(network),
+        }
+        return [entry for each in numbers if each is not None and (entry := self._entries.get(each))]
+
+    def _replace_bad_rivals(self, node: Node, number: int) -> bool:
+        """Drops the entries whose place a node takes that answered. Returns False where one of them is not bad."""
         if not self._is_acceptable(node, number):
-            return
-        twin, neighbour = self._entries.get(number), self._hosts.get(self._host(node))
-        if twin is not None or neighbour is not None:
-            for other in (twin, self._entries.get(neighbour) if neighbour is not None else None):
-                if other is not None and other.bad:
-                    self._drop(other.number)
-                elif other is not None:
-                    other.suspect = True
-            if number in self._entries or self._host(node) in self._hosts:
-                return
-        if not self._is_new_network(node, number):
-            return
+            return False
+        rivals = self._rivals(node, number)
+        if all(entry.bad for entry in rivals):
+            for entry in rivals:
+                self._drop(entry.number)
+            return True
+        for entry in rivals:
+            if entry.number == number or self._host(entry.node) == self._host(node):
+                entry.suspect = True
+        return False
+
+    def _admit(self, node: Node, number: int, now: float) -> None:
         if not self._make_room(number, now):
             self._add_candidate(node)
             return
@@ -258,7 +276,9 @@ class RoutingTable:
         entry = Entry(node, number, fits_address(node.id, Address(node.endpoint[:-2])), now)
         self._entries.put(number, entry)
         self._hosts[self._host(node)] = number
-        self._networks.add((self._index(number), network_of(node.endpoint[:-2], 24, 64)))
+        network = self._network(node, number)
+        if network is not None:
+            self._networks[network] = number
         self._changed[self._index(number)] = now
 
     def _make_room(self, number: int, now: float) -> bool:
@@ -281,7 +301,9 @@ class RoutingTable:
         entry = self._entries.drop(number)
         if entry is not None:
             del self._hosts[self._host(entry.node)]
-            self._networks.discard((self._index(number), network_of(entry.node.endpoint[:-2], 24, 64)))
+            network = self._network(entry.node, number)
+            if network is not None:
+                self._networks.pop(network, None)
 
     def _is_due(self, entry: Entry, now: float) -> bool:
         pinged = entry.last_ping
@@ -312,9 +334,7 @@ class RoutingTable:
         return [
             node
             for number, node in waiting.items()
-            if number not in self._entries
-            and self._host(node) not in self._hosts
-            and self._is_new_network(node, number)
+            if all(entry.bad for entry in self._rivals(node, number))
             and (replaces or (settled and self._entries.has_room(number)))
         ]
 
@@ -324,10 +344,11 @@ class RoutingTable:
             return False
         return is_routable(address) or (self.rules.private_addresses and _is_unicast(address))
 
-    def _is_new_network(self, node: Node, number: int) -> bool:
+    def _network(self, node: Node, number: int) -> tuple[int, bytes] | None:
+        """What one entry has for itself in a bucket; ``None`` where the address alone counts."""
         if self.rules.private_addresses or len(node.endpoint) > 6:
-            return True
-        return (self._index(number), network_of(node.endpoint[:-2], 24, 64)) not in self._networks
+            return None
+        return self._index(number), network_of(node.endpoint[:-2], 24, 64)
 
     def _host(self, node: Node) -> bytes:
         """What one operator has without effort: an address of IPv4, a /64 of IPv6."""
