@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracker.bittorrent import Endpoint
+from tests.frontends.dht.harness import packed
+from tracker.bittorrent import Address, Endpoint
 from tracker.dht import bloom
 from tracker.dht.buckets import Buckets
 from tracker.dht.lookup import MAX_CANDIDATES, MAX_NAMED_PEERS, MAX_PEERS, MAX_QUERIES, Lookup
@@ -162,29 +163,33 @@ class TestHostileAnswers:
         assert lookup.is_done(0) and lookup.result().nearest == (honest,)
 
     def test_one_node_per_network_is_asked(self) -> None:
-        start = Node(to_id(1), Endpoint(b"\x09\x09\x09\x09\1\1"))
-        twin = Node(to_id(2), Endpoint(b"\x09\x09\x09\x08\1\1"))
-        other = Node(to_id(3), Endpoint(b"\x09\x09\x08\x09\1\1"))
+        start = Node(to_id(1), Endpoint(b"\x09\x09\x09\x09\x1a\xe1"))
+        twin = Node(to_id(2), Endpoint(b"\x09\x09\x09\x08\x1a\xe1"))
+        other = Node(to_id(3), Endpoint(b"\x09\x09\x08\x09\x1a\xe1"))
         lookup = lookup_from(start, twin, other, private_addresses=False)
         assert lookup.next_queries(0) == [start, other]
         network = b"\x2a\x00" + bytes(6)
-        first, second = (Node(to_id(n), Endpoint(network + bytes((n,)) * 8 + b"\1\1")) for n in (1, 2))
+        first, second = (Node(to_id(n), Endpoint(network + bytes((n,)) * 8 + b"\x1a\xe1")) for n in (1, 2))
         assert lookup_from(first, second, private_addresses=False).next_queries(0) == [first]
 
     @pytest.mark.parametrize("address", [b"\x0a\0\0\1", b"\x7f\0\0\1", b"\xe0\0\0\1"])
     def test_unusable_nodes_are_not_asked(self, address: bytes) -> None:
-        unusable = Node(to_id(1), Endpoint(address + b"\1\1"))
+        unusable = Node(to_id(1), Endpoint(address + b"\x1a\xe1"))
         assert lookup_from(unusable, private_addresses=False).next_queries(0) == []
-        assert lookup_from(Node(to_id(1), Endpoint(b"\x09\x09\x09\x09\0\0"))).next_queries(0) == []
+        for port in (b"\0\0", b"\0\x35", b"\3\xff"):
+            for address in (b"\x09\x09\x09\x09", b"\x2a\x00" + bytes(13) + b"\1"):
+                assert lookup_from(Node(to_id(1), Endpoint(address + port))).next_queries(0) == []
         assert Lookup(TARGET, [node(5, 5)], 0, own=5, private_addresses=True).next_queries(0) == []
 
     def test_answers_of_nodes_with_a_wrong_id_do_not_end_it(self) -> None:
         """BEP 42"""
         rng = random.Random(1)
-        wrong = [Node(to_id(number), Endpoint(bytes((80, number, 1, 1)) + b"\1\1")) for number in range(1, 9)]
+        wrong = [
+            Node(to_id(number), Endpoint(bytes((80, number, 1, 1)) + b"\x1a\xe1")) for number in range(1, 9)
+        ]
         assert not any(fits_address(each.id, each.endpoint[:-2]) for each in wrong)  # type: ignore[arg-type]
         address = bytes((90, 1, 1, 1))
-        right = Node(NodeId(id_for_address(address, rng.randbytes(20))), Endpoint(address + b"\1\1"))
+        right = Node(NodeId(id_for_address(address, rng.randbytes(20))), Endpoint(address + b"\x1a\xe1"))
         lookup = lookup_from(*wrong, right, private_addresses=False)
         asked: list[Node] = []
         while batch := lookup.next_queries(0):
@@ -207,7 +212,7 @@ class TestHostileAnswers:
 
 class TestFindings:
     def test_peers_are_kept_with_those_who_named_them(self) -> None:
-        first, second = (Node(to_id(n), Endpoint(bytes((n, n, n, n, 1, 1)))) for n in (20, 30))
+        first, second = (Node(to_id(n), Endpoint(bytes((n, n, n, n, 26, 225)))) for n in (20, 30))
         lookup = lookup_from(first, second)
         lookup.next_queries(0)
         both, one = Endpoint(b"abcdef"), Endpoint(b"ghijkl")
@@ -218,12 +223,37 @@ class TestFindings:
             one: frozenset((b"\x14\x14",)),
         }
 
+    @pytest.mark.parametrize("private_addresses", [False, True])
+    @pytest.mark.parametrize("family", [4, 6])
+    def test_addresses_that_cannot_be_peers_are_not_counted(
+        self, family: int, private_addresses: bool
+    ) -> None:
+        own, peer, network, teller, *never = (
+            ("9.0.0.1", "9.0.0.2", "10.0.0.3", "9.1.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.1")
+            if family == 4
+            else ("2a00::1", "2a00::2", "fd00::3", "2a01::1", "::", "ff02::1")
+        )
+        asked = Node(to_id(1), packed(teller, 6881))
+        values = [packed(each, 6881) for each in (own, peer, network, *never)]
+        values += [packed(peer, port) for port in (1, 53, 1023)]
+        external = Address(packed(own, 1)[:-2])
+        lookup = Lookup(TARGET, [asked], 0, own=NO_ID, private_addresses=private_addresses, external=external)
+        lookup.next_queries(0)
+        lookup.on_answer(asked, answer(asked, values=tuple(values)))
+        wanted = {packed(peer, 6881)} | ({packed(network, 6881)} if private_addresses else set())
+        result = lookup.result()
+        assert set(result.peers) == wanted
+        assert result.leechers == pytest.approx(len(wanted), abs=0.01)
+
     def test_peers_are_bounded(self) -> None:
         """Those of one answer too, so that a liar leaves room for others."""
         lookup, named = lookup_from(node(99, 99)), 0
         for number in range(99, 0, -1):
             (asked,) = lookup.next_queries(0)
-            values = tuple(Endpoint((number * 1000 + n).to_bytes(4, "big") + b"\1\1") for n in range(240))
+            values = tuple(
+                Endpoint((0x0A000000 + number * 1000 + n).to_bytes(4, "big") + b"\x1a\xe1")
+                for n in range(240)
+            )
             lookup.on_answer(asked, answer(asked, node(number - 1, number - 1), values=values))
             named = min(named + MAX_NAMED_PEERS, MAX_PEERS)
             assert len(lookup.result().peers) == named
@@ -240,16 +270,18 @@ class TestFindings:
             filters = bloom.filter_of(seeds[some]), bloom.filter_of(leechers[some])
             lookup.on_answer(who, answer(who)._replace(seeds_filter=filters[0], peers_filter=filters[1]))
         named = [*seeds[:10], *leechers[10:]]
-        lookup.on_answer(without, answer(without, values=tuple(Endpoint(each + b"\1\1") for each in named)))
+        lookup.on_answer(
+            without, answer(without, values=tuple(Endpoint(each + b"\x1a\xe1") for each in named))
+        )
         result = lookup.result()
         assert result.seeds == pytest.approx(20, rel=0.05)
         assert result.leechers == pytest.approx(30, rel=0.05)
         assert lookup_from().result().seeds == lookup_from().result().leechers == 0
 
     def test_peers_of_ipv6_come_from_nodes_of_ipv6(self) -> None:
-        first = Node(to_id(1), Endpoint(b"\xfd" + bytes(14) + b"\1\1\1"))
-        second = Node(to_id(2), Endpoint(b"\xfd" + bytes(14) + b"\2\1\1"))
-        value = Endpoint(b"\xfd" + bytes(14) + b"\3\1\1")
+        first = Node(to_id(1), Endpoint(b"\xfd" + bytes(14) + b"\1\x1a\xe1"))
+        second = Node(to_id(2), Endpoint(b"\xfd" + bytes(14) + b"\2\x1a\xe1"))
+        value = Endpoint(b"\xfd" + bytes(14) + b"\3\x1a\xe1")
         lookup = lookup_from(first)
         lookup.next_queries(0)
         packed = b"".join(second)

@@ -437,7 +437,7 @@ class TestExternalAddress:
         assert not fits_address(before, seen[:-2])  # type: ignore[arg-type]
         for voter in range(5):
             assert node.id == before
-            source = Endpoint(bytes((10, voter, 1, 1)) + b"\1\1")
+            source = Endpoint(bytes((10, voter, 1, 1)) + b"\x1a\xe1")
             node.contact([source], 0)
             query = delivered(node)[0]
             named = Answer(query.transaction, NodeId(bytes((voter,)) * 20), external=seen)
@@ -450,7 +450,7 @@ class TestExternalAddress:
         node = made(1)
         before = node.id
         for voter in range(20):
-            source = Endpoint(bytes((10, voter, 1, 1)) + b"\1\1")
+            source = Endpoint(bytes((10, voter, 1, 1)) + b"\x1a\xe1")
             node.contact([source], 0)
             query = delivered(node)[0]
             answer = Answer(query.transaction, NodeId(bytes((voter,)) * 20), external=address(9))

@@ -45,7 +45,7 @@ KNOWN = Swarm(takes_part=True)
 
 def peers(count: int, size: int = 6, start: int = 1) -> tuple[Endpoint, ...]:
     return tuple(
-        Endpoint(number.to_bytes(size - 2, "big") + b"\1\1") for number in range(start, start + count)
+        Endpoint(number.to_bytes(size - 2, "big") + b"\x1a\xe1") for number in range(start, start + count)
     )
 
 
@@ -62,7 +62,7 @@ class Setup:
         for family, own, size in ((4, OWN, 4), (6, OWN6, 16)):
             table = RoutingTable(own, TableRules(private_addresses=True), 0)
             for number in range(nodes):
-                endpoint = Endpoint((0x20 << 8 * (size - 1) | number).to_bytes(size, "big") + b"\1\1")
+                endpoint = Endpoint((0x20 << 8 * (size - 1) | number).to_bytes(size, "big") + b"\x1a\xe1")
                 table.on_answer(Node(NodeId(rng.randbytes(20)), endpoint), 0)
             self.families[family] = Family(table, AnnouncedPeers(own, announce_rules), SampleSet())
         self.responder = Responder(

@@ -86,11 +86,11 @@ class TestWhoEnters:
         "bad",
         [
             public(0, "9.9.9.9"),
-            public(FAR, "9.9.9.9", port=0),
+            *(public(FAR, "9.9.9.9", port=port) for port in (0, 53, 1023)),
             *(public(FAR, address) for address in ("10.0.0.1", "127.0.0.1", "224.0.0.1", "0.0.0.0")),
-            Node(to_id(FAR), Endpoint(b"\xff\x02" + bytes(13) + b"\1" + b"\1\1")),
-            Node(to_id(FAR), Endpoint(bytes(15) + b"\1" + b"\1\1")),
-            Node(to_id(FAR), Endpoint(b"\xfe\x80" + bytes(13) + b"\1" + b"\1\1")),
+            Node(to_id(FAR), Endpoint(b"\xff\x02" + bytes(13) + b"\1" + b"\x1a\xe1")),
+            Node(to_id(FAR), Endpoint(bytes(15) + b"\1" + b"\x1a\xe1")),
+            Node(to_id(FAR), Endpoint(b"\xfe\x80" + bytes(13) + b"\1" + b"\x1a\xe1")),
         ],
     )
     def test_unusable_nodes_are_refused(self, bad: Node) -> None:
@@ -107,14 +107,14 @@ class TestWhoEnters:
 
     def test_one_node_per_address(self) -> None:
         table = table_with(public(FAR, "9.9.9.9"), rules=TableRules())
-        table.on_answer(public(NEAR, "9.9.9.9", port=99), 1)
+        table.on_answer(public(NEAR, "9.9.9.9", port=9999), 1)
         assert held(table) == {FAR}
         assert table.due_pings(1) == [public(FAR, "9.9.9.9")], "the one that is there is suspect"
 
     def test_one_node_per_network_of_ipv6(self) -> None:
         start = b"\x2a\x00\x14\x50\0\1\0\2"
-        first = Node(to_id(FAR), Endpoint(start + bytes(8) + b"\1\1"))
-        second = Node(to_id(NEAR), Endpoint(start + b"\1" * 8 + b"\1\1"))
+        first = Node(to_id(FAR), Endpoint(start + bytes(8) + b"\x1a\xe1"))
+        second = Node(to_id(NEAR), Endpoint(start + b"\1" * 8 + b"\x1a\xe1"))
         table = table_with(first, rules=TableRules())
         table.on_answer(second, 0)
         assert held(table) == {FAR}
@@ -143,7 +143,6 @@ class TestWhoEnters:
             table.on_failure(FULL[0], 2)
         table.on_answer(again, 3)
         assert held(table) == {FAR + 1}
-
 
     @pytest.mark.parametrize("second", ["9.9.9.9", "9.9.9.10"])
     def test_a_candidate_in_the_place_of_a_bad_node_is_pinged_and_takes_it(self, second: str) -> None:
@@ -252,7 +251,7 @@ class TestFullBucket:
             fits = number % 2 == 0
             id = id_for_address(address, rng.randbytes(20)) if fits else NodeId(rng.randbytes(20))
             assert fits_address(id, address) == fits
-            table.on_answer(Node(id, Endpoint(address + b"\1\1")), 0)
+            table.on_answer(Node(id, Endpoint(address + b"\x1a\xe1")), 0)
             (fitting if fits else others).append(id)
         target = rng.randbytes(20)
         order = [each.id for each in table.closest(target, 8)]
@@ -270,7 +269,7 @@ class TestFullBucket:
             address = Address(bytes((80, number, 1, 1)))
             far = number < 8
             id = id_for_address(address, rng.randbytes(20)) if far else to_id(rng.getrandbits(150))
-            table.on_answer(Node(id, Endpoint(address + b"\1\1")), 0)
+            table.on_answer(Node(id, Endpoint(address + b"\x1a\xe1")), 0)
             assert fits_address(id, address) == far
             numbers.append(to_number(id))
         found = [to_number(each.id) for each in table.closest(OWN)]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from tracker.bittorrent import Address, Endpoint, is_routable
+from tracker.bittorrent import Address, Endpoint
 from tracker.dht import bloom
-from tracker.dht.node_id import fits_address, network_of, to_number
+from tracker.dht.node_id import fits_address, is_usable, network_of, to_number
 from tracker.dht.table import ANSWER_NODES
 from tracker.wire.krpc import FILTER_LENGTH, NODE6_LENGTH, NODE_LENGTH, Answer, Node, split_nodes
 
@@ -62,6 +62,8 @@ class LookupResult(NamedTuple):
 
 @dataclass(slots=True)
 class _Findings:
+    private_addresses: bool
+    external: Address | None
     peers: dict[Endpoint, set[bytes]] = field(default_factory=dict)
     seeds_filter: bytes = bytes(FILTER_LENGTH)
     peers_filter: bytes = bytes(FILTER_LENGTH)
@@ -72,10 +74,17 @@ class _Findings:
             self.peers_filter = bloom.union(self.peers_filter, answer.peers_filter)
         network = network_of(teller, 16, 32)
         for endpoint in answer.values[:MAX_NAMED_PEERS]:
-            if len(endpoint) != len(teller) + 2 or endpoint.endswith(b"\0\0"):
-                continue
-            if endpoint in self.peers or len(self.peers) < MAX_PEERS:
+            known = endpoint in self.peers
+            if known or (len(self.peers) < MAX_PEERS and self._may_be_peer(endpoint, len(teller))):
                 self.peers.setdefault(endpoint, set()).add(network)
+
+    def _may_be_peer(self, endpoint: Endpoint, address_length: int) -> bool:
+        address = endpoint[:-2]
+        return (
+            len(address) == address_length
+            and address != self.external
+            and is_usable(endpoint, private_addresses=self.private_addresses)
+        )
 
     def counts(self) -> tuple[float, float]:
         """Seeds and leechers. A peer without a known kind counts as a leecher."""
@@ -95,9 +104,10 @@ class Lookup:
         *,
         own: int,
         private_addresses: bool = False,
+        external: Address | None = None,
     ) -> None:
         """``start``: the nearest nodes that are known. ``own``: our id, which is never asked. ``private_addresses``:
-        as of the routing table's rules."""
+        as of the routing table's rules. ``external``: our own address, where no peer is."""
         self.target = target
         self.started = now
         self._number = to_number(target)
@@ -107,7 +117,7 @@ class Lookup:
         self._by_node: dict[Node, _Candidate] = {}
         self._networks: set[bytes] = set()
         self._queries = 0
-        self._findings = _Findings()
+        self._findings = _Findings(private_addresses, external)
         self._add(start)
 
     def next_queries(self, now: float) -> list[Node]:
@@ -199,9 +209,9 @@ class Lookup:
         address = Address(node.endpoint[:-2])
         number = to_number(node.id)
         network = address if self._private_addresses else network_of(address, 24, 64)
-        if number == self._own or node.endpoint.endswith(b"\0\0") or network in self._networks:
+        if number == self._own or network in self._networks:
             return None
-        if not (self._private_addresses or is_routable(address)):
+        if not is_usable(node.endpoint, private_addresses=self._private_addresses):
             return None
         candidate = _Candidate(number ^ self._number, node, fits_address(node.id, address))
         if len(self._candidates) >= MAX_CANDIDATES and not self._remove_farthest(candidate.distance):

@@ -237,6 +237,7 @@ class DhtNode:
             now,
             own=self.table.own,
             private_addresses=self.table.rules.private_addresses,
+            external=self.external_address,
         )
         running = RunningLookup(lookup, arguments)
         self._lookups.append(running)

@@ -3,7 +3,7 @@
 Ids are 20 bytes in messages, and numbers of 160 bits in tables. The distance of two is their XOR.
 """
 
-from tracker.bittorrent import Address, is_routable
+from tracker.bittorrent import Address, Endpoint, is_routable
 from tracker.wire.krpc import NodeId
 
 ID_BITS = 160
@@ -11,6 +11,8 @@ ID_BITS = 160
 _MASK4 = bytes.fromhex("030f3fff")
 _MASK6 = bytes.fromhex("0103070f1f3f7fff")
 _CASTAGNOLI = 0x82F63B78
+MIN_PORT = 1024
+"""Lower ports belong to other services: neither peers nor nodes are looked for there."""
 VOTES = 5
 MAX_CANDIDATES = 16
 MIN_CHANGE_SECONDS = 3600
@@ -39,6 +41,20 @@ def random_id_within(own: int, bits: int, random_bits: int) -> int:
 def network_of(address: bytes, bits4: int, bits6: int) -> bytes:
     """The leading bytes of an address. ``bits4`` and ``bits6`` are multiples of 8."""
     return address[: (bits4 if len(address) == 4 else bits6) // 8]
+
+
+def is_usable(endpoint: Endpoint, *, private_addresses: bool) -> bool:
+    """Whether a peer or node may be there. ``private_addresses``: also at a private or loopback address."""
+    address = endpoint[:-2]
+    if int.from_bytes(endpoint[-2:], "big") < MIN_PORT:
+        return False
+    return is_routable(address) or (private_addresses and _is_unicast(address))
+
+
+def _is_unicast(address: bytes) -> bool:
+    if len(address) == 4:
+        return 0 < address[0] < 224
+    return address[0] != 0xFF and any(address)
 
 
 def id_for_address(address: bytes, random_bytes: bytes) -> NodeId:

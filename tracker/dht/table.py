@@ -8,9 +8,9 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tracker.bittorrent import Address, is_routable
+from tracker.bittorrent import Address
 from tracker.dht.buckets import Buckets
-from tracker.dht.node_id import fits_address, network_of, random_id_within, shared_bits, to_number
+from tracker.dht.node_id import fits_address, is_usable, network_of, random_id_within, shared_bits, to_number
 from tracker.wire.krpc import Node, NodeId
 
 ANSWER_NODES = 8
@@ -142,7 +142,9 @@ class RoutingTable:
         is_known = known is not None and known.node == node
         room = is_known or self._replace_bad_rivals(node, number)
         if self._is_outage(now):
-            for entry in self._entries:  # it was our connection, not theirs; a ping shows whether all are still there
+            for (
+                entry
+            ) in self._entries:  # it was our connection, not theirs; a ping shows whether all are still there
                 entry.failures = min(entry.failures, BAD_FAILURES - 1)
         self._last_answer = now
         if known is not None and is_known:
@@ -339,10 +341,9 @@ class RoutingTable:
         ]
 
     def _is_acceptable(self, node: Node, number: int) -> bool:
-        address, port = node.endpoint[:-2], node.endpoint[-2:]
-        if number == self._entries.own or port == b"\0\0":
-            return False
-        return is_routable(address) or (self.rules.private_addresses and _is_unicast(address))
+        return number != self._entries.own and is_usable(
+            node.endpoint, private_addresses=self.rules.private_addresses
+        )
 
     def _network(self, node: Node, number: int) -> tuple[int, bytes] | None:
         """What one entry has for itself in a bucket; ``None`` where the address alone counts."""
@@ -357,9 +358,3 @@ class RoutingTable:
 
     def _index(self, number: int) -> int:
         return shared_bits(number ^ self._entries.own)
-
-
-def _is_unicast(address: bytes) -> bool:
-    if len(address) == 4:
-        return 0 < address[0] < 224
-    return address[0] != 0xFF and any(address)

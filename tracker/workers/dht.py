@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import structlog
 from redis.exceptions import RedisError
 
-from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
+from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.node import DhtNode
+from tracker.dht.node_id import is_usable
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
@@ -31,7 +32,6 @@ CHECK_SECONDS = 300
 """How often all announced torrents are compared with the register, whatever was published."""
 LEASE_SECONDS = 60
 MAX_OWN_PEERS = 20
-MIN_PORT = 1024
 _PAUSE_SECONDS = 0.5
 
 Changed = Callable[[InfoHash | None], None]
@@ -63,12 +63,7 @@ async def own_peers(
         found = await torrents.some_peers(family, MAX_OWN_PEERS, all_torrents=all_torrents)
     except (StoreUnavailable, RedisError):
         return []
-    return [
-        each
-        for each in found
-        if int.from_bytes(each[-2:], "big") >= MIN_PORT
-        and (private_addresses or is_routable(Address(each[:-2])))
-    ]
+    return [each for each in found if is_usable(each, private_addresses=private_addresses)]
 
 
 class NodeSaver:
