@@ -177,8 +177,8 @@ class TestHostileAnswers:
         unusable = Node(to_id(1), Endpoint(address + b"\x1a\xe1"))
         assert lookup_from(unusable, private_addresses=False).next_queries(0) == []
         for port in (b"\0\0", b"\0\x35", b"\3\xff"):
-            for address in (b"\x09\x09\x09\x09", b"\x2a\x00" + bytes(13) + b"\1"):
-                assert lookup_from(Node(to_id(1), Endpoint(address + port))).next_queries(0) == []
+            for host in (b"\x09\x09\x09\x09", b"\x2a\x00" + bytes(13) + b"\1"):
+                assert lookup_from(Node(to_id(1), Endpoint(host + port))).next_queries(0) == []
         assert Lookup(TARGET, [node(5, 5)], 0, own=5, private_addresses=True).next_queries(0) == []
 
     def test_answers_of_nodes_with_a_wrong_id_do_not_end_it(self) -> None:
