@@ -31,6 +31,7 @@ async def test_rows_multipliers_and_sums_are_kept_alike(store: Store) -> None:
     time = FakeTime()
     for shard in range(SHARDS):
         await store.announce(update(1, "s", info_hash=hash_in(shard), passkey=ALICE))
+    await store.announce_counts.flush()
     await store.redis.delete(*(shard.keys.passkey(ALICE) for shard in store.shards))
     await store.redis.delete(*(shard.keys.copied() for shard in store.shards))
     await store.redis.set(store.keys.upload_multiplier(), "2")
@@ -61,5 +62,6 @@ async def test_it_survives_a_store_that_is_unavailable_and_a_key_of_a_wrong_type
         await time.pass_by(10)
         store.connection.unavailable = False
         await store.announce(update(1, "s", info_hash=hash_in(3), passkey=ALICE))
+        await store.announce_counts.flush()
         key = store.keys.user("7")
         await time.pass_until(lambda: store.redis.hexists(key, "announces"))

@@ -90,6 +90,7 @@ async def test_a_passkey_decides_whose_peer_it_is(
         key = tracker.store.keys.peer("1", PeerId(PEER_ID))
         stored = await tracker.store.redis.hmget(key, "active", "user_id")
         assert stored == ([None, None] if user == "refused" else [b"1", user.encode() or None])
+        await tracker.store.announce_counts.flush()
         assert (await tracker.store.users.find("7")).announces == (user == "7")
 
 
@@ -108,6 +109,7 @@ async def test_each_form_of_an_announce_url_names_the_user(
     async with tracking(redis_url, prefix, accounts) as (tracker, client):
         announce = form.format(kind="announce", passkey=ALICE, query=f"{QUERY}&event=started")
         assert told((await client.get(announce)).reply) == ""
+        await tracker.store.announce_counts.flush()
         assert (await tracker.store.users.find("7")).announces == 1
         scrape = form.format(kind="scrape", passkey=ALICE, query=QUERY)
         assert (await client.get(scrape)).reply[b"files"][INFO_HASH][b"incomplete"] == 1
