@@ -83,6 +83,7 @@ class Bench:
         self.store.clock.now += SCORED_EVERY
         async with self.working():
             await self.time.pass_until(self.idle)
+            await loop_turns(10)  # the scorer counts what the store has finished
 
     async def idle(self) -> bool:
         lag = await self.store.scores.lag()
