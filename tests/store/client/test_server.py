@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from loadtest.servers import Server as Valkey
+from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import connect
 from tracker.store.client.server import Shared
 
@@ -43,3 +44,27 @@ async def test_a_socket_that_cannot_be_opened_is_tried_again_by_the_next_caller(
     for _ in range(2):
         with pytest.raises(OSError, match="nobody listens"):
             await shared.opened()
+
+
+async def test_callers_that_wait_for_one_attempt_fail_with_it() -> None:
+    """A server that does not answer would keep the last of a thousand callers for half an hour."""
+    attempts = 0
+
+    async def fail() -> None:
+        nonlocal attempts
+        attempts += 1
+        await asyncio.sleep(0)
+        raise OSError("no reply")
+
+    shared = Shared(fail)  # type: ignore[type-var]  # it opens none
+    outcomes = await asyncio.gather(*(shared.opened() for _ in range(5)), return_exceptions=True)
+    assert [type(each) for each in outcomes] == [OSError, *[StoreUnavailable] * 4] and attempts == 1
+
+
+async def test_a_socket_that_is_being_opened_is_closed_too(valkey: Valkey) -> None:
+    server = connect(valkey.url, connect_timeout=5, timeout=5)
+    opening = asyncio.ensure_future(server.commands.opened())
+    await asyncio.sleep(0)
+    await server.close()
+    with pytest.raises(StoreUnavailable):
+        await opening

@@ -39,18 +39,29 @@ class Shared(Generic[_SocketT]):
     def __init__(self, open_socket: Callable[[], Awaitable[_SocketT]]) -> None:
         self._open = open_socket
         self._opening = asyncio.Lock()
+        self._failures = 0
         self.socket: _SocketT | None = None
         """The last one. It may be broken."""
 
     async def opened(self) -> _SocketT:
-        """Raises what opening raises."""
-        socket = self.socket
+        """Raises what opening raises, and StoreUnavailable when another caller's attempt failed meanwhile: callers that
+        wait do not try one after the other."""
+        socket, failures = self.socket, self._failures
         if socket is not None and not socket.broken:
             return socket
         async with self._opening:
             if self.socket is None or self.socket.broken:
-                self.socket = await self._open()
+                if failures != self._failures:
+                    raise StoreUnavailable("the store does not answer")
+                self.socket = await self._attempt()
             return self.socket
+
+    async def _attempt(self) -> _SocketT:
+        try:
+            return await self._open()
+        except Exception:
+            self._failures += 1
+            raise
 
     def close(self) -> None:
         if self.socket is not None:
@@ -139,5 +150,6 @@ class Server:
             shared.close()
 
     async def close(self) -> None:
-        self.close_sockets()
+        """Also of a socket that is being opened."""
+        self.lose()
         await self.client.aclose()
