@@ -128,6 +128,9 @@ MERGED: dict[str, Read] = {
     "dropped hit-and-runs": lambda store: store.hit_and_runs.drop(),
     "deletions": lambda store: store.users.finish_deletions(),
     "a user's torrents": lambda store: store.users.torrents("7", "active"),
+    "pages of a user's torrents": lambda store: asyncio.gather(
+        *(store.users.torrents_page("7", "active", cursor) for cursor in range(SHARDS))
+    ),
     "a user's sets": lambda store: store.users.set_sizes("7"),
     "a user's sums": lambda store: store.users.get(ALICE),
     "a user's accounts": lambda store: store.users.accounts([("7", str(n)) for n in range(SHARDS)]),

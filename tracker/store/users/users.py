@@ -249,7 +249,8 @@ class Users:
         name = checked_set(set_name)
 
         async def read(shard: Shard, own: int) -> tuple[int, list[str]]:
-            after, members = (await self._scan(user_id, name, {shard: own}, count))[shard]
+            how = ("SSCAN", shard.keys.user_set(user_id, name), own, "COUNT", count)
+            after, members = await shard.connection.command(*how)
             return int(after), _texts(members)
 
         after, found = await self._cursors.page(cursor, read)
