@@ -50,6 +50,15 @@ async def test_shards_of_a_tracker_that_vanished_are_taken_when_its_leases_end(s
     assert len(other.held) == SHARDS
 
 
+async def test_a_tracker_that_vanished_with_its_clock_ahead_leaves_all_shards_to_others(store: Store) -> None:
+    ahead = FakeTime()
+    ahead.now = 3600.0
+    gone, other = keeper(store, ahead, "gone"), keeper(store, FakeTime(), "other")
+    await gone.round()
+    await other.round()
+    assert other.held == list(range(SHARDS))
+
+
 async def test_a_tracker_that_lost_its_leases_stops(store: Store) -> None:
     time = FakeTime()
     slow, other = keeper(store, time, "slow"), keeper(store, time, "other")

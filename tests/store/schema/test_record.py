@@ -58,6 +58,7 @@ def test_values_are_stored_and_read(name: str, value: object, stored: str, read:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("crew", "-0"),
         ("afloat", "yes"),
         ("masts", 0),
         ("masts", 100),

@@ -183,13 +183,13 @@ class Batches:
             self._sent -= len(batch)
 
     async def _execute(self, argv: list[Argument]) -> Any:
-        pipe = self._connection.server.announces.socket
+        state, pipe = self._connection.server.state, self._connection.server.announces.socket
         if pipe is None or pipe.broken or self._connection.unavailable:
             return await self._call(argv, None)
         try:
             return await pipe.execute(*self._script.head, *argv)
         except (RedisError, OSError) as error:
-            return await self._call(argv, error)
+            return await self._call(argv, self._connection.server.current(error, state))
 
     @staticmethod
     def _fail(batch: Iterable[_Entry], error: StoreUnavailable) -> None:

@@ -293,10 +293,11 @@ class Connection:
         if self._calls >= MAX_CALLS:
             raise StoreUnavailable("too many calls wait for the store")
         self._calls += 1
+        server = self.server.state
         try:
             return await send(await pipe.opened())
         except (RedisError, OSError) as error:
-            self.raise_if_unavailable(error)
+            self.raise_if_unavailable(self.server.current(error, server))
             raise
         finally:
             self._calls -= 1
@@ -306,7 +307,9 @@ class Connection:
         return not self.unavailable or asyncio.current_task() is self._probe_task
 
     def raise_if_unavailable(self, error: Exception) -> None:
-        """Raises StoreUnavailable where ``error`` means that. Removes a command's arguments from the error's text."""
+        """Raises StoreUnavailable where ``error`` means or is that. Removes a command's arguments from its text."""
+        if isinstance(error, StoreUnavailable):
+            raise error
         text, cut, _ = str(error).partition(", with args beginning with")
         if cut:
             error.args = (text,)

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from tracker.errors import StoreUnavailable
 from tracker.store.client.loop_timeout import loop_timeout
 from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, open_stream
-from tracker.store.client.reply_errors import outcome_of
+from tracker.store.client.reply_errors import NO_REPLY, outcome_of
 from tracker.store.client.sentinel import MasterPool
 from tracker.store.client.subscription import Subscription
 from tracker.store.client.url import Address
@@ -98,6 +98,17 @@ class Server:
         """None where only the URL knows it."""
         pool: Any = self.client.connection_pool
         return pool.master_address if isinstance(pool, MasterPool) else self._address
+
+    @property
+    def state(self) -> tuple["Server", int]:
+        """Changes with each loss, and differs from that of any other server."""
+        return self, self.losses
+
+    def current(self, error: Exception, state: tuple["Server", int]) -> Exception:
+        """``error`` of a command that was sent in ``state``. That a server gave no reply which was lost or left since
+        says nothing about this one: StoreUnavailable."""
+        is_old = isinstance(error, NO_REPLY) and state != self.state
+        return StoreUnavailable("the store was lost meanwhile") if is_old else error
 
     async def execute(self, *command: Argument) -> Any:
         """One command; raises redis.exceptions.RedisError, OSError, or StoreUnavailable."""

@@ -24,7 +24,7 @@ from tracker.store.schema.multipliers import (
 Kind = Literal["flag", "number", "limit", "rules", "text", "choice", "names", "other"]
 MAX_EXACT = 2**53 - 1
 """The largest number that is exact in JSON and in the store's scripts."""
-_NUMBER = re.compile(r"-?[0-9]{1,16}", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,16}|-[1-9][0-9]{0,15}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

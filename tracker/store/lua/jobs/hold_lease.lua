@@ -13,4 +13,4 @@ if seconds == 0 then
   return 0
 end
 if not hold_lease(leases, name, ARGV[3], now, seconds) then return 0 end
-return call('ZCOUNT', leases, string.format('(%.0f', now), '+inf')
+return call('ZCOUNT', leases, string.format('(%.0f', now), latest_end(now, seconds))

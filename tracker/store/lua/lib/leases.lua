@@ -19,11 +19,16 @@ local function leases_beyond(set, latest, max)
   return call('ZRANGEBYSCORE', set, string.format('(%.0f', latest), '+inf', 'LIMIT', 0, max)
 end
 
+-- The latest end of a lease that begins now, with clocks of trackers that differ a little.
+local function latest_end(at, seconds)
+  return at + seconds + 60
+end
+
 -- Takes or extends a lease under the holder's own token, and forgets some that ended long ago. False: another holder
 -- has it.
 local function hold_lease(set, id, token, at, seconds)
   local ends = tonumber(call('ZSCORE', set, id) or '0')
-  if ends > at and ends <= at + seconds + 60 and not has_lease(set, id, token) then return false end
+  if ends > at and ends <= latest_end(at, seconds) and not has_lease(set, id, token) then return false end
   call('ZADD', set, string.format('%.0f', at + seconds), id)
   call('HSET', set .. ':tokens', id, token)
   for _, old in ipairs(call('ZRANGEBYSCORE', set, '-inf', at - 3600, 'LIMIT', 0, 10)) do release_lease(set, old) end
