@@ -27,6 +27,11 @@ def test_each_url_has_a_secret_of_its_own() -> None:
     assert found == {"https://h/1": "hunter2" * 3, "https://h/2": "b" * 16, "https://h/3": "c" * 16}
 
 
+def test_secrets_without_urls_are_allowed() -> None:
+    hooks = {"webhook_secret": "a" * 16, "webhook_secrets": "b" * 16}
+    assert Settings.model_validate({"changes": hooks}).changes.receivers == {}
+
+
 @pytest.mark.parametrize(
     "change",
     [

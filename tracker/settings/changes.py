@@ -58,11 +58,11 @@ class ChangeSettings(Section):
 
     @property
     def receivers(self) -> dict[str, str]:
-        """The secret of each webhook URL."""
+        """The secret of each webhook URL. A secret may be set without a URL."""
         secrets = ([self.webhook_secret] if self.webhook_secret else []) + [*self.webhook_secrets]
         return {
             url.get_secret_value(): secret.get_secret_value()
-            for url, secret in zip(self.webhook_urls, secrets, strict=True)
+            for url, secret in zip(self.webhook_urls, secrets, strict=False)
         }
 
     @field_validator("webhook_secret", "webhook_secrets")

@@ -65,24 +65,26 @@ async def test_callers_that_wait_for_one_attempt_fail_with_it() -> None:
 
 async def test_a_socket_that_is_being_opened_is_closed_too(valkey: Valkey) -> None:
     server = connect(valkey.url, connect_timeout=5, timeout=5)
-    opening = asyncio.ensure_future(server.commands.opened())
-    await asyncio.sleep(0)
-    await server.close()
     with pytest.raises(StoreUnavailable):
-        await opening
+        await asyncio.gather(server.commands.opened(), server.close())
 
 
 async def test_a_loss_is_noted_once_for_the_calls_that_it_ends(start_server: Callable[..., Valkey]) -> None:
     """A later one would end the connection that is being restored."""
     valkey = start_server()
     connection = Connection(connect(valkey.url, connect_timeout=5, timeout=5))
-    calls = [
-        asyncio.ensure_future(send("BLPOP", "none", 0)) for send in (connection.command, connection.direct)
-    ]
-    with valkey.client() as client:
-        await eventually(lambda: client.info("clients")["blocked_clients"] == 2)
-    valkey.kill()
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+
+    async def kill() -> None:
+        with valkey.client() as client:
+            await eventually(lambda: client.info("clients")["blocked_clients"] == 2)
+        valkey.kill()
+
+    *outcomes, _ = await asyncio.gather(
+        connection.command("BLPOP", "none", 0),
+        connection.direct("BLPOP", "none", 0),
+        kill(),
+        return_exceptions=True,
+    )
     assert [type(each) for each in outcomes] == [StoreUnavailable] * 2
     assert connection.server.losses == 1
     await connection.close()
@@ -91,12 +93,14 @@ async def test_a_loss_is_noted_once_for_the_calls_that_it_ends(start_server: Cal
 async def test_a_server_that_was_left_says_nothing_about_the_next_one(valkey: Valkey) -> None:
     left, used = (connect(valkey.url, connect_timeout=5, timeout=5) for _ in range(2))
     connection = Connection(left)
-    call = asyncio.ensure_future(connection.command("BLPOP", "none", 0))
-    await left.commands.opened()
-    connection.use(used)
-    left.close_sockets()
+
+    async def leave() -> None:
+        await left.commands.opened()
+        connection.use(used)
+        left.close_sockets()
+
     with pytest.raises(StoreUnavailable):
-        await call
+        await asyncio.gather(connection.command("BLPOP", "none", 0), leave())
     assert not connection.unavailable and used.losses == 0
     await left.close()
     await connection.close()
