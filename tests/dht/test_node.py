@@ -295,9 +295,15 @@ class TestQueries:
             node.receive(ping, address(number), number / 10_000)
         assert 400 <= len(node.take_datagrams()) <= 600
         for step in range(100):
-            node.receive(b"rubbish", SOURCE, 100 + step / 100)
+            for data in (b"rubbish", ping[:-1]):
+                node.receive(data, SOURCE, 100 + step / 100)
+        assert node.take_datagrams() == [] and node.counts.dropped["not bencoded"] == 200
+        node.receive(ping, SOURCE, 101)
+        assert [target for target, _ in node.take_datagrams()] == [SOURCE], "garbage uses up no limit"
+        for step in range(100):
+            node.receive(b"d1:y1:qe", SOURCE, 200 + step / 100)
         assert node.take_datagrams() == []
-        assert node.counts.dropped["not bencoded"] == 10 and node.counts.dropped["address"] == 90
+        assert node.counts.dropped["no transaction id"] == 10 and node.counts.dropped["address"] == 90
         assert sum(node.table.sizes()) == 0
 
     def test_a_read_only_node_asks_but_does_not_answer(self) -> None:
@@ -333,7 +339,7 @@ class TestAnswers:
         assert node.counts.dropped["not asked for"] == 3
 
     def test_who_was_asked_may_not_flood_us(self) -> None:
-        """One datagram with the id of a query ends it. The others are limited like all."""
+        """One datagram with the id of a query ends it. Other queries are limited like all, and garbage is dropped."""
         node = made(1)
         node.restore([Node(ASKER, SOURCE)] * 4, 0)
         transactions = [query.transaction for query in delivered(node)]
@@ -343,8 +349,8 @@ class TestAnswers:
         for data in (*fakes[:3], rubbish) * 50:
             node.receive(data, SOURCE, 0)
         assert node.counts.queries_out["ping", "failed"] == 4
-        assert node.counts.dropped["address"] + node.counts.dropped["ignored"] == 200 - 4 - 10
-        assert len(node.take_datagrams()) + node.counts.dropped["not bencoded"] <= 11
+        assert node.counts.dropped["address"] + node.counts.dropped["ignored"] == 150 - 3 - 10
+        assert len(node.take_datagrams()) <= 10 and node.counts.dropped["not bencoded"] == 50
 
     def test_who_was_asked_may_not_hide_a_flood_behind_one_query(self) -> None:
         """Each datagram has the transaction id of the query in its version, and another one in its place."""
@@ -358,7 +364,7 @@ class TestAnswers:
         for _ in range(50):
             node.receive(data, SOURCE, 0)
         assert node.counts.queries_out == {("find_node", "failed"): 1}
-        assert node.counts.dropped == {"not asked for": 1 + 10, "address": 39}
+        assert node.counts.dropped == {"not asked for": 50}
 
     def test_a_node_that_refuses_pings_does_not_keep_others_from_being_pinged(self) -> None:
         """More of them than are pinged at once."""

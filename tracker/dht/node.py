@@ -33,6 +33,7 @@ from tracker.wire.krpc import (
     encode_query,
     parse_message,
     split_nodes,
+    why_no_query,
 )
 
 MAX_LOOKUPS = 8
@@ -141,7 +142,10 @@ class DhtNode:
             self.counts.dropped["port 0"] += 1
             return None
         awaited = self._transactions.awaited(source, data)
-        if awaited is None and self._is_over_limit(source, now):
+        if awaited is None and (
+            reason := why_no_query(data) or self._inbound.refuse(Address(source[:-2]), now)
+        ):
+            self.counts.dropped[reason] += 1
             return None
         message: Query | Answer | Failure | None = None
         try:
@@ -249,12 +253,6 @@ class DhtNode:
             self._ask(_Waiting(node.endpoint, node.id, running.arguments, running), now)
         if running.lookup.is_done(now):
             self.stop(running)
-
-    def _is_over_limit(self, source: Endpoint, now: float) -> bool:
-        reason = self._inbound.refuse(Address(source[:-2]), now)
-        if reason is not None:
-            self.counts.dropped[reason] += 1
-        return reason is not None
 
     def _answer_query(self, query: Query, source: Endpoint, now: float) -> Query | None:
         """Returns the query where the caller must answer it."""

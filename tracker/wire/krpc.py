@@ -132,6 +132,18 @@ class Failure(NamedTuple):
     version: bytes = b""
 
 
+def why_no_query(data: bytes) -> str | None:
+    """Why a datagram that no query of ours awaits cannot be a query, by a look at its bytes: random ones cost little.
+    ``None`` where it may be one."""
+    if len(data) > MAX_RECEIVED_BYTES:
+        return "too large"
+    if not (data.startswith(b"d") and data.endswith(b"e")):
+        return "not bencoded"
+    if b"1:y1:q" in data:
+        return None
+    return "not asked for" if b"1:y1:r" in data or b"1:y1:e" in data else "unknown kind"
+
+
 def parse_message(data: bytes) -> Query | Answer | Failure:
     """Raises QueryError for a query that is answered with an error, and KrpcError for what gets no answer."""
     if len(data) > MAX_RECEIVED_BYTES:

@@ -30,7 +30,8 @@ FEW_NODES = 8
 """With fewer good ones, the bootstrap nodes are asked again."""
 CHECK_SECONDS = 300
 """How often all announced torrents are compared with the register, whatever was published."""
-LEASE_SECONDS = 60
+LEASE_SECONDS = 6
+"""Short, so that after a crash the node answers again within ten seconds."""
 MAX_OWN_PEERS = 20
 _PAUSE_SECONDS = 0.5
 
@@ -231,8 +232,8 @@ class NameLease(Lease):
         while (taken := await self._take()) is not True:
             if taken is False and not warned:
                 log.warning(
-                    "another tracker runs the DHT node of this name, or ended without notice within the last "
-                    "minute; waiting (TRACKER_DHT__NAME)",
+                    "another tracker runs the DHT node of this name, or ended without notice a few seconds "
+                    "ago; waiting (TRACKER_DHT__NAME)",
                     name=self._name,
                 )
                 warned = True
