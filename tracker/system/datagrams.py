@@ -72,9 +72,12 @@ class DatagramSocket:
         return self._memory()[8]
 
     @property
-    def waiting_bytes(self) -> int:
-        """Memory of the datagrams that wait to be read; 0 if the system does not tell."""
-        return self._memory()[0] if _LINUX else 0
+    def fill(self) -> float:
+        """How full the buffer is with datagrams that wait to be read, from 0 to 1; 0 if the system does not tell."""
+        if not _LINUX:
+            return 0.0
+        waiting, size, *_ = self._memory()
+        return waiting / size
 
     def _memory(self) -> tuple[int, ...]:
         return _MEMINFO.unpack(self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))

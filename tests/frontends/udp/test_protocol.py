@@ -19,11 +19,13 @@ from tests.frontends.udp.harness import (
     serving,
 )
 from tracker.bittorrent import Address, Event, InfoHash, Scrape
+from tracker.frontends.udp import protocol
 from tracker.frontends.udp.protocol import (
     CONNECTS_SECOND,
     ERRORS_SECOND,
     MAX_DATAGRAMS,
     MAX_LATE_SECONDS,
+    TURN_SECONDS,
 )
 from tracker.refusals import Busy, Refusal, SilentlyDropped
 from tracker.wire.connection_id import SLOT_SECONDS, ConnectionIds
@@ -97,7 +99,7 @@ async def test_errors_to_invalid_ids_have_a_budget() -> None:
         assert served.counts()["udp.ignored.id"] == burst + 2
 
 
-async def test_connects_beyond_the_budget_are_ignored() -> None:
+async def test_connects_beyond_the_budget_are_answered_by_turns_of_addresses() -> None:
     async with serving() as served:
         client = served.client()
         first = await client.connect()
@@ -106,10 +108,39 @@ async def test_connects_beyond_the_budget_are_ignored() -> None:
         client.send(CONNECT)
         assert (await client.ask(announce_packet(first)))[:4] == b"\0\0\0\1", "a proved client is served"
         assert served.counts()["udp.ignored.budget"] == 1
+        assert await served.client("127.0.0.2").connect(), "another address has a turn of its own"
+        served.timer.now += TURN_SECONDS
+        assert (await client.connect()) == first
+        assert served.counts()["udp.ignored.budget"] == 1
+
+
+async def test_a_turn_of_connects_remembers_few_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_TURN", 2)
+    monkeypatch.setattr(protocol, "CONNECTS_SECOND", 0)
+    async with serving() as served:
+        clients = [served.client(f"127.0.0.{number}") for number in (1, 2)]
+        for client in clients * 2:  # the third answer begins a turn
+            assert await client.connect()
+        assert not served.counts().get("udp.ignored.budget")
+        clients[1].send(CONNECT)
+        assert await served.client("127.0.0.3").connect()
+        assert await clients[1].connect()
+
+
+async def test_connects_are_ignored_while_the_buffer_is_more_than_half_full() -> None:
+    """The system would drop datagrams of proved senders. The first turn leaves more than half of these."""
+    async with serving() as served:
+        client = served.client()
+        for packet in (*[b"short"] * MAX_DATAGRAMS, CONNECT, *[b"short"] * 400):
+            client.send(packet)
+        while "udp.ignored.late" not in served.counts():
+            await asyncio.sleep(0)
+        assert "udp.connects" not in served.counts()
+        assert await client.connect()
 
 
 @on_loops()
-async def test_a_socket_that_is_behind_serves_only_senders_with_a_valid_id() -> None:
+async def test_a_socket_that_is_behind_answers_connects_by_turns_of_addresses() -> None:
     """U3: it is behind in the third of these turns, and no longer after it."""
     loop = asyncio.get_running_loop()
     async with serving() as served:
@@ -121,12 +152,13 @@ async def test_a_socket_that_is_behind_serves_only_senders_with_a_valid_id() -> 
 
         ticking = [loop.call_soon(tick)]
         valid = announce_packet(ConnectionIds(SECRET).issue(LOCAL, NOW))
-        for packet in (*[b"short"] * 2 * MAX_DATAGRAMS, CONNECT, announce_packet(bytes(8)), valid):
+        for packet in (*[b"short"] * 2 * MAX_DATAGRAMS, CONNECT, CONNECT, announce_packet(bytes(8)), valid):
             client.send(packet)
+        assert (await client.receive())[8:] == valid[:8]
         assert (await client.receive())[:4] == b"\0\0\0\1"
         counts = served.counts()
-        assert (counts["udp.ignored.late"], counts["udp.ignored.id"]) == (1, 1)
-        assert "udp.connects" not in counts and await client.connect()
+        assert (counts["udp.connects"], counts["udp.ignored.late"], counts["udp.ignored.id"]) == (1, 1, 1)
+        assert await client.connect()
         ticking[0].cancel()
 
 

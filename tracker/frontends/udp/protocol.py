@@ -2,7 +2,9 @@
 
 A sender's address is proved by the connection id that it was sent there. Before that no limit counts a packet, and no
 reply is longer than its request: anyone can send packets in the name of another address. What is spent on such packets
-has a budget per process, and they are ignored while a socket is behind.
+has a budget per process. Beyond it, and while a socket is behind, connects are answered by turns of addresses, and
+other such packets are ignored. While its buffer is more than half full, connects are ignored too, so that it drops
+nothing of proved senders.
 
 Datagrams are read with ``recvmsg`` in a reader callback, a limited number per turn of the event loop. On sockets bound
 to all addresses the control messages tell which address to answer from.
@@ -45,10 +47,18 @@ MAX_BYTES = 2048
 """Longer datagrams are cut."""
 CONNECTS_SECOND = 50_000
 """Connect requests that a process answers per second, which takes about half of its time."""
+TURNS_SECOND = 30_000
+"""Connect requests that it answers per second beyond that budget, or while a socket is behind: one of an address (IPv6:
+a /64) in each turn."""
+TURN_SECONDS = 1.0
+MAX_TURN = 10_000
+"""Addresses of a turn; the next one begins when it is full."""
 ERRORS_SECOND = 500
 """Errors per second to senders with an invalid connection id."""
 MAX_LATE_SECONDS = 0.1
-"""A socket that was not empty for longer is behind, and ignores senders that have not proved their address."""
+"""A socket that was not empty for longer is behind."""
+MAX_FILL = 0.5
+"""Connect requests are ignored while the buffer of a socket is fuller."""
 _BURST_SECONDS = 0.1
 _MAX_OPTIONS_LENGTH = MAX_URL_LENGTH + 88
 _TRANSACTION = slice(12, 16)
@@ -129,11 +139,27 @@ class UdpServer:
         self.clock, self.timer = clock, timer
         moment = timer()
         self.connects = TokenBucket(CONNECTS_SECOND, CONNECTS_SECOND * _BURST_SECONDS, moment)
+        self._turns = TokenBucket(TURNS_SECOND, TURNS_SECOND, moment)
+        self._turn: set[bytes] = set()
+        """The addresses with an answered connect in this turn."""
+        self._turn_ends = moment
         self.errors = TokenBucket(ERRORS_SECOND, ERRORS_SECOND * _BURST_SECONDS, moment)
         self.counts: Counter[str] = Counter()
         """Events since the last ``flush``, by the name of their counter."""
         self.waiting = 0
         """Requests without an answer yet."""
+
+    def takes_connect(self, address: Address, moment: float, *, late: bool) -> bool:
+        """Whether a connect request is answered."""
+        network = address[:8]
+        if moment >= self._turn_ends or len(self._turn) >= MAX_TURN:
+            self._turn.clear()
+            self._turn_ends = moment + TURN_SECONDS
+        in_budget = not late and self.connects.take(moment)
+        if not in_budget and (network in self._turn or not self._turns.take(moment)):
+            return False
+        self._turn.add(network)
+        return True
 
     def flush(self, count: Count) -> None:
         """Passes on what was counted."""
@@ -154,6 +180,8 @@ class UdpProtocol:
         self._datagrams = sock
         self._full_since = inf
         """Since when packets have waited after each turn, by the timer."""
+        self._fill = 0.0
+        """How full the buffer was after the last turn, from 0 to 1."""
 
     def read(self) -> None:
         """Reads what waits, and passes it on. Never raises: an error of one sender must not stop the others."""
@@ -165,7 +193,7 @@ class UdpProtocol:
             try:
                 packet, ancillary, _, sender = receive(MAX_BYTES, ancillary_bytes)
             except (BlockingIOError, InterruptedError):
-                self._full_since = inf
+                self._full_since, self._fill = inf, 0.0
                 return
             except OSError:  # an ICMP error about an earlier reply
                 server.counts["udp.ignored.socket"] += 1
@@ -175,7 +203,8 @@ class UdpProtocol:
             except Exception as error:  # noqa: BLE001  # as the HTTP front end does
                 log.error("a request failed", **describe(error))
                 server.tracker.refused(CRASHED.label)
-        self._full_since = min(self._full_since, moment) if self._datagrams.waiting_bytes else inf
+        self._fill = self._datagrams.fill
+        self._full_since = min(self._full_since, moment) if self._fill else inf
 
     def _receive(
         self,
@@ -198,10 +227,12 @@ class UdpProtocol:
         address = _pack_address(self._family, host)
         origin = packet[_TRANSACTION], sender, reply_control(ancillary) if ancillary else ancillary
         if kind == "connect":
-            if late:
-                server.counts["udp.ignored.late"] += 1
+            is_full = self._fill > MAX_FILL
+            if not is_full and server.takes_connect(address, moment, late=late):
+                server.counts["udp.connects"] += 1
+                self._send(origin, encode_connect_reply(origin[0], server.ids.issue(address, now)))
             else:
-                self._connect(origin, address, now, moment)
+                server.counts["udp.ignored.late" if late or is_full else "udp.ignored.budget"] += 1
         elif not server.ids.is_valid(packet[:CONNECTION_ID_LENGTH], address, now):
             server.counts["udp.ignored.id"] += 1
             if not late and server.errors.take(moment):
@@ -212,14 +243,6 @@ class UdpProtocol:
             self._announce(packet, address, origin)
         else:
             self._scrape(packet, address, origin)
-
-    def _connect(self, origin: Origin, address: Address, now: float, moment: float) -> None:
-        server = self._server
-        if server.connects.take(moment):
-            server.counts["udp.connects"] += 1
-            self._send(origin, encode_connect_reply(origin[0], server.ids.issue(address, now)))
-        else:
-            server.counts["udp.ignored.budget"] += 1
 
     def _announce(self, packet: bytes, address: Address, origin: Origin) -> None:
         """Passes an announce to the tracker; its address is proved."""
