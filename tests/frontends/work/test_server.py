@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -174,8 +175,8 @@ async def test_slow_heads_and_bodies_are_cut(serve: Serve) -> None:
         assert (await line.receive()).status == 408
 
 
-async def test_connections_are_limited_in_all_and_by_address(serve: Serve) -> None:
-    """In all, the oldest idle one is closed; of one address, the new one."""
+async def test_connections_are_limited_in_all(serve: Serve) -> None:
+    """In all, the oldest idle one is closed."""
     site = await serve(connections=Limits(connections=2))
     async with connect(site.addresses[0]) as first, connect(site.addresses[0]) as second:
         for line in (first, second):
@@ -188,12 +189,27 @@ async def test_connections_are_limited_in_all_and_by_address(serve: Serve) -> No
                 assert sum(task.done() for task in closed) == 1
                 for task in closed:
                     task.cancel()
-    site = await serve(connections=Limits(per_network=1))
-    async with connect(site.addresses[0]) as first:
-        assert (await first.get("/nothing")).status == 404
-        async with connect(site.addresses[0]) as second:
-            assert await second.is_closed()
-        assert (await first.get("/nothing")).status == 404
+
+
+async def test_idle_connections_of_an_address_lock_no_neighbour_out(serve: Serve) -> None:
+    """At its limit the oldest idle one is closed; none while all are busy."""
+    site = await serve(connections=Limits(per_network=3))
+    await site.project()
+    async with AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(connect(site.addresses[0])) for _ in range(3)]
+        for line in lines[1:]:
+            assert (await line.get("/nothing")).status == 404
+        for _ in range(10):
+            async with connect(site.addresses[0]) as neighbour:
+                assert (await neighbour.get("/nothing")).status == 404
+        assert await lines[0].is_closed()
+    async with AsyncExitStack() as stack:
+        for _ in range(3):
+            line = await stack.enter_async_context(connect(site.addresses[0]))
+            line.send(request("/proj/live"))
+            assert await line.reader.readuntil(b"retry: ")
+        async with connect(site.addresses[0]) as refused:
+            assert await refused.is_closed()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ connections, a deadline for each head, and the PROXY header of trusted proxies.
 
 import asyncio
 import socket
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -123,7 +122,8 @@ def _closing(status: int, text: str) -> web.Response:
 
 
 class Server(GuardedServer):
-    """Limits the number of connections. Beyond the limit the oldest idle one is closed, else the new one."""
+    """Limits the number of connections. At a limit the oldest idle one is closed (of the network whose limit it is); if
+    none is idle, the new one."""
 
     def __init__(
         self,
@@ -137,7 +137,9 @@ class Server(GuardedServer):
         self.proxies = proxies
         self.proxy_protocol = proxy_protocol
         self._own_limits = limits
-        self._by_network: Counter[bytes] = Counter()
+        self._open: dict[Connection, None] = {}
+        """In the order of their age."""
+        self._by_network: dict[bytes, dict[Connection, None]] = {}
         super().__init__(
             handler,
             ConnectionLimits(MAX_LINE_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, limits.idle_seconds),
@@ -162,25 +164,37 @@ class Server(GuardedServer):
         connection = cast(Connection, handler)
         if connection.address and not connection.trusted:
             connection.counted = bytes(connection.address[:8])
-            self._by_network[connection.counted] += 1
-            if self._by_network[connection.counted] > self._own_limits.per_network:
-                transport.abort()
-                return
-        if len(self._connections) > self._own_limits.connections:
-            others = (cast(Connection, one) for one in self._connections if one is not handler)
-            idle = next((one for one in others if one.waits_for_request), None)
-            if idle is not None:
-                idle.force_close()
-            else:
-                transport.abort()
+        neighbours = self._by_network.setdefault(connection.counted, {})
+        if connection.counted and len(neighbours) >= self._own_limits.per_network:
+            has_room = self._make_room(neighbours)
+        else:
+            has_room = len(self._open) < self._own_limits.connections or self._make_room(self._open)
+        if not has_room:
+            transport.abort()
+            return
+        self._open[connection] = self._by_network.setdefault(connection.counted, neighbours)[connection] = (
+            None
+        )
+
+    def _make_room(self, among: dict[Connection, None]) -> bool:
+        """Closes the oldest idle one."""
+        idle = next((one for one in among if one.waits_for_request), None)
+        if idle is None:
+            return False
+        self._forget(idle)
+        idle.force_close()
+        return True
+
+    def _forget(self, connection: Connection) -> None:
+        self._open.pop(connection, None)
+        neighbours = self._by_network.get(connection.counted, {})
+        neighbours.pop(connection, None)
+        if not neighbours:
+            self._by_network.pop(connection.counted, None)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        counted = cast(Connection, handler).counted
-        if counted:
-            self._by_network[counted] -= 1
-            if not self._by_network[counted]:
-                del self._by_network[counted]
+        self._forget(cast(Connection, handler))
 
 
 class Runner(web.AppRunner):
