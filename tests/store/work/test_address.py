@@ -36,6 +36,22 @@ async def test_each_family_is_looked_at(store: Store, v6: bool) -> None:
     assert await found(store) == 120
 
 
+async def test_a_seeder_that_announces_no_longer_loses_its_claim(store: Store) -> None:
+    """Three intervals after its last announce, while its peer is still in the swarm."""
+    await store.pass_time(0)
+    await store.torrents.add(info_hash(1))
+    await project(store, kind="seeding", verify="address", keep_done_days=1, seed_hours=1000)
+    await add(store, ITEM)
+    await claimed(store, "ada", endpoint=endpoint(7))
+    for event in ("s", "u", "u"):
+        await store.announce(update(7, event, bytes_left=0))
+        await wait(store, 1800)
+    await wait(store, 3600 - 60)
+    assert await found(store) > 0
+    await wait(store, 120)
+    assert await store.work.claims.get("proj", "ada", ITEM) is None
+
+
 async def test_an_endpoint_across_two_others_is_not_there(store: Store) -> None:
     """The bytes of neighbours can read like it."""
     await store.pass_time(0)

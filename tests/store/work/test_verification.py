@@ -14,7 +14,7 @@ from tests.store.work.harness import (
     trusted,
 )
 from tests.store.work.policy import torrent_keys
-from tests.store.work.volunteers import ITEM, announce, seed, seeding_project, state, verify, wait
+from tests.store.work.volunteers import INTERVAL, ITEM, announce, seed, seeding_project, state, verify, wait
 from tracker.store.work.records import NewItem, UnknownProject
 
 NUMBERS_OF_SHARDS = (1, 4)
@@ -126,6 +126,18 @@ async def test_who_stops_half_way_lapses_three_intervals_later(private: Store) -
     await wait(private, 90 * 60 - 60)
     assert await state(private) == "seen"
     await wait(private, 120)
+    assert await state(private) == "gone"
+
+
+async def test_a_silent_seeder_lapses_three_intervals_after_its_last_announce(private: Store) -> None:
+    """Also while its peer is still in the swarm: how long that lasts is another setting."""
+    await seeding_project(private)
+    await claimed(private, "7")
+    await announce(private, event="s")
+    await seed(private, 2)
+    await wait(private, 3 * INTERVAL - 180)
+    assert await state(private) == "seeding"
+    await wait(private, 180)
     assert await state(private) == "gone"
 
 

@@ -8,7 +8,7 @@ local function read_fields(key, ...)
 end
 
 local TORRENT_FIELDS = { 'tid', 'user_downloaded', 'size', 'enabled', 'private' }
-local ACCOUNT_FIELDS = { 'seed_time', 'uploaded', 'downloaded', 'left', 'until', 'peers' }
+local ACCOUNT_FIELDS = { 'seed_time', 'uploaded', 'downloaded', 'left', 'until', 'peers', 'total_time' }
 
 -- With several shards, projects are under the main prefix, and their torrents in shards. Then the caller passes on what
 -- work_facts.lua has read in the shards.

@@ -15,12 +15,14 @@ local function facts_of(item, claimant, endpoint, find_seeder)
   local registered = redis.pcall('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
   local torrent = read_fields(P .. 't:' .. item, unpack(TORRENT_FIELDS))
   local tid = torrent[1] or ''
+  local kind, announced = kind_at(item, endpoint)
   if ARGV[1] == '1' and torrent[1] and not torrent[2] then call('HSET', P .. 't:' .. item, 'user_downloaded', '0') end
   return {
     registered = registered,
     torrent = torrent,
     account = read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS)),
-    kind = kind_at(item, endpoint),
+    kind = kind,
+    announced = announced,
     seeder = find_seeder == '1' and endpoint_of_seeder(item, tid, claimant) or nil,
   }
 end

@@ -23,7 +23,7 @@ local now = math.floor(now_ms / 1000)
 --@ include lib/work_address.lua
 -- What the swarm shows of a claimant: an account of the user, or a peer at an address. Both return `online` (a peer is
 -- in the swarm), `left` and `downloaded` as text, `till` (until when time was counted, epoch s), `seed_time` (s),
--- `uploaded` and `downloaded` (bytes).
+-- `uploaded` and `downloaded` (bytes), `mark` (a text that changes with each announce).
 local MAX_FOUND = 600000 -- ms that count for a seeder that is found: a round over all claims takes no longer
 
 -- The claimant is a user, whose account on the torrent grows with each announce. `v` has the values of ACCOUNT_FIELDS.
@@ -31,19 +31,21 @@ local function presence_of_user(v)
   return {
     seed_time = whole_field(v[1]), uploaded = whole_field(v[2]), downloaded = whole_field(v[3]),
     left = v[4] or '', till = whole_field(v[5]), online = whole(v[6]) > 0,
+    mark = string.format('%s %s', v[5] or '', v[7] or ''),
   }
 end
 
 -- The claimant is at an address and port, where the claim has found a seeder for `found` ms. There is a peer of this
--- `kind` now. Its progress is not known, so a leecher that is there counts as one that goes on.
-local function presence_at_address(claim, kind)
+-- `kind` now, which announced last at `announced`. Its progress is not known, so a leecher that is there counts as one
+-- that goes on.
+local function presence_at_address(claim, kind, announced)
   local found = whole_field(claim.found)
   local checked = whole(claim.checked)
   local since = now_ms - (checked > 0 and checked or whole(claim.at))
   if kind == 's' then found = found + math.max(0, math.min(MAX_FOUND, since)) end
   return {
     seed_time = math.floor(found / 1000), uploaded = 0, downloaded = now, found = found,
-    left = kind == 's' and '0' or '', till = 0, online = kind ~= nil,
+    left = kind == 's' and '0' or '', till = 0, online = kind ~= nil, mark = announced or claim.mark,
   }
 end
 --@ include lib/work_endpoint.lua
@@ -70,9 +72,10 @@ local function grown(presence, claim, field)
   return presence[field] - (presence[field] < since and 0 or since)
 end
 
--- Notes what the claimant was seen to do. Times are on the clock of leases.
+-- Notes what the claimant was seen to do. Times are on the clock of leases. A peer stays in the swarm for a while after
+-- its last announce: only announces are signs of life.
 local function note_presence(claim, seen)
-  local announced = seen.till ~= claim.till and seen.till * 1000 > whole(claim.at)
+  local announced = seen.mark ~= claim.mark and (seen.online or seen.till * 1000 > whole(claim.at))
   if not (seen.online or announced) then
     if claim.state == 'seeding' then claim.state = 'seen' end
     return
@@ -80,8 +83,8 @@ local function note_presence(claim, seen)
   local progress = decimal(seen.downloaded) .. ' ' .. seen.left
   if progress ~= claim.progress then claim.progress, claim.moved = progress, decimal(clock) end
   claim.state = seen.online and seen.left == '0' and 'seeding' or 'seen'
-  claim.till = seen.till
-  if seen.left == '0' or clock - whole(claim.moved) < STALLED then claim.alive = decimal(clock) end
+  claim.mark = seen.mark
+  if announced and (seen.left == '0' or clock - whole(claim.moved) < STALLED) then claim.alive = decimal(clock) end
 end
 
 -- Until the claimant is first seen, the lease is unchanged.
@@ -137,7 +140,7 @@ local function known_claim(name)
 end
 
 local function presence(claim, item, claimant, tid, fact)
-  if by_address and fact then return presence_at_address(claim, fact.kind) end
+  if by_address and fact then return presence_at_address(claim, fact.kind, fact.announced) end
   if by_address then return presence_at_address(claim, kind_at(item, claim.endpoint or '')) end
   if fact then return presence_of_user(fact.account) end
   return presence_of_user(read_fields(P .. 'u:' .. claimant .. ':t:' .. tid, unpack(ACCOUNT_FIELDS)))
