@@ -37,7 +37,7 @@ async def test_a_client_of_2019_gets_json_with_token_and_lease(site: Site) -> No
     assert claim is not None and reply == {
         "item_name": "one",
         "token": claim.token,
-        "lease_ends": int(site.store.clock.now) + 21_600,
+        "lease_ends": int(site.store.clock.now) + 604_800,
     }
 
 
@@ -111,11 +111,12 @@ async def test_done_counts_once_and_a_duplicate_says_ok(site: Site) -> None:
 
 async def test_a_report_that_can_never_count_is_ok_without_a_token_only(site: Site) -> None:
     """Clients without tokens repeat it until it is accepted. It changes nothing (W6, W7)."""
-    await site.add("one", "two")
+    await site.add("one", "two", "three")
     held = await claimed(site)
     other = "two" if held["item_name"] == "one" else "one"
+    assert (await site.store.work.claims.done("proj", "stranger", "three")).counted
     before = await site.store.dump()
-    for item in (other, "unknown"):
+    for item in ("three", "unknown"):
         assert (await report(site, item)).text == "OK\n"
     for item, token, status in ((other, "1", 410), ("unknown", "1", 404), (held["item_name"], "1", 410)):
         assert (await report(site, item, token=token)).status == status

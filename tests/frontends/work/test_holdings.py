@@ -12,6 +12,7 @@ ALICES = {"Authorization": f"Bearer {ALICE}"}
 
 
 async def test_extend_needs_the_token_of_the_claim(site: Site) -> None:
+    await site.store.work.projects.edit("proj", {"lease_seconds": 21_600})
     await site.add("one")
     held = await claimed(site)
     site.store.clock.now += 100
@@ -45,7 +46,9 @@ async def test_mine_in_a_project_by_names_shows_no_token(site: Site) -> None:
     await claimed(site)
     reply = await site.ask("/proj/mine?downloader=volunteer_1")
     assert reply.json == {
-        "items": [{"item_name": "one", "state": "claimed", "claimed_at": START, "lease_ends": START + 21_600}]
+        "items": [
+            {"item_name": "one", "state": "claimed", "claimed_at": START, "lease_ends": START + 604_800}
+        ]
     }
     assert (await site.ask("/proj/mine?downloader=volunteer_2")).json == {"items": []}
     assert (await site.ask("/proj/mine")).status == 400

@@ -180,25 +180,38 @@ class Model:
         """The outcome of a report that the item is done."""
         key = (item, claimant)
         claim = self.held.get(key)
-        if claim is None and not (verified and key in self.late):
-            known = item in self.wanted or item in self.done or self.holders(item)
-            return "duplicate" if key in self.done_by else "stranger" if known else "unknown"
         if claim and token not in ("", claim.token):
             return "stranger"
+        if claim is None and not (verified and key in self.late):
+            if key in self.done_by:
+                return "duplicate"
+            left = bool(item in self.wanted or self.holders(item))
+            if self.seeding or not left or (token and key not in self.lapsed):
+                return "stranger" if left or item in self.done else "unknown"
         if self.seeding and not verified:
             return "unverified"
         if claim:
             del self.held[key]
+            self.trust[claimant] = min(self.budget, self.trusted(claimant) + 1)
         else:
-            self.late.discard(key)
-            if item in self.wanted:
-                self.take_copy(item)
-            else:
-                self.totals["added"] += 1
+            self.report_late(item, claimant)
         if item not in self.wanted and not self.holders(item):
             self.done.add(item)
         self.done_by.add(key)
-        self.trust[claimant] = min(self.budget, self.trusted(claimant) + 1)
         self.finished[claimant] += 1
         self.totals["done"] += 1
         return "done"
+
+    def report_late(self, item: str, claimant: str) -> None:
+        """The claimant finished an item that it does not have: it takes a copy that is wanted, or that of the last one
+        who got it. The budget is at least what it was before a lapse."""
+        key = (item, claimant)
+        self.late.discard(key)
+        if self.lapsed.pop(key, None) is not None:
+            self.trust[claimant] = min(self.budget, 2 * self.trusted(claimant) + 1)
+        if item in self.wanted:
+            self.take_copy(item)
+        elif self.seeding or not self.holders(item):
+            self.totals["added"] += 1
+        else:
+            del self.held[item, self.holders(item)[-1]]

@@ -7,7 +7,17 @@ import pytest
 from redis.exceptions import ResponseError
 
 from tests.store.harness import START, Store, info_hash
-from tests.store.work.harness import add, check_sums, check_work, claimed, project, refusal, register
+from tests.store.work.harness import (
+    Copies,
+    add,
+    check_sums,
+    check_work,
+    claimed,
+    project,
+    refusal,
+    register,
+    trusted,
+)
 from tests.store.work.volunteers import announce
 from tracker.errors import ClientError
 from tracker.store.work.records import NewItem, Refusal, UnknownProject
@@ -18,7 +28,7 @@ async def test_a_claim_is_done_once(store: Store) -> None:
     assert await add(store, "a") == 1
     claim = await claimed(store, "alice", address="192.0.2.1", version="1.2")
     assert (claim.item, claim.claimant, claim.queue, claim.address) == ("a", "alice", "todo", "192.0.2.1")
-    assert (claim.claimed_at, claim.lease_ends) == (START, START + 21_600)
+    assert (claim.claimed_at, claim.lease_ends) == (START, START + 604_800)
     claims = store.work.claims
     done = await claims.done("proj", "alice", "a", token=claim.token, reported={"data": 5}, id_text="x")
     assert done.counted
@@ -38,10 +48,81 @@ async def test_the_list_of_claims_shows_who_has_what_since_when_and_until_when(s
     found = (await store.work.claims.page("proj")).entries
     rows = [(each.claimant, each.address, each.claimed_at, each.lease_ends) for each in found]
     assert rows == [
-        ("alice", "192.0.2.1", START, START + 21_600),
-        ("bob", "2001:db8::1", START + 60, START + 60 + 21_600),
+        ("alice", "192.0.2.1", START, START + 604_800),
+        ("bob", "2001:db8::1", START + 60, START + 60 + 604_800),
     ]
     assert {each.item for each in found} == {"a", "b"}
+
+
+async def lapsed(store: Store, **fields: Any) -> str:
+    """The token of alice's claim of item a, whose lease has ended."""
+    await project(store, lease_seconds=60, start_budget=4, **fields)
+    await store.pass_time(0)
+    await add(store, "a")
+    token = (await claimed(store, "alice")).token
+    await store.pass_time(61)
+    assert await store.work.claims.lapse("proj") == 1
+    return token
+
+
+@pytest.mark.parametrize("has_token", [False, True])
+async def test_what_is_done_after_the_lease_ended_counts_once(store: Store, has_token: bool) -> None:
+    """The work is not lost, nor given out again, and the claimant may have as many claims as before."""
+    token = await lapsed(store)
+    assert await trusted(store, "proj", "alice") == 2
+    done = [await store.work.claims.done("proj", "alice", "a", token=token * has_token) for _ in range(2)]
+    assert [each.outcome for each in done] == ["done", "duplicate"]
+    assert await trusted(store, "proj", "alice") == 5
+    assert await refusal(store, "bob") == Refusal("empty")
+    assert (await check_work(store)).done == 1
+    await check_sums(store)
+
+
+@pytest.mark.parametrize("has_token", [False, True])
+async def test_who_finishes_late_spares_the_next_one_the_work(store: Store, has_token: bool) -> None:
+    token = await lapsed(store)
+    other = await claimed(store, "bob")
+    assert (await store.work.claims.done("proj", "alice", "a", token=token * has_token)).counted
+    assert await store.work.claims.extend("proj", "bob", "a", other.token) is None
+    assert (await store.work.claims.done("proj", "bob", "a")).outcome == "stranger"
+    assert (await check_work(store)).done == 1
+
+
+async def test_what_another_has_finished_does_not_count_late(store: Store) -> None:
+    token = await lapsed(store)
+    await claimed(store, "bob")
+    assert (await store.work.claims.done("proj", "bob", "a")).counted
+    for each in (token, ""):
+        assert (await store.work.claims.done("proj", "alice", "a", token=each)).outcome == "stranger"
+    assert await trusted(store, "proj", "alice") == 2
+
+
+async def test_a_late_report_takes_a_copy_that_is_wanted(store: Store) -> None:
+    await project(store)
+    await add(store, "a", copies=3)
+    await claimed(store, "alice")
+    assert (await store.work.claims.done("proj", "bob", "a")).counted
+    assert await check_work(store) == Copies(1, 1, 1, 3)
+
+
+async def test_a_late_report_of_wrong_domains_changes_no_claim(store: Store) -> None:
+    await project(store, domains=("data",))
+    await add(store, "a")
+    await claimed(store, "alice")
+    result = await store.work.claims.done("proj", "bob", "a", reported={"x": 1})
+    assert result.outcome == "domains" and await store.work.claims.get("proj", "alice", "a")
+    assert len(await store.work.blocks.log("proj")) == 1
+
+
+async def test_a_lease_has_a_default_by_kind_and_a_maximum(store: Store) -> None:
+    assert (await project(store)).lease_seconds == 7 * 86_400
+    seeding = await project(store, "seeds", kind="seeding", verify="announce", keep_done_days=1)
+    assert seeding.lease_seconds == 6 * 3600
+    edit = store.work.projects.edit
+    assert (await edit("proj", {"lease_seconds": 60})).lease_seconds == 60
+    assert (await edit("proj", {"lease_seconds": 0})).lease_seconds == 7 * 86_400
+    with pytest.raises(ClientError):
+        await edit("proj", {"lease_seconds": 367 * 86_400})
 
 
 async def test_a_released_item_is_given_out_again(store: Store) -> None:

@@ -125,7 +125,7 @@ async def test_a_claim_that_finds_nothing_costs_no_rate(store: Store) -> None:
 
 
 async def test_a_refusal_changes_nothing(store: Store) -> None:
-    await project(store, min_version="2", start_budget=1)
+    await project(store, min_version="2", start_budget=1, passkeys=True)
     await add(store, "a", "b")
     await store.work.blocks.block("mallory", "proj")
     await claimed(store, "alice", version="2")

@@ -61,8 +61,19 @@ class ProjectExists(Conflict):
         super().__init__("a project of this name exists")
 
 
-def _setting(about: str, *, lowest: int = 0, max_length: int = MAX_ITEM_BYTES, off: str = "") -> Field:
-    return Field(about, "project", lowest=lowest, highest=10**15, max_length=max_length, off=off)
+LEASE_SECONDS: Mapping[Kind, int] = {"items": 7 * 86_400, "seeding": 6 * 3600}
+"""How long a new claim lasts, unless the project says so."""
+
+
+def _setting(
+    about: str,
+    *,
+    lowest: int = 0,
+    highest: int = 10**15,
+    max_length: int = MAX_ITEM_BYTES,
+    off: str = "",
+) -> Field:
+    return Field(about, "project", lowest=lowest, highest=highest, max_length=max_length, off=off)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,13 @@ class Project:
     per_minute: Annotated[int, _setting("Max claims in any 60 s, by all claimants; 0: no limit.")] = 0
     start_budget: Annotated[int, _setting("Max claims at once of a new claimant.", lowest=1)] = 2
     budget: Annotated[int, _setting("Max claims at once of any claimant.", lowest=1)] = 20
-    lease_seconds: Annotated[int, _setting("How long a new claim lasts.", lowest=1)] = 21_600
+    lease_seconds: Annotated[
+        int,
+        _setting(
+            "How long a new claim lasts, at most a year; 0: 7 days in kind `items`, 6 hours in `seeding`.",
+            highest=366 * 86_400,
+        ),
+    ] = 0
     verify: Annotated[
         Verify,
         _setting(
@@ -118,6 +135,10 @@ class Project:
     """Plus the time to download at 100 kB/s."""
     min_size: Annotated[int, _setting("Minimum torrent size in bytes.")] = 0
     max_size: Annotated[int, _setting("Maximum torrent size in bytes; 0: no limit.")] = 0
+
+    def __post_init__(self) -> None:
+        if self.lease_seconds == 0 and self.kind in LEASE_SECONDS:
+            object.__setattr__(self, "lease_seconds", LEASE_SECONDS[self.kind])
 
     @property
     def by_name(self) -> bool:
