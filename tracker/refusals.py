@@ -108,7 +108,8 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
             "too many torrents",
             "this tracker accepts no more torrents",
             60,
-            "open mode: `TRACKER_TORRENTS__MAX_TORRENTS` is reached, and every self-registered torrent has peers",
+            "open mode: `TRACKER_TORRENTS__MAX_TORRENTS` is reached, and every self-registered torrent has peers; or "
+            "the address's /24 or /48 registered more than a tenth of all, and all of these have peers",
             "raise the limit, if the store has the memory",
         ),
         Reason(

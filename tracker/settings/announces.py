@@ -59,7 +59,8 @@ class TorrentSettings(Section):
         ge=1,
         le=1_000_000_000,
         description="In open mode, maximum number of registered torrents. At the limit, a new torrent replaces the "
-        "self-registered one that has been empty longest; if there is none, it is refused.",
+        "self-registered one that has been empty longest; if there is none, it is refused. A network (IPv4: /24, "
+        "IPv6: /48) that registered more than a tenth of them loses its own first.",
     )
     new_per_address_hour: int = Field(
         10_000,

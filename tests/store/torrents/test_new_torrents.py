@@ -55,6 +55,34 @@ async def test_a_flood_from_one_network_refuses_no_honest_torrent(make_store: Ma
     assert await check_invariants(store.redis, store.keys) == len(honest)
 
 
+async def test_a_network_with_a_large_share_of_a_full_register_loses_its_own_oldest_torrents(
+    make_store: MakeStore,
+) -> None:
+    """Those of others stay, though they have been empty longer, and one that others register replaces one of it too.
+    While all of its own have peers, it registers no more."""
+    store = await make_store(max_torrents=40)
+    honest = [update(n, "s", torrent=n, endpoint=endpoint(n << 8)) for n in range(1, 31)]
+    for event in (b"s", b"x"):
+        for announce in honest:
+            await store.announce(announce._replace(event=event))
+    for n in range(1000, 1050):
+        store.clock.now += 1
+        for event in "sx":
+            await store.announce(flood(n, event))
+    assert await registered(store, *range(1, 31)) == list(range(1, 31))
+    assert await registered(store, *range(1000, 1050)) == list(range(1040, 1050))
+    await store.announce(update(31, "s", torrent=31, endpoint=endpoint(31 << 8)))
+    assert await registered(store, *range(1, 32), 1040, 1041) == [*range(1, 32), 1041]
+    for n in range(1041, 1050):
+        await store.announce(flood(n))
+    assert await store.refused(flood(1050)) == "too many torrents"
+    await store.announce(update(32, "s", torrent=32, endpoint=endpoint(32 << 8)))
+    assert await registered(store, *range(1, 33)) == list(range(2, 33)), (
+        "the oldest of all, as no other can go"
+    )
+    await check_invariants(store.redis, store.keys)
+
+
 async def test_a_flood_whose_peers_stay_makes_room_when_they_time_out(make_store: MakeStore) -> None:
     store = await make_store(max_torrents=20, new_per_network_hour=20)
     for n in range(20):

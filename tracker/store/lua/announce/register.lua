@@ -2,6 +2,8 @@
 -- address and network, and deletes torrents that make room. A part of join.lua, which runs it rarely.
 --@ include lib/new_torrent_id.lua
 local EMPTY_CANDIDATES = 4 -- empty torrents that are tried for one new torrent
+local SAMPLE = 100 -- torrents of a full register whose networks are looked at
+local LARGE_SHARE = 0.1 -- a network with a larger part of them loses its own torrents first
 
 -- The /24 of an IPv4 address, or the /48 of an IPv6 address, as text.
 local function network_text(endpoint)
@@ -21,10 +23,40 @@ end
 --@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
 
+-- The ids of empty torrents that networks with a large share of the register added, longest empty first: only those of
+-- `network` if it has such a share itself. Then the second value is true.
+local function empty_of_large(network)
+  local sample, number_of, empty = call('ZRANDMEMBER', P .. 'i:seeders', SAMPLE), {}, {}
+  for _, tid in ipairs(sample) do
+    local v = redis.pcall('HMGET', P .. 't:' .. (call('GET', P .. 'torrent_id:' .. tid) or ''),
+      'by', 'seeders', 'leechers', 'empty_since')
+    local by = v[1]
+    if by then
+      number_of[by] = (number_of[by] or 0) + 1
+      if v[2] == '0' and v[3] == '0' then
+        empty[#empty + 1] = { tid = tid, by = by, since = tonumber(v[4] or '') or 0 }
+      end
+    end
+  end
+  table.sort(empty, function(one, other) return one.since < other.since end)
+  local function is_large(by) return (number_of[by] or 0) > LARGE_SHARE * #sample end
+  local found, own = {}, is_large(network)
+  for _, one in ipairs(empty) do
+    if own and one.by == network or not own and is_large(one.by) then found[#found + 1] = one.tid end
+  end
+  return found, own
+end
+
+-- The ids of torrents to delete for one that `network` adds.
+local function deletable(network)
+  local found, own = empty_of_large(network)
+  return (own or #found > 0) and found or call('ZRANGE', P .. 'i:empty', 0, EMPTY_CANDIDATES - 1)
+end
+
 -- Deletes the torrent that has been empty longest, and further ones while there are too many. Returns true when there
 -- is room for one torrent. A torrent that was seen in many places takes several calls; each frees more than a new
 -- torrent needs. A torrent that cannot be deleted leaves `i:empty`; the sweep adds it again if it belongs there.
-local function make_room(own)
+local function make_room(own, network)
   -- Returns whether the torrent can be deleted, and whether all of it is deleted.
   local function try_delete(tid)
     local ih = call('GET', P .. 'torrent_id:' .. tid)
@@ -46,7 +78,8 @@ local function make_room(own)
   end
 
   local room = false
-  for _, tid in ipairs(call('ZRANGE', P .. 'i:empty', 0, EMPTY_CANDIDATES - 1)) do
+  for i, tid in ipairs(deletable(network)) do
+    if i > EMPTY_CANDIDATES then break end
     local ok, done, whole_torrent = pcall(try_delete, tid)
     if not ok then call('ZREM', P .. 'i:empty', tid) end
     room = room or ok and done
@@ -58,10 +91,11 @@ end
 -- The id, or nil and the reason for a refusal.
 local function register_within_limits(new, endpoint)
   local address = P .. 'registered_by:' .. address_text(endpoint)
-  local network = P .. 'registered_by:' .. network_text(endpoint)
+  local by = network_text(endpoint)
+  local network = P .. 'registered_by:' .. by
   local refusal = registrations_of(address) >= rules.max_per_address and 'too many new torrents'
     or registrations_of(network) >= rules.max_per_network and 'too many new torrents from network'
-    or call('ZCARD', P .. 'i:seeders') >= rules.max_torrents and not make_room(new.ih) and 'too many torrents'
+    or call('ZCARD', P .. 'i:seeders') >= rules.max_torrents and not make_room(new.ih, by) and 'too many torrents'
   if refusal then
     sums.refused = sums.refused + 1
     return nil, refusal
@@ -69,6 +103,6 @@ local function register_within_limits(new, endpoint)
   count_registration(address)
   count_registration(network)
   if not new.tid then new.first = address_text(endpoint) end -- others may have joined a torrent that has an id
-  call('HSET', new.key, 'auto', '1')
+  call('HSET', new.key, 'auto', '1', 'by', by)
   return register(new)
 end

@@ -34,7 +34,7 @@ local function add(torrent)
   -- Peers keep the id that they joined with; an id that was assigned since has to wait until they are gone.
   if t.seeders + t.leechers == 0 and not (registered and is_id_taken(t, tid)) then bind_id(t, tid) end
   if auto or sole then
-    call('HDEL', t.key, 'auto', 'sole')
+    call('HDEL', t.key, 'auto', 'sole', 'by')
     redis.pcall('ZREM', P .. 'i:empty', tid)
   end
   if not registered then

@@ -48,7 +48,8 @@ ROWS: tuple[KeySpec, ...] = (
         "t:i:empty",
         "ZSET",
         "`<tid>` of every enabled torrent that registered itself and has no peer; score: when it became empty "
-        "(epoch s). At the maximum number of torrents, the first one is removed for a new torrent",
+        "(epoch s). At the maximum number of torrents, the first one is removed for a new torrent, unless a "
+        "network registered more than a tenth of all: then its first one",
         "while the torrent is empty. The sweep adds torrents that are not listed",
         "announce.lua, reap.lua, due.lua, sweep.lua, index.lua, add.lua",
     ),
