@@ -30,21 +30,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "refusals": ("errors",),
     # Parsing and encoding, without side effects.
     "wire": (*NOUNS, "refusals"),
-    "geoip": (),
+    "geoip": ("system.logger",),
     "token_bucket": (),
     # The operating system, and the settings.
-    "system": (*NOUNS, "settings.types"),
-    "settings": (*NOUNS, "wire"),
+    "system": (*NOUNS, "wire"),
+    "settings": (*NOUNS, "system.logger", "wire"),
     # All Redis commands.
-    "store": NOUNS,
+    "store": (*NOUNS, "system.logger"),
     # Decisions of a DHT node: no sockets, no store, no clock.
     "dht": (*NOUNS, "token_bucket", "wire"),
     # Decisions on announces and scrapes.
-    "core": (*NOUNS, "refusals", "settings", "store", "wire"),
+    "core": (*NOUNS, "refusals", "settings", "store", "system.logger", "wire"),
     # Sockets of peers. Front ends import core, never the store.
     "frontends": (*NOUNS, "core", "dht", "refusals", "settings", "system", "token_bucket", "wire"),
     # Coroutines that run until cancelled.
-    "workers": (*NOUNS, "core", "dht", "geoip", "settings", "store", "token_bucket", "wire"),
+    "workers": (*NOUNS, "core", "dht", "geoip", "settings", "store", "system.logger", "token_bucket", "wire"),
     # The private server.
     "valkey": ("errors", "settings", "store", "system"),
     # What every process needs.
@@ -121,9 +121,9 @@ another folder on its own."""
 
 NEVER: dict[str, tuple[str, ...]] = {
     # socket is there for inet_pton, a pure function.
-    "wire": ("asyncio", "aiohttp", "redis", "os", "time", "random", "secrets", "logging", "structlog"),
+    "wire": ("asyncio", "aiohttp", "redis", "os", "time", "random", "secrets", "logging", "tracker.system"),
     "bittorrent": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
-    "dht": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "secrets", "logging", "structlog"),
+    "dht": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "secrets", "logging", "tracker.system"),
     "core.scoring": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
     "wire.torrent_file": ("asyncio", "aiohttp", "redis", "socket", "time", "random"),
     "store.stats.slices": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
@@ -153,6 +153,8 @@ ONLY: dict[str, tuple[str, ...]] = {
         "workers.webhooks",
         "volunteer.work_api",
     ),
+    # A command imports it with its first line only.
+    "structlog": ("system.logger", "system.logs"),
     "libtorrent": ("volunteer.clients.internal",),
     "qbittorrentapi": ("volunteer.clients.qbittorrent",),
     "transmission_rpc": ("volunteer.clients.transmission",),

@@ -22,8 +22,9 @@ import geoip2.database
 import geoip2.errors
 import geoip2.models
 import maxminddb
-import structlog
 from geoip2.records import PlaceRecord
+
+from tracker.system.logger import Logger
 
 CACHED_ADDRESSES = 16_384
 """Cached places by address, about 10 MB. A peer announces all of its torrents from one address."""
@@ -48,7 +49,7 @@ Address = IPv4Address | IPv6Address
 Signature = tuple[int, ...]
 """Device, inode, size, and modification times of a file; empty for a missing file."""
 
-log = structlog.get_logger("tracker.geoip")
+log = Logger("tracker.geoip")
 
 
 @dataclass(frozen=True, slots=True)

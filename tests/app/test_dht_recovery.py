@@ -24,12 +24,11 @@ from tracker.runtime.telemetry import Telemetry
 from tracker.settings.dht import DhtSettings
 from tracker.settings.model import ProbeSettings, Settings
 from tracker.settings.reload import LiveSettings
-from tracker.settings.types import split_address
 from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.system.datagrams import close_all, open_datagram_sockets
-from tracker.wire.endpoint import pack_address, pack_endpoint
+from tracker.wire.endpoint import pack_address, pack_endpoint, split_address
 from tracker.wire.krpc import Ping
 
 NAME = "host"

@@ -15,7 +15,9 @@ import pytest
 import structlog
 
 from tracker.settings.model import LogSettings
-from tracker.system.logs import Writer, configure, mask, write_rendered
+from tracker.system.logger import FirstLine, Logger
+from tracker.system.logs import Writer, configure, write_rendered
+from tracker.system.masking import mask
 
 PASSKEY = "0123456789abcdef0123456789abcdef"
 
@@ -49,6 +51,26 @@ def written(act: Callable[[], object], stream: io.StringIO | None = None, **choi
 
 def objects(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("is_library", [False, True])
+def test_the_first_line_sets_up_the_log_of_a_command(is_library: bool) -> None:
+    stream, root = io.StringIO(), logging.getLogger()
+    first = FirstLine(lambda: configure(LogSettings(level="error"), stream))
+    root.addHandler(first)
+    root.setLevel(logging.ERROR)
+    for url in ("http://a:secret@b", "http://c:secret@d"):
+        if is_library:
+            logging.getLogger("library").warning("left out")
+            logging.getLogger("library").error(url)
+        else:
+            Logger("library").warning("left out")
+            Logger("library").error(url)
+    assert first not in root.handlers
+    (writer,) = [handler for handler in root.handlers if isinstance(handler, Writer)]
+    writer.flush()
+    lines = [(line["logger"], line["event"]) for line in objects(stream.getvalue())]
+    assert lines == [("library", "http://***@b"), ("library", "http://***@d")]
 
 
 def test_logs_are_json_outside_a_terminal() -> None:

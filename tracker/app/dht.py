@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-import structlog
-
 from tracker import __version__
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
 from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
@@ -35,6 +33,7 @@ from tracker.store.dht.nodes import SavedNode
 from tracker.store.dht.participation import Participation
 from tracker.system.datagrams import DatagramSocket, open_datagram_sockets
 from tracker.system.event_loop import running
+from tracker.system.logger import Logger
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.krpc import NodeId
 from tracker.workers.dht import (
@@ -55,7 +54,7 @@ from tracker.workers.prober import Prober
 
 RECEIVE_BUFFER = 262_144
 
-log = structlog.get_logger("tracker.dht")
+log = Logger("tracker.dht")
 
 
 class DhtWorkers(NamedTuple):

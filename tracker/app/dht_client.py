@@ -14,10 +14,9 @@ from tracker.dht.responder import NO_PART, Swarm
 from tracker.errors import ClientError
 from tracker.frontends.dht.server import DhtSocket, serve_dht
 from tracker.settings.dht import DhtSettings
-from tracker.settings.types import split_address
 from tracker.store.dht.nodes import LENGTHS, SavedNode
 from tracker.system.datagrams import close_all, open_datagram_sockets
-from tracker.wire.endpoint import format_endpoint
+from tracker.wire.endpoint import format_endpoint, split_address
 from tracker.wire.krpc import Node, split_nodes
 from tracker.workers.dht_lookups import counts, find_peers
 

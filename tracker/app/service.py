@@ -13,7 +13,6 @@ from functools import partial
 from importlib import import_module
 from typing import TypeVar
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.admin.context import AdminContext
@@ -41,6 +40,7 @@ from tracker.store.store import Store
 from tracker.system.datagrams import close_all
 from tracker.system.event_loop import freeze_gc, running
 from tracker.system.listeners import open_listeners
+from tracker.system.logger import Logger
 from tracker.valkey.opening import StoreServer
 from tracker.workers.client_lists import denied_prefixes
 from tracker.workers.rate_limits import share_limits
@@ -54,7 +54,7 @@ Problems = Callable[[], Sequence[str]]
 _Result = TypeVar("_Result")
 _MAX_REFUSALS, _RETRY_SECONDS = 3, 0.1
 
-log = structlog.get_logger("tracker")
+log = Logger("tracker")
 
 
 @dataclass(frozen=True, slots=True)

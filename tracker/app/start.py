@@ -12,10 +12,9 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from tracker.settings.model import Settings
 from tracker.settings.reload import Reload
+from tracker.system.logger import Logger
 from tracker.valkey.opening import open_server
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ STOP_SECONDS = 10
 _STORE_STOP_SECONDS = 3.0
 """The part of STOP_SECONDS that is kept for the end of the private store."""
 
-log = structlog.get_logger("tracker")
+log = Logger("tracker")
 
 
 class ShutdownEvent(asyncio.Event):

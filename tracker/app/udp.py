@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-import structlog
-
 from tracker.errors import StartupError
 from tracker.settings.model import Settings
 from tracker.settings.udp import AUTO
 from tracker.system.datagrams import DatagramSocket, close_all, open_datagram_sockets
+from tracker.system.logger import Logger
 
-log = structlog.get_logger("tracker")
+log = Logger("tracker")
 
 
 async def open_udp_sockets(

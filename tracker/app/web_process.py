@@ -23,6 +23,7 @@ from tracker.system import logs
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import freeze_gc, new_event_loop, running
 from tracker.system.listeners import Listener
+from tracker.system.masking import mask
 from tracker.workers.reaper import send_heartbeats
 
 PARENT_TIMEOUT_SECONDS = 30.0
@@ -127,7 +128,7 @@ def main() -> None:
         with asyncio.Runner(loop_factory=new_event_loop()) as runner:
             runner.run(serve(config, sockets, pair))
     except StartupError as error:
-        sys.exit(logs.mask(str(error)))
+        sys.exit(mask(str(error)))
 
 
 if __name__ == "__main__":

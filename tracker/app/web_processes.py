@@ -22,8 +22,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from tracker.errors import StartupError
 from tracker.runtime.telemetry import Histogram, Snapshot, merged
 from tracker.settings.model import PREFIX, Settings
@@ -34,6 +32,7 @@ from tracker.system.child_process import ChildProcess, start_child_process
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener
+from tracker.system.logger import Logger
 
 START_SECONDS = 30.0
 """Maximum time from the start of a process until it serves."""
@@ -50,7 +49,7 @@ _LENGTH = struct.Struct(">I")
 _MAX_LINE = 1_000_000
 MODULE = "tracker.app.web_process"
 
-log = structlog.get_logger("tracker")
+log = Logger("tracker")
 
 
 @dataclass(frozen=True, slots=True)

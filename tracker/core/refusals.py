@@ -3,16 +3,15 @@ serve."""
 
 from collections.abc import Callable
 
-import structlog
-
 from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.refusals import Busy, Label, Refusal
 from tracker.store.stats.counters import Count, Counters
 from tracker.store.swarms.codec import Refused
+from tracker.system.logger import Logger
 
 LOG_SECONDS = 60.0
 
-log = structlog.get_logger("tracker")
+log = Logger("tracker")
 
 
 class Failures:

@@ -8,7 +8,6 @@ so. The values before and after are read around the change. Other changes of the
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
@@ -17,13 +16,14 @@ from tracker.store.access.audit import MAX_OBJECTS, AuditEntry, ChangedObject, W
 from tracker.store.access.tokens import Role
 from tracker.store.store import Store
 from tracker.store.users.fields import TOTALS
+from tracker.system.logger import Logger
 
 MASK = "***"
 MAX_NAMED = 1000
 """Objects of one call. A call that changes more names the first ones."""
 _HIDDEN = frozenset({"passkey"})
 
-log = structlog.get_logger("tracker.audit")
+log = Logger("tracker.audit")
 
 
 @dataclass(frozen=True, slots=True)

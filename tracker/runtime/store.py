@@ -6,8 +6,6 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 
-import structlog
-
 from tracker.errors import StartupError
 from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
 from tracker.settings.reference import mask_url
@@ -24,6 +22,7 @@ from tracker.store.stats.unique_users import UniqueRules
 from tracker.store.store import Store, StoreOptions
 from tracker.store.swarms.rules import TIMEOUT_INTERVALS, SwarmRules
 from tracker.store.swarms.swarms import MAX_BATCH
+from tracker.system.logger import Logger
 from tracker.valkey.opening import command_server
 
 EARLY_SECONDS = 30.0
@@ -37,7 +36,7 @@ _LIST_WAIT_SECONDS = 290
 """A client that respects its interval may announce this much later."""
 _EXPORTED = frozenset({"announces", "torrents.processed"})
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 @asynccontextmanager

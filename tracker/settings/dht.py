@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tracker.settings.types import Section, UdpAddress, split_address
+from tracker.settings.types import Section, UdpAddress
+from tracker.wire.endpoint import split_address
 
 NAME = r"^[-.0-9A-Za-z]{0,64}$"
 

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from tracker.errors import SettingsError
 from tracker.settings.model import FIELDS, RELOADED, Settings, is_reloaded, variable
+from tracker.system.logger import Logger
 
-log = structlog.get_logger("tracker")
+log = Logger("tracker")
 
 
 class LiveSettings:

@@ -16,6 +16,7 @@ from pydantic import (
     field_validator,
 )
 
+from tracker.wire.endpoint import split_address
 from tracker.wire.tracker_url import parse_tracker_url
 
 MAX_SECONDS, MAX_BYTES = 10**12, 2**53 - 1
@@ -61,16 +62,6 @@ def _udp_address(value: str) -> str:
 
 
 UdpAddress = Annotated[str, AfterValidator(_udp_address)]
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """(host without brackets, port) of a listen address; raises ValueError. With port 0 the system chooses."""
-    host, colon, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    usable = colon and host and (bracketed or ":" not in host)
-    if not usable or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError("write host:port, [ipv6]:port or unix:/path")
-    return host.strip("[]"), int(port)
 
 
 def _listen_address(value: str) -> str:

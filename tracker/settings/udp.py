@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from tracker.settings.types import Section, split_address
+from tracker.settings.types import Section
+from tracker.wire.endpoint import split_address
 
 AUTO, OFF = "auto", "off"
 

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from tracker.errors import StartupError
-from tracker.settings.types import split_address
 from tracker.system.listeners import BIND_FAILURES, has_no_ipv6
+from tracker.system.logger import Logger
+from tracker.wire.endpoint import split_address
 
 Ancillary = list[tuple[int, int, bytes]]
 """Control messages of one datagram: (level, type, data)."""
@@ -39,7 +38,7 @@ _PKTINFO4, _PKTINFO6 = struct.Struct("@I4s4s"), struct.Struct("@16sI")
 """(interface, address to answer from, destination); (address, interface)."""
 _ANCILLARY_BYTES = socket.CMSG_SPACE(max(_PKTINFO4.size, _PKTINFO6.size))
 
-log = structlog.get_logger()
+log = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from tracker.errors import StartupError
-from tracker.settings.types import split_address
+from tracker.system.logger import Logger
+from tracker.wire.endpoint import split_address
 
 BACKLOG = 2048
 """Length of the accept queue; the system may limit it further (`net.core.somaxconn`)."""
@@ -42,7 +41,7 @@ BIND_FAILURES = {
     errno.EADDRNOTAVAIL: "this machine does not have the address",
 }
 
-log = structlog.get_logger()
+log = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,40 +19,14 @@ from typing import IO, Any, Protocol
 import structlog
 from structlog.typing import Processor
 
-MASK = "***"
+from tracker.system.logger import FirstLine
+from tracker.system.masking import MASK, SECRET_NAMES, mask
+
 WAITING_LINES = 10_000
 """Maximum number of lines that wait for a slow reader."""
 _CLOSE_SECONDS = 2.0
 
-_NAMES = r"(?:pass(?:key|word|wd|phrase)|secret|token|authorization|cookie)"
-_SECRET_KEY = re.compile(_NAMES, re.IGNORECASE)
-_SECRETS = (
-    # A server quotes the arguments of an unknown command; a passkey may be among them.
-    (re.compile(r",? with args beginning with[^\n]*", re.IGNORECASE), ""),
-    # /<passkey>/announce, also with doubled slashes; not a host before /announce, and not announce.py.
-    (
-        re.compile(r"(?<!:)(?<!:/)/[^/\s?\"']+(/+(?:announce|scrape)(?![\w]|\.py\b|\.lua\b))", re.IGNORECASE),
-        rf"/{MASK}\1",
-    ),
-    # /announce/<passkey>
-    (re.compile(r"(/(?:announce|scrape)/+)[^/\s?&\"']+", re.IGNORECASE), rf"\1{MASK}"),
-    # scheme://user:password@host; greedy, because an unescaped @ or / may be part of the password.
-    (re.compile(r"(\w://)[^\s\"'<>]*@"), rf"\1{MASK}@"),
-    # ?passkey=…, password='…', "token": "…"
-    (
-        re.compile(rf"({_NAMES}[\"']?\s*[=:]\s*b?)(\"[^\"]*\"|'[^']*'|[^\s&,;)}}\]]+)", re.IGNORECASE),
-        rf"\1{MASK}",
-    ),
-    # The secret by which a client proves that an announce is its own.
-    (re.compile(r"([?&]key=)[^\s&]+", re.IGNORECASE), rf"\1{MASK}"),
-    # Tokens, sign-in links and sessions of the admin port.
-    (re.compile(r"(swk_[0-9a-f]{0,12})_[\w-]+"), rf"\1_{MASK}"),
-    (re.compile(r"(sign-in#|tracker_session=)[\w-]+"), rf"\1{MASK}"),
-    # The key of a user in the store contains the passkey.
-    (re.compile(r"(:user:)[^\s\"',)\]]+"), rf"\1{MASK}"),
-)
-
-
+_SECRET_KEY = re.compile(SECRET_NAMES, re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _MANY_LINES = frozenset({"exception", "stack"})
 _PLAIN = (int, float, type(None))
@@ -93,7 +67,7 @@ def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
         cache_logger_on_first_use=False,  # existing loggers must use the new configuration
     )
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, Writer)]:
+    for old in [handler for handler in root.handlers if isinstance(handler, Writer | FirstLine)]:
         root.removeHandler(old)
         old.close()
     root.addHandler(writer)
@@ -169,13 +143,6 @@ def _safe_repr(value: object) -> str:
         return str(value) if isinstance(value, BaseException | os.PathLike) else repr(value)
     except Exception as error:  # noqa: BLE001  # a failing repr must not lose the line
         return f"<{type(value).__name__}: {type(error).__name__} in its repr>"
-
-
-def mask(text: str) -> str:
-    """``text`` with passkeys, passwords and tokens masked in all known places."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
 
 
 class Writer(logging.Handler):

@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import structlog
+from tracker.system.logger import Logger
 
 _SINCE = (5, 8)
 """Since this Linux, a write to a huge page shared with a forked child copies a small part of it instead of all."""
@@ -27,7 +27,7 @@ _SMALL_PAGE = 4096
 """With larger pages, huge pages are larger too: 512 MB with pages of 64 kB."""
 _TRIAL_SECONDS = 10.0
 
-log = structlog.get_logger("tracker.valkey")
+log = Logger("tracker.valkey")
 
 
 @contextmanager

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import structlog
 from redis.exceptions import ResponseError
 
 from tracker.errors import StartupError
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.server_info import read_info
+from tracker.system.logger import Logger
 from tracker.system.private_file import private_file, sync_directory
 from tracker.valkey.data_directory import FILES, MANIFEST, NEW_FILES, STAGING, DataDirectory
 from tracker.valkey.server import EmbeddedValkey, server_binary
@@ -34,7 +34,7 @@ _FAILED_POLLS = 20
 Prepare = Callable[[Connection], Awaitable[None]]
 """Changes a backup before it is restored, over a connection to a server that has loaded it."""
 
-log = structlog.get_logger("tracker.backup")
+log = Logger("tracker.backup")
 
 
 class BackupError(StartupError):

@@ -8,9 +8,8 @@ import stat
 import time
 from pathlib import Path
 
-from structlog.typing import FilteringBoundLogger
-
 from tracker.errors import StartupError
+from tracker.system.logger import Logger
 
 FILES = "appendonlydir"
 """The server's data, inside the directory."""
@@ -30,7 +29,7 @@ class DataDirectory:
     The kernel releases the locks (flock) when their holder ends.
     """
 
-    def __init__(self, path: Path, log: FilteringBoundLogger) -> None:
+    def __init__(self, path: Path, log: Logger) -> None:
         self.path = path.absolute()
         self._log = log
         self._lock: int | None = None

@@ -12,16 +12,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from tracker.errors import StartupError
 from tracker.settings.model import Settings
+from tracker.system.logger import Logger
 from tracker.valkey.server import EmbeddedValkey
 
 LOCK_SECONDS = 15.0
 """How long a start may wait for commands that use the private store, and a command for others."""
 
-log = structlog.get_logger("tracker")
+log = Logger("tracker")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,10 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from tracker.errors import StartupError
 from tracker.system.child_process import HAS_PARENT_DEATH_SIGNAL, ChildProcess, start_child_process
-from tracker.system.logs import mask
+from tracker.system.logger import Logger
+from tracker.system.masking import mask
 from tracker.valkey.allocator import server_environment, server_options
 from tracker.valkey.data_directory import DataDirectory
 from tracker.valkey.memory_limit import default_limit
@@ -68,14 +66,14 @@ class EmbeddedValkey:
     def __init__(
         self,
         directory: Path,
-        log: FilteringBoundLogger | None = None,
+        log: Logger | None = None,
         *,
         max_memory_mb: int | None = None,
         memory_limit: Callable[[int], int] = default_limit,
         stop_seconds: float = STOP_SECONDS,
         supervised: bool = not HAS_PARENT_DEATH_SIGNAL,
     ) -> None:
-        self._log: FilteringBoundLogger = structlog.get_logger("tracker.valkey") if log is None else log
+        self._log: Logger = Logger("tracker.valkey") if log is None else log
         self._data = DataDirectory(directory, self._log)
         self._max_memory_mb = max_memory_mb
         self._memory_limit = memory_limit

@@ -13,8 +13,7 @@ from functools import partial
 from random import Random
 from typing import ParamSpec, TypeVar
 
-import structlog
-
+from tracker.system.logger import Logger
 from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, Torrent, TorrentClient
 from tracker.volunteer.rules import ROUNDS_MISSING, UNLISTED_SECONDS, Backoff, Rules
 from tracker.volunteer.state import Item, StateFile
@@ -24,7 +23,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 Confirm = Callable[[str], Awaitable[bool]]
 
-log = structlog.get_logger("tracker.volunteer")
+log = Logger("tracker.volunteer")
 
 
 class Volunteer:

@@ -50,3 +50,13 @@ def split_endpoints(packed: bytes, size: int) -> Iterator[tuple[Address, int]]:
             Address(packed[start : start + size - 2]),
             int.from_bytes(packed[start + size - 2 : start + size], "big"),
         )
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """(host without brackets, port) of a listen address; raises ValueError. With port 0 the system chooses."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    usable = colon and host and (bracketed or ":" not in host)
+    if not usable or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError("write host:port, [ipv6]:port or unix:/path")
+    return host.strip("[]"), int(port)

@@ -6,16 +6,15 @@ It scans the store's keys at the start and once per reap interval.
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from tracker.store.users.adoption import KEYS_A_STEP, START, Adoption
+from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 
 PAUSES = 4
 """The pause after a step is at least four times as long as the step: the scan takes a fifth of the store's time."""
 _ERROR_SECONDS = 60.0
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 class AdoptionWorker:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
-import structlog
 from redis.exceptions import OutOfMemoryError, RedisError
 
 from tracker.bittorrent import PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, ClientSoftware, shown
 from tracker.store.stats.counters import Count
+from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
 
 SEND_SECONDS = 3.0
@@ -29,7 +29,7 @@ FLUSH_SECONDS = 3.0
 """Time limit of the last batches at a graceful stop."""
 _MAX_ATTEMPTS = 5
 
-log = structlog.get_logger("tracker.software")
+log = Logger("tracker.software")
 
 
 class _Batch(NamedTuple):

@@ -6,10 +6,9 @@ The clock selects the precisions, so it does not matter which tracker runs the j
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.slices import PRECISIONS
+from tracker.system.logger import Logger
 
 EVERY_SECONDS = 60
 PAGE = 20
@@ -17,7 +16,7 @@ PAGE = 20
 _VISITS_PER_SLICE = 5
 """More than one, so that a missed run does not matter."""
 
-log = structlog.get_logger("tracker.cleaner")
+log = Logger("tracker.cleaner")
 
 
 def due_precisions(now: float) -> list[int]:

@@ -6,7 +6,6 @@ The node itself runs by its sockets (tracker/frontends/dht/).
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import Endpoint, InfoHash
@@ -19,6 +18,7 @@ from tracker.store.dht.nodes import LENGTHS, MAX_NODES, DhtNodes, SavedNode
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import Keys
+from tracker.system.logger import Logger
 from tracker.wire.krpc import split_nodes
 from tracker.workers.loop import Sleep, follow, forever
 
@@ -38,7 +38,7 @@ _PAUSE_SECONDS = 0.5
 Changed = Callable[[InfoHash | None], None]
 """Called with a torrent that has changed, or ``None`` where any of them may have."""
 
-log = structlog.get_logger("tracker.dht")
+log = Logger("tracker.dht")
 
 
 def restore(saved: SavedNode, nodes: Mapping[int, DhtNode], now: float) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash, parse_info_hash
@@ -19,6 +18,7 @@ from tracker.dht.lookup import LookupResult
 from tracker.dht.node import DhtNode
 from tracker.errors import ClientError, Postponed, StoreUnavailable
 from tracker.store.dht.torrents import DhtTorrents, ThinSwarm
+from tracker.system.logger import Logger
 from tracker.workers.dht_peers import PeerCollector
 from tracker.workers.loop import Sleep, forever
 
@@ -34,7 +34,7 @@ CHECK_SECONDS = 5
 RETRY_SECONDS = 5.0
 """A job waits so long while no node is known, or too many lookups run."""
 
-log = structlog.get_logger("tracker.dht")
+log = Logger("tracker.dht")
 
 
 class LookupWorker:

@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from tracker.errors import Postponed, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.jobs.jobs import MAX_BATCH, Jobs
 from tracker.store.jobs.records import Claimed, Outcome, Result
+from tracker.system.logger import Logger
 from tracker.workers.loop import forever, wait_for
 
 POLL_SECONDS = 0.5
@@ -34,7 +34,7 @@ _CANCEL_AGAIN_SECONDS = 10.0
 
 CancelReason = Literal["timeout", "lost", "stopping"]
 
-log = structlog.get_logger("tracker.jobs")
+log = Logger("tracker.jobs")
 
 
 @dataclass(frozen=True, slots=True)

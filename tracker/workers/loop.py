@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.jobs.lease import Lease
+from tracker.system.logger import Logger
 
 _AGAIN_SECONDS, _SUBSCRIBE_SECONDS = 0.1, 0.5
 
 Sleep = Callable[[float], Awaitable[object]]
 
-log = structlog.get_logger("tracker.background")
+log = Logger("tracker.background")
 
 
 async def forever(

@@ -2,18 +2,17 @@
 
 import asyncio
 
-import structlog
-
 from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
 from tracker.store.stats.markers import Markers
+from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 
 EVERY_SECONDS = 5.0
 _PAGE_PAUSE_SECONDS = 0.001
 """A pause between two pages, for announces."""
 
-log = structlog.get_logger("tracker.uniques")
+log = Logger("tracker.uniques")
 
 
 class MarkerCleaner:

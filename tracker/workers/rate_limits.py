@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.access.rate_limits import WINDOW_SECONDS, Hit, RateLimitState, RateLimitStore
+from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 
 SHARE_SECONDS = 1.0
 _LOG_SECONDS = 60.0
 
-log = structlog.get_logger("tracker")
+log = Logger("tracker")
 
 
 class Limits(Protocol):

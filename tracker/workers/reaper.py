@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-import structlog
 from redis.exceptions import ResponseError
 
 from tracker.store.client.connection import Connection
@@ -26,6 +25,7 @@ from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
 from tracker.store.swarms.peer_counts import NO_PEERS
 from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, Reaping
+from tracker.system.logger import Logger
 from tracker.workers.loop import forever, until_next, wait_for
 
 BATCH = 32
@@ -59,7 +59,7 @@ SHARDED_HEARTBEAT_SECONDS = 4 * HEARTBEAT_SECONDS
 _FORBIDDEN_SECONDS = 60.0
 """How long to wait before the next attempt where the store forbids subscriptions."""
 
-log = structlog.get_logger("tracker.reaper")
+log = Logger("tracker.reaper")
 
 
 class Pace:

@@ -4,16 +4,15 @@ removed, so another tracker goes on after a crash; two that remove the same peer
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-import structlog
-
 from tracker.store.access.allow_list import STALE_SECONDS
 from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.reaping import Reaping, Removals
+from tracker.system.logger import Logger
 from tracker.workers.loop import forever, until_next
 
 EVERY_SECONDS = 1.0
 
-log = structlog.get_logger("tracker.removals")
+log = Logger("tracker.removals")
 
 
 class RemovalWorker:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash
@@ -23,6 +22,7 @@ from tracker.settings.model import ScoringSettings
 from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
 from tracker.store.torrents.scores import Leased, Scored, Scores, Taken
+from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
 
 SCORE_CAP = 4.0
@@ -45,7 +45,7 @@ _LEASED_SECONDS = 5.0
 Ask = Callable[[Sequence[InfoHash]], Awaitable[Mapping[InfoHash, Sequence[Source]]]]
 """Returns other trackers' numbers by torrent; without trackers that did not reply."""
 
-log = structlog.get_logger("tracker.scorer")
+log = Logger("tracker.scorer")
 
 
 class Scorer:

@@ -5,19 +5,19 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.scripts import Scripts
 from tracker.store.jobs.lease import Lease
 from tracker.store.sharding.shards import Shards
+from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
 
 LEASE_SECONDS = 15
 ROUND_SECONDS = LEASE_SECONDS / 3
 
-log = structlog.get_logger("tracker.shards")
+log = Logger("tracker.shards")
 
 
 class LeaseKeeper:

@@ -5,7 +5,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
@@ -13,11 +12,12 @@ from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.users.copies import UserCopies
+from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, follow, forever
 
 PAUSE_SECONDS = 2.0
 
-log = structlog.get_logger("tracker.users")
+log = Logger("tracker.users")
 
 
 class SiteUsers:

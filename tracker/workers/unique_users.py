@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-import structlog
 from redis.exceptions import OutOfMemoryError, RedisError
 
 from tracker.bittorrent import Address, InfoHash
@@ -20,6 +19,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
 from tracker.store.stats.metric_names import NOWHERE, PlaceNames, place_names, user_name
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
+from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
 
 MAX_WAITING = 100_000
@@ -34,7 +34,7 @@ _PAUSE_SECONDS = 1.0
 _MAX_ATTEMPTS = 5
 _LOOKUPS_PER_TURN = 16
 
-log = structlog.get_logger("tracker.unique_users")
+log = Logger("tracker.unique_users")
 
 
 class UniqueUserCounter:

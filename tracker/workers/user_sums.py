@@ -8,7 +8,6 @@ ended meanwhile, and of shards that were unavailable. It asks all shards at a ti
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
@@ -16,13 +15,14 @@ from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.users.copies import UserCopies
 from tracker.store.users.rules import Multipliers
 from tracker.store.users.sums import UserSums
+from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
 
 PAUSE_SECONDS = 2.0
 WALK_PARTS = 400
 """About how many parts of users, one in each shard, a step of the walk through all users reads."""
 
-log = structlog.get_logger("tracker.users")
+log = Logger("tracker.users")
 
 
 class UserSumsWorker:

@@ -16,7 +16,6 @@ from contextlib import suppress
 from typing import Any
 
 import aiohttp
-import structlog
 from redis.exceptions import RedisError
 
 from tracker import __version__
@@ -25,6 +24,7 @@ from tracker.store.changes.changes import ChangePage, Changes
 from tracker.store.changes.webhooks import LEASE_SECONDS, Webhooks, WebhookState, receiver_of, webhook_id
 from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
+from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 
 MAX_CHANGES = 500
@@ -40,7 +40,7 @@ TIMESTAMP, SIGNATURE = "X-Tracker-Timestamp", "X-Tracker-Signature"
 
 assert TIMEOUT_SECONDS < LEASE_SECONDS
 
-log = structlog.get_logger("tracker.webhooks")
+log = Logger("tracker.webhooks")
 
 
 def sign(secret: str, timestamp: int, url: str, body: bytes) -> str:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
@@ -26,6 +25,7 @@ from tracker.admin.http.problems import Handler, Problem, describe_request
 from tracker.bittorrent import Address
 from tracker.errors import StoreUnavailable
 from tracker.store.access.tokens import Role, Tokens, may
+from tracker.system.logger import Logger
 from tracker.wire.endpoint import pack_address
 from tracker.wire.proxy import TrustedProxies, client_address
 
@@ -38,7 +38,7 @@ _CHECKS_AT_ONCE = 16
 """Max concurrent credential lookups, so that invalid ones never occupy all store connections."""
 
 
-log = structlog.get_logger("tracker.admin")
+log = Logger("tracker.admin")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
@@ -23,6 +22,7 @@ from tracker.admin.http.headers import add_headers
 from tracker.admin.http.problems import Handler, Problem, from_http, internal
 from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer
 from tracker.system.listeners import Listener
+from tracker.system.logger import Logger
 
 MAX_LINE_BYTES = 8190
 MAX_HEADER_BYTES = 8190
@@ -33,7 +33,7 @@ MAX_ANONYMOUS_BODIES = 16
 PROBES = frozenset({"/health", "/ready"})
 """The paths served on every connection."""
 
-log = structlog.get_logger("tracker.admin")
+log = Logger("tracker.admin")
 
 
 @dataclass(frozen=True, slots=True)

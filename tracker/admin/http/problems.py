@@ -9,13 +9,13 @@ from http import HTTPStatus
 from typing import Any
 
 import orjson
-import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 from redis.exceptions import OutOfMemoryError
 
 from tracker.errors import ClientError, StoreUnavailable
+from tracker.system.logger import Logger
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_SECONDS = 2
@@ -26,7 +26,7 @@ STORE_NOTICES: web.AppKey[Callable[[], Sequence[str]]] = web.AppKey("store_notic
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-log = structlog.get_logger("tracker.admin")
+log = Logger("tracker.admin")
 
 
 class Problem(Exception):

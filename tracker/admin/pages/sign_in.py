@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import structlog
 from aiohttp import web
 
 from tracker.admin.auth.auth import ACCESS, SIGN_IN, too_many
@@ -12,8 +11,9 @@ from tracker.admin.http.cookies import cookie_of, delete_cookies, set_cookie
 from tracker.admin.http.form_body import read_form_body
 from tracker.admin.pages.rendering import render
 from tracker.store.access.tokens import Session
+from tracker.system.logger import Logger
 
-log = structlog.get_logger("tracker.admin")
+log = Logger("tracker.admin")
 
 _MAX_BYTES = 4096
 """Max size of a sign-in form, which needs no authentication."""

@@ -6,6 +6,7 @@ client, the validation of settings) happen where they are used: `tracker --help`
 not need them.
 """
 
+import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -17,6 +18,7 @@ from typer.core import TyperGroup
 
 from tracker.cli.terminal import complain, note, say
 from tracker.errors import ClientError, SettingsError, StartupError, StoreUnavailable
+from tracker.system.logger import FirstLine
 
 if TYPE_CHECKING:
     from tracker.operations.audit import Change
@@ -44,7 +46,7 @@ class Commands(TyperGroup):
         except ClientError as error:
             complain(str(error))
         except (StartupError, StoreRefused) as error:
-            from tracker.system.logs import mask  # noqa: PLC0415
+            from tracker.system.masking import mask  # noqa: PLC0415
 
             complain(mask(str(error)))
         except UnicodeEncodeError as error:
@@ -94,10 +96,18 @@ def _accept_config(config: Config = None) -> None:
 def load_settings(config: Path | None) -> "Settings":
     """The current settings. From here on only errors are logged: a command prints its own messages."""
     from tracker.settings.sources import load  # noqa: PLC0415
-    from tracker.system import logs  # noqa: PLC0415
 
     settings = load(config)
-    logs.configure(settings.log.model_copy(update={"level": "error"}))
+
+    def configure() -> None:
+        from tracker.system import logs  # noqa: PLC0415
+
+        logs.configure(settings.log.model_copy(update={"level": "error"}))
+
+    root = logging.getLogger()
+    root.addHandler(FirstLine(configure))
+    root.setLevel(logging.ERROR)
+    logging.captureWarnings(capture=True)
     return settings
 
 

@@ -9,8 +9,6 @@ import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton, socket
 
-import structlog
-
 from tracker.bittorrent import Address, InfoHash
 from tracker.dht.node import DhtNode
 from tracker.dht.responder import Swarm
@@ -19,6 +17,7 @@ from tracker.errors import StoreUnavailable
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
 from tracker.system.event_loop import running
+from tracker.system.logger import Logger
 from tracker.wire.endpoint import pack_endpoint
 from tracker.wire.krpc import AnnouncePeer, GetPeers
 
@@ -34,7 +33,7 @@ _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM
 ReadSwarm = Callable[[InfoHash, int], Awaitable[Swarm]]
 """(torrent, address family). Raises StoreUnavailable."""
 
-log = structlog.get_logger("tracker.dht")
+log = Logger("tracker.dht")
 
 
 class DhtSocket:

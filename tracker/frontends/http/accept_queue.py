@@ -22,10 +22,9 @@ from itertools import islice
 from socket import MSG_DONTWAIT, SocketType
 from typing import Any
 
-import structlog
-
 from tracker.frontends.http.direct_transport import DirectTransport
 from tracker.system.listeners import Listener
+from tracker.system.logger import Logger
 
 MAX_FILL, SHED_FILL = 1 / 2, 3 / 8
 """A queue that is fuller than the first is reduced to the second: shares of the size that the system allows."""
@@ -50,7 +49,7 @@ _LOG_SECONDS = 60.0
 
 Connect = Callable[[bytes], asyncio.Protocol]
 
-log = structlog.get_logger()
+log = Logger(__name__)
 
 
 class AcceptQueue:

@@ -20,7 +20,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import structlog
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
@@ -33,6 +32,7 @@ from tracker.frontends.http.connection_table import NO_ADDRESS, ConnectionTable
 from tracker.frontends.http.request_heads import MAX_HEADERS
 from tracker.settings.model import HttpSettings
 from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, describe
+from tracker.system.logger import Logger
 from tracker.wire.proxy import TrustedNetworks, parse_proxy_header
 
 _MAX_READ_AHEAD = 32768
@@ -42,7 +42,7 @@ _HEAD_END = b"\r\n\r\n"
 _NO_DEADLINE = sys.maxsize
 """Between two requests aiohttp's keep-alive timer applies."""
 
-log = structlog.get_logger()
+log = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

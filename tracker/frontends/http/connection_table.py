@@ -18,12 +18,11 @@ from itertools import islice
 from socket import inet_aton
 from typing import Any, Protocol
 
-import structlog
-
 from tracker.bittorrent import Address
 from tracker.frontends.http.byte_budget import Budget
 from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Label
 from tracker.settings.model import HttpSettings
+from tracker.system.logger import Logger
 from tracker.system.resources import max_connections, release_memory
 from tracker.wire.endpoint import pack_address
 from tracker.wire.proxy import TrustedNetworks
@@ -52,7 +51,7 @@ _FLOOD_CONNECTIONS, _FLOOD_BYTES = 256, 4 * 2**20
 """Memory is released when this many fewer connections or bytes are held than at the peak."""
 _RELEASE_INTERVAL_SECONDS = 10.0
 
-log = structlog.get_logger()
+log = Logger(__name__)
 
 
 class ManagedConnection(Protocol):

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
-import structlog
 from aiohttp.http_exceptions import (
     BadHttpMethod,
     BadStatusLine,
@@ -27,6 +26,7 @@ from tracker.refusals import Busy, Label, Refusal, SilentlyDropped
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
+from tracker.system.logger import Logger
 from tracker.wire.announce_path import Route, find_route
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts
 from tracker.wire.http_request import parse_announce, parse_scrape
@@ -39,7 +39,7 @@ _INDEX = (
 _NOT_FOUND = b"There is nothing here. The announce path of this tracker is /announce.\n"
 _HEALTH, _READY = "/health", "/ready"
 
-log = structlog.get_logger()
+log = Logger(__name__)
 _CACHE_SECONDS = 60.0
 
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import structlog
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
@@ -23,12 +22,13 @@ from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener, open_listeners
+from tracker.system.logger import Logger
 from tracker.wire.endpoint import format_address
 
 _RECEIVE_BYTES, _SEND_BYTES = 32 * 1024, 128 * 1024
 """The socket buffers of a connection. The system's defaults hold megabytes for clients that send and do not read."""
 
-log = structlog.get_logger()
+log = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,11 @@ from ipaddress import IPv4Network, IPv6Network
 from math import inf
 from typing import Protocol, cast
 
-import structlog
-
 from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, Scrape, ScrapeReply
 from tracker.refusals import Label, Refusal, SilentlyDropped
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
+from tracker.system.logger import Logger
 from tracker.token_bucket import TokenBucket
 from tracker.wire.announce_path import PasskeyForms, passkey_in
 from tracker.wire.connection_id import CONNECTION_ID_LENGTH, ConnectionIds
@@ -70,7 +69,7 @@ _EXPIRED = Refusal("connection id expired")
 
 _pack_address = cast(Callable[[int, str], Address], socket.inet_pton)
 
-log = structlog.get_logger("tracker")
+log = Logger("tracker")
 
 LogRequest = Callable[[str, float, Address], None]
 """(kind, seconds, client)"""

@@ -5,8 +5,6 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-import structlog
-
 from tracker.bittorrent import Address, Announce, AnnounceReply
 from tracker.frontends.udp.protocol import (
     CRASHED,
@@ -22,6 +20,7 @@ from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import running
+from tracker.system.logger import Logger
 from tracker.wire.endpoint import format_address
 
 DRAIN_SECONDS = 5.0
@@ -33,7 +32,7 @@ _DRAIN_STEP_SECONDS = 0.01
 _WRAP = 2**32
 """The system's count of dropped datagrams has 32 bits."""
 
-log = structlog.get_logger()
+log = Logger(__name__)
 
 
 def log_request(kind: str, seconds: float, client: Address) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import structlog
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from tracker.bittorrent import Address
 from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, describe
+from tracker.system.logger import Logger
 from tracker.wire.endpoint import pack_address
 from tracker.wire.proxy import TrustedProxies, parse_proxy_header
 
@@ -24,7 +24,7 @@ MAX_HEADER_BYTES = 8190
 MAX_HEADERS = 64
 NO_ADDRESS = Address(b"")
 
-log = structlog.get_logger("tracker.work")
+log = Logger("tracker.work")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
@@ -26,13 +25,14 @@ from tracker.settings.model import HttpSettings
 from tracker.settings.work import WorkSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.system.listeners import Listener, open_listeners
+from tracker.system.logger import Logger
 from tracker.wire.proxy import TrustedProxies
 
 RETRY_SECONDS = 2
 """Retry-After while the store is unavailable."""
 PROJECT = "/{project:[-_0-9A-Za-z]+}"
 
-log = structlog.get_logger("tracker.work")
+log = Logger("tracker.work")
 
 
 class AddressLimit(Protocol):

@@ -14,18 +14,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any, Protocol
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script
 from tracker.store.client.server import Server
+from tracker.system.logger import Logger
 
 MAX_CALLS = 16
 """Calls in flight at a time."""
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 Settle = Callable[[list[tuple[Any, Any]], tuple[int, Any] | None], None]
 """Called once per batch and callback, with (context, outcome) of its requests, and (number of requests, totals) of the

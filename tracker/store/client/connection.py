@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
-import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -27,6 +26,7 @@ from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
 from tracker.store.client.server import OnRoundTrip, Server, Shared
 from tracker.store.client.subscription import Messages, Subscriber, subscribed
 from tracker.store.client.url import Address, bad_url, check_ca_file, parse_url
+from tracker.system.logger import Logger
 
 MAX_CALLS = 2048
 """Calls of a connection that wait for their replies."""
@@ -35,7 +35,7 @@ PROBE_SECONDS = 0.25
 FOLLOW_SECONDS = 0.25
 """How often the sentinels are asked for the master."""
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 def connect(

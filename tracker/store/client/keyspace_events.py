@@ -1,11 +1,11 @@
 """Redis' keyspace notifications: the flags the reaper needs, added to those already set."""
 
-import structlog
 from redis.exceptions import ResponseError
 
 from tracker.store.client.connection import Connection
+from tracker.system.logger import Logger
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 def missing_flags(present: str) -> str:

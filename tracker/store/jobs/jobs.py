@@ -9,7 +9,6 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-import structlog
 from redis.exceptions import ResponseError
 
 from tracker.errors import ClientError, Conflict, NotFound
@@ -38,11 +37,12 @@ from tracker.store.jobs.records import (
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.record import fields_of
 from tracker.store.stats.counters import Count
+from tracker.system.logger import Logger
 
 MAX_BATCH = 500
 """Max jobs in one script call."""
 
-log = structlog.get_logger("tracker.jobs")
+log = Logger("tracker.jobs")
 
 
 class QueueFull(Conflict):

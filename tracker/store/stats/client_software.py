@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import structlog
-
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_of, month_start
+from tracker.system.logger import Logger
 
 Outcome = Literal["joins", "failures"]
 ClientEvent = tuple[str, str]
@@ -31,7 +30,7 @@ MAX_NAME = 40
 MAX_LABEL = 80
 _VERSIONED = re.compile(r"(.+?) v?[0-9]\S*", re.ASCII)
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 class ClientSoftware:

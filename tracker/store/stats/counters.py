@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.sharding.shards import Shards
 from tracker.store.stats.series import Series
 from tracker.store.stats.slices import Distribution, finest_retained
+from tracker.system.logger import Logger
 
 FLUSH_SECONDS = 0.95
 """Period of writes: with the time of the call, a count reaches the store within a second."""
@@ -29,7 +29,7 @@ _NEVER = -1
 Tap = Callable[[Mapping[tuple[str, ...], int], Mapping[str, Sequence[float]]], None]
 """Called once per second with the counts by names counted together, and the measured values by name."""
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 class Count(Protocol):

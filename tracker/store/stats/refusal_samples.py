@@ -7,20 +7,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
+from tracker.system.logger import Logger
 
 MAX_KEPT = 50
 """Samples kept per reason."""
 LIFETIME_SECONDS = 7 * 86_400
 _USER_ID = re.compile("[1-9][0-9]{0,14}")
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 class RefusedAnnounce(NamedTuple):

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
-import structlog
 from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash
@@ -23,13 +22,14 @@ from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.memory_usage import Memory
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_of, month_start
+from tracker.system.logger import Logger
 
 MAX_BATCH = 64
 _SCAN = 1000
 _HASH = re.compile("[0-9a-f]{40}", re.ASCII)
 _OF_TORRENT = re.compile(r"torrents\.([0-9a-f]{40})\.", re.ASCII)
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 class UniqueUserEvent(NamedTuple):

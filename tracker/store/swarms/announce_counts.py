@@ -9,12 +9,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.system.logger import Logger
 
 FLUSH_SECONDS = 10.0
 """A crash of the process may lose the announces of this time, and of the seconds in which counts are written."""
@@ -32,7 +32,7 @@ Pause = Callable[[float], Awaitable[object]]
 Add = Callable[[Iterable[InfoHash | str]], None]
 """Counts one announce for each info hash and passkey. While the store is unavailable, there is none to count."""
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 class AnnounceCounts:

@@ -7,11 +7,10 @@ from itertools import compress
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import structlog
-
 from tracker.bittorrent import Accounts, Address, Digits, Endpoint, InfoHash, PeerId
 from tracker.store.client.pipe import Argument
 from tracker.store.swarms.rules import LiveRules, SwarmRules
+from tracker.system.logger import Logger
 
 DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
@@ -40,7 +39,7 @@ _ACCOUNTS: dict[Accounts, int] = {"off": 0, "optional": 1, "required": 2}
 _LENGTHS = struct.Struct("<HHH")
 _HEAD = struct.Struct("<80scBHII")
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 class PeerUpdate(NamedTuple):

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import structlog
 from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash, PeerId
@@ -18,6 +17,7 @@ from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.swarms.peer_counts import NO_PEERS, PeerCounts
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.torrents.name_index import list_torrents, page_of_torrents, unlisted
+from tracker.system.logger import Logger
 
 HEARTBEAT_SECONDS = 5.0
 """How often each process reports that peers can announce."""
@@ -35,7 +35,7 @@ _PAGE = 500
 _HASH = re.compile(rb"[0-9a-f]{40}")
 _TORRENT = re.compile(r"torrent:([0-9a-f]{40})", re.ASCII)
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 @dataclass(frozen=True, slots=True)

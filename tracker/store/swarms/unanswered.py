@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from typing import Any
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import Address, InfoHash, PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.swarms.codec import Admitted, pack_join_query, parse, parse_sender
+from tracker.system.logger import Logger
 
 MAX_REMEMBERED = 4096
 """Announces without a reply; beyond this number the oldest are forgotten."""
@@ -22,7 +22,7 @@ _BATCH = 64
 _SETTLE_SECONDS = 0.5
 """Time to wait first: the store may still process announces that arrived over connections now closed."""
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 OnJoin = Callable[[InfoHash, PeerId, Address], None]
 

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import structlog
 from redis.exceptions import ResponseError
 
 from tracker.store.client.clock import seconds_ahead
@@ -13,6 +12,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.system.logger import Logger
 
 USERS_PER_CALL = 200
 TORRENTS_A_CALL = 1000
@@ -23,7 +23,7 @@ _MAX_CALLS = 500
 """Per run, so that a run ends although grace periods end meanwhile."""
 _MEMBER = re.compile(r"([0-9]{1,15}):([0-9]{1,15})", re.ASCII)
 
-log = structlog.get_logger("tracker.store")
+log = Logger("tracker.store")
 
 
 class HitAndRunRules(NamedTuple):

@@ -10,8 +10,6 @@ from contextlib import suppress
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
-import structlog
-
 from tracker.bittorrent import Endpoint
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.clock import seconds_ahead
@@ -37,6 +35,7 @@ from tracker.store.work.records import (
     domains_text,
     kept_text,
 )
+from tracker.system.logger import Logger
 
 MAX_LOOKED_AT = 50
 """Items of a queue that a claim looks at for one that fits, besides those that are the claimant's already."""
@@ -44,7 +43,7 @@ MAX_LAPSED_BY_CLAIM = 20
 _PAGE = 500
 _MAX_QUESTIONS = 100
 _UNKNOWN = Endpoint(b"")
-log = structlog.get_logger("tracker.work")
+log = Logger("tracker.work")
 _REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty": "empty"}
 
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Protocol
 
-import structlog
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
 from tracker.store.stats.outbox import Outbox, OutboxBatch
+from tracker.system.logger import Logger
 
 MAX_SAMPLES = 500
 """Samples in one request. According to its clients StatHat accepts 1,000."""
@@ -36,7 +36,7 @@ FLUSH_SECONDS = 60.0
 _MAX_REQUESTS = 100
 _FLUSH_SECONDS = 50.0
 
-log = structlog.get_logger("tracker.push")
+log = Logger("tracker.push")
 
 
 @dataclass(frozen=True, slots=True)

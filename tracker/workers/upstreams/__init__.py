@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
-import structlog
 from aiohttp import ClientSession
 
 from tracker.bittorrent import Address, Announce, Digits, Event, InfoHash, PeerId
 from tracker.settings.model import ScoringSettings
+from tracker.system.logger import Logger
 from tracker.token_bucket import TokenBucket
 from tracker.wire.tracker_url import TrackerUrl, parse_tracker_url
 from tracker.workers.upstreams.budget import request_budget
@@ -34,7 +34,7 @@ WITHIN_SECONDS = 75.0
 
 OnPeer = Callable[[InfoHash, Address], None]
 
-log = structlog.get_logger("tracker.upstreams")
+log = Logger("tracker.upstreams")
 
 
 class Upstreams:

@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import structlog
-
 from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, is_routable, unmap
 from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.system.logger import Logger
 from tracker.token_bucket import TokenBucket
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, split_endpoints
 from tracker.wire.tracker_url import TrackerUrl
@@ -27,7 +26,7 @@ _MAX_TEXT_LENGTH = 120
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
-log = structlog.get_logger("tracker.upstreams")
+log = Logger("tracker.upstreams")
 
 
 @dataclass(frozen=True, slots=True)

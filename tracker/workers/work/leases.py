@@ -6,7 +6,6 @@ Any number of trackers may do this on one store: each step is one script.
 import asyncio
 from collections.abc import Callable
 
-import structlog
 from redis.exceptions import ResponseError
 
 from tracker.store.client.connection import Connection
@@ -14,6 +13,7 @@ from tracker.store.work.leaderboard import MAX_ADDED
 from tracker.store.work.projects import MAX_TRIMMED
 from tracker.store.work.records import UnknownProject
 from tracker.store.work.work import Work
+from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 
 EVERY_SECONDS = 10.0
@@ -24,7 +24,7 @@ _BATCH = 200
 """Claims that one script call ends: announces wait for it."""
 _PAUSE_SECONDS = 0.001
 
-log = structlog.get_logger("tracker.work")
+log = Logger("tracker.work")
 
 
 class LeaseWorker:

@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from heapq import heappush, heappushpop
 
-import structlog
-
 from tracker.bittorrent import InfoHash
 from tracker.store.work.policy import Change, Policy, Position, Rehearsal
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import Project, UnknownProject
 from tracker.store.work.sizes import CLASSES, Sizes
+from tracker.system.logger import Logger
 
 EVERY_SECONDS = 600
 MAX_MANAGED_A_RUN, MAX_COST_A_RUN, MAX_ENQUEUED_A_RUN = 6_000, 300_000, 2_000
@@ -29,7 +28,7 @@ _PAUSE_SECONDS = 0.02
 SIZES_EVERY_SECONDS = 21_600
 _SIZES_PAUSE_SECONDS = 0.002
 
-log = structlog.get_logger("tracker.work")
+log = Logger("tracker.work")
 
 
 class WorkPolicy:

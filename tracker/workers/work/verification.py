@@ -7,7 +7,6 @@ sign of life. Projects that ask for it also have the claimants' seeders probed, 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
 from redis.exceptions import ResponseError
 
 from tracker.bittorrent import InfoHash
@@ -20,6 +19,7 @@ from tracker.store.work.verification import (
     Verification,
     asks_for_probes,
 )
+from tracker.system.logger import Logger
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Level, Prober, Status
 
@@ -43,7 +43,7 @@ _RESULTS: dict[Status, ProbeResult] = {
 }
 """A peer that cannot be checked is not held against its user. Deferred probes come again in the next run."""
 
-log = structlog.get_logger("tracker.work")
+log = Logger("tracker.work")
 
 
 class WorkVerification:
