@@ -249,7 +249,22 @@ class TestPeers:
         setup = Setup(rules=AnnounceRules(max_peers_of_hash=1))
         setup.announce()
         assert setup.answer(GetPeers(HASH), KNOWN).token
-        assert setup.answer(GetPeers(HASH), KNOWN, source=Endpoint(b"\x09\x09\x09\x08\1\1")).token is None
+        other = Endpoint(b"\x09\x09\x09\x08\1\1")
+        assert setup.answer(GetPeers(HASH), KNOWN, source=other).token is None
+
+    @pytest.mark.parametrize("source", [SOURCE, SOURCE6])
+    def test_without_room_an_announce_is_refused_like_one_of_a_private_torrent(
+        self, source: Endpoint
+    ) -> None:
+        """Also with a token of a time when there was room."""
+        setup = Setup(rules=AnnounceRules(max_peers_of_hash=1))
+        token = setup.answer(GetPeers(HASH), KNOWN, source=source).token
+        assert token
+        setup.announce(source=Endpoint(source[:-3] + b"\x08\x1a\xe1"))
+        full = setup.ask(AnnouncePeer(HASH, 7, token), KNOWN, source=source)
+        private = setup.ask(AnnouncePeer(HASH, 7, token), NO_PART, source=source)
+        assert full == private == Failure(b"aa", 203, "wrong token", b"SK01")
+        assert sum(each.announced.peer_count for each in setup.families.values()) == 0
 
 
 class TestTokens:
@@ -309,19 +324,18 @@ class TestAmplification:
 
 
 class TestTorrentsWithoutPart:
-    def test_they_look_like_a_hash_that_no_node_knows(self) -> None:
-        """Word for word, before and after an announce."""
-        private = Swarm(False, peers(5), peers(5))
+    @pytest.mark.parametrize("source", [SOURCE, SOURCE6])
+    def test_they_look_like_a_hash_that_no_node_knows(self, source: Endpoint) -> None:
+        """Word for word, before and after an announce, and like a hash for which there is no room."""
+        private, full = Swarm(False, peers(5), peers(5)), AnnounceRules(max_peers=0)
         answers = []
-        for swarm in (private, NO_PART):
-            setup = Setup()
-            asked: list[Answer | Failure] = [setup.ask(GetPeers(HASH), swarm)]
-            token = asked[0].token if isinstance(asked[0], Answer) else None
-            assert token
-            asked += [
-                setup.ask(arguments, swarm)
+        for swarm, rules in ((private, None), (NO_PART, None), (KNOWN, full)):
+            setup = Setup(rules=rules)
+            asked = [
+                setup.ask(arguments, swarm, source=source)
                 for arguments in (
-                    AnnouncePeer(HASH, 7, token),
+                    GetPeers(HASH),
+                    AnnouncePeer(HASH, 7, AnnounceTokens(bytes(32)).issue(source[:-2], HASH, 0)),
                     GetPeers(HASH),
                     GetPeers(HASH, scrape=True),
                     GetPeers(HASH, (4, 6), no_seeds=True),
@@ -329,9 +343,12 @@ class TestTorrentsWithoutPart:
                 )
             ]
             answers.append(asked)
-            assert setup.families[4].announced.peer_count == 0
-        assert answers[0] == answers[1]
-        assert all(isinstance(each, Answer) and each.values == () for each in answers[0])
+            assert sum(each.announced.peer_count for each in setup.families.values()) == 0
+        assert answers[0] == answers[1] == answers[2]
+        first, refused, *others = answers[0]
+        assert refused == Failure(b"aa", 203, "wrong token", b"SK01")
+        assert all(isinstance(each, Answer) and each.values == () for each in (first, *others))
+        assert isinstance(first, Answer) and first.token is None and first.nodes != first.nodes6
 
     def test_one_that_leaves_is_forgotten_at_once(self) -> None:
         setup = Setup()

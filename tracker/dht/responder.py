@@ -1,7 +1,7 @@
 """Answers the queries of other nodes (BEP 5, 32, 33, 42, 43, 51). No datagram is larger than 1,024 bytes.
 
-A torrent that does not take part looks like an unknown one: nodes and a token, and its announces are acknowledged and
-discarded.
+A torrent that does not take part looks like one without room for more peers: nodes, but no token, so that nodes announce
+elsewhere.
 """
 
 import random
@@ -134,7 +134,7 @@ class Responder:
                 )
             case GetPeers(info_hash, want):
                 answer = self._with_nodes(answer, info_hash, want, number)
-                if family.announced.has_room(info_hash, address, now):
+                if swarm.takes_part and family.announced.has_room(info_hash, address, now):
                     answer = answer._replace(token=self._tokens.issue(address, info_hash, now))
                 return self._with_peers(answer, query.arguments, family, number, swarm, now, rng)
             case AnnouncePeer() as announce:
@@ -149,15 +149,16 @@ class Responder:
         swarm: Swarm,
         now: float,
     ) -> bytes:
+        """An announce that is not stored gets the error of a wrong token, whatever the reason."""
         address = Address(source[:-2])
-        if not self._tokens.accepts(announce.token, address, announce.info_hash, now):
-            return encode_failure(Failure(answer.transaction, PROTOCOL, "wrong token", self._version))
         endpoint = source if announce.implied_port else pack_endpoint(address, announce.port)
-        if swarm.takes_part:
-            family.announced.announce(announce.info_hash, endpoint, now, seed=announce.seed)
-        else:
+        if not swarm.takes_part:
             self.forget(announce.info_hash)
-        return encode_answer(answer)
+        elif self._tokens.accepts(announce.token, address, announce.info_hash, now) and (
+            family.announced.announce(announce.info_hash, endpoint, now, seed=announce.seed)
+        ):
+            return encode_answer(answer)
+        return encode_failure(Failure(answer.transaction, PROTOCOL, "wrong token", self._version))
 
     def _with_nodes(self, answer: Answer, target: bytes, want: tuple[int, ...], family: int) -> Answer:
         nodes = {
