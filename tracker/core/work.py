@@ -5,6 +5,7 @@ Elsewhere, and where addresses are verified, it is the name that the claimant gi
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ _NEVER: Mapping[DoneOutcome, tuple[Reason, str]] = {
     "unknown": ("unknown item", "there is no such item"),
     "stranger": ("lost", "you do not have this item"),
     "domains": ("domains", "the project wants bytes of other domains"),
+    "blocked": ("blocked", ""),
 }
 """Why a report can never be counted."""
 
@@ -103,6 +105,7 @@ class WorkRequests:
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
+        self._uploads: Counter[str] = Counter()
 
     async def project(self, name: str) -> Project:
         try:
@@ -194,11 +197,18 @@ class WorkRequests:
             return
         if result.outcome == "unverified":
             raise Refused("unverified", seconds=result.missing_seconds)
-        if result.outcome == "blocked":
-            raise Refused("blocked")
         self._store.counters.count("work.refused", f"work.{project.name}.refused")
         if token:
             raise Refused(*_NEVER[result.outcome])
+
+    def upload_target(self, claimant: Claimant) -> str | None:
+        """Where the claimant's program uploads next. The targets of the project have turns."""
+        project = claimant.project
+        if not project.upload_targets:
+            return None
+        self._uploads[project.name] += 1
+        url = project.upload_targets[self._uploads[project.name] % len(project.upload_targets)]
+        return url.replace(":downloader", claimant.id)
 
     async def mine(self, claimant: Claimant) -> list[Held]:
         """The claims of the claimant, and what it keeps seeding of what it has finished."""

@@ -13,7 +13,7 @@ from tracker.core.work_holdings import average_seeders
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
 from tracker.store.work import periods
-from tracker.store.work.leaderboard import Board, Standing
+from tracker.store.work.leaderboard import Board, ChartPoint, Standing
 from tracker.store.work.log import LogEntry
 from tracker.store.work.records import Project
 from tracker.store.work.statistics import ProjectStatistics
@@ -21,6 +21,9 @@ from tracker.store.work.statistics import ProjectStatistics
 CACHED_SECONDS = 10.0
 LISTED_CLAIMANTS = 1000
 """Claimants in stats.json."""
+CHARTED_CLAIMANTS = 50
+MAX_POINTS = 200
+"""Of a chart."""
 SHOWN_CLAIMANTS = 20
 """Claimants of a leaderboard on the page."""
 SHOWN_ENTRIES = 20
@@ -135,6 +138,40 @@ class WorkFigures:
             "total_bytes": stats.totals.get("bytes", 0),
         }
 
+    async def charts(self, project: Project) -> dict[str, Any]:
+        """Sums over time in the form of 2020: a point is [epoch s, sum]. Claimants are the first CHARTED_CLAIMANTS by
+        reported bytes."""
+        found: dict[str, Any] = await self._recent("charts", project, self._read_charts)
+        return found
+
+    async def _read_charts(self, project: Project) -> dict[str, Any]:
+        board = self._store.work.leaderboard
+        names = [each.claimant for each in await board.top(project.name, "bytes", count=CHARTED_CLAIMANTS)]
+        total, *charts = [_sample(points) for points in await board.charts(project.name, ["", *names])]
+        return {
+            "downloader_chart": {
+                name: [[point.at, point.bytes] for point in points]
+                for name, points in zip(names, charts, strict=True)
+            },
+            "downloader_items_chart": {
+                name: [[point.at, point.items] for point in points]
+                for name, points in zip(names, charts, strict=True)
+            },
+            "items_done_chart": [[point.at, point.items] for point in total],
+            "bytes_chart": [[point.at, point.bytes] for point in total],
+        }
+
+    async def update_status(self, project: Project) -> dict[str, Any]:
+        """The versions of claimants' programs, in the form of 2020."""
+        found: dict[str, str] = await self._recent(
+            "versions", project, lambda project: self._store.work.leaderboard.versions(project.name)
+        )
+        return {
+            "downloader_version": found,
+            "current_version": project.min_version or None,
+            "current_version_update_message": None,
+        }
+
     async def item(self, project: Project, item: str) -> tuple[str | None, str | None]:
         """(todo, out, done or None; who has it). A private torrent is not public."""
         if project.kind == "seeding" and not await self._open_torrents([item]):
@@ -199,6 +236,12 @@ class WorkFigures:
     async def _asked(self, project: Project, claimant: str, count: int) -> list[str]:
         page = await self._store.work.items.page(project.name, "todo", claimant=claimant, count=count)
         return [name for name, _ in page.entries]
+
+
+def _sample(points: Sequence[ChartPoint]) -> list[ChartPoint]:
+    """At most MAX_POINTS of them, evenly, and the last one."""
+    step = -(-len(points) // MAX_POINTS) or 1
+    return list(points[::-1][::step])[::-1]
 
 
 def finished_of(entry: LogEntry) -> Finished:

@@ -1,4 +1,5 @@
-"""Runs one item through a pipeline of seesaw 0.10.3, in a process of its own: get an item, count it, report it.
+"""Runs one item through a pipeline of seesaw 0.10.3, in a process of its own: get an item, count it, report it. With
+`file`: get an item, write that file, count its bytes, upload it where the tracker says, report the item.
 
 Called with a JSON object: url, name, version, domains (bytes by name), id, report (of another item), attempts. Prints
 the item's log; ends when the item is complete, or after so many attempts that failed.
@@ -8,6 +9,8 @@ import collections
 import collections.abc
 import json
 import sys
+from pathlib import Path
+from typing import Any
 
 for _name in collections.abc.__all__:  # moved there by Python 3.10
     setattr(collections, _name, getattr(collections.abc, _name))
@@ -17,8 +20,10 @@ from seesaw.pipeline import Pipeline  # type: ignore[import-not-found]  # noqa: 
 from seesaw.task import SimpleTask  # type: ignore[import-not-found]  # noqa: E402
 from seesaw.tracker import (  # type: ignore[import-not-found]  # noqa: E402
     GetItemFromTracker,
+    PrepareStatsForTracker,
     SendDoneToTracker,
     TrackerRequest,
+    UploadWithTracker,
 )
 from tornado.ioloop import IOLoop  # type: ignore[import-not-found]  # noqa: E402
 
@@ -44,13 +49,35 @@ class Count(SimpleTask):  # type: ignore[misc]
         }
 
 
+class Write(SimpleTask):  # type: ignore[misc]
+    """Writes what was downloaded."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__("Write")
+        self._file = file
+
+    def process(self, item: Item) -> None:
+        Path(self._file).write_text(f"data of {item['item_name']}", encoding="utf-8")
+
+
+def uploading(options: dict[str, Any]) -> list[Any]:
+    """The tasks of a pipeline as projects have them."""
+    url, name, version, file = (options[field] for field in ("url", "name", "version", "file"))
+    defaults = {"downloader": name, "version": version}
+    return [
+        Write(file),
+        PrepareStatsForTracker(defaults=defaults, file_groups={"data": [file]}),
+        UploadWithTracker(url, name, files=[file], version=version),
+    ]
+
+
 def main() -> None:
     options = json.loads(sys.argv[1])
     TrackerRequest.DEFAULT_RETRY_DELAY = RETRY_SECONDS
     TrackerRequest.increment_retry_delay = lambda _self, max_delay=300: None
     pipeline = Pipeline(
         GetItemFromTracker(options["url"], options["name"], options["version"]),
-        Count(options),
+        *(uploading(options) if "file" in options else [Count(options)]),
         SendDoneToTracker(options["url"], ItemValue("stats")),
     )
     item = Item(pipeline, "1", 1)

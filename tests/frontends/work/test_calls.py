@@ -6,7 +6,9 @@ import pytest
 
 from tests.frontends.work.conftest import HASH, Reply, Serve, Site
 from tests.store.harness import ALICE, BOB
+from tests.store.work.harness import rank
 from tracker.bittorrent import InfoHash
+from tracker.errors import ClientError
 
 ASK = {"downloader": "volunteer_1", "version": "20260101.01"}
 ASK_JSON = {**ASK, "api_version": "2"}
@@ -81,7 +83,7 @@ async def refused(site: Site, **fields: Any) -> tuple[int, str]:
     ("version", "status"),
     [("20260101.1", 200), ("20260101.01", 200), ("20260101", 455), ("20251231.99", 455), ("", 455)],
 )
-async def test_versions_are_compared_by_numbers(site: Site, version: str, status: int) -> None:
+async def test_versions_are_compared_as_text(site: Site, version: str, status: int) -> None:
     """W19."""
     await site.store.work.projects.edit("proj", {"min_version": "20260101.01"})
     await site.add("one")
@@ -121,6 +123,57 @@ async def test_a_report_that_can_never_count_is_ok_without_a_token_only(site: Si
     for item, token, status in ((other, "1", 410), ("unknown", "1", 404), (held["item_name"], "1", 410)):
         assert (await report(site, item, token=token)).status == status
     assert await site.store.dump() == before
+
+
+async def test_a_report_of_a_blocked_name_is_ok_without_a_token(site: Site) -> None:
+    """Clients without tokens repeat it until it is accepted; it does not count."""
+    await site.add("one")
+    held = await claimed(site)
+    await site.store.work.blocks.block("volunteer_1", "proj")
+    before = await site.store.dump()
+    assert (await report(site)).text == "OK\n"
+    assert (await report(site, token=held["token"])).status == 403
+    assert await site.store.dump() == before
+
+
+async def test_upload_targets_have_turns(site: Site) -> None:
+    assert (await site.ask("/proj/upload", ASK)).json == {}
+    targets = ("rsync://one.example/:downloader/", "https://two.example/")
+    await site.store.work.projects.edit("proj", {"upload_targets": targets})
+    found = [(await site.ask("/proj/upload", ASK)).json["upload_target"] for _ in range(4)]
+    assert found[:2] == found[2:] and set(found) == {
+        "rsync://one.example/volunteer_1/",
+        "https://two.example/",
+    }
+    assert (await site.ask("/proj/upload", {"downloader": "x"})).status == 400
+    uploaded = {"uploader": "volunteer_1", "item": "one", "server": "two"}
+    assert (await site.ask("/proj/uploaded", uploaded)).text == "OK\n"
+    for wrong in ("https://two.example", "ftp://two.example/", "rsync:///", "https://a b/"):
+        with pytest.raises(ClientError, match="upload_targets"):
+            await site.store.work.projects.edit("proj", {"upload_targets": (wrong,)})
+
+
+async def test_charts_and_versions_have_the_form_of_2020(site: Site) -> None:
+    await site.store.work.projects.edit("proj", {"min_version": "2"})
+    now = int(site.store.clock.now)
+    at = now - now % 600
+    for number, name in enumerate(("one", "two"), 1):
+        await site.add(name)
+        await claimed(site, version=f"2.{number}")
+        await report(site, name, version=f"2.{number}", bytes={"data": 5})
+        await rank(site.store)
+        await site.store.pass_time(600)
+    assert (await site.ask("/proj/charts.json")).json == {
+        "downloader_chart": {"volunteer_1": [[at, 5], [at + 600, 10]]},
+        "downloader_items_chart": {"volunteer_1": [[at, 1], [at + 600, 2]]},
+        "items_done_chart": [[at, 1], [at + 600, 2]],
+        "bytes_chart": [[at, 5], [at + 600, 10]],
+    }
+    assert (await site.ask("/proj/update-status.json")).json == {
+        "downloader_version": {"volunteer_1": "2.2"},
+        "current_version": "2",
+        "current_version_update_message": None,
+    }
 
 
 async def test_wrong_domains_release_the_item_and_are_logged(serve: Serve) -> None:
@@ -268,7 +321,7 @@ async def test_a_blocked_name_or_address_gets_nothing_by_any_call(site: Site) ->
         await blocks.block(who)
         before = await site.store.dump()
         assert (await site.ask("/proj/request", ASK)).status == 403
-        assert (await report(site, item)).status == 403
+        assert (await report(site, item, token=held["token"])).status == 403
         assert (await site.ask("/proj/done+request", {**ASK, "item": item, "bytes": {}})).status == 403
         assert (await site.ask("/proj/release", {**ASK, "item": item})).text != "Released OK.\n"
         assert await site.store.dump() == before

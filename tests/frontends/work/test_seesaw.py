@@ -5,6 +5,7 @@ It wants Python 3.9 or older; seesaw_client.py gives back the names that it miss
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.frontends.work.conftest import Serve, Site
 from tests.frontends.work.libraries import libraries
@@ -81,6 +84,31 @@ async def test_seesaw_claims_an_item_and_reports_it(site: Site, seesaw: dict[str
     assert entry.fields["ua"] == "ArchiveTeam Warrior/0.10.3"
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="seesaw uploads with curl")
+async def test_seesaw_uploads_where_the_tracker_says(
+    site: Site, seesaw: dict[str, str], tmp_path: Path
+) -> None:
+    """A pipeline of a project: get an item, download it, count its bytes, upload it, report it."""
+    received: dict[str, bytes] = {}
+
+    async def put(request: web.Request) -> web.Response:
+        received[request.path] = await request.read()
+        return web.Response(status=201)
+
+    app = web.Application()
+    app.router.add_put("/{path:.+}", put)
+    async with TestServer(app) as server:
+        targets = (f"http://127.0.0.1:{server.port}/:downloader/",)
+        await site.store.work.projects.edit("proj", {"upload_targets": targets, "domains": ("data",)})
+        await site.add("one")
+        ended = await run(seesaw, f"{site.url}/proj", file=str(tmp_path / "one.warc"))
+    assert ended.state == "completed", ended.log
+    assert received == {"/volunteer_1/one.warc": b"data of one"}
+    (entry,) = await site.store.work.log.newest("proj")
+    assert (entry.fields["item"], entry.fields["bytes"]) == ("one", '{"data":11}')
+
+
 @pytest.mark.long
 async def test_seesaw_understands_every_refusal(serve: Serve, seesaw: dict[str, str]) -> None:
     site = await serve()
@@ -97,7 +125,7 @@ async def test_seesaw_understands_every_refusal(serve: Serve, seesaw: dict[str, 
     await site.add("one", "two", "three", "four")
     await projects.edit("proj", {"min_version": "20260101.2"})
     assert "Project code is out of date" in await refusal()
-    await projects.edit("proj", {"min_version": "20260101.1"})
+    await projects.edit("proj", {"min_version": "20260101.01"})
     await blocks.block("volunteer_1", "proj")
     assert "status code 403" in await refusal()
     await blocks.unblock("volunteer_1", "proj")

@@ -38,8 +38,9 @@ async def test_sums_follow_the_log_over_weeks_and_months(store: Store) -> None:
     month = (await store.work.leaderboard.top("proj", span="2027-02"))[0]
     assert (month.claimant, month.value) == ("bob", 2)
     assert await store.work.leaderboard.top("proj", span=periods.week_of(START)) == [Standing("alice", 3)]
-    points = await store.work.leaderboard.chart("proj", "alice")
+    points, total = await store.work.leaderboard.charts("proj", ["alice", ""])
     assert [(point.items, point.bytes) for point in points] == [(3, 3 * 2**40), (4, 4 * 2**40)]
+    assert (total[-1].items, total[-1].bytes) == (6, 6 * 2**40)
     assert await store.work.leaderboard.versions("proj") == {"alice": "1.0", "bob": "1.0"}
 
 

@@ -78,19 +78,16 @@ async def test_every_order_is_equally_likely(store: Store) -> None:
     assert len(orders) == 6 and max(abs(times - 100) for times in orders.values()) < 4 * 9.2
 
 
-async def test_versions_are_compared_by_numbers(store: Store) -> None:
+async def test_versions_are_compared_as_text(store: Store) -> None:
     """W19."""
     await project(store, min_version="20260101.02", start_budget=20)
     await add(store, *"abcdefg")
-    for version in ("20260101.01", "20260101", "9", "", "x", "20260101.x", "020260101.1.9"):
+    for version in ("20260101.01", "20260101", "", "1", "020260101.1.9", "100000000000000000000000"):
         assert await refusal(store, "alice", version=version) == Refusal(
             "outdated", min_version="20260101.02"
         )
-    for version in ("20260101.2", "20260101.10", "20260101.02.0", "100000000000000000000000", "20260102"):
+    for version in ("20260101.02", "20260101.10", "20260101.02.0", "9", "20260102", "x", "\xe9"):
         await claimed(store, "alice", version=version)
-    await store.work.projects.edit("proj", {"min_version": "beta-2"})
-    assert (await refusal(store, "alice", version="99")).reason == "outdated"
-    await claimed(store, "alice", version="beta-2")
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 10, 60, 600])

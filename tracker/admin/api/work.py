@@ -157,9 +157,7 @@ async def delete(call: Call, project: ProjectText) -> None:
 def _given(body: ProjectPatch) -> dict[str, Any]:
     """The settings that are not null."""
     given = body.model_dump(exclude_none=True, exclude={"name", "kind"})
-    if "domains" in given:
-        given["domains"] = tuple(given["domains"])
-    return given
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
 
 
 async def _details(call: Call, project: Project) -> ProjectDetails:

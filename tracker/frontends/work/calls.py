@@ -95,6 +95,18 @@ class Calls:
         ends = await self._work.extend(claimant, fields.required("item"), fields.required("token"))
         return json_reply({"lease_ends": math.floor(ends)})
 
+    async def upload(self, request: web.Request) -> web.Response:
+        """Clients of 2019 ask where to upload, and then upload there."""
+        claimant, _ = await self._read(request)
+        target = self._work.upload_target(claimant)
+        return json_reply({"upload_target": target} if target else {})
+
+    async def uploaded(self, request: web.Request) -> web.Response:
+        """An upload server says that it has a file. The claimant reports the item itself."""
+        await read_fields(request, self._body_seconds)
+        await self._work.project(self.project(request))
+        return web.Response(text=OK)
+
     async def mine(self, request: web.Request) -> web.Response:
         sender = self._senders.sender(request, Fields(), name=request.query.get("downloader", ""))
         claimant = await self._work.claimant(self.project(request), sender)

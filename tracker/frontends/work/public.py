@@ -46,6 +46,14 @@ class Public:
         project = await self._work.project(self._name(request))
         return _shared(json_reply(await self._figures.stats(project)))
 
+    async def charts(self, request: web.Request) -> web.Response:
+        project = await self._work.project(self._name(request))
+        return _shared(json_reply(await self._figures.charts(project)))
+
+    async def update_status(self, request: web.Request) -> web.Response:
+        project = await self._work.project(self._name(request))
+        return _shared(json_reply(await self._figures.update_status(project)))
+
     async def item(self, request: web.Request) -> web.Response:
         project = await self._work.project(self._name(request))
         status, claimant = await self._figures.item(project, request.match_info["item"])

@@ -1,5 +1,6 @@
 """Leaderboards and charts of a project. Reading them reads indexes only."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -34,7 +35,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
-    """A claimant's sums of all time at the end of the ten minutes that begin at ``at`` (epoch s)."""
+    """Sums of all time at the end of the ten minutes that begin at ``at`` (epoch s)."""
 
     at: int
     items: int
@@ -95,10 +96,15 @@ class Leaderboard:
             return self._keys.work_ranking(project, ranking)
         return self._keys.work_ranking_in(project, ranking, span)
 
-    async def chart(self, project: str, claimant: str) -> list[ChartPoint]:
-        points = await self._connection.command("LRANGE", self._keys.work_chart(project, claimant), 0, -1)
-        rows = (point.split() for point in points)
-        return [ChartPoint(*map(whole, row)) for row in rows if len(row) == 4]
+    async def charts(self, project: str, claimants: Sequence[str]) -> list[list[ChartPoint]]:
+        """The charts of claimants; of an empty name: of all together."""
+        charts = await self._connection.pipeline(
+            *(("LRANGE", self._keys.work_chart(project, each), 0, -1) for each in claimants)
+        )
+        return [
+            [ChartPoint(*map(whole, row)) for point in points if len(row := point.split()) == 4]
+            for points in charts
+        ]
 
     async def versions(self, project: str) -> dict[str, str]:
         """The version that each claimant used last."""

@@ -9,9 +9,11 @@ from tracker.store.schema.record import Field, fields_of
 from tracker.store.work.records import (
     CONTROL,
     DOMAINS,
+    MAX_DOMAINS,
     PROJECT_FIELDS,
     Project,
     are_domains,
+    are_targets,
     check_project_name,
     domains_text,
 )
@@ -24,6 +26,8 @@ def project_row(project: Project, names: Sequence[str] = PROJECT_FIELDS) -> list
         value = getattr(project, name)
         if name == "domains":
             value = domains_text(value)
+        elif isinstance(value, tuple):
+            value = json.dumps(value) if value else ""
         row += (name, str(int(value)) if isinstance(value, bool | int) else value)
     return row
 
@@ -45,6 +49,8 @@ def check_project(project: Project) -> Project:
     check_project_name(project.name)
     if not are_domains(project.domains) or len(set(project.domains)) < len(project.domains):
         raise ClientError(DOMAINS)
+    if len(project.upload_targets) > MAX_DOMAINS or not are_targets(project.upload_targets):
+        raise ClientError("upload_targets are at most 20 URLs of rsync, http or https that end in /")
     if project.kind == "seeding" and not project.keep_done_days:
         raise ClientError("keep_done_days is at least 1 in a seeding project")
     if project.verify == "address" and project.passkeys:

@@ -42,6 +42,7 @@ _PROJECT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
 _CLAIMANT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
 _NAME = re.compile(r"[-_a-zA-Z0-9]{3,30}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
+_TARGET = re.compile(r"(?:rsync|https?)://[!-~]{1,200}/", re.ASCII)
 _INFO_HASH = re.compile(r"[0-9a-f]{40}", re.ASCII)
 DOMAINS = f"domains are at most {MAX_DOMAINS} different names of 1 to {_MAX_DOMAIN} characters"
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -92,7 +93,17 @@ class Project:
         ),
     ] = ()
     """Sorted."""
-    min_version: Annotated[str, _setting("Oldest version of a claimant's program; empty: any.")] = ""
+    min_version: Annotated[
+        str, _setting("Oldest version of a claimant's program, compared as text; empty: any.")
+    ] = ""
+    upload_targets: Annotated[
+        tuple[str, ...],
+        _setting(
+            "Where claimants' programs upload, in turn: URLs of rsync, http or https that end in `/`; `:downloader` "
+            "stands for the claimant's name.",
+            max_length=20,
+        ),
+    ] = ()
     per_minute: Annotated[int, _setting("Max claims in any 60 s, by all claimants; 0: no limit.")] = 0
     start_budget: Annotated[int, _setting("Max claims at once of a new claimant.", lowest=1)] = 2
     budget: Annotated[int, _setting("Max claims at once of any claimant.", lowest=1)] = 20
@@ -300,6 +311,10 @@ def are_domains(names: Sequence[str]) -> bool:
     return len(names) <= MAX_DOMAINS and all(
         len(name) <= _MAX_DOMAIN and is_text_item(name) for name in names
     )
+
+
+def are_targets(urls: Sequence[str]) -> bool:
+    return all(_TARGET.fullmatch(url) for url in urls)
 
 
 def kept_text(text: str) -> str:

@@ -41,20 +41,13 @@ if not fields then return nil end
 local blocked, has_more = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant, W .. ':released')
 if blocked then return { 'blocked' } end
 if fields.min_version ~= '' then
--- Whether a version is older than `oldest` ('': none is). Versions of digits and dots are compared number by number;
--- others are as good as `oldest` or not.
+-- Whether a version comes before `oldest`, compared byte by byte whatever the locale of the server.
 local function is_outdated(version, oldest)
-  if oldest == '' or version == oldest then return false end
-  if not (string.match(version, '^%d[%d.]*$') and string.match(oldest, '^%d[%d.]*$')) then return true end
-  local next_of_version, next_of_oldest = string.gmatch(version, '%d+'), string.gmatch(oldest, '%d+')
-  while true do
-    local a, b = next_of_version(), next_of_oldest()
-    if not a and not b then return false end
-    -- Without leading zeros, a longer number is larger: a double would round long ones.
-    a, b = string.gsub(a or '', '^0+', ''), string.gsub(b or '', '^0+', '')
-    if #a ~= #b then return #a < #b end
+  for i = 1, #oldest do
+    local a, b = string.byte(version, i) or -1, string.byte(oldest, i)
     if a ~= b then return a < b end
   end
+  return false
 end
   if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
 end

@@ -33,7 +33,7 @@ for _, board in ipairs(boards) do
 end
 for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holders :out :out:tokens :claims :checks '
     .. ':looked :trust :released :lapsed :lapsed:claims :done :done:by :totals :log :downloader_version :domain_bytes '
-    .. ':blocked :blocked:log :rate :policy :needs', '%S+') do
+    .. ':chart :blocked :blocked:log :rate :policy :needs', '%S+') do
   call('UNLINK', W .. key)
 end
 --@ include lib/precisions.lua

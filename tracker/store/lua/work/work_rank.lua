@@ -106,9 +106,9 @@ local function add_to_domain(domain, bytes)
   add_bounded(key, domain, decimal(bytes))
 end
 
--- One point for each ten minutes: the claimant's sums at its end.
-local function add_to_chart(claimant, slot, items, bytes, seconds)
-  local chart, time = W .. ':chart:' .. claimant, decimal(slot)
+-- One point for each ten minutes: the sums at its end.
+local function add_to_chart(chart, slot, items, bytes, seconds)
+  local time = decimal(slot)
   local point = table.concat({ time, items, bytes, seconds }, ' ')
   local last_point = redis.pcall('LINDEX', chart, -1)
   if type(last_point) == 'string' and string.match(last_point, '^%d+') == time then
@@ -119,10 +119,20 @@ local function add_to_chart(claimant, slot, items, bytes, seconds)
   end
 end
 
+-- The same of all claimants together.
+local function add_to_total_chart(slot, sums)
+  local chart, point = W .. ':chart', {}
+  local last = redis.pcall('LINDEX', chart, -1)
+  for number in string.gmatch(type(last) == 'string' and last or '', '%d+') do point[#point + 1] = whole(number) end
+  for i, sum in ipairs(sums) do point[i] = decimal(math.min(MAX_BYTES, (point[i + 1] or 0) + sum)) end
+  add_to_chart(chart, slot, point[1], point[2], point[3])
+end
+
 for _, entry in ipairs(entries) do add_entry(entry[2]) end
 for _, group in ipairs(order) do
   local periods = periods_of(math.floor(group.slot / 86400))
-  add_to_chart(group.claimant, group.slot, add_to_rankings(periods, group.claimant, group.sums))
+  add_to_chart(W .. ':chart:' .. group.claimant, group.slot, add_to_rankings(periods, group.claimant, group.sums))
+  add_to_total_chart(group.slot, group.sums)
 end
 for claimant, version in pairs(versions) do redis.pcall('HSET', W .. ':downloader_version', claimant, version) end
 for domain, bytes in pairs(domains) do add_to_domain(domain, bytes) end

@@ -29,7 +29,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>",
         "HASH",
-        "a project: kind (items or seeding), title, item_type, domains (JSON), min_version, per_minute, start_budget, "
+        "a project: kind (items or seeding), title, item_type, domains and upload_targets (JSON), min_version, "
+        "per_minute, start_budget, "
         "budget, lease_seconds, verify, passkeys, order, lapsed_to_redo, block_wrong_domains, keep_done_days, public, "
         "target, seed_hours, claim_days, min_size, max_size; policy_at: where the next run of the policy continues; "
         "ranked: the id of the last entry of the log that is in leaderboards, charts and sums; deleting: 1 while it is "
@@ -228,6 +229,13 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "domain -> reported bytes, at most 10 s late. If the project has no list of domains: the first 100 domains",
         _PROJECT,
+        "work_rank.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:chart",
+        "LIST",
+        "the same as `t:w:<p>:chart:<c>`, of all claimants together",
+        "as there",
         "work_rank.lua",
     ),
     KeySpec(
