@@ -177,7 +177,7 @@ async def test_claims_are_listed_and_released(full: ApiClient, store: Store, pro
     listed = (await full.get(f"{PROJ}/claims"))["items"]
     assert [(row["item"], row["claimant"]) for row in listed][:2] == [("one/a", "alice"), ("one/b", "bob")]
     assert listed[0]["address"] == "192.0.2.1"
-    assert listed[0]["lease_ends"] - listed[0]["claimed_at"] == 21_600
+    assert listed[0]["lease_ends"] - listed[0]["claimed_at"] == 604_800
     assert len((await full.get(f"{PROJ}/claims", claimant="bob"))["items"]) == 2
     assert len((await full.get(f"{PROJ}/claims", item="two/a"))["items"]) == 1
     assert len((await full.get(f"{PROJ}/claims", min_age=200))["items"]) == 3
