@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from loadtest.servers import Server as Valkey
-from tests.waiting import eventually
+from tests.waiting import eventually, loop_turns
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.server import Shared
+from tracker.store.client.server import MAX_COMMANDS, Shared
 
 
 async def test_callers_share_one_socket_until_it_is_broken(valkey: Valkey) -> None:
@@ -103,4 +103,27 @@ async def test_a_server_that_was_left_says_nothing_about_the_next_one(valkey: Va
         await asyncio.gather(connection.command("BLPOP", "none", 0), leave())
     assert not connection.unavailable and used.losses == 0
     await left.close()
+    await connection.close()
+
+
+async def test_commands_wait_for_their_turn_and_fail_when_the_server_is_lost(
+    start_server: Callable[..., Valkey],
+) -> None:
+    """The server executes what it has read of a pipe before it reads announces."""
+    valkey = start_server()
+    connection = Connection(connect(valkey.url, connect_timeout=20, timeout=20))
+    await connection.command("PING")
+    pipe = await connection.server.commands.opened()
+
+    async def kill() -> None:
+        await loop_turns(20)
+        assert pipe.in_flight == MAX_COMMANDS
+        assert await connection.direct("PING") == b"PONG"
+        valkey.kill()
+
+    waiting = [connection.command("BLPOP", "none", 0) for _ in range(3 * MAX_COMMANDS)]
+    *outcomes, error = await asyncio.gather(*waiting, kill(), return_exceptions=True)
+    assert error is None
+    assert {type(each) for each in outcomes} == {StoreUnavailable}
+    assert connection.server.losses == 1
     await connection.close()

@@ -23,13 +23,11 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument, RedisPipe
 from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
-from tracker.store.client.server import OnRoundTrip, Server, Shared
+from tracker.store.client.server import MAX_CALLS, OnRoundTrip, Server, Shared
 from tracker.store.client.subscription import Messages, Subscriber, subscribed
 from tracker.store.client.url import Address, bad_url, check_ca_file, parse_url
 from tracker.system.logger import Logger
 
-MAX_CALLS = 2048
-"""Calls of a connection that wait for their replies."""
 PROBE_SECONDS = 0.25
 """How often an unavailable store is pinged."""
 FOLLOW_SECONDS = 0.25
@@ -295,7 +293,10 @@ class Connection:
         self._calls += 1
         server = self.server.state
         try:
-            return await send(await pipe.opened())
+            async with pipe.turns:
+                if not self._is_here:  # lost meanwhile
+                    raise StoreUnavailable("the store is unavailable")
+                return await send(await pipe.opened())
         except (RedisError, OSError) as error:
             self.raise_if_unavailable(self.server.current(error, server))
             raise

@@ -20,6 +20,11 @@ from tracker.store.client.sentinel import MasterPool
 from tracker.store.client.subscription import Subscription
 from tracker.store.client.url import Address
 
+MAX_CALLS = 2048
+"""Calls of a connection that wait, for their turn or for their replies."""
+MAX_COMMANDS = 32
+"""Commands on one pipe at a time: announces wait for those that the server has read."""
+
 OnRoundTrip = Callable[[str, float], None]
 """(outcome, seconds) of a round trip; the outcome is one of OUTCOMES."""
 
@@ -34,10 +39,12 @@ _SocketT = TypeVar("_SocketT", bound=_Socket)
 
 
 class Shared(Generic[_SocketT]):
-    """A socket that is opened when a caller needs it, and again after it broke."""
+    """A socket that is opened when a caller needs it, and again after it broke. At most ``max_calls`` wait for replies
+    on it; others wait for their turn."""
 
-    def __init__(self, open_socket: Callable[[], Awaitable[_SocketT]]) -> None:
+    def __init__(self, open_socket: Callable[[], Awaitable[_SocketT]], max_calls: int = MAX_CALLS) -> None:
         self._open = open_socket
+        self.turns = asyncio.Semaphore(max_calls)
         self._opening = asyncio.Lock()
         self._failures = 0
         self.socket: _SocketT | None = None
@@ -90,7 +97,7 @@ class Server:
         """The prefixes whose keys it serves."""
         self.announces = Shared(self._open_announces)
         """For commands that peers wait for: no reply of another command delays theirs."""
-        self.commands = Shared(self._open_commands)
+        self.commands = Shared(self._open_commands, MAX_COMMANDS)
         self.subscription = Shared(lambda: self._opened(Subscription))
 
     @property
