@@ -20,10 +20,11 @@ from tests.store.harness import Store, info_hash, redis_of, running, update
 from tests.waiting import eventually, in_background, loop_turns
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.client import server as module
-from tracker.store.client.connection import MAX_CALLS, Connection, connect
+from tracker.store.client.connection import Connection, connect
 from tracker.store.client.pipe import open_stream
 from tracker.store.client.reply_errors import OUTCOMES
 from tracker.store.client.scripts import Scripts
+from tracker.store.client.server import MAX_CALLS
 from tracker.store.client.version import check_server
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
