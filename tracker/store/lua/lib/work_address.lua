@@ -19,7 +19,7 @@ local function kind_at(ih, endpoint)
       local pid = string.gsub(call('GETRANGE', ids, 20 * slot, 20 * slot + 19), '.', function(byte)
         return string.format('%02x', string.byte(byte))
       end)
-      local last = redis.pcall('HGET', P .. 'p:' .. tostring(tid) .. ':' .. pid, 'last_announce')
+      local last = type(tid) == 'string' and redis.pcall('HGET', P .. 'p:' .. tid .. ':' .. pid, 'last_announce')
       return kind, type(last) == 'string' and last or ''
     end
   end
