@@ -35,7 +35,6 @@ def test_secrets_without_urls_are_allowed() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"max_entries": 0},
         {"max_entries": -1},
         {"webhook_secret": None},
         {"webhook_secret": ""},
@@ -60,6 +59,11 @@ def test_incomplete_and_wrong_webhooks_are_refused_without_showing_them(change: 
         Settings.model_validate({"changes": {**HOOK, **change}})
     for error in caught.value.errors(include_input=False, include_context=False):
         assert "hunter2" not in error["msg"]
+
+
+def test_webhooks_need_the_feed() -> None:
+    (line,) = Settings.model_validate({"changes": {**HOOK, "max_entries": 0}}).contradictions()
+    assert line == "changes: TRACKER_CHANGES__WEBHOOK_URLS needs TRACKER_CHANGES__MAX_ENTRIES"
 
 
 def test_secrets_are_masked() -> None:

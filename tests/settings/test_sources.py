@@ -148,13 +148,25 @@ def test_all_problems_are_reported_at_once_with_their_source(
     }
 
 
+def test_mistakes_of_single_settings_and_contradictions_are_listed_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRACKER_STATSD__ADDRESS", "[::1]:8125")
+    monkeypatch.setenv("TRACKER_STATHAT__EZKEY", "hidden")
+    monkeypatch.setenv("TRACKER_LOG__LEVEL", "loud")
+    with pytest.raises(SettingsError) as caught:
+        load()
+    level, choose = caught.value.problems
+    assert level.startswith("TRACKER_LOG__LEVEL: must be") and choose.startswith("statsd: choose one")
+
+
 def test_no_message_contains_a_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "tracker.toml"
     config.write_text('[redis]\nurl = ["redis://:hunter2@h"]\n')
     with pytest.raises(SettingsError) as caught:
         load(config)
     assert "hunter2" not in str(caught.value)
-    assert caught.value.__suppress_context__
+    assert caught.value.__context__ is None  # that of pydantic shows the values
     monkeypatch.setenv("TRACKER_REDIS__URL", "redis://:hunter2@h")
     assert "hunter2" not in repr(load())
 

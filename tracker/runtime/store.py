@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -141,9 +140,7 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
 
 def build_store(connection: Connection, settings: Settings, tap: Tap | None = None) -> Store:
     """The store of this process; ``tap`` as in Counters."""
-    store = Store(connection, settings.redis.prefix, store_options(settings), tap=tap)
-    store.jobs.limits = replace(store.jobs.limits, priorities=queue_numbers(settings.jobs.priority))
-    return store
+    return Store(connection, settings.redis.prefix, store_options(settings), tap=tap)
 
 
 def store_options(settings: Settings) -> StoreOptions:
@@ -164,6 +161,7 @@ def store_options(settings: Settings) -> StoreOptions:
         max_audit=settings.admin.audit_entries,
         exports=exported,
         shards=settings.redis.shards,
+        priorities=queue_numbers(settings.jobs.priority),
     )
 
 

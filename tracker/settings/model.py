@@ -7,7 +7,6 @@ and, unless the whole section is in one group, a place in the groups of referenc
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from tracker.settings.admin import AdminSettings, LogSettings
@@ -70,30 +69,33 @@ def _not_unix(listen: Sequence[str]) -> tuple[str, ...]:
 
 
 class Settings(Section):
-    """All settings. An instance made by hand holds defaults and its arguments; it never reads the environment."""
+    """All settings. An instance made by hand holds defaults and its arguments; it never reads the environment.
 
-    http: HttpSettings = HttpSettings()
-    udp: UdpSettings = UdpSettings()
-    redis: RedisSettings = RedisSettings()
-    data: DataSettings = DataSettings()
-    announce: AnnounceSettings = AnnounceSettings()
-    torrents: TorrentSettings = TorrentSettings()
-    users: UserSettings = UserSettings()
-    clients: ClientSettings = ClientSettings()
-    limits: LimitSettings = LimitSettings()
-    reaper: ReaperSettings = ReaperSettings()
-    geoip: GeoIPSettings = GeoIPSettings()
-    uniques: UniqueSettings = UniqueSettings()
-    scoring: ScoringSettings = ScoringSettings()
-    jobs: JobSettings = JobSettings()
-    probe: ProbeSettings = ProbeSettings()
-    stathat: StatHatSettings = StatHatSettings()
-    statsd: StatsDSettings = StatsDSettings()
-    changes: ChangeSettings = ChangeSettings()
-    work: WorkSettings = WorkSettings()
-    dht: DhtSettings = DhtSettings()
-    admin: AdminSettings = AdminSettings()
-    log: LogSettings = LogSettings()
+    The defaults are made without validation: a command validates only the sections that have values.
+    """
+
+    http: HttpSettings = HttpSettings.model_construct()
+    udp: UdpSettings = UdpSettings.model_construct()
+    redis: RedisSettings = RedisSettings.model_construct()
+    data: DataSettings = DataSettings.model_construct()
+    announce: AnnounceSettings = AnnounceSettings.model_construct()
+    torrents: TorrentSettings = TorrentSettings.model_construct()
+    users: UserSettings = UserSettings.model_construct()
+    clients: ClientSettings = ClientSettings.model_construct()
+    limits: LimitSettings = LimitSettings.model_construct()
+    reaper: ReaperSettings = ReaperSettings.model_construct()
+    geoip: GeoIPSettings = GeoIPSettings.model_construct()
+    uniques: UniqueSettings = UniqueSettings.model_construct()
+    scoring: ScoringSettings = ScoringSettings.model_construct()
+    jobs: JobSettings = JobSettings.model_construct()
+    probe: ProbeSettings = ProbeSettings.model_construct()
+    stathat: StatHatSettings = StatHatSettings.model_construct()
+    statsd: StatsDSettings = StatsDSettings.model_construct()
+    changes: ChangeSettings = ChangeSettings.model_construct()
+    work: WorkSettings = WorkSettings.model_construct()
+    dht: DhtSettings = DhtSettings.model_construct()
+    admin: AdminSettings = AdminSettings.model_construct()
+    log: LogSettings = LogSettings.model_construct()
 
     def udp_addresses(self, tcp: Sequence[str]) -> tuple[str, ...]:
         """Where to serve UDP; ``tcp`` are the addresses of the TCP listeners, which ``auto`` stands for.
@@ -114,24 +116,18 @@ class Settings(Section):
             return "passkeys are required, and many clients send none over UDP"
         return "" if _not_unix(tcp) else "clients come through a unix socket"
 
-    @field_validator("statsd")
-    @classmethod
-    def _one_receiver(cls, value: StatsDSettings, info: ValidationInfo) -> StatsDSettings:
-        """Each number is deleted once it was sent, so it can go to one server only."""
-        stathat = info.data.get("stathat")
-        if value.address and isinstance(stathat, StatHatSettings) and stathat.ezkey:
-            raise ValueError(
-                "choose one: statistics go to StatHat (TRACKER_STATHAT__EZKEY) or to StatsD (TRACKER_STATSD__ADDRESS)"
+    def contradictions(self) -> list[str]:
+        """What is wrong with settings of several fields, a line each. Not for a reload, which may change
+        `max_entries` before a restart drops the URLs."""
+        lines = []
+        if self.statsd.address and self.stathat.ezkey:  # each number is deleted once it was sent
+            lines.append(
+                "statsd: choose one: statistics go to StatHat (TRACKER_STATHAT__EZKEY) "
+                "or to StatsD (TRACKER_STATSD__ADDRESS)"
             )
-        return value
-
-    @field_validator("changes")
-    @classmethod
-    def _recorded(cls, value: ChangeSettings) -> ChangeSettings:
-        """Checked here and not in its section: a reload may change `max_entries` before a restart drops the URLs."""
-        if value.webhook_urls and not value.max_entries:
-            raise ValueError("TRACKER_CHANGES__WEBHOOK_URLS needs TRACKER_CHANGES__MAX_ENTRIES")
-        return value
+        if self.changes.webhook_urls and not self.changes.max_entries:
+            lines.append("changes: TRACKER_CHANGES__WEBHOOK_URLS needs TRACKER_CHANGES__MAX_ENTRIES")
+        return lines
 
 
 FIELDS: Mapping[tuple[str, str], FieldInfo] = {

@@ -58,12 +58,18 @@ def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
         for section, values in source.values.items():
             merged[section].update(values)
             names |= {(section, name): source.name(section, name) for name in values}
-    try:
-        settings = Settings.model_validate(merged)
-    except ValidationError as error:
-        raise SettingsError([*unknown, *_invalid(error, names)]) from None  # its own text shows the values
-    if unknown:
-        raise SettingsError(unknown)
+    parts: dict[str, Any] = {}
+    problems = unknown
+    for section, given in merged.items():
+        try:
+            if given:
+                parts[section] = type(Settings.model_fields[section].default).model_validate(given)
+        except ValidationError as error:
+            problems += _invalid(section, error, names)  # its own text shows the values
+    settings = Settings.model_construct(None, **parts)
+    problems += settings.contradictions()
+    if problems:
+        raise SettingsError(problems)
     return settings
 
 
@@ -171,11 +177,11 @@ def _likeness(known: str, wrong: str) -> float:
     return difflib.SequenceMatcher(None, known, wrong).ratio()
 
 
-def _invalid(error: ValidationError, names: Mapping[tuple[str, ...], str]) -> list[str]:
+def _invalid(section: str, error: ValidationError, names: Mapping[tuple[str, ...], str]) -> list[str]:
     """Returns one line per setting, without the value, which may be a secret."""
     lines: dict[tuple[str, ...], str] = {}
     for detail in error.errors(include_input=False, include_url=False, include_context=False):
-        field = tuple(str(part) for part in detail["loc"][:2])
+        field = (section, *(str(part) for part in detail["loc"][:1]))
         text = re.sub(r"^(Input|String) should ", "must ", detail["msg"]).removeprefix("Value error, ")
         lines.setdefault(field, f"{names.get(field, '.'.join(field))}: {text}")
     return list(lines.values())

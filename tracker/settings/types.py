@@ -121,9 +121,9 @@ QueueNumbers = Annotated[tuple[str, ...], AfterValidator(_queue_numbers)]
 
 
 class Section(BaseModel):
-    """The settings of one part: frozen, without unknown fields."""
+    """The settings of one part: frozen, without unknown fields. Its validator is built when it is first used."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod

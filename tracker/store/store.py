@@ -5,20 +5,15 @@ processes need are imported when they are first used.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tracker.store.access.allow_list import AllowList, AllowListCache
-from tracker.store.access.audit import MAX_ENTRIES, Audit
 from tracker.store.access.deny_list import DenyList, DenyListCache
 from tracker.store.access.rate_limits import RateLimitStore, shared_secret
-from tracker.store.access.tokens import Tokens
-from tracker.store.changes.changes import Changes
-from tracker.store.changes.webhooks import Webhooks
 from tracker.store.client.connection import Connection
-from tracker.store.jobs.jobs import Jobs
 from tracker.store.sharding.number import check_number
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.client_software import ClientSoftware
@@ -39,8 +34,13 @@ from tracker.store.torrents.torrents import Torrents
 from tracker.store.users.parts import UserParts
 
 if TYPE_CHECKING:
+    from tracker.store.access.audit import Audit
+    from tracker.store.access.tokens import Tokens
+    from tracker.store.changes.changes import Changes
+    from tracker.store.changes.webhooks import Webhooks
     from tracker.store.dht.nodes import DhtNodes
     from tracker.store.dht.torrents import DhtTorrents
+    from tracker.store.jobs.jobs import Jobs
     from tracker.store.maintenance.maintenance import Maintenance
     from tracker.store.work.work import Work
 
@@ -57,11 +57,13 @@ class StoreOptions:
     """Max announces that wait for a script call; the same for scrapes."""
     max_outbox: int = 0
     """Max numbers that wait in the outbox; 0 if no receiver is configured."""
-    max_audit: int = MAX_ENTRIES
+    max_audit: int = 100_000
     """Max entries of the audit log."""
     exports: Callable[[str], bool] | None = None
     """Returns whether a counter also goes to the outbox."""
     shards: int = 1
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Priorities of new jobs by queue; others have 0."""
 
 
 _DEFAULTS = StoreOptions()
@@ -85,6 +87,7 @@ class Store(UserParts):
     ) -> None:
         self.connection = connection
         self._prefix = prefix
+        self._options = options
         self._clock = clock
         self.shards = shards = Shards.under(connection, prefix, options.shards)
         self.keys, self.scripts = keys, scripts = shards.main.keys, shards.main.scripts
@@ -94,7 +97,7 @@ class Store(UserParts):
         self.reaping = self.reapings[shards.main]
         super().__init__(shards, rules, self.reapings, clock)
         self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
-        common = (connection, scripts, keys)
+        self._common = common = (connection, scripts, keys)
         self.announce_counts = AnnounceCounts(shards)
         self.swarms = AllSwarms(shards, rules, self.announce_counts, clock, options.max_waiting)
         self.torrents = Torrents(shards, clock)
@@ -103,26 +106,53 @@ class Store(UserParts):
         self.scores = Scores(
             shards, clock, interval_seconds=options.scoring_interval_seconds, history=options.score_history
         )
-        self.changes = Changes(shards)
-        self.webhooks = Webhooks(*common, clock, self.changes)
         self.allow_list = AllowList(connection, keys)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.removals = Removals(shards)
         self.deny_list = DenyList(connection, keys, self.removals.begin, self.removals.end)
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(*common, clock)
-        self.tokens = Tokens(*common, clock)
-        self.audit = Audit(*common, options.max_audit)
         self.rate_limits = RateLimitStore(*common, clock)
-        self.counters = counters = Counters(
+        self.counters = Counters(
             shards, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap
         )
         self.refusal_samples = RefusalSamples(connection, keys)
         self.outbox = Outbox(shards)
         self.client_software = ClientSoftware(*common)
-        self.jobs = Jobs(*common, clock, count=counters.count, observe=counters.observe)
         self.unique_users = UniqueUsers(shards, options.unique_rules)
         self.markers = Markers(shards, clock)
+
+    @cached_property
+    def changes(self) -> "Changes":
+        from tracker.store.changes.changes import Changes  # noqa: PLC0415
+
+        return Changes(self.shards)
+
+    @cached_property
+    def webhooks(self) -> "Webhooks":
+        from tracker.store.changes.webhooks import Webhooks  # noqa: PLC0415
+
+        return Webhooks(*self._common, self._clock, self.changes)
+
+    @cached_property
+    def tokens(self) -> "Tokens":
+        from tracker.store.access.tokens import Tokens  # noqa: PLC0415
+
+        return Tokens(*self._common, self._clock)
+
+    @cached_property
+    def audit(self) -> "Audit":
+        from tracker.store.access.audit import Audit  # noqa: PLC0415
+
+        return Audit(*self._common, self._options.max_audit)
+
+    @cached_property
+    def jobs(self) -> "Jobs":
+        from tracker.store.jobs.jobs import Jobs  # noqa: PLC0415
+        from tracker.store.jobs.records import JobLimits  # noqa: PLC0415
+
+        limits, counters = JobLimits(priorities=self._options.priorities), self.counters
+        return Jobs(*self._common, self._clock, limits, count=counters.count, observe=counters.observe)
 
     @cached_property
     def work(self) -> "Work":

@@ -1,12 +1,18 @@
 """The loggers of modules.
 
 structlog is imported, and the log of a command is set up, with the first line: that takes 50 ms, and most commands log
-nothing.
+nothing. Commands log errors only.
 """
 
 import logging
 from collections.abc import Callable
 from typing import Any
+
+_BELOW_ERROR = ("debug", "info", "warning")
+
+
+def _ignore(_event: str, **_values: object) -> None:
+    """A line that a command does not log."""
 
 
 class Logger:
@@ -16,11 +22,13 @@ class Logger:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
-        import structlog  # noqa: PLC0415
-
         for handler in logging.getLogger().handlers[:]:
             if isinstance(handler, FirstLine):
+                if method in _BELOW_ERROR:
+                    return _ignore
                 handler.set_up()
+        import structlog  # noqa: PLC0415
+
         return getattr(structlog.get_logger(self._name), method)
 
 

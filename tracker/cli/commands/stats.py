@@ -11,7 +11,6 @@ import typer
 
 from tracker.cli.commands import AsJson, Config, with_store
 from tracker.cli.terminal import Column, Listing, Row, describe, fitted, note, sparkline, terminal_width
-from tracker.operations.service import statistics
 from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, start_of
 from tracker.store.store import Store
 
@@ -107,6 +106,8 @@ def show_stats(
 
 
 async def _print_totals(store: Store, *, as_json: bool) -> None:
+    from tracker.operations.service import statistics  # noqa: PLC0415  # only --totals needs it, and the jobs
+
     found = asdict(await statistics(store))
     totals, failures = found.pop("totals"), found.pop("failures")
     describe({**found, **totals, **{f"failures.{name}": n for name, n in failures.items()}}, as_json=as_json)

@@ -22,7 +22,6 @@ from tracker.store.schema.keys import Keys
 Way = Literal["api", "dashboard", "cli"]
 
 KEPT_SECONDS = 366 * 86_400
-MAX_ENTRIES = 100_000
 MAX_OBJECTS = 10
 """Objects of the entry of a call. Further entries have the others."""
 MAX_ROWS = 50
@@ -101,9 +100,7 @@ class AuditFilter:
 class Audit:
     """``max_entries``: more than that, or older than KEPT_SECONDS, the oldest entries are deleted."""
 
-    def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, max_entries: int = MAX_ENTRIES
-    ) -> None:
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, max_entries: int) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = (keys.audit(), keys.audit_rows())
