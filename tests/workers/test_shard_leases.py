@@ -52,11 +52,24 @@ async def test_shards_of_a_tracker_that_vanished_are_taken_when_its_leases_end(s
 
 async def test_a_tracker_that_vanished_with_its_clock_ahead_leaves_all_shards_to_others(store: Store) -> None:
     ahead = FakeTime()
-    ahead.now = 3600.0
+    ahead.now = 7200.0
     gone, other = keeper(store, ahead, "gone"), keeper(store, FakeTime(), "other")
     await gone.round()
     await other.round()
     assert other.held == list(range(SHARDS))
+
+
+async def test_trackers_whose_clocks_differ_do_not_both_have_a_shard(store: Store) -> None:
+    time, ahead = FakeTime(), FakeTime()
+    ahead.now = 100.0
+    behind, other = keeper(store, time, "behind"), keeper(store, ahead, "other")
+    await other.round()
+    for _ in range(5):
+        await behind.round()
+        await other.round()
+        assert (behind.held, other.held) == ([], list(range(SHARDS)))
+        time.now += ROUND_SECONDS
+        ahead.now += ROUND_SECONDS
 
 
 async def test_a_tracker_that_lost_its_leases_stops(store: Store) -> None:

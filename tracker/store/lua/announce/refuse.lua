@@ -44,12 +44,16 @@ end
 
 -- A user downloads at most `max_downloads` torrents at once (0: any number). True when a join would be one download too
 -- many. Downloads are the incomplete torrents on which the user is active; a second peer of the user on one of these is
--- no further download.
+-- no further download, and neither is the v2 half of a hybrid torrent beside the v1 half.
 function has_max_downloads(r, tid)
-  if r.uid == '' or r.left == '0' or r.moves_only then return false end
+  if r.uid == '' or r.left == '0' then return false end
   local own = r.user[6]
   local limit = tonumber(own or '') and whole_field(own) or rules.max_downloads
   if limit == 0 then return false end
+  if r.moves_only then
+    tid = call('GET', P .. 'info_hash:' .. r.v1)
+    if not tid then return false end -- it is in another shard
+  end
   local user = P .. 'u:' .. r.uid
   local downloads = call('SINTERCARD', 2, user .. ':active', user .. ':incomplete', 'LIMIT', decimal(limit))
   return downloads >= limit and call('SISMEMBER', user .. ':active', tid or '') == 0

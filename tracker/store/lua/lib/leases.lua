@@ -19,9 +19,10 @@ local function leases_beyond(set, latest, max)
   return call('ZRANGEBYSCORE', set, string.format('(%.0f', latest), '+inf', 'LIMIT', 0, max)
 end
 
--- The latest end of a lease that begins now, with clocks of trackers that differ a little.
+-- The latest end of a lease that begins now, with clocks of trackers that differ: of two trackers, the one whose clock
+-- is ahead keeps a lease.
 local function latest_end(at, seconds)
-  return at + seconds + 60
+  return at + seconds + 3600
 end
 
 -- Takes or extends a lease under the holder's own token, and forgets some that ended long ago. False: another holder
