@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
-from tracker.errors import StartupError
+from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.client.server import Server
 from tracker.store.client.server_info import parse_info
 
@@ -47,7 +47,7 @@ async def check_server(server: Server, shown: str, timeout: float = 2.0) -> Chec
     try:
         async with asyncio.timeout(timeout):
             raw = await server.execute("INFO", "server", "cluster")
-    except TimeoutError as error:
+    except (TimeoutError, StoreUnavailable) as error:
         raise NoAnswer(f"no usable store at {shown}: no answer within {timeout:g} s") from error
     except (RedisError, OSError, ssl.SSLError, ValueError) as error:
         reason = str(error) or type(error).__name__
