@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from tracker.core.work_holdings import average_seeders
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
 from tracker.store.work import periods
-from tracker.store.work.leaderboard import Board, ChartPoint, Standing
+from tracker.store.work.leaderboard import Board, ChartPoint, Rank
 from tracker.store.work.log import LogEntry
 from tracker.store.work.records import Project
 from tracker.store.work.statistics import ProjectStatistics
@@ -21,15 +21,13 @@ from tracker.store.work.statistics import ProjectStatistics
 CACHED_SECONDS = 10.0
 LISTED_CLAIMANTS = 1000
 """Claimants in stats.json."""
-CHARTED_CLAIMANTS = 50
-MAX_POINTS = 200
-"""Of a chart."""
-SHOWN_CLAIMANTS = 20
+CHARTED_CLAIMANTS = 20
+SHOWN_CLAIMANTS = 500
 """Claimants of a leaderboard on the page."""
+_READINGS = 3
 SHOWN_ENTRIES = 20
 """Entries of the log on the page."""
 MAX_CACHED = 256
-BOARDS: tuple[Board, ...] = ("seconds", "count", "bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +41,30 @@ class Finished:
     item: str
     """Empty for a private torrent."""
     claimant: str
+    """The name of a user who has one."""
     bytes: int
     """As reported."""
     domain_bytes: Mapping[str, int]
     seconds: int
     """Seed time verified."""
     version: str
+    title: str = ""
+    """The name of a torrent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """``boards``: standings by (board, month or week); empty for all time."""
+    """``ranks``: the claimants of the current week, the current month and all time, by their period (empty: all time).
+    All is as of the entry ``id`` of the log, but for the counts, which may be newer."""
 
-    project: Project
+    id: str
     stats: ProjectStatistics
-    boards: Mapping[tuple[Board, str], Sequence[Standing]]
-    month: str
-    week: str
+    ranks: Mapping[str, Sequence[Rank]]
+    domain_bytes: Mapping[str, int]
+    chart: Sequence[ChartPoint]
+    """Of all claimants together."""
+    charts: Mapping[str, Sequence[ChartPoint]]
+    """Of the claimants with most bytes, by name."""
     last: Sequence[Finished]
     """The newest first."""
 
@@ -104,17 +109,46 @@ class WorkFigures:
             return found[1]
 
     async def _read_figures(self, project: Project) -> Figures:
-        board = self._store.work.leaderboard
-        (stats,) = await self._store.work.statistics.read([project.name])
+        work, name = self._store.work, project.name
         month, week = periods.current(self._clock())
-        boards = {
-            (each, when): await board.top(project.name, each, when or None, SHOWN_CLAIMANTS)
-            for when in (week, month, "")
-            for each in BOARDS
-        }
-        entries = await self._store.work.log.newest(project.name, SHOWN_ENTRIES)
-        last = await self._shown(project, entries)
-        return Figures(project, stats, boards, month, week, last)
+        by: Board = "count" if project.verify == "none" else "seconds"
+        for _ in range(_READINGS):  # until nothing is added to the leaderboards meanwhile
+            id = await work.leaderboard.position(name)
+            ranks = {
+                when: (await work.leaderboard.table(name, by, when or None, SHOWN_CLAIMANTS, 0))[0]
+                for when in (week, month, "")
+            }
+            by_bytes = [
+                each.claimant for each in await work.leaderboard.top(name, "bytes", count=CHARTED_CLAIMANTS)
+            ]
+            charts = await work.leaderboard.charts(name, ["", *by_bytes])
+            domain_bytes = await work.statistics.domain_bytes(name)
+            (stats,) = await work.statistics.read([name])
+            if id == await work.leaderboard.position(name):
+                break
+        last = await self._shown(project, await work.log.newest(name, SHOWN_ENTRIES))
+        shown = {*by_bytes, *(rank.claimant for each in ranks.values() for rank in each)}
+        names = await self._names(project, shown)
+        return Figures(
+            id=id,
+            stats=stats,
+            ranks={when: [_named(rank, names) for rank in each] for when, each in ranks.items()},
+            domain_bytes=domain_bytes,
+            chart=charts[0],
+            charts={names.get(each, each): points for each, points in zip(by_bytes, charts[1:], strict=True)},
+            last=last,
+        )
+
+    async def _names(self, project: Project, claimants: Collection[str]) -> dict[str, str]:
+        """The names of users; a user without one is shown by its id."""
+        if project.by_name:
+            return {}
+        users = await self._store.users.by_ids([each for each in claimants if each.isdigit()])
+        return {user.user_id: user.name for user in users if user.name}
+
+    async def counts(self, project: Project) -> dict[str, int]:
+        (stats,) = await self._store.work.statistics.read([project.name])
+        return counts_of(stats)
 
     async def stats(self, project: Project) -> dict[str, Any]:
         """The figures in the form of 2020. Claimants are the first LISTED_CLAIMANTS by finished items."""
@@ -131,34 +165,11 @@ class WorkFigures:
             "downloader_bytes": {each.claimant: each.value for each in by_bytes},
             "downloader_count": {each.claimant: each.value for each in counts},
             "downloaders": [each.claimant for each in counts],
-            "counts": {"todo": stats.wanted, "out": stats.out, "done": stats.done},
+            "counts": counts_of(stats),
             "total_items": stats.wanted + stats.out + stats.done,
             "total_items_done": stats.done,
             "total_items_out": stats.out,
             "total_bytes": stats.totals.get("bytes", 0),
-        }
-
-    async def charts(self, project: Project) -> dict[str, Any]:
-        """Sums over time in the form of 2020: a point is [epoch s, sum]. Claimants are the first CHARTED_CLAIMANTS by
-        reported bytes."""
-        found: dict[str, Any] = await self._recent("charts", project, self._read_charts)
-        return found
-
-    async def _read_charts(self, project: Project) -> dict[str, Any]:
-        board = self._store.work.leaderboard
-        names = [each.claimant for each in await board.top(project.name, "bytes", count=CHARTED_CLAIMANTS)]
-        total, *charts = [_sample(points) for points in await board.charts(project.name, ["", *names])]
-        return {
-            "downloader_chart": {
-                name: [[point.at, point.bytes] for point in points]
-                for name, points in zip(names, charts, strict=True)
-            },
-            "downloader_items_chart": {
-                name: [[point.at, point.items] for point in points]
-                for name, points in zip(names, charts, strict=True)
-            },
-            "items_done_chart": [[point.at, point.items] for point in total],
-            "bytes_chart": [[point.at, point.bytes] for point in total],
         }
 
     async def update_status(self, project: Project) -> dict[str, Any]:
@@ -184,18 +195,23 @@ class WorkFigures:
         return await self._shown(project, await self._store.work.log.after(project.name, id, count))
 
     async def _shown(self, project: Project, entries: Sequence[LogEntry]) -> list[Finished]:
-        """Leaves out the names of items that are private torrents, or no longer registered."""
+        """With the names of users and torrents. Leaves out items that are private torrents, or no longer registered."""
         found = [finished_of(entry) for entry in entries]
+        names = await self._names(project, {each.claimant for each in found})
+        found = [replace(each, claimant=names.get(each.claimant, each.claimant)) for each in found]
         if project.kind != "seeding":
             return found
         shown = await self._open_torrents([each.item for each in found])
-        return [each if each.item in shown else replace(each, item="") for each in found]
+        return [
+            replace(each, title=shown[each.item]) if each.item in shown else replace(each, item="")
+            for each in found
+        ]
 
-    async def _open_torrents(self, items: Sequence[str]) -> set[str]:
-        """The items that are torrents, and not private."""
+    async def _open_torrents(self, items: Sequence[str]) -> dict[str, str]:
+        """The names of the items that are torrents, and not private."""
         hashes = {found for item in items if (found := info_hash_of(item.encode("utf-8", "replace")))}
         torrents = await self._store.torrents.get_all(list(hashes))
-        return {torrent.info_hash.hex() for torrent in torrents if not torrent.private}
+        return {torrent.info_hash.hex(): torrent.name for torrent in torrents if not torrent.private}
 
     async def newest_id(self, project: Project) -> str:
         """The id of the newest entry of the log; ``0-0`` when it is empty."""
@@ -238,10 +254,19 @@ class WorkFigures:
         return [name for name, _ in page.entries]
 
 
-def _sample(points: Sequence[ChartPoint]) -> list[ChartPoint]:
-    """At most MAX_POINTS of them, evenly, and the last one."""
-    step = -(-len(points) // MAX_POINTS) or 1
-    return list(points[::-1][::step])[::-1]
+def _named(rank: Rank, names: Mapping[str, str]) -> Rank:
+    return replace(rank, claimant=names.get(rank.claimant, rank.claimant))
+
+
+def counts_of(stats: ProjectStatistics) -> dict[str, int]:
+    return {"todo": stats.wanted, "out": stats.out, "done": stats.done}
+
+
+def columns_of(project: Project) -> list[str]:
+    """What the project counts."""
+    if project.verify == "none":
+        return ["items", "bytes"]
+    return ["seconds", "items"] if project.verify == "address" else ["seconds", "items", "bytes"]
 
 
 def finished_of(entry: LogEntry) -> Finished:

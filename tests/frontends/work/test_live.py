@@ -35,8 +35,21 @@ class Stream:
         return dict(line.split(": ", 1) for line in text.splitlines())
 
     async def finished(self) -> dict[str, Any]:
-        row: dict[str, Any] = json.loads((await self.event())["data"])
+        row: dict[str, Any] = json.loads((await self.done())["data"])
         return row
+
+    async def done(self) -> dict[str, str]:
+        """The next finished item."""
+        while (event := await self.event())["event"] != "done":
+            pass
+        return event
+
+    async def counts(self) -> dict[str, int]:
+        """The next counts of items."""
+        while (event := await self.event())["event"] != "counts":
+            pass
+        found: dict[str, int] = json.loads(event["data"])
+        return found
 
 
 @asynccontextmanager
@@ -56,14 +69,14 @@ async def test_items_of_0_bytes_show(site: Site) -> None:
         await finish(site, "one")
         row = await events.finished()
     assert (row["item"], row["downloader"], row["bytes"], row["seconds"]) == ("one", "volunteer_1", 0, 0)
-    assert set(row) == {"item", "downloader", "at", "bytes", "domain_bytes", "seconds", "version"}
+    assert set(row) == {"item", "downloader", "at", "bytes", "domain_bytes", "seconds", "version", "title"}
 
 
 async def test_a_stream_resumes_without_a_gap(site: Site) -> None:
     await finish(site, "item0")
     async with stream(site) as (events, begin):
         await finish(site, "item1")
-        seen = await events.event()
+        seen = await events.done()
     for number in range(2, 5):
         await finish(site, f"item{number}")
     for last, first in ((begin, 1), (seen["id"], 2)):
@@ -78,6 +91,26 @@ async def test_a_resumed_stream_goes_on(site: Site) -> None:
     async with stream(site, f"Last-Event-ID: {begin}") as (events, _):
         assert (await events.finished())["item"] == "one"
         await finish(site, "two")
+        assert (await events.finished())["item"] == "two"
+
+
+async def test_a_stream_tells_the_counts_of_items(site: Site) -> None:
+    async with stream(site) as (events, _):
+        assert await events.counts() == {"todo": 0, "out": 0, "done": 0}
+        await site.add("one", "two")
+        assert await events.counts() == {"todo": 2, "out": 0, "done": 0}
+
+
+async def test_a_stream_begins_after_the_id_of_the_page(site: Site) -> None:
+    """What is finished between the page and the stream is not missing."""
+    await finish(site, "one")
+    id = (await site.ask("/proj/figures.json")).json["id"]
+    await finish(site, "two")
+    async with connect(site.addresses[0]) as client:
+        client.send(request(f"/proj/live?after={id}"))
+        await client.reader.readuntil(b"\r\n\r\n")
+        events = Stream(client)
+        assert (await events.event())["id"] == id
         assert (await events.finished())["item"] == "two"
 
 
@@ -173,3 +206,16 @@ async def test_who_is_far_behind_reads_from_the_store_in_pages() -> None:
         seen += [each.id for each in found]
         last = found[-1].id
     assert seen == [each.id for each in log.entries]
+
+
+async def test_events_are_written_once_for_all_streams() -> None:
+    """A thousand viewers cost a thousand writes to sockets, and nothing else."""
+    log, now = Log(), 0.0
+    tail = Tail(log.read, "0-0", lambda: now)
+    log.entries = [entry(1), entry(2)]
+    last, data = await tail.chunk("0-0")
+    assert last == "2-0" and data.count(b"event: done") == 2
+    for _ in range(1000):
+        again, same = await tail.chunk("0-0")
+        assert again == last and same is data
+    assert log.reads == 1

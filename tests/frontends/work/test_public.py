@@ -17,6 +17,7 @@ from tests.frontends.work.conftest import Serve, Site
 from tests.frontends.work.libraries import libraries
 from tests.frontends.work.test_calls import ASK, claimed, report
 from tests.store.harness import ALICE, BOB, START, info_hash
+from tests.store.work.harness import rank
 from tests.volunteer.programs import PASSWORD, USER, Program, program
 from tests.waiting import until
 from tracker.core.work_figures import WorkFigures
@@ -89,7 +90,7 @@ async def test_the_page_shows_everything_escaped(serve: Serve) -> None:
     assert "default-src 'none'" in reply.headers["content-security-policy"]
     assert "<script>alert" not in reply.text
     assert reply.text.count("&lt;script&gt;alert(1)&lt;/script&gt;&amp;&#34;&#39;") == 4
-    assert re.search(r"<td>volunteer_1</td><td>&lt;script.*</td><td>0 B</td><td>0.0 d</td>", reply.text)
+    assert re.search(r"<td>volunteer_1</td><td>&lt;script.*</td><td>0 B</td>", reply.text)
     for path in re.findall(r'(?:href|src)="([^"]+)"', reply.text):
         assert (await site.ask(path)).status == 200
     assert (await site.ask("/static/server.py")).status == 404
@@ -104,11 +105,11 @@ async def test_the_page_shows_the_leaderboards_of_week_month_and_all_time(site: 
     site.store.clock.now += 7 * 86_400
     await finish(site, "three", "volunteer_3", data=2**20)
     text = (await site.ask("/proj/")).text
-    week, month, everything = text.split("Leaderboards: ")[1:]
+    week, month, everything = text.split("Leaderboard: ")[1:]
     assert week.startswith("2027-W11") and month.startswith("2027-03")
     assert "volunteer_3" in week and "volunteer_2" not in week
     assert "volunteer_2" in month and "volunteer_1" not in month and "1.0 MiB" in month
-    assert everything.count("volunteer_1") == 2 and "5.0 GiB" in everything
+    assert everything.count("volunteer_1") == 1 and "5.0 GiB" in everything
 
 
 def test_sizes_and_days_are_readable() -> None:
@@ -331,8 +332,64 @@ async def test_nothing_public_names_a_private_torrent(torrents: Site) -> None:
     assert states == ["out", None]
     for name in names:
         assert (await claims.complete("seeds", "7", name, seconds=5)).counted
+    figures = await torrents.ask("/seeds/figures.json")
     page = (await torrents.ask("/seeds/")).text
-    assert [name in page for name in names] == [True, False]
+    for text in (page, figures.text):
+        assert not any(f"private{end}" in text for end in ("<", '"'))
+        assert names[1] not in text
     project = await torrents.store.work.projects.get("seeds")
     last = await WorkFigures(torrents.store, torrents.store.clock).finished_after(project, "0-0", 9)
     assert [each.item for each in last] == [names[0], ""]
+    assert last[0].title.startswith(HOSTILE) and last[1].title == ""
+
+
+async def test_the_page_names_users_and_torrents(torrents: Site) -> None:
+    site = torrents
+    await site.store.users.edit("7", {"name": "Ada"})
+    item = info_hash(1).hex()
+    await site.store.torrents.edit(info_hash(1), {"name": "Old disks"})
+    await site.store.work.claims.claim("seeds", "7", free_bytes=6000)
+    assert (await site.store.work.claims.complete("seeds", "7", item, seconds=86_400, uploaded=5)).counted
+    await rank(site.store, "seeds")
+    text = (await site.ask("/seeds/")).text
+    assert "<td>Ada</td><td>Old disks</td>" in text and item not in text
+    figures = (await site.ask("/seeds/figures.json")).json
+    assert [row["name"] for row in figures["ranks"][""]] == ["Ada"]
+    assert "Ada" in (await site.ask("/seeds/charts.json")).json["downloader_chart"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns"),
+    [
+        ({}, ["items", "reported"]),
+        ({"kind": "seeding", "verify": "announce"}, ["verified", "items", "reported"]),
+        ({"kind": "seeding", "verify": "address"}, ["verified", "items"]),
+    ],
+)
+async def test_the_page_has_only_boards_of_what_is_counted(
+    serve: Serve, fields: dict[str, Any], columns: list[str]
+) -> None:
+    site = await serve()
+    await site.project("p", keep_done_days=1, **fields)
+    await site.store.redis.zadd(site.store.keys.work_ranking("p", "downloader_count"), {"7": 1})
+    await site.store.redis.zadd(site.store.keys.work_ranking("p", "downloader_seconds"), {"7": 1})
+    text = (await site.ask("/p/")).text
+    board = text.split("Leaderboard: all time")[1]
+    assert re.findall(r"<th>(\w+)</th>", board) == ["by", *columns]
+    assert text.count("<section hidden>") == 2  # nothing this week and this month
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, "/p</span>"),
+        ({"kind": "seeding", "verify": "announce"}, "your passkey"),
+        ({"kind": "seeding", "verify": "address", "public": True}, "--name NAME --port PORT"),
+    ],
+)
+async def test_the_page_says_how_to_take_part(serve: Serve, fields: dict[str, Any], expected: str) -> None:
+    site = await serve()
+    await site.project("p", keep_done_days=1, **fields)
+    text = (await site.ask("/p/")).text
+    assert expected in text.partition("Take part")[2]
+    assert ("tracker work seed --url" in text) == bool(fields)

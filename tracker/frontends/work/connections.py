@@ -32,7 +32,7 @@ class Limits:
     """``idle_seconds``: between requests, for a head, and for a stalled reader; ``body_seconds``: for a body;
     ``stop_seconds``: for requests in flight when the port closes."""
 
-    connections: int = 1024
+    connections: int = 4096
     per_network: int = 64
     """Maximum per IPv4 address or /64; trusted proxies have no limit."""
     idle_seconds: float = 30.0

@@ -1,6 +1,6 @@
 """The live view: finished items as server-sent events. ``Last-Event-ID`` is an id of the log, so none is missed.
 
-All streams of a project share one reading of the log per second.
+All streams of a project share one reading of the log and of the counts of items per second.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from tracker.core.work_figures import Finished, WorkFigures
 from tracker.errors import StoreUnavailable
 from tracker.frontends.work.requests import Senders
 
-MAX_STREAMS = 256
+MAX_STREAMS = 2000
 MAX_PER_NETWORK = 8
 PERIOD_SECONDS = 1.0
-QUIET_PERIODS = 15
-"""After as many periods without an event a comment is sent, so that proxies keep the stream open."""
+QUIET_SECONDS = 15.0
+"""After so long without an event a comment is sent, so that proxies keep the stream open."""
 KEPT = 500
 """The newest entries that are kept for streams that are a little behind."""
 PAGE = 100
@@ -34,6 +34,7 @@ _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 
 Read = Callable[[str, int], Awaitable[Sequence[Finished]]]
 """(id, count): the entries after that id, the oldest first."""
+Count = Callable[[], Awaitable[dict[str, int]]]
 
 
 def order_of(id: str) -> tuple[int, int]:
@@ -42,15 +43,22 @@ def order_of(id: str) -> tuple[int, int]:
 
 
 class Tail:
-    """The end of a project's log. ``timer`` returns seconds."""
+    """The end of a project's log, and the counts of its items. ``timer`` returns seconds."""
 
-    def __init__(self, read: Read, newest: str, timer: Callable[[], float]) -> None:
+    def __init__(
+        self, read: Read, newest: str, timer: Callable[[], float], count: Count | None = None
+    ) -> None:
         self._read = read
         self._timer = timer
+        self._count = count
+        self.counts: dict[str, int] = {}
         self._from = self._to = newest
         self._entries: deque[Finished] = deque()
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
+        self._news = asyncio.Event()
+        self._is_watched = False
+        self._chunk: tuple[str, str, dict[str, int], bytes] = ("", "", {}, b"")
 
     async def after(self, id: str) -> Sequence[Finished]:
         """Returns at most PAGE entries that follow ``id``, or more of the newest ones."""
@@ -62,14 +70,53 @@ class Tail:
             return [entry for entry in self._entries if order_of(entry.id) > order_of(id)]
         return await self._read(id, PAGE)
 
+    async def chunk(self, id: str) -> tuple[str, bytes]:
+        """The events after ``id`` and the id of the last; they are written once for all streams that are there."""
+        after, to, counts, data = self._chunk
+        if (after, to) == (id, self._to) and counts is self.counts:
+            return to, data
+        entries = await self.after(id)
+        last = entries[-1].id if entries else id
+        data = b"".join(map(event, entries)) + b"event: counts\ndata: %b\n\n" % orjson.dumps(self.counts)
+        self._chunk = id, last, self.counts, data
+        return last, data
+
     async def _read_new(self) -> None:
+        news = False
         while entries := await self._read(self._to, PAGE):
+            news = True
             self._entries += entries
             self._to = entries[-1].id
             while len(self._entries) > KEPT:
                 self._from = self._entries.popleft().id
             if len(entries) < PAGE:
-                return
+                break
+        if self._count is not None and (counts := await self._count()) != self.counts:
+            self.counts, news = counts, True
+        if news:
+            self.wake()
+
+    def wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def news(self) -> None:
+        """Returns when there may be something new. One of the streams that wait reads each second, for all."""
+        news = self._news
+        if self._is_watched:
+            await news.wait()
+            return
+        self._is_watched = True
+        try:
+            while not news.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PERIOD_SECONDS):
+                        await news.wait()
+                with suppress(StoreUnavailable):
+                    await self.after(self._to)
+        finally:  # another goes on
+            self._is_watched = False
+            self.wake()
 
 
 class Live:
@@ -85,7 +132,7 @@ class Live:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         project = await self._work.project(request.match_info.get("project", self._default))
-        last = request.headers.get("Last-Event-ID", "")
+        last = request.headers.get("Last-Event-ID", request.query.get("after", ""))
         if last and not _ID.fullmatch(last):
             raise Refused("malformed", "Last-Event-ID is no id of the log")
         address = self._senders.address(request)
@@ -100,17 +147,21 @@ class Live:
             async def read(id: str, count: int) -> Sequence[Finished]:
                 return await self._figures.finished_after(project, id, count)
 
+            async def count() -> dict[str, int]:
+                return await self._figures.counts(project)
+
             if not last or order_of(last) > order_of(newest):  # of a log that was restored or deleted since
                 last = newest
-            with self._tail(project.name, read, newest) as tail:
+            with self._tail(project.name, read, newest, count) as tail:
                 return await _stream(request, tail, last, stopping)
         finally:
             self._streams -= Counter([net])
 
     @contextmanager
-    def _tail(self, project: str, read: Read, newest: str) -> Iterator[Tail]:
+    def _tail(self, project: str, read: Read, newest: str, count: Count) -> Iterator[Tail]:
         """The tail that the project's streams share; it is kept as long as there is one."""
-        tail, users = self._tails.get(project) or (Tail(read, newest, asyncio.get_running_loop().time), 0)
+        found = self._tails.get(project)
+        tail, users = found or (Tail(read, newest, asyncio.get_running_loop().time, count), 0)
         self._tails[project] = tail, users + 1
         try:
             yield tail
@@ -118,6 +169,11 @@ class Live:
             tail, users = self._tails.pop(project)
             if users > 1:
                 self._tails[project] = tail, users - 1
+
+    def stop(self) -> None:
+        """Ends all streams."""
+        for tail, _ in self._tails.values():
+            tail.wake()
 
 
 async def _stream(request: web.Request, tail: Tail, last: str, stopping: asyncio.Event) -> web.StreamResponse:
@@ -128,22 +184,20 @@ async def _stream(request: web.Request, tail: Tail, last: str, stopping: asyncio
     await response.prepare(request)
     with suppress(ConnectionError, TimeoutError):
         await _send(response, b"retry: %d\nid: %b\n\n" % (RECONNECT_MILLISECONDS, last.encode()))
-        quiet = 0
+        seen: dict[str, int] | None = None
         while not stopping.is_set():
-            entries: Sequence[Finished] = ()
+            before = last
             with suppress(StoreUnavailable):
-                entries = await tail.after(last)
-            for entry in entries:
-                await _send(response, event(entry))
-                last = entry.id
-            quiet = 0 if entries else quiet + 1
-            if quiet == QUIET_PERIODS:
-                quiet = 0
+                last, data = await tail.chunk(before)
+                if last != before or tail.counts is not seen:
+                    seen = tail.counts
+                    await _send(response, data)
+                    continue
+            try:
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await tail.news()
+            except TimeoutError:
                 await _send(response, b": still here\n\n")
-            if not entries or len(entries) < PAGE:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(PERIOD_SECONDS):
-                        await stopping.wait()
     return response
 
 
@@ -152,8 +206,8 @@ async def _send(response: web.StreamResponse, data: bytes) -> None:
         await response.write(data)
 
 
-def event(entry: Finished) -> bytes:
-    row = {
+def shown(entry: Finished) -> dict[str, object]:
+    return {
         "item": entry.item,
         "downloader": entry.claimant,
         "at": entry.at,
@@ -161,5 +215,9 @@ def event(entry: Finished) -> bytes:
         "domain_bytes": entry.domain_bytes,
         "seconds": entry.seconds,
         "version": entry.version,
+        "title": entry.title,
     }
-    return b"id: %b\nevent: done\ndata: %b\n\n" % (entry.id.encode(), orjson.dumps(row))
+
+
+def event(entry: Finished) -> bytes:
+    return b"id: %b\nevent: done\ndata: %b\n\n" % (entry.id.encode(), orjson.dumps(shown(entry)))

@@ -7,8 +7,9 @@ from importlib.resources import files
 from aiohttp import web
 
 from tracker.core.work import Refused, WorkRequests
-from tracker.core.work_figures import CACHED_SECONDS, Needed, WorkFigures
+from tracker.core.work_figures import CACHED_SECONDS, Figures, Needed, WorkFigures, columns_of, counts_of
 from tracker.frontends.work.links import Links
+from tracker.frontends.work.live import order_of, shown
 from tracker.frontends.work.rendering import FeedItem, environment, rss
 from tracker.frontends.work.replies import PRIVATE, json_reply
 from tracker.frontends.work.requests import Fields, Senders
@@ -16,7 +17,8 @@ from tracker.frontends.work.requests import Fields, Senders
 FEED_ITEMS = 50
 LISTED_ITEMS = 1000
 SHARED = f"public, max-age={CACHED_SECONDS:.0f}"
-_TITLES = {"seconds": "Verified seeding", "count": "Items", "bytes": "Reported bytes"}
+_TITLES = {"seconds": "verified", "items": "items", "bytes": "reported"}
+SHOWN_ROWS = 20
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -48,7 +50,12 @@ class Public:
 
     async def charts(self, request: web.Request) -> web.Response:
         project = await self._work.project(self._name(request))
-        return _shared(json_reply(await self._figures.charts(project)))
+        return _shared(json_reply(_charts(await self._figures.figures(project))))
+
+    async def figures(self, request: web.Request) -> web.Response:
+        """What the page shows, for its script."""
+        project = await self._work.project(self._name(request))
+        return _shared(json_reply(_figures(await self._figures.figures(project))))
 
     async def update_status(self, request: web.Request) -> web.Response:
         project = await self._work.project(self._name(request))
@@ -109,10 +116,13 @@ class Public:
         figures = await self._figures.figures(project)
         text = self._page.render(
             project=project,
+            url=self._links.page_url(request, project.name).rstrip("/"),
             stats=figures.stats,
-            spans=((figures.week, figures.week), (figures.month, figures.month), ("", "All time")),
-            boards=figures.boards,
+            ranks=figures.ranks,
+            columns=columns_of(project),
             titles=_TITLES,
+            domain_bytes=figures.domain_bytes,
+            shown=SHOWN_ROWS,
             last=figures.last,
         )
         reply = web.Response(text=text, content_type="text/html")
@@ -131,6 +141,39 @@ class Public:
         reply = web.Response(body=self._static[name], content_type=STATIC[name], charset="utf-8")
         reply.headers["Cache-Control"] = "public, max-age=3600"
         return reply
+
+
+def _charts(figures: Figures) -> dict[str, object]:
+    """Sums over time in the form of 2020: a point is [epoch s, sum]."""
+    return {
+        "items_done_chart": [[point.at, point.items] for point in figures.chart],
+        "bytes_chart": [[point.at, point.bytes] for point in figures.chart],
+        "downloader_chart": {
+            name: [[point.at, point.bytes] for point in points] for name, points in figures.charts.items()
+        },
+        "downloader_items_chart": {
+            name: [[point.at, point.items] for point in points] for name, points in figures.charts.items()
+        },
+    }
+
+
+def _figures(figures: Figures) -> dict[str, object]:
+    stats, until = figures.stats, order_of(figures.id)
+    return {
+        "id": figures.id,
+        "counts": counts_of(stats),
+        "totals": {"items": stats.totals.get("done", 0), "bytes": stats.totals.get("bytes", 0)},
+        "domain_bytes": figures.domain_bytes,
+        "ranks": {
+            span: [
+                {"name": rank.claimant, "items": rank.items, "bytes": rank.bytes, "seconds": rank.seconds}
+                for rank in ranks
+            ]
+            for span, ranks in figures.ranks.items()
+        },
+        "last": [shown(entry) for entry in figures.last if order_of(entry.id) <= until],
+        **_charts(figures),
+    }
 
 
 def _shared(reply: web.Response) -> web.Response:

@@ -28,7 +28,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(size=size_text, days=days_text, xml=xml_text)
+    made.filters.update(size=size_text, amount=amount_text, xml=xml_text)
     return made
 
 
@@ -40,6 +40,13 @@ def size_text(number: float) -> str:
 
 def days_text(seconds: float) -> str:
     return f"{seconds / 86_400:,.1f} d"
+
+
+def amount_text(number: int, column: str) -> str:
+    """A number of items, bytes or seconds."""
+    if column == "items":
+        return f"{number:,}"
+    return size_text(number) if column == "bytes" else days_text(number)
 
 
 def xml_text(text: str) -> str:

@@ -99,6 +99,7 @@ def make_app(
 
     async def stop(_app: web.Application) -> None:
         stopping.set()
+        live.stop()
 
     app.on_shutdown.append(stop)
     calls = Calls(work, senders, links, settings.default, limits.body_seconds)
@@ -128,6 +129,7 @@ def _routes(base: str, calls: Calls, public: Public, live: Live) -> list[web.Abs
         web.post(f"{base}/uploaded", calls.uploaded),
         web.get(f"{base}/mine", calls.mine),
         web.get(f"{base}/stats.json", public.stats),
+        web.get(f"{base}/figures.json", public.figures),
         web.get(f"{base}/charts.json", public.charts),
         web.get(f"{base}/update-status.json", public.update_status),
         web.get(f"{base}/items/{{item:.+}}.json", public.item),

@@ -15,6 +15,10 @@ MAX_ADDED = 25
 """Finished items in one script call. More would delay announces by more than a millisecond."""
 
 
+MAX_POINTS = 200
+"""Of a chart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A claimant's place in a leaderboard."""
@@ -76,6 +80,11 @@ class Leaderboard:
         flat = await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES")
         return [Standing(claimant, value) for claimant, value in ranked(flat)]
 
+    async def position(self, project: str) -> str:
+        """The id of the last entry of the log that has been added; ``0-0`` before the first."""
+        found = await self._connection.command("HGET", self._keys.work_project(project), "ranked")
+        return found.decode("utf-8", "replace") if found else "0-0"
+
     async def table(
         self, project: str, by: Board, span: str | None, count: int, offset: int
     ) -> tuple[list[Rank], int]:
@@ -97,12 +106,13 @@ class Leaderboard:
         return self._keys.work_ranking_in(project, ranking, span)
 
     async def charts(self, project: str, claimants: Sequence[str]) -> list[list[ChartPoint]]:
-        """The charts of claimants; of an empty name: of all together."""
+        """The charts of claimants; of an empty name: of all together. Of each at most MAX_POINTS, evenly, and the last
+        one."""
         charts = await self._connection.pipeline(
             *(("LRANGE", self._keys.work_chart(project, each), 0, -1) for each in claimants)
         )
         return [
-            [ChartPoint(*map(whole, row)) for point in points if len(row := point.split()) == 4]
+            [ChartPoint(*map(whole, row)) for point in _sample(points) if len(row := point.split()) == 4]
             for points in charts
         ]
 
@@ -111,6 +121,11 @@ class Leaderboard:
         flat = await self._connection.command("HGETALL", self._keys.work_versions(project))
         texts = [text.decode("utf-8", "replace") for text in flat]
         return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _sample(points: list[bytes]) -> list[bytes]:
+    step = -(-len(points) // MAX_POINTS) or 1
+    return points[::-1][::step][::-1]
 
 
 def _rank(claimant: bytes, *numbers: bytes | None) -> Rank:
