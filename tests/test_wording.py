@@ -30,7 +30,8 @@ WORDS = {
 }
 """By what replaces them."""
 ALLOWED = re.compile(
-    r"for lack of|at home or in a container|--home-dir|/home\b|[A-Z_]+_HOME\b|throw-away|ProtectHome",
+    r"for lack of|at home or in a container|--home-dir|/home\b|[A-Z_]+_HOME\b|throw-away|ProtectHome"
+    r"|`[^`\n]+`\s+became\b",  # a name that changed
     re.IGNORECASE,
 )
 FOUND = re.compile(rf"(?<![^\W_])({'|'.join(WORDS)})(?![^\W_])", re.IGNORECASE)
