@@ -22,9 +22,10 @@ from loadtest import trackers
 from loadtest.geoip_databases import make_city, record
 from loadtest.trackers import RunningTracker
 from tracker.admin.pages.rendering import NAVIGATION
-from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Address, Digits, Endpoint, InfoHash, PeerId
 from tracker.store.access.audit import AuditEntry, ChangedObject
 from tracker.store.client.connection import Connection, connect
+from tracker.store.stats.client_software import MIN_ADDRESSES
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.refusal_samples import RefusedAnnounce
 from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, start_of
@@ -302,7 +303,9 @@ async def _fill_lists(store: Store, now: float, chance: random.Random) -> None:
         ("Xunlei 1.2", "client denied"): 204,
         ("qBittorrent 3", "denied"): 9,
     }
-    await store.client_software.add(1, joins | refused, now)
+    seen = joins | refused
+    addresses = [Address(bytes((192, 0, 2, host))) for host in range(MIN_ADDRESSES)]
+    await store.client_software.add(1, seen, now, dict.fromkeys(seen, addresses))
     await store.allow_list.allow(b"-TR40", "Transmission 4.0")
     await store.deny_list.deny(b"-XL", "this client does not upload")
     await store.jobs.enqueue("process_torrent", {"torrent_id": "7"})

@@ -71,7 +71,7 @@ class RunningTracker:
     def log(self) -> str:
         return self.log_file.read_text()
 
-    def announce(self, passkey: str = "", **changes: str) -> dict[bytes, Any]:
+    def announce(self, passkey: str = "", source: str = "127.0.0.1", **changes: str) -> dict[bytes, Any]:
         """What one announce is answered, decoded; values in ``changes`` are percent-encoded already."""
         query = {
             "info_hash": "%01" * 20,
@@ -85,7 +85,9 @@ class RunningTracker:
         }
         path = f"/{passkey}/announce" if passkey else "/announce"
         text = "&".join(f"{name}={value}" for name, value in query.items())
-        connection = HTTPConnection(self.url.removeprefix("http://"), timeout=SECONDS)
+        connection = HTTPConnection(
+            self.url.removeprefix("http://"), timeout=SECONDS, source_address=(source, 0)
+        )
         try:
             connection.request("GET", f"{path}?{text}")
             reply: dict[bytes, Any] = bdecode(connection.getresponse().read())

@@ -469,7 +469,7 @@ async def serving(store: Store, accounts: Accounts = "off") -> AsyncIterator[tup
         clock=store.clock,
         limits=Limits(settings.limits, accounts=accounts),
         on_join=lambda info_hash, peer_id, address: None,
-        on_refused=lambda info_hash, peer_id, label, passkey: None,
+        on_refused=lambda info_hash, peer_id, label, passkey, address: None,
     )
     ((datagrams,),) = await open_datagram_sockets(["127.0.0.1:0"], 2**20)
     async with (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.commands import Command, command, rows, set_store
-from tests.store.harness import START, Store
+from tests.store.harness import START, Store, count_software
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.client_software import MAX_BATCH
 from tracker.store.stats.slices import month_of, month_start
@@ -30,8 +30,8 @@ def heard(redis_url: str, prefix: str) -> None:
     async def fill() -> None:
         store = Store(redis_url, Keys(prefix), SwarmRules())
         refused = {("qB 5", "unknown torrent"): 4, ("qB 5", "not: here"): 1}
-        await store.client_software.add(1, {("qB 5", ""): 3, ("TR 4", ""): 2, **refused}, START)
-        await store.client_software.add(2, {("TR 4", ""): 2}, LATER)
+        await count_software(store.client_software, 1, {("qB 5", ""): 3, ("TR 4", ""): 2, **refused}, START)
+        await count_software(store.client_software, 2, {("TR 4", ""): 2}, LATER)
         await store.connection.close()
 
     asyncio.run(fill())
@@ -69,8 +69,11 @@ def test_long_lists_come_in_pages(client: Command, redis_url: str, prefix: str) 
         store = Store(redis_url, Keys(prefix), SwarmRules())
         for number in range(3):
             first = number * MAX_BATCH
-            await store.client_software.add(
-                number, {(f"x{n}", ""): n + 1 for n in range(first, first + MAX_BATCH)}, START
+            await count_software(
+                store.client_software,
+                number,
+                {(f"x{n}", ""): n + 1 for n in range(first, first + MAX_BATCH)},
+                START,
             )
         await store.connection.close()
 

@@ -96,7 +96,7 @@ async def open_tracker(
         joined.append((info_hash, address))
         clients_seen.append((peer_id, ""))
 
-    def on_refused(info_hash: InfoHash, peer_id: PeerId, label: str, passkey: str) -> None:
+    def on_refused(info_hash: InfoHash, peer_id: PeerId, label: str, passkey: str, _: Address) -> None:
         refused_torrents.append(info_hash)
         clients_seen.append((peer_id, label))
 

@@ -21,11 +21,17 @@ def run_json(directory: Path, *words: str) -> list[dict[str, object]]:
 
 
 def announce_as_clients(tracker: trackers.RunningTracker) -> None:
-    """qBittorrent joins twice and is refused once. Transmission joins once."""
-    for peer_id in ("-qB5020-abcdefghijkl", "-TR4060-abcdefghijkl", "-qB5020-mnopqrstuvwx"):
+    """qBittorrent joins three times, from as many addresses, and so is refused. Transmission joins once, and is not
+    listed: it came from one address."""
+    clients = ("-qB5020-abcdefghijkl", "-TR4060-abcdefghijkl", "-qB5020-mnopqrstuvwx", "-qB5020-012345678901")
+    for number, peer_id in enumerate(clients, 1):
         for event in ("started", "", ""):
-            assert b"failure reason" not in tracker.announce(peer_id=peer_id, event=event)
-    assert b"failure reason" in tracker.announce(peer_id="-qB5020-abcdefghijkl", info_hash="%02" * 20)
+            reply = tracker.announce(peer_id=peer_id, event=event, source=f"127.0.0.{number}")
+            assert b"failure reason" not in reply
+        refused = tracker.announce(
+            peer_id=clients[0], info_hash="%02" * 20, source=f"127.0.0.{min(number, 3)}"
+        )
+        assert b"failure reason" in refused
 
 
 @pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.long), "2"])
@@ -39,11 +45,8 @@ def test_a_graceful_stop_saves_the_counts_of_client_programs(
     assert trackers.run(home, "torrent", "add", HASH).returncode == 0
     announce_as_clients(tracker)
     assert tracker.end(signal.SIGTERM) == 0
-    assert run_json(home, *SEEN) == [
-        {"joins": 2, "program": "qBittorrent 5.0.2"},
-        {"joins": 1, "program": "Transmission 4.0.6"},
-    ]
-    refused = {"failures": 1, "program": "qBittorrent 5.0.2", "reason": "unknown torrent"}
+    assert run_json(home, *SEEN) == [{"joins": 3, "program": "qBittorrent 5.0.2"}]
+    refused = {"failures": 4, "program": "qBittorrent 5.0.2", "reason": "unknown torrent"}
     assert run_json(home, *SEEN, "--failures") == [refused]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 from redis.asyncio import Redis
 
 from tests.waiting import in_background
-from tracker.bittorrent import Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Address, Endpoint, InfoHash, PeerId
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.stats.client_software import MIN_ADDRESSES, ClientEvent, ClientSoftware
 from tracker.store.store import Store as RealStore
 from tracker.store.store import StoreOptions
 from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused, TrafficTotals
@@ -195,3 +196,11 @@ def digits(said: dict[str, Any]) -> dict[str, Any]:
     """Byte counts in the form of announces, from numbers."""
     counts = ("uploaded", "downloaded", "bytes_left")
     return {name: b"%d" % n if name in counts and n is not None else n for name, n in said.items()}
+
+
+async def count_software(
+    software: ClientSoftware, number: int, counts: Mapping[ClientEvent, int], now: float
+) -> None:
+    """Adds a batch of clients that came from as many addresses as it takes to be listed."""
+    addresses = [Address(endpoint(one)[:-2]) for one in range(MIN_ADDRESSES)]
+    await software.add(number, counts, now, dict.fromkeys(counts, addresses))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -15,11 +15,13 @@ from tests.fake_time import FakeTime
 from tests.store.client.proxy import Proxy
 from tests.store.harness import Clock, Store, running
 from tests.waiting import in_background
-from tracker.bittorrent import PeerId
+from tracker.bittorrent import Address, PeerId
 from tracker.store.schema.keys import Keys
+from tracker.store.stats import client_software
 from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, ClientSoftware
 from tracker.store.stats.slices import month_of, month_start
 from tracker.store.swarms.rules import SwarmRules
+from tracker.wire.endpoint import pack_address
 from tracker.workers.client_software import (
     FLUSH_SECONDS,
     KEPT_NAMES,
@@ -30,6 +32,14 @@ from tracker.workers.client_software import (
 )
 
 SECONDS = 20.0
+
+
+ADDRESS = Address(b"\x0b\0\0\1")
+
+
+@pytest.fixture(autouse=True)
+def one_address_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_software, "MIN_ADDRESSES", 1)
 
 
 def called(name: str) -> PeerId:
@@ -63,7 +73,7 @@ class Work:
 
     def add(self, *names: str, label: str = "", times: int = 1) -> None:
         for name in names * times:
-            self.counter.add(called(name), label)
+            self.counter.add(called(name), label, ADDRESS)
 
     async def joins(self) -> dict[str, int]:
         return dict(await self.store.client_software.top("joins", count=10_000))
@@ -85,7 +95,13 @@ async def sent(work: Work) -> None:
 class Slow(ClientSoftware):
     """A store that never replies."""
 
-    async def add(self, number: int, counts: Mapping[ClientEvent, int], now: float) -> None:
+    async def add(
+        self,
+        number: int,
+        counts: Mapping[ClientEvent, int],
+        now: float,
+        addresses: Mapping[ClientEvent, Collection[Address]],
+    ) -> None:
         await asyncio.Event().wait()
 
 
@@ -94,12 +110,18 @@ class Recorded(ClientSoftware):
 
     failures = 0
 
-    async def add(self, number: int, counts: Mapping[ClientEvent, int], now: float) -> None:
+    async def add(
+        self,
+        number: int,
+        counts: Mapping[ClientEvent, int],
+        now: float,
+        addresses: Mapping[ClientEvent, Collection[Address]],
+    ) -> None:
         self.batches = [*getattr(self, "batches", []), (number, len(counts), now)]
         if self.failures:
             self.failures -= 1
             raise ResponseError("the script failed")
-        await super().add(number, counts, now)
+        await super().add(number, counts, now, addresses)
 
 
 def recorded(store: Store) -> Recorded:
@@ -299,3 +321,45 @@ async def test_a_flush_ends_within_its_time_limit(store: Store) -> None:
     async with asyncio.timeout(SECONDS):
         await work.counter.flush()
     assert work.counts["software_dropped"] == 100
+
+
+async def test_a_name_is_listed_once_it_came_from_three_addresses(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of several processes, and from then on; its failures too. A /64 is one address."""
+    monkeypatch.setattr(client_software, "MIN_ADDRESSES", 3)
+    works = [Work(store), Work(store, ClientSoftware(store.connection, store.scripts, store.keys))]
+
+    async def join(name: str, *addresses: str, work: int = 0, label: str = "") -> dict[str, int]:
+        for address in addresses:
+            packed = pack_address(address)
+            assert packed is not None
+            works[work].counter.add(called(name), label, packed)
+        await works[work].counter.flush()
+        return await works[work].joins()
+
+    for number in range(20):
+        assert await join(f"-R{number}", *["11.0.0.1"] * 9, "11.0.0.2") == {}
+    assert await join("qB", "11.0.0.1", "11.0.0.2") == {}
+    assert await join("qB", "11.0.0.2", work=1) == {}
+    assert await join("v6", "2a00::1", "2a00::2", "2a00::3") == {}
+    await join("qB", "11.0.0.9", label="denied")
+    assert await join("qB", "11.0.0.3", work=1) == {"qB": 4}
+    assert await join("qB", "11.0.0.3", "11.0.0.3") == {"qB": 6}
+    assert await store.client_software.top("failures") == []
+    await join("qB", "11.0.0.9", label="denied")
+    await join("-R1", "11.0.0.9", label="denied")
+    assert await store.client_software.top("failures") == [("qB: denied", 2)]
+    assert await store.redis.hlen(f"{store.keys.prefix}unlisted_clients") == 22
+
+
+async def test_addresses_of_few_unlisted_names_are_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_software, "MIN_ADDRESSES", 3)
+    monkeypatch.setattr(client_software, "MAX_UNLISTED", 50)
+    work = Work(store)
+    work.add(*(f"-R{number}" for number in range(900)))
+    await work.counter.flush()
+    assert await work.joins() == {}
+    assert await store.redis.hlen(f"{store.keys.prefix}unlisted_clients") == 50

@@ -38,18 +38,20 @@ class JoinEvents:
         if self.counts_users:
             self.unique_users.add(info_hash, address)
         if self.counts_software:
-            self.client_software.add(peer_id, "")
+            self.client_software.add(peer_id, "", address)
 
     def on_late_join(self, info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
         """A peer joined, but the store's reply was lost. Also counts the join, because the announce did not."""
         self.count("joins", "joins.v4" if len(address) == 4 else "joins.v6")
         self.on_join(info_hash, peer_id, address)
 
-    def on_refused(self, info_hash: InfoHash, peer_id: PeerId, label: str, passkey: str) -> None:
+    def on_refused(
+        self, info_hash: InfoHash, peer_id: PeerId, label: str, passkey: str, address: Address
+    ) -> None:
         """An announce was refused with the failure ``label``; ``passkey``: empty without one."""
         self.refusals.add(label, info_hash, peer_id, passkey)
         if self.counts_software:
-            self.client_software.add(peer_id, label)
+            self.client_software.add(peer_id, label, address)
 
 
 @asynccontextmanager

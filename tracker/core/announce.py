@@ -86,7 +86,7 @@ class Tracker:
         clock: Callable[[], float],
         limits: Limits,
         on_join: Callable[[InfoHash, PeerId, Address], None],
-        on_refused: Callable[[InfoHash, PeerId, str, str], None],
+        on_refused: Callable[[InfoHash, PeerId, str, str, Address], None],
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._submits = swarms.submits
@@ -132,7 +132,7 @@ class Tracker:
             try:
                 await self._clients.ask(announce.peer_id)
             except StoreUnavailable as error:
-                answer(self._deny(announce, error, passkey or "" if self._reads_passkeys else ""))
+                answer(self._deny(announce, error, passkey or "" if self._reads_passkeys else "", address))
                 break
         return result_of(await future)
 
@@ -239,7 +239,7 @@ class Tracker:
             if type(outcome) is not Admitted:
                 if not isinstance(outcome, Admitted):
                     self._note_refusal(outcome, announce, passkey, address)
-                    answer(self._deny(announce, outcome, passkey))
+                    answer(self._deny(announce, outcome, passkey, address))
                     continue
                 answer, step = (
                     partial(answer_with_warning, warning_of(outcome), answer),
@@ -345,9 +345,9 @@ class Tracker:
         if isinstance(outcome, Refused) and outcome.unknown_passkey:
             self._limits.on_unknown_passkey(passkey, address)
 
-    def _deny(self, announce: Announce, error: _Failure, passkey: str) -> Refusal:
+    def _deny(self, announce: Announce, error: _Failure, passkey: str, address: Address) -> Refusal:
         failure = self._failures.to_error(error, "announces")
-        self._on_refused(announce.info_hash, announce.peer_id, failure.label, passkey)
+        self._on_refused(announce.info_hash, announce.peer_id, failure.label, passkey, address)
         return failure
 
     def refused(self, label: Label, kind: str = "other", number: int = 1) -> None:

@@ -6,15 +6,22 @@ displace the real ones. A batch without a reply of the store is sent again; the 
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
 from redis.exceptions import OutOfMemoryError, RedisError
 
-from tracker.bittorrent import PeerId
+from tracker.bittorrent import Address, PeerId
 from tracker.errors import StoreUnavailable
-from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, ClientSoftware, shown
+from tracker.store.stats.client_software import (
+    MAX_BATCH,
+    MIN_ADDRESSES,
+    ClientEvent,
+    ClientSoftware,
+    shown,
+)
 from tracker.store.stats.counters import Count
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
@@ -35,6 +42,7 @@ log = Logger("tracker.software")
 class _Batch(NamedTuple):
     number: int
     counts: dict[ClientEvent, int]
+    addresses: dict[ClientEvent, set[Address]]
     time: float
 
 
@@ -59,6 +67,8 @@ class ClientSoftwareCounter:
         self._sleep = sleep
         self._flush_seconds = flush_seconds
         self._counts: dict[ClientEvent, int] = {}
+        self._addresses: defaultdict[ClientEvent, set[Address]] = defaultdict(set)
+        """Some addresses of each pair since the last batch, as many as a new one needs."""
         self._batch: _Batch | None = None
         self._batches = 0
         self._attempts = 0
@@ -70,16 +80,17 @@ class ClientSoftwareCounter:
         """Joins and refusals not yet confirmed by the store."""
         return sum(self._counts.values()) + (sum(self._batch.counts.values()) if self._batch else 0)
 
-    def add(self, peer_id: PeerId, label: str) -> None:
+    def add(self, peer_id: PeerId, label: str, address: Address) -> None:
         """Counts a join, or a refusal with this failure ``label``. Takes a few microseconds."""
         pair = self._name(peer_id), label
         known = self._counts.get(pair)
-        if known is not None:
-            self._counts[pair] = known + 1
-        elif len(self._counts) < MAX_WAITING:
-            self._counts[pair] = 1
-        else:
+        if known is None and len(self._counts) >= MAX_WAITING:
             self._drop(1)
+            return
+        self._counts[pair] = (known or 0) + 1
+        addresses = self._addresses[pair]
+        if len(addresses) < MIN_ADDRESSES:
+            addresses.add(address)
 
     def _drop(self, events: int) -> None:
         self._dropped += events
@@ -125,15 +136,17 @@ class ClientSoftwareCounter:
     def _take(self, pairs: Sequence[ClientEvent]) -> _Batch:
         """A batch of these pairs. Names that become equal when they are cleaned for storage add up."""
         batch: dict[ClientEvent, int] = {}
+        addresses = defaultdict[ClientEvent, set[Address]](set)
         for each in pairs:
             stored = shown(*each)
             batch[stored] = batch.get(stored, 0) + self._counts[each]
+            addresses[stored] |= self._addresses.pop(each)
             self._counts[each] = 0
         self._batches += 1
-        return _Batch(self._batches, batch, self._clock())
+        return _Batch(self._batches, batch, addresses, self._clock())
 
     async def _send_batch(self, batch: _Batch) -> None:
-        await self._client_software.add(batch.number, batch.counts, batch.time)
+        await self._client_software.add(batch.number, batch.counts, batch.time, batch.addresses)
         self._batch, self._attempts = None, 0
 
     def _keep_frequent(self, sent: Mapping[ClientEvent, int]) -> None:
@@ -149,6 +162,7 @@ class ClientSoftwareCounter:
             log.warning("client programs not counted at shutdown", events=self.waiting, error=str(error))
             self._drop(self.waiting)
             self._counts, self._batch = {}, None
+            self._addresses.clear()
 
     async def _log_drops(self) -> None:
         if self._dropped:

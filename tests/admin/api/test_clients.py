@@ -3,7 +3,7 @@ from yarl import URL
 
 from tests.admin.api.api_client import ApiClient, all_pages
 from tests.admin.conftest import Admin
-from tests.store.harness import redis_of
+from tests.store.harness import count_software, redis_of
 
 
 async def test_the_allow_list_can_be_changed(full: ApiClient) -> None:
@@ -55,7 +55,7 @@ async def test_a_prefix_has_at_most_20_bytes(full: ApiClient, admin: Admin, text
 
 async def test_clients_are_listed_by_count(full: ApiClient, admin: Admin) -> None:
     heard = {("qBittorrent 5.0.2", ""): 3, ("Transmission 4.0.6", "unknown torrent"): 2}
-    await admin.store.client_software.add(1, heard, admin.clock.now)
+    await count_software(admin.store.client_software, 1, heard, admin.clock.now)
     joins = await full.get("/software/joins")
     assert joins["items"] == [{"name": "qBittorrent 5.0.2", "count": 3}]
     failures = await full.get("/software/failures", period="all")

@@ -4,11 +4,12 @@ import pytest
 
 from tests.admin.conftest import Admin
 from tests.admin.pages.page import Page, get, post_form
+from tests.store.harness import count_software
 
 
 async def test_clients_are_shown_by_share_and_rejections_with_their_reason(admin: Admin) -> None:
     heard = {("qBittorrent 5.0.2", ""): 30, ("aria2", ""): 10, ("Xunlei 1", "client not allowed"): 4}
-    await admin.store.client_software.add(1, heard, admin.clock())
+    await count_software(admin.store.client_software, 1, heard, admin.clock())
     async with admin.browser() as browser:
         page = await get(browser, "/clients")
         assert page.one("a", href="/clients/program?name=qBittorrent&period=all").text == "qBittorrent"
@@ -20,8 +21,8 @@ async def test_clients_are_shown_by_share_and_rejections_with_their_reason(admin
 
 
 async def test_leaderboards_are_paged(admin: Admin) -> None:
-    await admin.store.client_software.add(
-        1, {(f"Program{n} 1.0", ""): 100 - n for n in range(60)}, admin.clock()
+    await count_software(
+        admin.store.client_software, 1, {(f"Program{n} 1.0", ""): 100 - n for n in range(60)}, admin.clock()
     )
     async with admin.browser() as browser:
         page = await get(browser, "/clients?page=2")
@@ -79,7 +80,7 @@ async def test_a_program_leads_to_its_versions_and_their_refusals(admin: Admin) 
         ("qBittorrent 4.1", "client denied"): 4,
         ("aria2", "client denied"): 3,
     }
-    await admin.store.client_software.add(1, heard, admin.clock())
+    await count_software(admin.store.client_software, 1, heard, admin.clock())
     async with admin.browser("read") as browser:
         board = await get(browser, "/clients")
         assert "/clients/program?name=qBittorrent&period=all" in board.links

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from tests.admin.conftest import Admin
 from tests.admin.pages.page import get
-from tests.store.harness import info_hash
+from tests.store.harness import count_software, info_hash
 from tracker.store.stats.refusal_samples import RefusedAnnounce
 
 REASON = "<b>not & registered</b>"
@@ -15,7 +15,7 @@ async def fill(admin: Admin) -> None:
     store, now = admin.store, int(admin.clock())
     store.counters.count(f"failures.{REASON}", by=120, at=now - 60)
     await store.counters.flush()
-    await store.client_software.add(1, {("aria2", REASON): 9, ("Deluge 2.1", "other"): 5}, now)
+    await count_software(store.client_software, 1, {("aria2", REASON): 9, ("Deluge 2.1", "other"): 5}, now)
     await store.torrents.add(info_hash(1), {"name": "a name"})
     hashes = (info_hash(1), info_hash(2), info_hash(2))
     samples = [

@@ -4,6 +4,7 @@ import pytest
 
 from tests.admin.conftest import Admin
 from tests.admin.pages.page import Page, get
+from tests.store.harness import count_software
 from tracker.admin.pages.rendering import NAVIGATION, NOTICES
 from tracker.bittorrent import InfoHash
 from tracker.store.jobs.records import Result
@@ -42,7 +43,7 @@ async def fill(admin: Admin) -> None:
     await store.torrents.deny(InfoHash(b"d" * 20), EVIL)
     await store.allow_list.allow(b"-<b>", EVIL)
     await store.deny_list.deny(b"-<c>", EVIL)
-    await store.client_software.add(1, {(EVIL[:40], ""): 5, (EVIL[:40], EVIL): 2}, admin.clock())
+    await count_software(store.client_software, 1, {(EVIL[:40], ""): 5, (EVIL[:40], EVIL): 2}, admin.clock())
     await command("HSET", keys.failures(), EVIL, 7)
     await command("SET", keys.stat("requests"), 9)
     store.counters.count("announces", "requests", f"failures.{EVIL}", by=3, at=admin.clock() - 5)

@@ -136,7 +136,7 @@ BEYOND: dict[str, str] = {
     "set_rule": "changes copies copies:version download_multiplier edits upload_multiplier user:*",
     "session": "admin:session:* admin:token:* admin:tokens",
     "sign_in": "admin:session: admin:sessions",
-    "software": "counted:* i:client:*:* i:client:*:all",
+    "software": "counted:* i:client:*:* i:client:*:all i:client:joins:all unlisted_clients",
     "sum_users": "i:hnr i:user_downloaded i:user_ratio i:user_uploaded u:*",
     "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap heartbeat i:* "
     "i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed i:score "

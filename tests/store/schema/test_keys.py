@@ -12,12 +12,12 @@ import pytest
 
 from tests.store.conftest import MakeStore
 from tests.store.dht.harness import status
-from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, peer_id, update
+from tests.store.harness import ALICE, BOB, START, Store, count_software, endpoint, info_hash, peer_id, update
 from tests.store.jobs.harness import some_jobs
 from tests.store.stats.outbox import export, outbox_of
 from tests.store.work.harness import some_work
 from tests.store.work.policy import some_policy
-from tracker.bittorrent import Accounts
+from tracker.bittorrent import Accounts, Address
 from tracker.store.access.audit import AuditEntry, ChangedObject
 from tracker.store.access.rate_limits import Hit, shared_secret
 from tracker.store.jobs.lease import Lease
@@ -168,6 +168,7 @@ ONLY_IN_LUA = {
     "t:hll:<metric>",
     "t:hll:<metric>.<month>",
     "t:i:empty",
+    "t:unlisted_clients",
     "t:i:name",
     "t:i:user_name",
     "t:job",
@@ -334,7 +335,8 @@ async def everything(store: Store) -> None:
     assert await store.audit.add(AuditEntry("site", "", "read", "api", "", "user.edit", objects))
     await store.redis.hset(store.keys.unique_forgotten(), "all", "1")
     await store.rate_limits.count_hits([Hit("joins", "192.0.2.1", 9)], {"joins": 1})
-    await store.client_software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
+    await count_software(store.client_software, 1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
+    await store.client_software.add(2, {("c", ""): 1}, store.clock.now, {("c", ""): [Address(bytes(4))]})
     await store.webhooks.hold("0" * 16, "token")
     await store.refusal_samples.add({"unknown torrent": [RefusedAnnounce(START, info_hash(8), "a 1")]})
 

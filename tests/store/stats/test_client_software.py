@@ -7,7 +7,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 from structlog.testing import capture_logs
 
-from tests.store.harness import START, Store, running
+from tests.store.harness import START, Store, count_software, running
 from tracker.store.schema.keys import Keys
 from tracker.store.stats import client_software
 from tracker.store.stats.client_software import (
@@ -26,8 +26,10 @@ LATER = month_start(START, 1).timestamp()
 
 
 async def test_joins_and_failures_are_ranked_by_month_and_of_all_time(store: Store) -> None:
-    await store.client_software.add(1, {(QB, ""): 3, (TR, ""): 5, (QB, "unknown torrent"): 2}, START)
-    await store.client_software.add(2, {(QB, ""): 4, (QB, "denied"): 1}, LATER)
+    await count_software(
+        store.client_software, 1, {(QB, ""): 3, (TR, ""): 5, (QB, "unknown torrent"): 2}, START
+    )
+    await count_software(store.client_software, 2, {(QB, ""): 4, (QB, "denied"): 1}, LATER)
     this, later = month_of(START), month_of(LATER)
     assert await store.client_software.top("joins") == [(QB, 7), (TR, 5)]
     assert await store.client_software.top("joins", this) == [(TR, 5), (QB, 3)]
@@ -47,7 +49,7 @@ async def test_joins_and_failures_are_ranked_by_month_and_of_all_time(store: Sto
 
 async def test_months_live_13_months_beyond_their_end(store: Store) -> None:
     for number, now in enumerate((START, START + 86_400), 1):
-        await store.client_software.add(number, {(QB, ""): 1, (QB, "denied"): 1}, now)
+        await count_software(store.client_software, number, {(QB, ""): 1, (QB, "denied"): 1}, now)
     until = int(month_start(START, 14).timestamp())
     assert datetime.fromtimestamp(until, UTC).day == 1
     for kind in ("joins", "failures"):
@@ -58,15 +60,17 @@ async def test_months_live_13_months_beyond_their_end(store: Store) -> None:
 async def test_a_batch_that_is_sent_again_counts_once(store: Store) -> None:
     """Only the last batch of a sender is recognised; senders keep their batches in order."""
     for number in (1, 1, 2, 2):
-        await store.client_software.add(number, {(QB, ""): 1}, START)
+        await count_software(store.client_software, number, {(QB, ""): 1}, START)
     other = ClientSoftware(store.connection, store.scripts, store.keys)
-    await other.add(1, {(QB, ""): 1}, START)
+    await count_software(other, 1, {(QB, ""): 1}, START)
     assert await store.client_software.top("joins") == [(QB, 3)]
 
 
 async def test_more_than_a_batch_is_refused(store: Store) -> None:
     with pytest.raises(ValueError, match="at most"):
-        await store.client_software.add(1, {(f"x{n}", ""): 1 for n in range(MAX_BATCH + 1)}, START)
+        await count_software(
+            store.client_software, 1, {(f"x{n}", ""): 1 for n in range(MAX_BATCH + 1)}, START
+        )
 
 
 async def test_invented_names_do_not_push_out_the_frequent(store: Store) -> None:
@@ -74,10 +78,10 @@ async def test_invented_names_do_not_push_out_the_frequent(store: Store) -> None
     store.client_software = ClientSoftware(
         store.connection, store.scripts, store.keys, kept_members=10, max_members=15
     )
-    await store.client_software.add(1, {(QB, ""): 5, (TR, ""): 4, (QB, "denied"): 5}, START)
+    await count_software(store.client_software, 1, {(QB, ""): 5, (TR, ""): 4, (QB, "denied"): 5}, START)
     for number in range(2, 50):
         invented = {(f"x{number}.{n}", label): 1 for n in range(4) for label in ("", "unknown torrent")}
-        await store.client_software.add(number, invented, START)
+        await count_software(store.client_software, number, invented, START)
         for kind in ("joins", "failures"):
             for period in ("all", month_of(START)):
                 assert await store.client_software.size(kind, period) <= 15
@@ -88,17 +92,19 @@ async def test_invented_names_do_not_push_out_the_frequent(store: Store) -> None
 async def test_a_name_that_becomes_frequent_gets_onto_a_full_leaderboard(store: Store) -> None:
     """A leaderboard has spare room, so that a new name is not cut at once."""
     for number in range(10):
-        await store.client_software.add(number, {(f"x{number}.{n}", ""): 2 for n in range(MAX_BATCH)}, START)
+        await count_software(
+            store.client_software, number, {(f"x{number}.{n}", ""): 2 for n in range(MAX_BATCH)}, START
+        )
     assert await store.client_software.size("joins") == 1000 == client_software.KEPT_MEMBERS
     for number in range(10, 16):
-        await store.client_software.add(number, {(QB, ""): 1}, START)
+        await count_software(store.client_software, number, {(QB, ""): 1}, START)
     assert (await store.client_software.top("joins"))[0] == (QB, 6)
 
 
 async def test_a_leaderboard_of_another_type_affects_no_other(store: Store) -> None:
     await store.redis.set(store.keys.client_software("joins", "all"), "x")
     with capture_logs() as logs:
-        await store.client_software.add(1, {(QB, ""): 1, (QB, "denied"): 1}, START)
+        await count_software(store.client_software, 1, {(QB, ""): 1, (QB, "denied"): 1}, START)
     assert [(line["log_level"], line["keys"]) for line in logs] == [("error", 1)]
     assert await store.client_software.top("joins", month_of(START)) == [(QB, 1)]
     assert await store.client_software.top("failures") == [(f"{QB}: denied", 1)]
@@ -110,15 +116,15 @@ async def test_a_full_store_counts_nothing_and_reports_it(start_server: Any, pre
     async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
         await store.redis.config_set("maxmemory", 1)
         with pytest.raises(OutOfMemoryError):
-            await store.client_software.add(1, {(QB, ""): 1}, START)
+            await count_software(store.client_software, 1, {(QB, ""): 1}, START)
         await store.redis.config_set("maxmemory", 0)
-        await store.client_software.add(1, {(QB, ""): 1}, START)
+        await count_software(store.client_software, 1, {(QB, ""): 1}, START)
         assert await store.client_software.top("joins") == [(QB, 1)]
 
 
 @pytest.mark.parametrize("name", [QB, "-AB:", "x"])
 async def test_a_failure_is_separate_from_its_client_software(store: Store, name: str) -> None:
-    await store.client_software.add(1, {(name, "not: here"): 1}, START)
+    await count_software(store.client_software, 1, {(name, "not: here"): 1}, START)
     ((member, times),) = await store.client_software.top("failures")
     assert (parted(member), times) == ((name, "not: here"), 1)
 

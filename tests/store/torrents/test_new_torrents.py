@@ -62,9 +62,8 @@ async def test_a_network_with_a_large_share_of_a_full_register_loses_its_own_old
     While all of its own have peers, it registers no more."""
     store = await make_store(max_torrents=40)
     honest = [update(n, "s", torrent=n, endpoint=endpoint(n << 8)) for n in range(1, 31)]
-    for event in (b"s", b"x"):
-        for announce in honest:
-            await store.announce(announce._replace(event=event))
+    for announce in (*honest, *(each._replace(event=b"x") for each in honest)):
+        await store.announce(announce)
     for n in range(1000, 1050):
         store.clock.now += 1
         for event in "sx":

@@ -1,16 +1,18 @@
 """Leaderboards of client software that joined or was rejected, of all time and by month.
 
-Any program can claim any name. So the boards are bounded: one with more than MAX_MEMBERS is cut to the KEPT_MEMBERS
-most frequent. A name that was cut starts again at 0. Counts of frequent clients are right, those of rare ones may be
-too low.
+Any program can claim any name. So a name is listed once it came from MIN_ADDRESSES addresses, and the boards are
+bounded: one with more than MAX_MEMBERS is cut to the KEPT_MEMBERS most frequent. A name that was cut starts again at 0.
+Counts of frequent clients are right, those of rare ones may be too low.
 """
 
 import re
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
+from zlib import crc32
 
+from tracker.bittorrent import Address
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -26,6 +28,10 @@ MAX_BATCH = 100
 """Clients in one call: more would delay announces by over a millisecond."""
 KEPT_MEMBERS = 1000
 MAX_MEMBERS = 1200
+MIN_ADDRESSES = 3
+"""Addresses (IPv6: /64s) that a new member of a board needs."""
+MAX_UNLISTED = 5000
+"""Members that do not have as many yet, and whose addresses are kept."""
 MAX_NAME = 40
 MAX_LABEL = 80
 _VERSIONED = re.compile(r"(.+?) v?[0-9]\S*", re.ASCII)
@@ -52,20 +58,29 @@ class ClientSoftware:
         self._keys = keys
         self._process = secrets.token_hex(8)
 
-    async def add(self, number: int, counts: Mapping[ClientEvent, int], now: float) -> None:
+    async def add(
+        self,
+        number: int,
+        counts: Mapping[ClientEvent, int],
+        now: float,
+        addresses: Mapping[ClientEvent, Collection[Address]],
+    ) -> None:
         """Adds batch ``number`` (each one more than the last), at most MAX_BATCH clients; all or nothing.
+
+        ``addresses``: some that they came from. The counts of what came from too few so far wait for others.
 
         Raises StoreUnavailable when the result is unknown: send the same batch again with the same number.
         """
         if len(counts) > MAX_BATCH:
             raise ValueError(f"at most {MAX_BATCH} programs at a time")
-        joins = {name: by for (name, label), by in counts.items() if not label}
-        failures = {f"{name}: {label}": by for (name, label), by in counts.items() if label}
+        events = sorted(counts, key=lambda event: bool(event[1]))
+        joins = sum(not label for _, label in events)
         until = int(month_start(now, 1 + MONTHS_KEPT).timestamp())
         argv: list[str | bytes | int | float] = [self._process, number, month_of(now), until]
-        argv += [*self._bounds, len(joins)]
-        for member, by in (*joins.items(), *failures.items()):
-            argv += [member, by]
+        argv += [*self._bounds, joins, MIN_ADDRESSES, MAX_UNLISTED]
+        for name, label in events:
+            member = f"{name}: {label}" if label else name
+            argv += [member, counts[name, label], name, _digests(addresses.get((name, label), ()))]
         wrong = int(await self._scripts.software(argv))
         if wrong:
             log.error("keys of client software have a wrong type", keys=wrong)
@@ -83,6 +98,10 @@ class ClientSoftware:
     async def size(self, kind: Outcome, period: str = ALL_TIME) -> int:
         """The number of members of the board."""
         return int(await self._connection.command("ZCARD", self._keys.client_software(kind, period)))
+
+
+def _digests(addresses: Collection[Address]) -> str:
+    return "".join(f"{crc32(network):08x}" for network in {address[:8] for address in addresses})
 
 
 def parted(member: str) -> tuple[str, str]:

@@ -28,8 +28,8 @@ end
 local function empty_of_large(network)
   local sample, number_of, empty = call('ZRANDMEMBER', P .. 'i:seeders', SAMPLE), {}, {}
   for _, tid in ipairs(sample) do
-    local v = redis.pcall('HMGET', P .. 't:' .. (call('GET', P .. 'torrent_id:' .. tid) or ''),
-      'by', 'seeders', 'leechers', 'empty_since')
+    local ih = call('GET', P .. 'torrent_id:' .. tid) or ''
+    local v = redis.pcall('HMGET', P .. 't:' .. ih, 'by', 'seeders', 'leechers', 'empty_since')
     local by = v[1]
     if by then
       number_of[by] = (number_of[by] or 0) + 1

@@ -1,37 +1,77 @@
 #!lua
 -- software.lua: adds a process's counts of client programs, once, even if the process sends them repeatedly. Clients
--- can send any name, so a board that has grown too long is cut to its most frequent members.
+-- can send any name, so a member is listed once it came from several addresses, and a board that has grown too long is
+-- cut to its most frequent members.
 -- KEYS[1]   the prefix
 -- ARGV[1]   name of the process   ARGV[2] number of the batch
 -- ARGV[3]   the month (UTC, YYYY-MM)   ARGV[4] when the boards of that month expire (epoch s)
 -- ARGV[5]   members that a cut board keeps   ARGV[6] a board with more members is cut
 -- ARGV[7]   how many of the pairs, the first ones, are joins; the rest are failures
--- ARGV[8..] pairs, at most 100: member, count
+-- ARGV[8]   addresses that a new member needs   ARGV[9] members whose addresses are kept until they have as many
+-- ARGV[10..] for each pair, at most 100: member, count, its client, digests of addresses (8 hex digits each)
 -- Answer    how many boards are of a wrong type
 local P, call = KEYS[1], redis.call
 local process = P .. 'counted:' .. ARGV[1]
 if call('GET', process) == ARGV[2] then return 0 end
 call('SET', process, ARGV[2], 'EX', 86400)
 local kept, max_members, wrong = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
-local failures = 8 + 2 * tonumber(ARGV[7])
+local min_addresses, max_unlisted = tonumber(ARGV[8]), tonumber(ARGV[9])
+local failures, unlisted = 10 + 4 * tonumber(ARGV[7]), P .. 'unlisted_clients'
 
-local function add(board, first, last)
-  for i = first, last, 2 do call('ZINCRBY', board, ARGV[i + 1], ARGV[i]) end
+-- The count to add to a board; nil while neither the member nor its client is listed, and it came from too few
+-- addresses so far. Its counts wait for the others. A key of a wrong type counts as a listed member: adding to it then fails.
+local function listed_count(board, member, count, client, addresses)
+  if redis.pcall('ZSCORE', board, member) then return count end
+  local known = redis.pcall('HGET', unlisted, member)
+  local waiting, digests = string.match(type(known) == 'string' and known or '', '^(%d+) (%x*)$')
+  count, digests = count + (waiting or 0), digests or ''
+  for at = 1, #addresses, 8 do
+    local address = string.sub(addresses, at, at + 7)
+    if not string.find(digests, address, 1, true) then digests = digests .. address end
+  end
+  if #digests >= 8 * min_addresses or redis.pcall('ZSCORE', P .. 'i:client:joins:all', client) then
+    redis.pcall('HDEL', unlisted, member)
+    return count
+  end
+  redis.pcall('HSET', unlisted, member, string.format('%.0f %s', count, digests))
+end
+
+-- The members to add to a board, each followed by its count.
+local function listed_of(board, first, last)
+  local found, n = {}, 0
+  for i = first, last, 4 do
+    local count = listed_count(board, ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3])
+    if count then n, found[n + 1], found[n + 2] = n + 2, ARGV[i], count end
+  end
+  return found
+end
+
+local function add(board, listed)
+  for i = 1, #listed, 2 do call('ZINCRBY', board, listed[i + 1], listed[i]) end
   local members = call('ZCARD', board)
   if members > max_members then call('ZREMRANGEBYRANK', board, 0, members - kept - 1) end
 end
 
 local function add_to_both(outcome, first, last)
-  if first > last then return end
-  local monthly = P .. 'i:client:' .. outcome .. ':' .. ARGV[3]
-  if not pcall(add, P .. 'i:client:' .. outcome .. ':all', first, last) then wrong = wrong + 1 end
-  if pcall(add, monthly, first, last) then
+  local all, monthly = P .. 'i:client:' .. outcome .. ':all', P .. 'i:client:' .. outcome .. ':' .. ARGV[3]
+  local listed = listed_of(all, first, last)
+  if #listed == 0 then return end
+  if not pcall(add, all, listed) then wrong = wrong + 1 end
+  if pcall(add, monthly, listed) then
     call('EXPIREAT', monthly, ARGV[4], 'NX')
   else
     wrong = wrong + 1
   end
 end
 
-add_to_both('joins', 8, failures - 1)
+-- Random members make room, so that those of a flood mostly replace each other.
+local function cut_unlisted()
+  local surplus = call('HLEN', unlisted) - max_unlisted
+  if surplus > 0 then call('HDEL', unlisted, unpack(call('HRANDFIELD', unlisted, surplus))) end
+  call('EXPIRE', unlisted, 2592000)
+end
+
+add_to_both('joins', 10, failures - 1)
 add_to_both('failures', failures, #ARGV)
+pcall(cut_unlisted)
 return wrong

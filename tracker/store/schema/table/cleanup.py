@@ -68,6 +68,7 @@ STATISTICS = frozenset(
         "t:dist:<precision>:<name>",
         "t:history:<tid>",
         "t:i:client:<outcome>:<period>",
+        "t:unlisted_clients",
         "t:work_bytes",
     }
 )

@@ -25,7 +25,13 @@ _PLACES: dict[Place, tuple[str, ...]] = {
     Place.MAIN: (
         *(row.pattern for row in work.ROWS),
         *("t:limits", "t:limits:<window>", "t:connectable:<endpoint>"),
-        *("t:whitelist:<prefix>", "t:whitelist", "t:denied_clients", "t:i:client:<outcome>:<period>"),
+        *(
+            "t:whitelist:<prefix>",
+            "t:whitelist",
+            "t:denied_clients",
+            "t:i:client:<outcome>:<period>",
+            "t:unlisted_clients",
+        ),
         *("t:user_id", "t:i:user_name", "t:i:user_<total>"),
         "t:webhook:<url>",
         *("t:stats:failures", "t:refused:<reason>", "t:counted:<process>", "t:known:", "t:known:dist"),

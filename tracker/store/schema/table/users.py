@@ -36,6 +36,15 @@ ROWS: tuple[KeySpec, ...] = (
         "software.lua",
     ),
     KeySpec(
+        "t:unlisted_clients",
+        "HASH",
+        "members that `t:i:client:<outcome>:all` does not have yet -> count, a space, digests of addresses (IPv6: "
+        "/64s) that they came from (CRC-32, 8 hex digits each). A member that came from 3 is listed. At most 5,000, "
+        "random ones make room",
+        "until listed, at most 30 days after the last change",
+        "software.lua",
+    ),
+    KeySpec(
         "t:user:<passkey>",
         "HASH",
         "user_id (1 to 15 digits, no leading 0), enabled (0/1), can_leech (0/1). enabled and can_leech are 1 if "
