@@ -19,7 +19,8 @@ local min_addresses, max_unlisted = tonumber(ARGV[8]), tonumber(ARGV[9])
 local failures, unlisted = 10 + 4 * tonumber(ARGV[7]), P .. 'unlisted_clients'
 
 -- The count to add to a board; nil while neither the member nor its client is listed, and it came from too few
--- addresses so far. Its counts wait for the others. A key of a wrong type counts as a listed member: adding to it then fails.
+-- addresses so far. Its counts wait for the others. A key of a wrong type counts as a listed member: adding to it then
+-- fails.
 local function listed_count(board, member, count, client, addresses)
   if redis.pcall('ZSCORE', board, member) then return count end
   local known = redis.pcall('HGET', unlisted, member)
