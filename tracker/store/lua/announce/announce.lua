@@ -300,11 +300,13 @@ local function announce_of(r, registered, denied)
   local needs_budget = rules.limits_lists and not is_due
   local u = is_user and load_totals(r, p, tid, needs_budget)
   if not (active and registered) then
-    local refusal
-    tid, refusal = admit(t, r, registered and tid, u)
+    local admitted, refusal = admit(t, r, registered and tid, u)
     if refusal then return refuse(refusal) end
-    r.suffix = tid .. ':' .. r.pidx
-    p.at = P .. 'p:' .. r.suffix
+    if admitted ~= tid then
+      tid = admitted
+      r.suffix = tid .. ':' .. r.pidx
+      p.at = P .. 'p:' .. r.suffix
+    end
   end
   local a = u and load_credited_account(r, u, tid, p)
   local outcome
@@ -326,7 +328,7 @@ function announce_other(packed, registered, denied)
     local own, _, _, row = authorize_stop(r)
     if own then uid, refusal, unknown_or_reason, user = own, nil, nil, row end
   end
-  r.uid, r.user = uid, user
+  r.uid, r.user = uid, user or false
   if refusal then return refuse(refusal, unknown_or_reason) end
   local answer = announce_of(r, registered, denied)
   return unknown_or_reason and { 2, answer } or r.uncounted and { 5, answer } or answer
@@ -359,8 +361,6 @@ local function set_rules(packed)
   local dht = rules.give_below > 0 and 'dht' or nil
   field_lists = {
     torrent = { 'snatches', 'derived', 'enabled', 'sole', dht },
-    leaving_torrent = { 'snatches', 'derived' },
-    leaving_torrent_of_user = { 'snatches', 'derived', 'multi_up', 'multi_dn', 'hybrid_of' },
     torrent_of_user =
       { 'snatches', 'derived', 'enabled', 'sole', 'multi_up', 'multi_dn', 'hybrid_of', dht },
     regular_torrent =
@@ -370,7 +370,7 @@ local function set_rules(packed)
     seeder = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up',
       accounts and 'user_id' or nil },
     leaving_peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'lower', 'paused', 'user_id',
-      'n4', 'n6', memory > 0 and 'total_time' or nil, memory > 0 and 'speed_up' or nil },
+      'n4', memory > 0 and 'total_time' or nil, memory > 0 and 'speed_up' or nil },
     account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
       rules.limits_here and 'credited' or nil },
   }
@@ -410,7 +410,7 @@ end
 
 local function finish()
   save_rankings()
-  if next(network_changes) then pcall(save_network_counts, note_full) end
+  if next(network_changes) then pcall(save_network_counts, rules.max_in_all, note_full) end
   if sums.newly_full[1] or full ~= full_before then pcall(save_full) end
   if next(due_entries) then pcall(save_due_entries) end
   if sums.joined[1] then pcall(score_joined) end

@@ -41,7 +41,7 @@ function is_beyond(t, r, old)
   return not r.beyond
 end
 
--- save_network_counts() calls this for each network that has grown.
+-- save_network_counts() calls this for each network that has grown beyond the limit of an address.
 function note_full(net, count)
   if count >= max_entries(net) then sums.newly_full[#sums.newly_full + 1] = network_hex(net) end
 end

@@ -17,8 +17,8 @@ local function write_departure(r, p)
   call('HSET', p.at, unpack(fields, 1, n))
   fields, n = { 'endpoints', nil, nil, nil, nil, nil }, 1
   if v[9] then fields[2], n = 'n4', 2 end
-  if v[10] then fields[n + 1], n = 'n6', n + 1 end
-  if v[12] and not moved then fields[n + 1], fields[n + 2], n = 'speed_up', 'speed_dn', n + 2 end
+  if p.n6 then fields[n + 1], n = 'n6', n + 1 end
+  if v[11] and not moved then fields[n + 1], fields[n + 2], n = 'speed_up', 'speed_dn', n + 2 end
   if v[6] and p.lower == '' then fields[n + 1], n = 'lower', n + 1 end
   call('HDEL', p.at, unpack(fields, 1, n))
   call('EXPIRE', p.at, memory)
@@ -26,7 +26,8 @@ end
 
 function leave(t, r, p, a)
   local timeout, uid = P .. 'ptimeout:' .. r.suffix, p.stored[8] or ''
-  leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[9], p.stored[10], p.endpoints)
+  if p.n6 then read_counts6(t) end
+  leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[9], p.n6, p.endpoints)
   if t.announces then t.announces = t.announces + 1 else add_bounded(t.key, 'announces', 1) end
   save_torrent(t)
   if p.up + p.down > 0 then count_traffic(r, p) end

@@ -1,8 +1,9 @@
 -- read.lua: reads an announce, its torrent and its peer. Writes nothing.
 
--- The announce and its peer, refilled for each announce: a new table for each is slower than filling one. `newcomer` is
--- a peer that starts and has no entry, as nearly every peer that starts.
-local request, peer, newcomer = {}, {}, {
+-- The announce, its torrent and its peer, refilled for each announce: a new table for each is slower than filling one.
+-- What is unset is false: to set a nil may count all fields of a table anew.
+-- `newcomer` is a peer that starts and has no entry, as nearly every peer that starts.
+local request, torrent, peer, newcomer = {}, {}, {}, {
   total_time = 0, up = 0, down = 0, elapsed = 0, time = 0, restarted = true, lower = '', again = 0, left = false,
   active = false, known = false, endpoints = '', exists = false, same_user = true, mine = false, taken = false,
   kind = 'l',
@@ -16,7 +17,7 @@ function read_request(packed)
     r.digest, unbounded = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
   r.event, r.may_join, r.with_ids, r.own_family = EVENTS[event], event ~= COMPLETED_MEMBER, form == 1, form == 2
   r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
-  r.announced, r.evicted, r.evictions, r.uncounted = nil, nil, 0, false
+  r.announced, r.evicted, r.evictions, r.uncounted = false, false, 0, false
   return r
 end
 
@@ -77,7 +78,7 @@ local function load_peer(tid, r)
     return p
   elseif r.event == 'x' then
     v = call('HMGET', key, unpack(field_lists.leaving_peer))
-    total_time = v[11]
+    total_time, p.n6 = v[10], v[1] and #v[1] ~= 6 and call('HGET', key, 'n6')
   else
     v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'lower', 'paused',
       'user_id', 'total_time', 'speed_up')
@@ -131,7 +132,7 @@ local function load_derived(tid, r, is_known)
   derive_id(r)
   local p = load_peer(tid, r)
   if p.active and p.mine or not p.active and p.known and not is_known then return p end
-  r.pid, r.pidx, r.announced = pid, pidx, nil
+  r.pid, r.pidx, r.announced = pid, pidx, false
   return load_peer(tid, r)
 end
 
@@ -140,7 +141,8 @@ function find_peer(r, tid, derived)
   if p.taken and (r.digest ~= '' or not p.same_user) then
     derive_id(r)
     return load_peer(tid, r)
-  elseif derived and tid and not p.active and (r.digest ~= '' or accounts) then
+  elseif tid and not p.active and (r.digest ~= '' or accounts)
+      and (derived or r.event == 'x' and call('HGET', P .. 't:' .. r.ih, 'derived')) then
     return load_derived(tid, r, p.known)
   end
   return p
@@ -154,23 +156,26 @@ function was_join(r, p)
 end
 
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile. A peer that
--- stops needs no `enabled`, and can be no second address of the torrent.
+-- stops needs no `enabled`, can be no second address of the torrent, and gets no peers: nearly all have no IPv6.
 function load_swarm(r, registered)
-  local t, snatches, derived, enabled, sole, multi_up, multi_dn, hybrid_of, dht
+  local t, snatches, derived, enabled, sole, hybrid_of, dht = torrent, nil, nil, nil, nil, nil, nil
+  t.first = false
   if r.event == 'x' then
-    t, snatches, derived, multi_up, multi_dn, hybrid_of =
-      load_torrent(r.ih, unpack(r.uid ~= '' and field_lists.leaving_torrent_of_user or field_lists.leaving_torrent))
-    t.multi_up, t.multi_dn = multi_up, multi_dn
+    if r.uid == '' then
+      snatches = read_torrent(t, r.ih, true, 'snatches')
+    else
+      snatches, t.multi_up, t.multi_dn, hybrid_of =
+        read_torrent(t, r.ih, true, 'snatches', 'multi_up', 'multi_dn', 'hybrid_of')
+    end
   elseif r.uid ~= '' then
-    t, snatches, derived, enabled, sole, multi_up, multi_dn, hybrid_of, dht =
-      load_torrent(r.ih, unpack(field_lists.torrent_of_user))
-    t.multi_up, t.multi_dn = multi_up, multi_dn
+    snatches, derived, enabled, sole, t.multi_up, t.multi_dn, hybrid_of, dht =
+      read_torrent(t, r.ih, false, unpack(field_lists.torrent_of_user))
   else
-    t, snatches, derived, enabled, sole, dht = load_torrent(r.ih, unpack(field_lists.torrent))
+    snatches, derived, enabled, sole, dht = read_torrent(t, r.ih, false, unpack(field_lists.torrent))
   end
   r.moves_only = hybrid_of and counts_elsewhere(r.ih, hybrid_of) or false
-  r.uncounted, r.v1 = r.moves_only, hybrid_of
-  t.dht = dht
-  t.snatches, t.sole = count_of[snatches] or 0, sole
+  r.uncounted, r.v1 = r.moves_only, hybrid_of or false
+  t.dht = dht or false
+  t.snatches, t.sole = count_of[snatches] or 0, sole or false
   return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled, derived
 end

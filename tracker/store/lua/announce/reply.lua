@@ -10,8 +10,13 @@ end
 -- At most `want` endpoints of an array and their ids, without the caller's own endpoint: its slot, and slots that it
 -- left under an older peer id. `spare` is 1 when the caller may be in the array: one slot more is read then.
 local function select_slots(key, size, n, want, spare, random, own, with_ids)
-  local peers, ids = read_window(key, size, n, want + spare, random), ''
-  if with_ids then ids = read_window(key .. 'i', 20, n, want + spare, random) end
+  local slots, peers, ids = want + spare, nil, ''
+  if n <= slots then
+    peers = call('GETRANGE', key, 0, n * size - 1)
+  else
+    peers = read_window(key, size, n, slots, random)
+  end
+  if with_ids then ids = read_window(key .. 'i', 20, n, slots, random) end
   local at = own and find(peers, own, 1, true)
   while at do
     if (at - 1) % size == 0 then
@@ -25,7 +30,7 @@ local function select_slots(key, size, n, want, spare, random, own, with_ids)
     end
     at = find(peers, own, at, true)
   end
-  if #peers > want * size then return sub(peers, 1, want * size), sub(ids, 1, want * 20) end
+  if #peers > want * size then return sub(peers, 1, want * size), with_ids and sub(ids, 1, want * 20) or '' end
   return peers, ids
 end
 

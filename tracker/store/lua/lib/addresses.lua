@@ -94,7 +94,10 @@ end
 local function remove_address(t, endpoint, pid)
   local net, rest = split_endpoint(endpoint)
   local entries, entry, size = call('HGET', P .. 'addresses:' .. t.ih, net), rest .. pid, entry_size(net)
-  if entries == entry then return write_entries(t, net, entries, '', rest) end
+  if entries == entry then -- nearly always
+    call('HDEL', P .. 'addresses:' .. t.ih, net)
+    return count_entries(net, -1)
+  end
   local at = entries and find_entry(entries, size, entry)
   if at then write_entries(t, net, entries, entries:sub(1, at - 1) .. entries:sub(at + size), rest) end
 end
@@ -106,8 +109,8 @@ local function remove_addresses(t, endpoints, pid)
   if v6 ~= '' then pcall(remove_address, t, v6, pid) end
 end
 
--- Writes the changes of `addresses`. Calls `note(net, count)` for each network that has grown.
-local function save_network_counts(note)
+-- Writes the changes of `addresses`. Calls `note(net, count)` for each network that has grown to `many` or more.
+local function save_network_counts(many, note)
   local nets, key, per_call = {}, P .. 'addresses', 500
   for net, by in pairs(network_changes) do
     if by ~= 0 then nets[#nets + 1] = net end
@@ -121,7 +124,7 @@ local function save_network_counts(note)
       local count = (count_of[counts[i - from + 1]] or 0) + by
       if count > 0 then
         n, written[n + 1], written[n + 2] = n + 2, net, count
-        if note and by > 0 then note(net, count) end
+        if by > 0 and note and count >= many then note(net, count) end
       else
         gone[#gone + 1] = net
       end

@@ -13,21 +13,38 @@ local count_of = setmetatable({ [false] = false }, { __index = function(known, d
   return number
 end })
 
--- The torrent, then the values of more fields. The counts as stored stand at 1 to 8 of the table, in the order
--- of save_torrent(); `t.paused` is the change of the paused count. A table is built with all fields at once:
--- growing it field by field is slower.
+-- Fills `t` with the torrent, and returns the values of more fields. The counts as stored stand at 1 to 8 of the table,
+-- in the order of save_torrent(); `t.paused` is the change of the paused count. `only_v4`: without the IPv6 counts.
+local function read_torrent(t, ih, only_v4, ...)
+  local key, known, s6, l6, v = P .. 't:' .. ih, count_of, 0, 0, nil
+  if only_v4 then
+    v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 'crowded', 'announces', ...)
+  else
+    v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 'crowded', 'announces', 's6', 'l6', ...)
+    s6, l6 = known[v[8]] or 0, known[v[9]] or 0
+  end
+  local seeders, leechers, crowded, announces = known[v[2]], known[v[3]], known[v[6]], not v[7] and 0 or known[v[7]]
+  local s4, l4 = known[v[4]] or 0, known[v[5]] or 0
+  t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8] = seeders, leechers, s4, l4, s6, l6, crowded, announces
+  t.ih, t.key, t.arrays, t.tid, t.paused = ih, key, P .. 'swarm:' .. ih .. ':', v[1], 0
+  t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6 = seeders or 0, leechers or 0, s4, l4, s6, l6
+  t.crowded, t.announces = crowded, announces
+  return unpack(v, only_v4 and 8 or 10)
+end
+
+-- luacheck: push ignore 211 (few scripts need it)
+-- The IPv6 counts of a torrent that was read without.
+local function read_counts6(t)
+  local v = call('HMGET', t.key, 's6', 'l6')
+  local s6, l6 = count_of[v[1]] or 0, count_of[v[2]] or 0
+  t[5], t[6], t.s6, t.l6 = s6, l6, s6, l6
+end
+-- luacheck: pop
+
+-- The torrent, then the values of more fields.
 local function load_torrent(ih, ...)
-  local key = P .. 't:' .. ih
-  local v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 's6', 'l6', 'crowded', 'announces', ...)
-  local known = count_of
-  local seeders, leechers, crowded, announces = known[v[2]], known[v[3]], known[v[8]], not v[9] and 0 or known[v[9]]
-  local s4, l4, s6, l6 = known[v[4]] or 0, known[v[5]] or 0, known[v[6]] or 0, known[v[7]] or 0
-  return {
-    seeders, leechers, s4, l4, s6, l6, crowded, announces,
-    ih = ih, key = key, arrays = P .. 'swarm:' .. ih .. ':', tid = v[1], paused = 0,
-    seeders = seeders or 0, leechers = leechers or 0, s4 = s4, l4 = l4, s6 = s6, l6 = l6,
-    crowded = crowded, announces = announces,
-  }, unpack(v, 10)
+  local t = {}
+  return t, read_torrent(t, ih, false, ...)
 end
 
 -- luacheck: push ignore 113 211 (some scripts only read)
@@ -47,11 +64,6 @@ end
 local save_torrent
 do
 local changes = {} -- fields and values; reused by each call: a new table that grows is slower
-local function note_change(t, i, name, value, n)
-  t[i], changes[n + 1], changes[n + 2] = value, name, value
-  return n + 2
-end
-
 local function note_score(t, i, value)
   local ranking = rankings[i]
   ranking.scores[t.tid], ranking.change = value, ranking.change + value - (t[i] or 0)
@@ -61,18 +73,18 @@ function save_torrent(t)
   local seeders, leechers, n = t.seeders, t.leechers, 0
   if seeders ~= t[1] then
     note_score(t, 1, seeders)
-    n = note_change(t, 1, 'seeders', seeders, n)
+    t[1], changes[1], changes[2], n = seeders, 'seeders', seeders, 2
   end
   if leechers ~= t[2] then
     note_score(t, 2, leechers)
-    n = note_change(t, 2, 'leechers', leechers, n)
+    t[2], changes[n + 1], changes[n + 2], n = leechers, 'leechers', leechers, n + 2
   end
-  if t.s4 ~= t[3] then n = note_change(t, 3, 's4', t.s4, n) end
-  if t.l4 ~= t[4] then n = note_change(t, 4, 'l4', t.l4, n) end
-  if t.s6 ~= t[5] then n = note_change(t, 5, 's6', t.s6, n) end
-  if t.l6 ~= t[6] then n = note_change(t, 6, 'l6', t.l6, n) end
-  if t.crowded ~= t[7] then n = note_change(t, 7, 'crowded', t.crowded, n) end
-  if t.announces ~= t[8] then n = note_change(t, 8, 'announces', t.announces, n) end
+  if t.s4 ~= t[3] then t[3], changes[n + 1], changes[n + 2], n = t.s4, 's4', t.s4, n + 2 end
+  if t.l4 ~= t[4] then t[4], changes[n + 1], changes[n + 2], n = t.l4, 'l4', t.l4, n + 2 end
+  if t.s6 ~= t[5] then t[5], changes[n + 1], changes[n + 2], n = t.s6, 's6', t.s6, n + 2 end
+  if t.l6 ~= t[6] then t[6], changes[n + 1], changes[n + 2], n = t.l6, 'l6', t.l6, n + 2 end
+  if t.crowded ~= t[7] then t[7], changes[n + 1], changes[n + 2], n = t.crowded, 'crowded', t.crowded, n + 2 end
+  if t.announces ~= t[8] then t[8], changes[n + 1], changes[n + 2], n = t.announces, 'announces', t.announces, n + 2 end
   local empty = seeders + leechers == 0
   if empty then changes[n + 1], changes[n + 2], n = 'empty_since', now, n + 2 end
   if n > 0 then call('HSET', t.key, unpack(changes, 1, n)) end
