@@ -158,7 +158,7 @@ end
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile. A peer that
 -- stops needs no `enabled`, can be no second address of the torrent, and gets no peers: nearly all have no IPv6.
 function load_swarm(r, registered)
-  local t, snatches, derived, enabled, sole, hybrid_of, dht = torrent, nil, nil, nil, nil, nil, nil
+  local t, snatches, derived, enabled, sole, hybrid_of, dht = torrent
   t.first = false
   if r.event == 'x' then
     if r.uid == '' then

@@ -10,7 +10,7 @@ end
 -- At most `want` endpoints of an array and their ids, without the caller's own endpoint: its slot, and slots that it
 -- left under an older peer id. `spare` is 1 when the caller may be in the array: one slot more is read then.
 local function select_slots(key, size, n, want, spare, random, own, with_ids)
-  local slots, peers, ids = want + spare, nil, ''
+  local slots, ids, peers = want + spare, ''
   if n <= slots then
     peers = call('GETRANGE', key, 0, n * size - 1)
   else

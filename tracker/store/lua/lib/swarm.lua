@@ -40,7 +40,9 @@ end
 
 -- luacheck: push ignore 211 (not every script adds peers)
 -- Redis doubles the allocation of a string that grows, up to a megabyte, which made up a third of all array memory. So
--- a full array is first extended by exactly an eighth. `slots`: number in use; `capacity`: number after the extension.
+-- a full array is first extended by exactly an eighth. Fewer than MIN_RESERVED slots are doubled: that adds about as
+-- much. `slots`: number in use; `capacity`: number after the extension.
+local MIN_RESERVED = 8
 local function reserve(key, slots, capacity, size)
   local large = 524288
   if slots * size > large then return end
@@ -62,7 +64,7 @@ local function insert_slot(t, kind, family, endpoint, pid, random)
     if #last_id < 20 or #last_endpoint < size then slot, last_id, last_endpoint = last, pid, endpoint end
   end
   local length = call('SETRANGE', ids, last * 20, last_id)
-  if length == last * 20 + 20 and last > 0 and call('STRLEN', key) <= last * size then
+  if length == last * 20 + 20 and last >= MIN_RESERVED and call('STRLEN', key) <= last * size then
     local capacity = last + math.max(4, math.floor(last / 8))
     reserve(key, last, capacity, size)
     reserve(ids, last + 1, capacity, 20)

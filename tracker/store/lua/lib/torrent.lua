@@ -16,7 +16,8 @@ end })
 -- Fills `t` with the torrent, and returns the values of more fields. The counts as stored stand at 1 to 8 of the table,
 -- in the order of save_torrent(); `t.paused` is the change of the paused count. `only_v4`: without the IPv6 counts.
 local function read_torrent(t, ih, only_v4, ...)
-  local key, known, s6, l6, v = P .. 't:' .. ih, count_of, 0, 0, nil
+  local key, known = P .. 't:' .. ih, count_of
+  local s6, l6, v = 0, 0
   if only_v4 then
     v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 'crowded', 'announces', ...)
   else
