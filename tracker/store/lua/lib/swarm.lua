@@ -42,7 +42,7 @@ end
 -- Redis doubles the allocation of a string that grows, up to a megabyte, which made up a third of all array memory. So
 -- a full array is first extended by exactly an eighth. Fewer than MIN_RESERVED slots are doubled: that adds about as
 -- much. `slots`: number in use; `capacity`: number after the extension.
-local MIN_RESERVED = 8
+local MIN_RESERVED = 9
 local function reserve(key, slots, capacity, size)
   local large = 524288
   if slots * size > large then return end
