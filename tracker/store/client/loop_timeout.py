@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-_PARTS = 4
+_PARTS = 64
 """The timeout consists of this many timers, one after another; sockets are read between them. A late timer counts
-once."""
+once. Opening a socket with its sign-in takes a dozen turns of the event loop, each of which may be slow."""
 
 
 @asynccontextmanager
