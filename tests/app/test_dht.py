@@ -24,6 +24,7 @@ from tracker.store.dht.nodes import SavedNode
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.wire.krpc import (
+    AnnouncePeer,
     Answer,
     GetPeers,
     NodeId,
@@ -48,7 +49,7 @@ def asker(address: str) -> Iterator[socket.socket]:
         yield found
 
 
-def asked(to: socket.socket, arguments: Ping | GetPeers | SampleInfohashes) -> Answer:
+def asked(to: socket.socket, arguments: Ping | GetPeers | SampleInfohashes | AnnouncePeer) -> Answer:
     to.send(encode_query(Query(b"tt", ASKER, arguments)))
     answer = parse_message(to.recv(2048))
     assert isinstance(answer, Answer) and answer.transaction == b"tt"
@@ -70,6 +71,32 @@ def test_a_tracker_answers_from_its_swarms(start_tracker: StartTracker, torrents
         assert asked(to, Ping()).external is not None
         answer = asked(to, GetPeers(HASH))
         assert len(answer.values) == values and bool(answer.token) == (torrents == "all")
+    assert tracker.end() == 0
+
+
+def test_any_hash_that_is_not_known_as_private_is_kept_within_bounds(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    tracker = start_tracker(
+        **ON,
+        TRACKER_DHT__TORRENTS="any",
+        TRACKER_DHT__ADDRESS_BURST="1000",
+        TRACKER_DHT__BUCKET_HASHES="8",
+    )
+    assert trackers.run(tmp_path, "torrent", "add", HASH.hex()).returncode == 0
+    assert trackers.run(tmp_path, "torrent", "edit", HASH.hex(), "--private").returncode == 0
+    with asker(dht_address(tracker.banner)) as to:
+        own = asked(to, Ping()).id
+        assert asked(to, GetPeers(HASH)).token is None
+        far = [InfoHash(bytes((own[0] ^ 0x80, number)) + bytes(18)) for number in range(9)]
+        for each in far[:8]:
+            token = asked(to, GetPeers(each)).token
+            assert token
+            asked(to, AnnouncePeer(each, 6881, token))
+            assert len(asked(to, GetPeers(each)).values) == 1
+        # Farther than all of a full bucket.
+        farthest = InfoHash(bytes(each ^ 0xFF for each in own))
+        assert asked(to, GetPeers(farthest)).token is None
     assert tracker.end() == 0
 
 

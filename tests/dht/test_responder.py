@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.bittorrent import Endpoint, InfoHash
+from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht import bloom
 from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules, AnnounceTokens
 from tracker.dht.node_id import to_id
@@ -335,7 +335,7 @@ class TestTorrentsWithoutPart:
                 setup.ask(arguments, swarm, source=source)
                 for arguments in (
                     GetPeers(HASH),
-                    AnnouncePeer(HASH, 7, AnnounceTokens(bytes(32)).issue(source[:-2], HASH, 0)),
+                    AnnouncePeer(HASH, 7, AnnounceTokens(bytes(32)).issue(Address(source[:-2]), HASH, 0)),
                     GetPeers(HASH),
                     GetPeers(HASH, scrape=True),
                     GetPeers(HASH, (4, 6), no_seeds=True),

@@ -134,18 +134,23 @@ async def _run(
 ) -> None:
     """Runs the node until cancelled. Where another tracker has taken its name, it is silent until it has it back."""
     store, settings = context.store, context.live.current.dht
-    all_torrents = settings.torrents == "all"
+    kept = (
+        settings.torrents != "public"
+    )  # whether announces of torrents that are not known to be private are kept
     await lease.acquire()
     saved = await load_saved(store.dht_nodes, settings.node_name)
     nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], saved, timer())
 
     async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
-        found = await store.dht_torrents.swarm(info_hash, family, all_torrents=all_torrents)
+        mode = settings.torrents
+        found = await store.dht_torrents.swarm(
+            info_hash, family, all_torrents=mode == "all", any_hash=mode == "any"
+        )
         if found is None:
             return NO_PART
         return Swarm(True, *(found if settings.answer else ((), ())))
 
-    forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=all_torrents)
+    forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=kept)
     runtime.workers = saver, status, lookups = _workers(context, prober, nodes, lease, timer)
     telemetry = DhtTelemetry(context.telemetry, nodes, lambda: status.participation, timer=timer)
     loops = [
@@ -204,7 +209,7 @@ def _workers(
         nodes,
         store,
         torrents,
-        all_torrents=all_torrents,
+        mode=live.current.dht.torrents,
         clock=time.time,
         timer=timer,
         may_save=may_save,
@@ -232,7 +237,7 @@ def _optional(
     samples = SampleWorker(
         context.store.dht_torrents,
         nodes,
-        all_torrents=settings.torrents == "all",
+        all_torrents=settings.torrents != "public",
         timer=timer,
         rng=random.SystemRandom(),
     )

@@ -1,7 +1,7 @@
 """Answers the queries of other nodes (BEP 5, 32, 33, 42, 43, 51). No datagram is larger than 1,024 bytes.
 
-A torrent that does not take part looks like one without room for more peers: nodes, but no token, so that nodes announce
-elsewhere.
+A torrent that does not take part looks like one without room for more peers: nodes, but no token, so that nodes
+announce elsewhere.
 """
 
 import random

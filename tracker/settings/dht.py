@@ -58,10 +58,11 @@ class DhtSettings(Section):
         description="This host's addresses as others see them, at most one IPv4 and one IPv6 address. Unset: what "
         "other nodes report.",
     )
-    torrents: Literal["public", "all"] = Field(
+    torrents: Literal["public", "all", "any"] = Field(
         "public",
         description="`public`: only torrents whose field `private` is 0 take part. `all`: all torrents that are not "
-        "known to be private, also those that registered themselves or are not registered.",
+        "known to be private, also those that registered themselves or are not registered. `any`: as `public`, but the "
+        "node also keeps what other nodes announce of any hash that is not known to be private.",
     )
     answer: bool = Field(
         True, description="Answer other nodes with peers of the swarms of torrents that take part."

@@ -12,7 +12,7 @@ from tracker.dht.node import DhtNode
 from tracker.errors import StoreUnavailable
 from tracker.store.dht.nodes import DhtNodes
 from tracker.store.dht.participation import Participation
-from tracker.store.dht.status import NodeStatus
+from tracker.store.dht.status import Mode, NodeStatus
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.wire.endpoint import format_address
 from tracker.workers.loop import Sleep, forever
@@ -33,7 +33,7 @@ class StatusWorker:
         store: DhtNodes,
         torrents: DhtTorrents,
         *,
-        all_torrents: bool,
+        mode: Mode,
         clock: Callable[[], float],
         timer: Callable[[], float],
         may_save: Callable[[], bool] = lambda: True,
@@ -46,7 +46,7 @@ class StatusWorker:
         self._nodes = nodes
         self._store = store
         self._torrents = torrents
-        self._all_torrents = all_torrents
+        self._mode = mode
         self._clock = clock
         self._timer = timer
         self._may_save = may_save
@@ -74,7 +74,7 @@ class StatusWorker:
             dropped += each.dropped
         return NodeStatus(
             name=self._name,
-            mode="all" if self._all_torrents else "public",
+            mode=self._mode,
             started=self._started,
             saved=int(epoch),
             last_answer=int(epoch - (now - max(answers))) if answers else None,
@@ -100,7 +100,7 @@ class StatusWorker:
         )
 
     async def _count_torrents(self) -> None:
-        counted = await count_torrents(self._torrents, all_torrents=self._all_torrents)
+        counted = await count_torrents(self._torrents, all_torrents=self._mode == "all")
         self.participation = counted or self.participation
 
 

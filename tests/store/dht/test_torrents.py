@@ -52,6 +52,21 @@ async def test_denied_and_unregistered_torrents_take_no_part(store: Store) -> No
     assert not await thin(store)
 
 
+async def test_of_any_hash_the_peers_of_public_torrents_only(store: Store) -> None:
+    """Of one that registered itself, or is unknown, what nodes announce is kept, and no peer of the store is shown."""
+    for number, fields in ((1, {"private": "0"}), (2, {}), (3, {"private": "1"}), (5, {"private": "0"})):
+        await store.torrents.add(info_hash(number), fields)
+        await store.announce(update(number, "s", number))
+    await store.torrents.deny(info_hash(5), "no")
+    for family in (4, 6):
+        found = [
+            await store.dht_torrents.swarm(info_hash(number), family, all_torrents=False, any_hash=True)
+            for number in range(1, 6)
+        ]
+        shown = (endpoint(1),) if family == 4 else ()
+        assert found == [((), shown), ((), ()), None, ((), ()), None]
+
+
 async def test_the_peers_of_a_swarm_by_family(store: Store) -> None:
     await store.torrents.add(info_hash(1), {"private": "0"})
     for number in range(1, 7):

@@ -1,7 +1,6 @@
 """/dht: nodes of the DHT, lookups and their results."""
 
 from collections.abc import Mapping
-from typing import Literal
 
 from pydantic import Field
 
@@ -10,7 +9,7 @@ from tracker.admin.api.jobs import JobEnqueued, enqueued
 from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, page_of
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.torrents import TorrentRow, known, rows
-from tracker.store.dht.status import NodeStatus, State
+from tracker.store.dht.status import Mode, NodeStatus, State
 from tracker.store.jobs.records import DHT_LOOKUP
 
 endpoints = Endpoints("dht", "Nodes of the DHT that trackers on this store run, and what they found.")
@@ -48,7 +47,7 @@ class DhtNodeRow(Reply):
     state: State = Field(
         description="`down`: no node has answered for 60 s; `stopped`: its last status is older than 30 s."
     )
-    torrents: Literal["public", "all"] = Field(description="`TRACKER_DHT__TORRENTS` of its tracker.")
+    torrents: Mode = Field(description="`TRACKER_DHT__TORRENTS` of its tracker.")
     started: Moment
     saved: Moment
     last_answer: Moment | None
@@ -114,7 +113,7 @@ def _row(status: NodeStatus, now: float) -> DhtNodeRow:
     return DhtNodeRow(
         name=status.name,
         state=status.state(now),
-        torrents="all" if status.mode == "all" else "public",
+        torrents=status.mode,
         started=status.started,
         saved=status.saved,
         last_answer=status.last_answer,

@@ -24,6 +24,8 @@ _MAX_NAMES = 100
 _COUNTS = ("hashes", "peers", "packets_in", "packets_out", "bytes_in", "bytes_out")
 
 State = Literal["starting", "up", "down", "stopped"]
+Mode = Literal["public", "all", "any"]
+_MODES: dict[str, Mode] = {"all": "all", "any": "any"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class NodeStatus:
     """Times are epoch seconds. Packets, bytes and lookups count since ``started``."""
 
     name: str
-    mode: str
+    mode: Mode
     """Which torrents take part: the setting ``TRACKER_DHT__TORRENTS``."""
     started: int
     saved: int
@@ -113,7 +115,7 @@ def status_of(name: str, fields: Mapping[str, str]) -> NodeStatus:
     ids = {family: text for family in FAMILIES if _ID.fullmatch(text := fields.get(f"id{family}", ""))}
     return NodeStatus(
         name=name,
-        mode=fields.get("mode", "public"),
+        mode=_MODES.get(fields.get("mode", ""), "public"),
         started=number("started"),
         saved=number("saved"),
         last_answer=number("last_answer") or None,

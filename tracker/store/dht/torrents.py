@@ -58,19 +58,23 @@ class DhtTorrents:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
-    async def swarm(self, info_hash: InfoHash, family: int, *, all_torrents: bool) -> StoredSwarm | None:
-        """``None`` if the torrent does not take part. ``family`` is 4 or 6."""
-        found = await self._swarm(info_hash, family, all_torrents, MAX_ENDPOINTS, random.getrandbits(31))
+    async def swarm(
+        self, info_hash: InfoHash, family: int, *, all_torrents: bool, any_hash: bool = False
+    ) -> StoredSwarm | None:
+        """``None`` if the torrent does not take part. ``family`` is 4 or 6. ``any_hash``: an empty swarm for one that
+        takes part only with ``all_torrents``."""
+        part = 2 if any_hash else int(all_torrents)
+        found = await self._swarm(info_hash, family, part, MAX_ENDPOINTS, random.getrandbits(31))
         if not found:
             return None
         length = 6 if family == 4 else 18
         return StoredSwarm(_split(found[0], length), _split(found[1], length))
 
     async def _swarm(
-        self, info_hash: InfoHash, family: int, all_torrents: bool, endpoints: int, seed: int
+        self, info_hash: InfoHash, family: int, part: int, endpoints: int, seed: int
     ) -> list[bytes]:
         """Empty if the torrent does not take part."""
-        argv: list[Argument] = [info_hash.hex(), family, int(all_torrents), endpoints, seed]
+        argv: list[Argument] = [info_hash.hex(), family, part, endpoints, seed]
         found: list[bytes] = await self._shards.of(info_hash).scripts.dht_swarm(argv)
         return found
 
@@ -81,7 +85,7 @@ class DhtTorrents:
         unknown: list[StoreUnavailable] = []
         for each in info_hashes:
             try:
-                takes_part = bool(await self._swarm(each, 4, all_torrents, 0, 0))
+                takes_part = bool(await self._swarm(each, 4, int(all_torrents), 0, 0))
             except StoreUnavailable as error:
                 unknown.append(error)
                 takes_part = False

@@ -1,7 +1,8 @@
 #!lua flags=no-writes
 -- dht_swarm.lua: what a node of the DHT answers about a torrent.
 -- KEYS[1]   the prefix
--- ARGV[1]   info hash (40 hex digits)   ARGV[2] family: 4 or 6   ARGV[3] '1': all torrents that are not private
+-- ARGV[1]   info hash (40 hex digits)   ARGV[2] family: 4 or 6   ARGV[3] '1': all torrents that are not private;
+--   '2': the same, but none has peers unless it is public
 -- ARGV[4]   max endpoints of each array   ARGV[5] a random whole number
 -- Answer    { packed seeders, packed leechers }, none while peers are being removed; false when the torrent takes no
 --   part, or its keys are of a wrong type
@@ -27,6 +28,7 @@ end
 
 local keys = redis.call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
 local v = redis.pcall('HMGET', P .. 't:' .. ih, 'private', 'enabled', 's' .. family, 'l' .. family)
-if v.err or not takes_part(keys[1], keys[2], v[1], v[2], ARGV[3] == '1') then return false end
-if redis.call('EXISTS', P .. 'removing') == 1 then return { '', '' } end
+if v.err or not takes_part(keys[1], keys[2], v[1], v[2], ARGV[3] ~= '0') then return false end
+local hidden = ARGV[3] == '2' and not takes_part(keys[1], keys[2], v[1], v[2], false)
+if hidden or redis.call('EXISTS', P .. 'removing') == 1 then return { '', '' } end
 return { window('s' .. family, count_of(v[3])), window('l' .. family, count_of(v[4])) }

@@ -10,9 +10,9 @@ ROWS: tuple[KeySpec, ...] = (
         "a node of the DHT, for people and for its next start. id4, id6 (40 hex digits); external4, external6 (its "
         "addresses as others see them); nodes4, nodes6 (how many it knows); buckets4, buckets6 (bucket:nodes, with "
         "spaces between); hashes, peers (announced by other nodes); packets_in, packets_out, bytes_in, bytes_out; "
-        "dropped, lookups (JSON: packets by reason, lookups by outcome); mode (public or all); registered, looked_at, "
-        "part, unknown (torrents: registered; looked at to count those that take part; of these taking part; of "
-        "unknown privacy); started, saved, last_answer (epoch s). A field that does not apply is absent",
+        "dropped, lookups (JSON: packets by reason, lookups by outcome); mode (public, all or any); registered, "
+        "looked_at, part, unknown (torrents: registered; looked at to count those that take part; of these taking "
+        "part; of unknown privacy); started, saved, last_answer (epoch s). A field that does not apply is absent",
         "7 days after it was last saved",
         "tracker, every 5 seconds and at the stop",
     ),
