@@ -134,23 +134,18 @@ async def _run(
 ) -> None:
     """Runs the node until cancelled. Where another tracker has taken its name, it is silent until it has it back."""
     store, settings = context.store, context.live.current.dht
-    kept = (
-        settings.torrents != "public"
-    )  # whether announces of torrents that are not known to be private are kept
     await lease.acquire()
     saved = await load_saved(store.dht_nodes, settings.node_name)
     nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], saved, timer())
 
     async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
-        mode = settings.torrents
-        found = await store.dht_torrents.swarm(
-            info_hash, family, all_torrents=mode == "all", any_hash=mode == "any"
-        )
+        every, announced = settings.torrents == "all", settings.torrents == "any"
+        found = await store.dht_torrents.swarm(info_hash, family, all_torrents=every, any_hash=announced)
         if found is None:
             return NO_PART
         return Swarm(True, *(found if settings.answer else ((), ())))
 
-    forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=kept)
+    forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=settings.torrents != "public")
     runtime.workers = saver, status, lookups = _workers(context, prober, nodes, lease, timer)
     telemetry = DhtTelemetry(context.telemetry, nodes, lambda: status.participation, timer=timer)
     loops = [
