@@ -396,7 +396,7 @@ def test_a_request_in_flight_is_answered_before_the_end(
 @pytest.mark.parametrize(
     ("format", "accounts"),
     [
-        pytest.param("human", "true", marks=pytest.mark.long),
+        pytest.param("human", "required", marks=pytest.mark.long),
         ("json", "required"),
         pytest.param("human", "optional", marks=pytest.mark.long),
     ],

@@ -1,7 +1,7 @@
 """Types that several endpoints share: kinds of text, pages of lists, months."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
@@ -269,8 +269,10 @@ def _set_type(field: records.Field) -> Any:
     if field.kind == "text":
         return Annotated[LineText, Field(max_length=field.max_length)]
     if field.kind in ("number", "limit"):
-        lowest = min(-1, field.lowest) if field.kind == "limit" else field.lowest
-        return Annotated[int, Field(ge=lowest, le=field.highest), BeforeValidator(_integral)]
+        unset = field.kind == "limit" and field.lowest == 0
+        lowest = -1 if unset else field.lowest
+        number = Annotated[int, Field(ge=lowest, le=field.highest), BeforeValidator(_integral)]
+        return Literal[-1] | number if field.kind == "limit" and field.lowest > 0 else number
     if field.kind == "names":
         return Annotated[list[Annotated[LineText, Field(max_length=255)]], Field(max_length=field.max_length)]
     return RulesValue if field.kind == "rules" else field.hint
