@@ -148,7 +148,7 @@ BEYOND: dict[str, str] = {
     "user_peers": "u:*:t:*",
     "work_add": "w:*",
     "work_block": "w:* w:*:blocked w:*:blocked:log w:blocked",
-    "work_claim": "deny:* gap heartbeat info_hash:* lease swarm:*: t:* u:*:t:* w:* w:blocked",
+    "work_claim": "deny:* gap heartbeat info_hash:* lease p:*:* swarm:*: t:* u:*:t:* w:* w:blocked",
     "work_delete": "count:* known: w w:*",
     "work_done": "w:* w:blocked",
     "work_extend": "gap heartbeat w:* w:blocked",
