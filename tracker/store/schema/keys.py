@@ -379,10 +379,11 @@ class Keys:
     def work_domain_bytes(self, project: str) -> str:
         return f"{self.prefix}w:{project}:domain_bytes"
 
-    def work_chart(self, project: str, claimant: str = "") -> str:
-        """Without a claimant: the chart of all."""
-        chart = f"{self.prefix}w:{project}:chart"
-        return f"{chart}:{claimant}" if claimant else chart
+    def work_chart(self, project: str, claimant: str) -> str:
+        return f"{self.prefix}w:{project}:chart:{claimant}"
+
+    def work_total_chart(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:chart"
 
     def work_blocked(self, project: str) -> str:
         return f"{self.prefix}w:{project}:blocked"

@@ -108,8 +108,12 @@ class Leaderboard:
     async def charts(self, project: str, claimants: Sequence[str]) -> list[list[ChartPoint]]:
         """The charts of claimants; of an empty name: of all together. Of each at most MAX_POINTS, evenly, and the last
         one."""
+        keys = self._keys
         charts = await self._connection.pipeline(
-            *(("LRANGE", self._keys.work_chart(project, each), 0, -1) for each in claimants)
+            *(
+                ("LRANGE", keys.work_chart(project, each) if each else keys.work_total_chart(project), 0, -1)
+                for each in claimants
+            )
         )
         return [
             [ChartPoint(*map(whole, row)) for point in _sample(points) if len(row := point.split()) == 4]
