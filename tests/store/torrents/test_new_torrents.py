@@ -66,8 +66,8 @@ async def test_a_network_with_a_large_share_of_a_full_register_loses_its_own_old
         await store.announce(announce)
     for n in range(1000, 1050):
         store.clock.now += 1
-        for event in "sx":
-            await store.announce(flood(n, event))
+        for letter in "sx":
+            await store.announce(flood(n, letter))
     assert await registered(store, *range(1, 31)) == list(range(1, 31))
     assert await registered(store, *range(1000, 1050)) == list(range(1040, 1050))
     await store.announce(update(31, "s", torrent=31, endpoint=endpoint(31 << 8)))
