@@ -29,6 +29,7 @@ MANY: dict[str, Any] = {
     "active_tracker_limit": -1,
     "max_concurrent_http_announces": 50,
     "alert_queue_size": 1_000_000,
+    "min_reconnect_time": 1,  # a connection that failed while all torrents start at once is tried again soon
     "alert_mask": lt.alert.category_t.tracker_notification | lt.alert.category_t.error_notification,
 }
 
