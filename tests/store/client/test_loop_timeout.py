@@ -65,7 +65,7 @@ def test_a_limit_that_was_not_reached_leaves_nothing_behind() -> None:
     on_lagging_loop(work)
 
 
-@pytest.mark.parametrize("times", [1, 3, 40])
+@pytest.mark.parametrize("times", [1, 3, 20])
 def test_a_store_that_answers_is_not_lost_while_the_process_is_busy(redis_url: str, times: int) -> None:
     """Commands on pooled connections, on the direct one, and on connections that have to be opened first."""
 
