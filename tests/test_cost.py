@@ -61,11 +61,8 @@ COMMANDS: dict[str, float] = {
 
 STORE_INSTRUCTIONS: dict[str, dict[str, int]] = {
     "idle": {"public": 104, "private": 143},
-    "idle, alone": {
-        "public": 161,
-        "private": 205,
-    },  # one call: with several shards calls are small; the share
-    # of Lua's collector after joins falls into these calls
+    # One in a call: with several shards calls are small. Lua collects garbage of earlier calls there, so counts vary.
+    "idle, alone": {"public": 161, "private": 205},
     "join": {"public": 290, "private": 420},
     "stop": {"public": 241, "private": 458},
     "mix": {"public": 127, "private": 193},

@@ -169,8 +169,7 @@ BEYOND: dict[str, str] = {
 for all keys with this beginning.
 
 ``announce`` and ``sweep`` may also touch a second torrent: one that is deleted to make room, or that has the same id.
-``cleanup``, ``count_before``, ``dump_keys``, ``restore_keys``, ``forget_markers`` and ``rename_unique`` get key names
-as arguments: *.
+``cleanup``, ``count_before``, ``dump_keys``, ``restore_keys`` and ``forget_markers`` get key names as arguments: *.
 """
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import LineText, changes_of, reply_of
+from tracker.admin.api.models import changes_of, reply_of
 from tracker.operations.work import create_project
 from tracker.store.schema.record import shown
 from tracker.store.work.records import PROJECT_FIELDS, Project
@@ -49,8 +49,6 @@ Cursor = Annotated[
 ]
 NextCursor = Annotated[str | None, Field(description="`cursor` of the next page; null on the last.")]
 Number = Annotated[int, Field(ge=0, le=10**15)]
-Positive = Annotated[int, Field(ge=1, le=10**15)]
-ShortText = Annotated[LineText, Field(max_length=255)]
 KindName = Literal["items", "seeding"]
 
 
