@@ -200,6 +200,7 @@ async def scrapes(directory: Path) -> Scrapes:
                 tracker_announce_seconds_count=5,
                 tracker_announce_batch_size_sum=5,
                 tracker_joins_total=3,
+                tracker_store_round_trips_total=11,
                 tracker_new_unique_users_total=3,
                 tracker_sweep_end_timestamp_seconds=1,
                 tracker_job_changes_total=3,
