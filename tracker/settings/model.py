@@ -24,6 +24,7 @@ from tracker.settings.changes import ChangeSettings
 from tracker.settings.dht import DhtSettings
 from tracker.settings.http import HttpSettings
 from tracker.settings.limits import LimitSettings
+from tracker.settings.site import SiteSettings
 from tracker.settings.store import DataSettings, RedisSettings
 from tracker.settings.types import Section
 from tracker.settings.udp import AUTO, OFF, UdpSettings
@@ -50,6 +51,7 @@ __all__ = [
     "RedisSettings",
     "ScoringSettings",
     "Settings",
+    "SiteSettings",
     "StatHatSettings",
     "StatsDSettings",
     "TorrentSettings",
@@ -92,6 +94,7 @@ class Settings(Section):
     stathat: StatHatSettings = StatHatSettings.model_construct()
     statsd: StatsDSettings = StatsDSettings.model_construct()
     changes: ChangeSettings = ChangeSettings.model_construct()
+    site: SiteSettings = SiteSettings.model_construct()
     work: WorkSettings = WorkSettings.model_construct()
     dht: DhtSettings = DhtSettings.model_construct()
     admin: AdminSettings = AdminSettings.model_construct()
@@ -127,6 +130,8 @@ class Settings(Section):
             )
         if self.changes.webhook_urls and not self.changes.max_entries:
             lines.append("changes: TRACKER_CHANGES__WEBHOOK_URLS needs TRACKER_CHANGES__MAX_ENTRIES")
+        if self.site.listen and self.site.key is None:
+            lines.append("site: TRACKER_SITE__LISTEN needs TRACKER_SITE__KEY")
         return lines
 
 

@@ -119,6 +119,11 @@ GROUPS = (
         ("changes",),
     ),
     Group(
+        "A site's own code",
+        "Calls as UNIT3D and Gazelle make them ([moving.md](moving.md)).",
+        ("site",),
+    ),
+    Group(
         "Work distribution",
         "The port where claimants ask for torrents to seed, or for other items ([work.md](work.md)).",
         ("work", "limits.work_requests_minute"),

@@ -1,0 +1,47 @@
+"""Settings of the site whose torrents and users the tracker serves."""
+
+import re
+from ipaddress import ip_network
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from tracker.settings.types import ListenAddress, Network, Section
+
+MIN_KEY_LENGTH = 32
+_KEY = re.compile(rf"[-_0-9A-Za-z]{{{MIN_KEY_LENGTH},}}", re.ASCII)
+
+
+def _key(value: SecretStr) -> SecretStr:
+    if not _KEY.fullmatch(value.get_secret_value()):
+        raise ValueError(f"must have at least {MIN_KEY_LENGTH} letters, digits, _ or -")
+    return value
+
+
+Key = Annotated[SecretStr, AfterValidator(_key)]
+
+
+class SiteSettings(Section):
+    """The calls that a site's own code makes, as UNIT3D and Gazelle send them."""
+
+    listen: tuple[ListenAddress, ...] = Field(
+        (),
+        description="Addresses where the site's calls are answered, written like `TRACKER_HTTP__LISTEN`. Empty: off. "
+        "The port speaks plain HTTP: use a loopback address or a unix socket.",
+    )
+    name: str = Field(
+        "site", pattern=r"^[-_.0-9A-Za-z]{1,64}$", description="The site's name in the audit log."
+    )
+    key: Key | None = Field(
+        None,
+        description="The key of its calls, at least 32 letters, digits, `_` or `-`: UNIT3D's `TRACKER_KEY`, Gazelle's "
+        "`TRACKER_SECRET`.",
+    )
+    report_key: Key | None = Field(
+        None,
+        description="The key of Gazelle's reports, written like `key`: `TRACKER_REPORTKEY`. Unset: no reports.",
+    )
+    allowed: tuple[Network, ...] = Field(
+        (ip_network("127.0.0.0/8"), ip_network("::1/128")),
+        description="Networks from which these calls are accepted. A unix socket is always one of them.",
+    )
