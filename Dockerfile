@@ -10,6 +10,7 @@ WORKDIR /src
 COPY requirements/build.txt requirements/run.txt requirements/
 COPY deploy/image/install.sh deploy/image/
 COPY pyproject.toml README.md LICENSE CHANGELOG.md redis.conf ./
+COPY docs/keys.md docs/
 COPY tracker/ tracker/
 RUN WORK=/tmp/work sh deploy/image/install.sh /opt/tracker
 

@@ -38,7 +38,7 @@ help:
 	@echo "make test     set up, and run the tests       ARGS='-m \"not slow\"' for the quick ones, '-n 0' one by one"
 	@echo "make test-all all tests, chaos experiments, long fuzzing: at most 45 minutes"
 	@echo "make lint     ruff, mypy and luacheck         make format formats the code"
-	@echo "make docs     write docs/settings.md, docs/keys.md and the tables of docs/troubleshooting.md"
+	@echo "make docs     write docs/settings.md and the tables of docs/troubleshooting.md"
 	@echo "make site     build the documents as a site, into site/"
 	@echo "make screenshots  pictures of every page of the dashboard in four looks: ARGS=folder"
 	@echo "make bench    the benchmark                   bench-scale: large swarms and high load; profile: CPU time by part"
@@ -98,7 +98,6 @@ screenshots: $(VENV)/.dev
 
 docs: $(VENV)/.run
 	$(BIN)/python -c "from tracker.settings import reference as page; print(page.as_markdown(), end='')" > docs/settings.md
-	$(BIN)/python -c "from tracker.store.schema import table as keys; print(keys.as_markdown(), end='')" > docs/keys.md
 	$(BIN)/python -m tools.reasons_page
 
 site: $(VENV)/.dev

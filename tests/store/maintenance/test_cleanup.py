@@ -11,7 +11,7 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, Store, info_hash, peer_id, timeout_key, update
 from tests.store.maintenance.test_maintenance import cleanup, in_pages, lively, name_of, reindex
 from tracker.store.maintenance.maintenance import UNKNOWN, WRONG_TYPE
-from tracker.store.schema.table import KEYS, work
+from tracker.store.schema.table import KEYS, WORK
 from tracker.store.schema.table.cleanup import CHECKS
 from tracker.store.schema.table.matching import row_of
 from tracker.store.work.records import Project
@@ -90,7 +90,7 @@ def leave_of_project(pattern: str, kind: str) -> Callable[[Any, str], Awaitable[
 
 LEFT_OVER |= {
     f"{row.pattern} of a project": leave_of_project(row.pattern, row.type)
-    for row in work.ROWS
+    for row in WORK
     if "<p>" in row.pattern
 }
 

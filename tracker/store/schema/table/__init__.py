@@ -1,45 +1,28 @@
-"""The key table: every key in the store. docs/keys.md is generated from it, and a test compares a store with it.
+"""The key table: every key in the store, as docs/keys.md lists them. A test compares a store with it."""
 
-``<ih>`` is an info hash and ``<pid>`` a peer id, each as 40 lowercase hex digits (raw ids may contain ``:``);
-``<tid>`` is a decimal torrent id, ``<uid>`` a decimal user id.
+from pathlib import Path
 
-Each file beside this one holds the rows of one subject.
-"""
-
+from tracker.errors import StartupError
 from tracker.store.schema.keys import KeySpec
-from tracker.store.schema.table import access, changes, dht, jobs, stats, swarms, unique_users, users, work
 
-__all__ = ["KEYS", "KeySpec", "as_markdown"]
-
-KEYS: tuple[KeySpec, ...] = (
-    *swarms.ROWS,
-    *users.ROWS,
-    *changes.ROWS,
-    *stats.ROWS,
-    *unique_users.ROWS,
-    *jobs.ROWS,
-    *access.ROWS,
-    *work.ROWS,
-    *dht.ROWS,
-)
+__all__ = ["KEYS", "WORK", "KeySpec"]
 
 
-def as_markdown() -> str:
-    """docs/keys.md: the key table."""
-    rows = "\n".join(f"| `{k.pattern}` | {k.type} | {k.holds} | {k.lifetime} | {k.writer} |" for k in KEYS)
-    return f"""# Keys
+def _page() -> str:
+    """docs/keys.md: inside the package if installed from a wheel, beside it in a checkout."""
+    package = Path(__file__).resolve().parents[3]
+    for path in (package / "keys.md", package.parent / "docs" / "keys.md"):
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    raise StartupError("keys.md is missing from this installation: reinstall it")
 
-Every key that the tracker stores. The prefix `t:` is the setting `TRACKER_REDIS__PREFIX`. `<ih>` is an info hash and
-`<pid>` a peer id, each as 40 lowercase hex digits. `<tid>` is a decimal torrent id, `<uid>` a decimal user id. `<p>` is
-a project of work distribution, `<c>` its claimant: a user id or a name. `epoch s` and `epoch ms` are seconds and
-milliseconds since 1970. A score is that of a sorted set.
 
-| key | type | holds | lifetime | written by |
-|---|---|---|---|---|
-{rows}
+def _rows(page: str) -> tuple[KeySpec, ...]:
+    lines = [line for line in page.splitlines() if line.startswith("| `t:")]
+    cells = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines]
+    return tuple(KeySpec(pattern.strip("`"), *others) for pattern, *others in cells)
 
-A site may change `t:info_hash`, `t:deny`, `t:t`, `t:user`, `t:whitelist` and `t:denied_clients` itself. Changes apply
-from the next announce, except those of the last two, which the tracker caches for up to 5 seconds. Publish any message
-on `t:whitelist` to apply a change of either list at once. Messages on `t:torrents` and `t:users` are allowed but not
-needed: the tracker caches neither torrents nor users.
-"""
+
+KEYS = _rows(_page())
+WORK = tuple(row for row in KEYS if row.pattern.startswith(("t:w:", "t:work_")) or row.pattern == "t:w")
+"""The rows of work distribution."""

@@ -7,7 +7,7 @@ reindex``.
 
 from typing import NamedTuple
 
-from tracker.store.schema.table import work
+from tracker.store.schema.table import WORK
 
 
 class Check(NamedTuple):
@@ -53,7 +53,7 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("t:hll:<metric>", "t:hll:<metric>.<month>"), _UNIQUE),
     "t:i:unique:torrents.<ih>": _UNIQUE,
     "t:i:unique:<scope>:<period>": _BOARD,
-    **{row.pattern: _PROJECT for row in work.ROWS if row.pattern.startswith("t:w:<p>")},
+    **{row.pattern: _PROJECT for row in WORK if row.pattern.startswith("t:w:<p>")},
 }
 """The check of each row of the key table. For other rows only the type is checked."""
 

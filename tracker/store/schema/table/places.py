@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Literal
 
 from tracker.store.schema.keys import KeySpec
-from tracker.store.schema.table import work
+from tracker.store.schema.table import WORK
 
 Named = Literal["tid", "ih", "uid:tid", "due"]
 """How an entry names its torrent: it is the torrent's id; it ends in the info hash; it is a user id, a colon and the
@@ -23,7 +23,7 @@ class Place(Enum):
 
 _PLACES: dict[Place, tuple[str, ...]] = {
     Place.MAIN: (
-        *(row.pattern for row in work.ROWS),
+        *(row.pattern for row in WORK),
         *("t:limits", "t:limits:<window>", "t:connectable:<endpoint>"),
         *(
             "t:whitelist:<prefix>",
