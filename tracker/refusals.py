@@ -183,6 +183,13 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
             has_own_text=True,
         ),
         Reason(
+            "group may not announce",
+            "your account's group may not use this tracker",
+            60,
+            "`may_announce` of the user's group is off",
+            "`tracker group set GROUP --may-announce`, or another group: `tracker user edit USER --group GROUP`",
+        ),
+        Reason(
             "may not leech",
             "your account may not download",
             60,
@@ -193,7 +200,7 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
             "too many downloads",
             "you are downloading as many torrents as you may; finish or stop one first",
             30,
-            "the limit of the user, or else `TRACKER_USERS__MAX_DOWNLOADS`; seeding still works",
+            "the limit of the user, else of the group, else `TRACKER_USERS__MAX_DOWNLOADS`; seeding still works",
             "`tracker user edit USER --max-downloads N`, or raise the setting",
         ),
         _own(

@@ -76,6 +76,7 @@ PRIVATE_PATHS = (
     "/users/3",
     "/users/owing",
     "/users/pending",
+    "/users/groups",
     "/users?id=9",
 )
 

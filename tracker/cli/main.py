@@ -24,6 +24,7 @@ SECTIONS: Sections = {
         "allow": Entry("denials:allow", "Remove torrents from the deny list."),
         "denied": Entry("denials:denied", "List denied torrents."),
         "user": Entry("users:users", "Manage users: passkeys, totals, hit-and-runs."),
+        "group": Entry("groups:groups", "Manage groups of users: rules for all users of a group."),
         "multipliers": Entry(
             "multipliers:multipliers", "Show or set freeleech and double upload for all users."
         ),

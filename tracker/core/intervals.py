@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from tracker.settings.model import AnnounceSettings
-from tracker.store.swarms.codec import Admitted, WithoutPeers
+from tracker.store.swarms.codec import Admitted, WithoutPeers, WithoutSlot
 from tracker.store.swarms.rules import TIMEOUT_INTERVALS
 
 JITTER_STEPS = 10
@@ -48,7 +48,7 @@ def throttled_steps(announce: AnnounceSettings, min_timeout: float) -> list[Step
 def step_after(outcome: Admitted, step: Step, min_credit_interval: int) -> Step:
     """The intervals of an outcome of a class of its own. A user's announce sooner than the minimum credit interval has
     no peers either."""
-    if not isinstance(outcome, WithoutPeers):
+    if not isinstance(outcome, WithoutPeers | WithoutSlot):
         return step
     seconds = max(WITHOUT_PEERS_SECONDS, min(min_credit_interval, step.interval))
     return step._replace(interval=seconds, min_interval=seconds)

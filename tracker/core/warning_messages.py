@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tracker.bittorrent import AnnounceReply
 from tracker.refusals import Refusal
-from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers, WithoutPeers
+from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers, WithoutPeers, WithoutSlot
 
 WARNINGS = {
     "stranger": "your peer id is in use from another address, so this announce changes nothing",
@@ -16,6 +16,9 @@ PRIVATE_ADDRESS = "your address is private: peers outside your network cannot re
 NEUTRAL = "neutral: neither your upload nor your download counts"
 FREELEECH = "freeleech: your download does not count"
 NO_PEERS_NOW = "too many torrents started or announces sent at once: no peers now, ask again later"
+NO_SLOT = (
+    "you are downloading as many torrents as you may: no peers for this one until you finish or stop one"
+)
 UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
 
 
@@ -23,6 +26,8 @@ def warning_of(outcome: Admitted) -> str:
     """The warning of an outcome of a class of its own."""
     if isinstance(outcome, WithoutPeers):
         return NO_PEERS_NOW
+    if isinstance(outcome, WithoutSlot):
+        return NO_SLOT
     if not isinstance(outcome, JoinedWithMultipliers):
         return UNKNOWN_PASSKEY
     up, down = outcome.upload_multiplier, outcome.download_multiplier

@@ -13,9 +13,12 @@ from tracker.store.schema.record import audited
 from tracker.store.store import Store
 from tracker.store.torrents.records import TORRENT_FIELDS, StoredTorrent, Torrent
 from tracker.store.users.fields import FIELDS, User, is_user_id
+from tracker.store.users.rules import GROUP_FIELDS
 from tracker.store.work.records import PROJECT_FIELDS, UnknownProject
 
-Kind = Literal["torrent", "user", "client", "multipliers", "project", "block", "queue", "job", "token"]
+Kind = Literal[
+    "torrent", "user", "client", "group", "multipliers", "project", "block", "queue", "job", "token"
+]
 RowKind = Literal["torrent", "user"]
 ALL_USERS = "all"
 """The id of the multipliers for all users."""
@@ -103,6 +106,11 @@ async def _client(store: Store, text: str) -> Snapshot:
     }
 
 
+async def _group(store: Store, text: str) -> Snapshot:
+    found = await store.groups.get(int(text)) if text.isascii() and text.isdigit() else None
+    return text, {} if found is None else _texts(audited(found, GROUP_FIELDS))
+
+
 async def _multipliers(store: Store, object_id: str) -> Snapshot:
     upload, download = await store.multipliers.get()
     return object_id, _texts({"upload": _multiplier(upload), "download": _multiplier(download)})
@@ -143,6 +151,7 @@ _READERS: Mapping[Kind, Callable[[Store, str], Awaitable[Snapshot]]] = {
     "torrent": _torrent,
     "user": _user,
     "client": _client,
+    "group": _group,
     "multipliers": _multipliers,
     "project": _project,
     "block": _block,

@@ -203,6 +203,7 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         max_changes=settings.changes.max_entries,
         max_peers=users.max_peers_per_torrent,
         max_downloads=users.max_downloads,
+        warn_beyond_downloads=users.beyond_max_downloads == "warning",
         own_peers=users.own_peers,
         min_credit_interval=min(users.min_credit_interval_seconds, announce.interval_seconds),
         lists_at_once=users.peer_lists_at_once,

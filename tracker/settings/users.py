@@ -103,6 +103,11 @@ class UserSettings(Section):
         description="How many torrents a user may download at once. Further ones are refused until one is complete or "
         "stopped. A user may have a limit of their own (`tracker user edit --max-downloads`). 0: any number.",
     )
+    beyond_max_downloads: Literal["refusal", "warning"] = Field(
+        "refusal",
+        description="How a download beyond `max_downloads` is answered: `refusal`, or `warning`: without peers and "
+        "with a warning. In both cases the peer joins with a later announce, when the user may download one more.",
+    )
     own_peers: bool = Field(
         False,
         description="Whether replies to a user may contain the user's own other peers.",

@@ -33,7 +33,8 @@ OPERATION_IDS = """
     clients_deny clients_disallow clients_list_all clients_list_denied clients_software
     clients_undeny denials_allow denials_deny denials_list_all dht_list_all dht_look_up dht_lookups
     exports_torrents_as_csv exports_torrents_as_json_lines exports_users_as_csv
-    exports_users_as_json_lines freeleech_give freeleech_list_all freeleech_take_back history_chart jobs_limit
+    exports_users_as_json_lines freeleech_give freeleech_list_all freeleech_take_back groups_delete groups_edit
+    groups_list_all groups_replace groups_show history_chart jobs_limit
     jobs_list_all jobs_purge jobs_queues jobs_reprocess jobs_retry jobs_show jobs_sweep multipliers_replace
     multipliers_show rules_of_all rules_of_torrent rules_of_user rules_remove_of_all rules_remove_of_torrent
     rules_remove_of_user rules_set_of_all rules_set_of_torrent rules_set_of_user

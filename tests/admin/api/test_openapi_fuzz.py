@@ -49,7 +49,8 @@ include-operation-id = ["torrents_list_all", "users_list_all",
   "work_create", "work_edit", "work_items_list_all", "work_items_add", "work_items_add_list", "work_claims_list_all",
   "work_claims_release", "work_policy_preview", "work_blocked_block", "work_blocked_unblock",
   "work_blocked_block_everywhere", "work_blocked_unblock_everywhere", "freeleech_give",
-  "multipliers_replace", "rules_set_of_all", "rules_set_of_torrent", "rules_set_of_user",
+  "groups_edit", "groups_replace", "multipliers_replace",
+  "rules_set_of_all", "rules_set_of_torrent", "rules_set_of_user",
   "users_create", "users_edit", "torrents_edit"]
 checks.positive_data_acceptance.enabled = false
 

@@ -14,9 +14,10 @@ from tracker.settings.model import RedisSettings, Settings, UserSettings
 from tracker.store.access.audit import AuditFilter
 from tracker.store.schema.multipliers import Multiplier
 from tracker.store.users import listing
+from tracker.store.users.rules import GROUP_FIELDS, Group
 
 
-@pytest.mark.parametrize("path", ["/users", "/users/owing", "/users/pending"])
+@pytest.mark.parametrize("path", ["/users", "/users/owing", "/users/pending", "/users/groups"])
 async def test_a_public_tracker_explains_accounts(browser: aiohttp.ClientSession, path: str) -> None:
     page = await get(browser, path)
     assert "TRACKER_USERS__PRIVATE=optional TRACKER_USERS__PRIVATE=required" in page.text
@@ -285,3 +286,28 @@ async def test_the_size_of_a_page_is_chosen(private: Private) -> None:
         assert "51–59 of 59" in page.text
         assert {"/users?size=25", "/users?size=25&page=2"} <= set(page.hrefs)
         assert len((await get(browser, "/users?size=7")).all("input", name="user_id", type="checkbox")) == 50
+
+
+async def test_groups_are_added_changed_and_deleted(private: Private) -> None:
+    async with private.admin.browser() as browser:
+        assert "No groups yet" in (await get(browser, "/users/groups")).text
+        fields = {"group_id": "20", "name": "vip", "download_multiplier": "0", "max_downloads": "8"}
+        page = await send(browser, "/users/groups", {**fields, "may_announce": "0", "hnr_exempt": "1"})
+        assert page.location == "/users/groups?notice=saved"
+        page = await get(browser, "/users/groups")
+        assert {"freeleech", "may not announce", "no hit-and-runs"} <= {e.text for e in page.all("span")}
+        await private.store.users.add("7", ALICE, group=20)
+        assert {"vip", "freeleech", "group may not announce"} <= {
+            e.text for e in (await get(browser, "/users/7")).all("span")
+        }
+        form = await get(browser, "/users/groups?edit=20")
+        values = {e.attributes.get("name"): e.attributes.get("value") for e in form.all("input")}
+        assert set(GROUP_FIELDS) <= set(values)
+        assert (values["name"], values["download_multiplier"], values["max_downloads"]) == ("vip", "0", "8")
+        await send(browser, "/users/groups", {**fields, "download_multiplier": "", "max_downloads": ""})
+        assert await private.store.groups.get(20) == Group(20, "vip", may_announce=False, hnr_exempt=True)
+        for wrong in ({**fields, "max_downloads": "x"}, {**fields, "group_id": "0"}):
+            await send(browser, "/users/groups", wrong, status=422)
+        assert (await send(browser, "/users/groups/delete", {"group_id": "20"})).location
+        await send(browser, "/users/groups/delete", {"group_id": "20"}, status=422)
+    assert await private.store.groups.all() == []

@@ -271,6 +271,7 @@ async def everything(store: Store) -> None:
     await shared_secret(store.connection, store.keys)
     for passkey in (ALICE, BOB):
         await store.users.add(passkey=passkey, name="a name")
+    await store.groups.save(5, {"name": "vip"})
     await store.torrents.add(info_hash(1), {"name": "n"})
     await store.torrents.deny(info_hash(9), "no")
     await store.user_listing.rank()

@@ -23,6 +23,7 @@ CHANGE = web.RequestKey("change", Change)
 _KINDS: Mapping[str, Kind] = {
     "info_hash": "torrent",
     "user_id": "user",
+    "group_id": "group",
     "prefix": "client",
     "project": "project",
     "queue": "queue",

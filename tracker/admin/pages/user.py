@@ -91,9 +91,10 @@ class UserPage:
                 user_activity(store, user_id, self._context.places),
             ),
         )
-        here = f"/users/{user_id}"
+        here, group = f"/users/{user_id}", user.group and await store.groups.get(user.group)
         variables = {
             "user": user,
+            "group": group,
             "error": error,
             "ratio": ratio,
             "chosen": chosen,

@@ -20,9 +20,10 @@ from tracker.admin.pages.user import ratio
 from tracker.errors import ClientError
 from tracker.operations.bulk import USER_ACTIONS, UserAction, change_users
 from tracker.operations.users import pending_hit_and_runs
-from tracker.store.schema.multipliers import RuleChange
-from tracker.store.users.fields import TOTALS, is_user_id
+from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange, rules_text
+from tracker.store.users.fields import GROUP_ID, MAX_GROUP_ID, TOTALS, is_user_id
 from tracker.store.users.listing import CURSOR, ORDERS, Order, UserFilter
+from tracker.store.users.rules import GROUP_FIELDS, Group
 
 PAGE = 50
 _MAX_SEARCH_LENGTH = 200
@@ -140,6 +141,9 @@ class UserPages:
             web.get("/users", self.show),
             web.get("/users/owing", self.hit_and_runs),
             web.get("/users/pending", self.pending),
+            web.get("/users/groups", self.groups),
+            web.post("/users/groups", self.save_group),
+            web.post("/users/groups/delete", self.delete_group),
             web.post("/users", self.add),
             web.post("/users/bulk", self.change),
             web.post("/users/bulk/delete", self.delete),
@@ -261,6 +265,44 @@ class UserPages:
             "hit_and_run_users": await self._users.hit_and_run_count(),
         }
         return render(request, "hit_and_runs_pending.html", variables)
+
+    async def groups(self, request: web.Request) -> web.Response:
+        return await self._groups(request)
+
+    async def _groups(self, request: web.Request, error: str = "") -> web.Response:
+        """``edit`` in the query is the id of the group whose values the form has."""
+        found, asked = await self._context.store.groups.all(), request.query.get("edit", "")
+        variables = {
+            "accounts": self._context.settings.users.private,
+            "groups": found,
+            "chosen": next((group for group in found if str(group.group_id) == asked), Group(0)),
+            "rules_text": rules_text,
+            "rules": self._context.settings.users,
+            "now": self._context.clock(),
+            "error": error,
+            "hit_and_run_users": await self._users.hit_and_run_count(),
+        }
+        return render(request, "user_groups.html", variables, status=422 if error else 200)
+
+    async def save_group(self, request: web.Request) -> web.Response:
+        """Adds the group or replaces its fields. An empty multiplier is 1."""
+        form = await read_form(request)
+        group_id = form.text("group_id")
+        fields = {name: form.texts(name)[-1] for name in GROUP_FIELDS if form.has(name)}
+        try:
+            if not GROUP_ID.fullmatch(group_id):
+                raise ClientError(f"the id of a group is a whole number from 1 up to {MAX_GROUP_ID}")
+            fields |= {name: fields[name] or "1" for name in MULTIPLIERS if name in fields}
+            await self._context.store.groups.save(int(group_id), fields)
+        except ClientError as error:
+            return await self._groups(request, str(error))
+        return done(request, "/users/groups", "saved")
+
+    async def delete_group(self, request: web.Request) -> web.Response:
+        group_id = (await read_form(request)).text("group_id")
+        if not GROUP_ID.fullmatch(group_id) or not await self._context.store.groups.delete(int(group_id)):
+            return await self._groups(request, "there is no such group")
+        return done(request, "/users/groups", "removed")
 
     async def add(self, request: web.Request) -> web.Response:
         """Creates a user and shows the passkey once."""

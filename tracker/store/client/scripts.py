@@ -212,6 +212,7 @@ class Scripts:
     rotate_user: Script
     save_users: Script
     edit_user: Script
+    save_group: Script
     set_rule: Script
     rank_users: Script
     list_users: Script

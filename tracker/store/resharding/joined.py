@@ -179,7 +179,7 @@ async def _count_addresses(target: Parts, part: Shard) -> None:
 
 async def _copy_to_shards(target: Parts) -> None:
     """Gives the shards copies of what is under the main prefix."""
-    for name in ("secret", "upload_multiplier", "download_multiplier"):
+    for name in ("secret", "upload_multiplier", "download_multiplier", "groups"):
         (value,) = await target.send([(target.main, ("GET", f"{target.main.keys.prefix}{name}"))])
         if value is not None:
             await target.send([(part, ("SET", f"{part.keys.prefix}{name}", value)) for part in target.others])

@@ -107,6 +107,9 @@ class Keys:
     def download_multiplier(self) -> str:
         return f"{self.prefix}download_multiplier"
 
+    def groups(self) -> str:
+        return f"{self.prefix}groups"
+
     def deleting(self) -> str:
         """Users whose deletion may be incomplete."""
         return f"{self.prefix}deleting"

@@ -100,6 +100,12 @@ class WithoutPeers(Admitted):
     __slots__ = ()
 
 
+class WithoutSlot(Admitted):
+    """A join that was not applied: the user downloads as many torrents as allowed."""
+
+    __slots__ = ()
+
+
 class Refused(NamedTuple):
     """Nothing was changed. ``reason`` is an operator's own text, or empty."""
 
@@ -165,6 +171,7 @@ def pack_rules(rules: SwarmRules) -> bytes:
         rules.max_changes,
         rules.max_peers,
         rules.max_downloads,
+        rules.warn_beyond_downloads,
         rules.own_peers,
         rules.min_credit_interval,
         rules.lists_at_once,
@@ -292,8 +299,8 @@ def _parse_other(kind: int, *parts: Any) -> Admitted | Refused:
         return _with_unknown_passkey(parse(parts[0]))
     if kind == 5:
         return parse(parts[0])
-    if kind == 4:
-        return WithoutPeers(*parse(parts[0]))
+    if kind in (4, 6):
+        return (WithoutPeers if kind == 4 else WithoutSlot)(*parse(parts[0]))
     joined = JoinedWithMultipliers(*parse(parts[0]))
     joined.upload_multiplier, joined.download_multiplier = parts[1].decode(), parts[2].decode()
     return joined

@@ -64,6 +64,8 @@ class SwarmRules:
     """Peers of a user in a torrent; 0: any number."""
     max_downloads: int = 0
     """Torrents that a user downloads at once, unless the user has a limit of their own; 0: any number."""
+    warn_beyond_downloads: bool = False
+    """Whether a download beyond that is answered without peers; else it is refused."""
     own_peers: bool = False
     """Whether replies to a user may contain the user's own other peers."""
     min_credit_interval: int = 0

@@ -13,6 +13,7 @@ from tracker.names import fold_name
 from tracker.store.schema.multipliers import NO_MULTIPLIER, Rules
 from tracker.store.schema.record import Field, fields_of, names_of_part, settable, shown
 
+MAX_GROUP_ID = 999_999_999
 Value = str | int
 """Text, a number, or a boolean."""
 
@@ -73,6 +74,12 @@ class User:
         ),
     ] = None
     hnr_exempt: Annotated[bool, Field("The user gets no hit-and-runs.", "rights")] = False
+    group: Annotated[
+        int | None,
+        Field(
+            "ID of the user's group; -1: none (null in replies).", "rights", lowest=1, highest=MAX_GROUP_ID
+        ),
+    ] = None
 
     def settable(self) -> dict[str, Any]:
         """FIELDS with their values, and the ends of the multipliers as fields of their own."""
@@ -99,6 +106,7 @@ def user_of(row: Sequence[bytes | None]) -> User:
 _OTHERS = {"passkey": Field(kind="text"), "user_id": Field(kind="text"), "unreported": Field(kind="number")}
 
 _PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
+GROUP_ID = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 
 

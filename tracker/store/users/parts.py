@@ -12,7 +12,7 @@ from tracker.store.users.hit_and_runs import HitAndRunRules, HitAndRuns
 from tracker.store.users.importing import UserImport
 from tracker.store.users.listing import UserListing
 from tracker.store.users.peers import UserPeers
-from tracker.store.users.rules import Multipliers
+from tracker.store.users.rules import Groups, Multipliers
 from tracker.store.users.sums import UserSums
 from tracker.store.users.unregistered import Unregistered
 from tracker.store.users.users import Users
@@ -42,6 +42,7 @@ class UserParts:
         self.freeleech = Freeleech(shards, clock)
         self.hit_and_runs = HitAndRuns(shards, hit_and_run_rules, clock)
         self.multipliers = Multipliers(shards)
+        self.groups = Groups(shards)
         self.user_import = UserImport(main.scripts, copies, sums)
         self.user_listing = UserListing(main.connection, main.scripts, main.keys, self.users)
         self.user_peers = UserPeers(shards, self.users)

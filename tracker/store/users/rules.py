@@ -1,46 +1,68 @@
-"""The multipliers for all users."""
+"""The rules that many users share: the multipliers for all users, and the groups of users."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+import orjson
+
+from tracker.errors import ClientError
 from tracker.store.schema.multipliers import (
+    NO_MULTIPLIER,
     RuleChange,
     Rules,
     checked_multipliers,
     has_changed,
     multipliers_of,
 )
+from tracker.store.schema.record import Field, fields_of, settable
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.users.fields import Value
+
+MAX_GROUPS = 200
 
 
-class Multipliers:
-    """The multipliers for all users, with copies in the other shards. A change applies from the next announce."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rules for all users whose field ``group`` is its id."""
+
+    group_id: int
+    name: Annotated[
+        str, Field("Name, such as power-user; empty: none.", "group", max_length=64, column=20)
+    ] = ""
+    may_announce: Annotated[
+        bool, Field("Accept announces of its users, or refuse them.", "group", column=13)
+    ] = True
+    max_downloads: Annotated[
+        int | None,
+        Field(
+            "Torrents that each user downloads at once; 0: any number, -1: as many as the setting allows (null in "
+            "replies). A user's own number comes first.",
+            "group",
+            highest=999_999,
+            column=14,
+        ),
+    ] = None
+    upload_multiplier: Annotated[
+        Rules, Field("Factor for its users' upload, 0 to 1000; 1: none. Text has several rules.", "group")
+    ] = NO_MULTIPLIER
+    download_multiplier: Annotated[
+        Rules,
+        Field("Factor for its users' download; 0: freeleech, 1: none. Text has several rules.", "group"),
+    ] = NO_MULTIPLIER
+    hnr_exempt: Annotated[bool, Field("Its users get no hit-and-runs.", "group", column=11)] = False
+
+
+GROUP_FIELDS = tuple(settable(Group))
+
+
+class SharedRules:
+    """The values under the main prefix, with copies in the other shards. A change applies from the next announce."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
         self._main = shards.main
-
-    async def get(self) -> tuple[Rules, Rules]:
-        """(of upload, of download)"""
-        found = await self._texts()
-        upload, download = (multipliers_of(text.decode("utf-8", "replace")) for text in found)
-        return upload, download
-
-    async def _texts(self) -> list[bytes]:
-        return [text or b"" for text in await self._main.connection.command("MGET", *_keys_in(self._main))]
-
-    async def set(self, upload: str | None = None, download: str | None = None) -> None:
-        """Replaces the rules of upload, those of download, or both, each as stored. Raises ClientError if one is
-        invalid."""
-        given = zip(_keys_in(self._main), (upload, download), strict=True)
-        pairs = [part for key, text in given if text is not None for part in (key, checked_multipliers(text))]
-        await self._main.connection.command("MSET", *pairs)
-        await self._copy_to_others()
-
-    async def change_rule(self, change: RuleChange) -> bool:
-        """Sets or removes one rule. False if there is none to remove. Raises ClientError for too many."""
-        changed = has_changed(await self._main.scripts.set_rule(change.arguments()))
-        await self._copy_to_others()
-        return changed
 
     async def _copy_to_others(self) -> None:
         """One that is unavailable gets them when it is back."""
@@ -61,6 +83,95 @@ class Multipliers:
         texts = zip(_keys_in(shard), await self._texts(), strict=True)
         await shard.connection.command("MSET", *(part for pair in texts for part in pair))
 
+    async def _texts(self) -> list[bytes]:
+        """As the shards have them: limits over all torrents are divided."""
+        upload, download, groups = await self._main.connection.command("MGET", *_keys_in(self._main))
+        return [upload or b"", download or b"", _divided(groups or b"", len(self._shards))]
 
-def _keys_in(shard: Shard) -> tuple[str, str]:
-    return shard.keys.upload_multiplier(), shard.keys.download_multiplier()
+
+class Multipliers(SharedRules):
+    """The multipliers for all users."""
+
+    async def get(self) -> tuple[Rules, Rules]:
+        """(of upload, of download)"""
+        found = await self._main.connection.command("MGET", *_keys_in(self._main)[:2])
+        upload, download = (multipliers_of((text or b"").decode("utf-8", "replace")) for text in found)
+        return upload, download
+
+    async def set(self, upload: str | None = None, download: str | None = None) -> None:
+        """Replaces the rules of upload, those of download, or both, each as stored. Raises ClientError if one is
+        invalid."""
+        given = zip(_keys_in(self._main), (upload, download), strict=False)
+        pairs = [part for key, text in given if text is not None for part in (key, checked_multipliers(text))]
+        await self._main.connection.command("MSET", *pairs)
+        await self._copy_to_others()
+
+    async def change_rule(self, change: RuleChange) -> bool:
+        """Sets or removes one rule. False if there is none to remove. Raises ClientError for too many."""
+        changed = has_changed(await self._main.scripts.set_rule(change.arguments()))
+        await self._copy_to_others()
+        return changed
+
+
+class Groups(SharedRules):
+    """The groups of users: at most MAX_GROUPS, which announces read in one piece."""
+
+    async def all(self) -> list[Group]:
+        """By id."""
+        stored = _parsed(await self._main.connection.command("GET", self._main.keys.groups()) or b"")
+        return [_group_of(int(group_id), stored[group_id]) for group_id in sorted(stored, key=int)]
+
+    async def get(self, group_id: int) -> Group | None:
+        return next((group for group in await self.all() if group.group_id == group_id), None)
+
+    async def save(self, group_id: int, fields: Mapping[str, Value], *, replace: bool = False) -> bool:
+        """Adds a group, or sets some of its GROUP_FIELDS; with ``replace``, clears those that are not given. Returns
+        whether the group is new. Raises ClientError for an unknown field, an invalid value or too many groups."""
+        known = settable(Group)
+        if not set(fields) <= set(known):
+            raise ClientError("a group has no such field")
+        row = {name: known[name].stored(value) for name, value in fields.items()}
+        saved = await self._main.scripts.save_group([group_id, orjson.dumps(row), int(replace), MAX_GROUPS])
+        if saved < 0:
+            raise ClientError(f"there are at most {MAX_GROUPS} groups")
+        await self._copy_to_others()
+        return int(saved) > 1
+
+    async def delete(self, group_id: int) -> bool:
+        """False if there is none. Users of the group stay, without its rules."""
+        deleted = await self._main.scripts.save_group([group_id, "", 0, MAX_GROUPS])
+        await self._copy_to_others()
+        return bool(deleted)
+
+
+def _keys_in(shard: Shard) -> tuple[str, str, str]:
+    return shard.keys.upload_multiplier(), shard.keys.download_multiplier(), shard.keys.groups()
+
+
+def _group_of(group_id: int, row: Mapping[str, Any]) -> Group:
+    known = fields_of(Group)
+    return Group(group_id, **{name: each.read(_stored(row.get(name))) for name, each in known.items()})
+
+
+def _stored(value: object) -> bytes | None:
+    """A field, which is text; None for what another program wrote in its place."""
+    return value.encode() if isinstance(value, str) else None
+
+
+def _parsed(text: bytes) -> dict[str, dict[str, Any]]:
+    """The stored groups by id. Text that is none, which another program may have written, has none."""
+    try:
+        found = orjson.loads(text) if text else {}
+    except orjson.JSONDecodeError:
+        return {}
+    rows = found.items() if isinstance(found, dict) else ()
+    return {key: row for key, row in rows if key.isascii() and key.isdigit() and isinstance(row, dict)}
+
+
+def _divided(text: bytes, shards: int) -> bytes:
+    groups = _parsed(text)
+    for row in groups.values():
+        limit = row.get("max_downloads")
+        if isinstance(limit, str) and limit.isdigit():
+            row["max_downloads"] = str(math.ceil(int(limit) / shards))
+    return orjson.dumps(groups) if groups else b""

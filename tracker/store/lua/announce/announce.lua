@@ -17,7 +17,7 @@
 -- that belongs to one call.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, 32 doubles, in this order). A regular announce needs six:
+-- ARGV[3]   the rules, packed (struct, little-endian, 33 doubles, in this order). A regular announce needs six:
 --   max gap between two announces that counts as time on a torrent (s)
 --   max credit (bytes per second)
 --   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
@@ -36,6 +36,7 @@
 --   1 when these limits hold for local networks too
 --   changes that the change feed keeps, about (0: none are recorded)
 --   max peers of a user in a torrent, and max torrents that a user downloads at once (0: no limit)
+--   1 when a download beyond that is answered without peers instead of being refused
 --   1 when a user's own peers may be in replies to the user
 --   min seconds between two credited announces of a user's peer (0: every announce is credited)
 --   joins and early announces of a user that are answered with peers: at once, per minute, per day (0: no limit), and
@@ -67,6 +68,7 @@
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
 --   { 4, an answer as above without peers }   the user has no budget for one with peers
 --   { 5, one of the above }   the announce does not count for the user
+--   { 6, 'a seeders leechers snatches ' }   nothing changed: the user downloads as many torrents as allowed
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then three
 --   numbers: of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies. Then
@@ -78,6 +80,7 @@ local UPDATE = 117 -- 'u', the event of regular announces
 -- The call: its time, rules, announces, and what one command has read for all of them.
 local P, call, now, moment, may_grow, batch_values, info_hashes
 local outage_from, outage_until, steady, clock_back, full, full_before, removing
+local groups, user_group -- the groups' text (nil: there are none), and the group of the user whose row was read last
 -- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`.
 local rules, accounts, early, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
@@ -295,7 +298,11 @@ local function announce_of(r, registered, denied)
     r.uncounted = true
     return answer_to(t, r, 'e')
   end
-  if not active and has_max_downloads(r, tid) then return refuse('too many downloads') end
+  if not active and has_max_downloads(r, tid) then
+    if not rules.warns_beyond then return refuse('too many downloads') end
+    local _, head = answer_to(t, r, 'a', false)
+    return { 6, head }
+  end
   local is_due = active and (p.elapsed < 0 or p.elapsed >= rules.list_wait)
   local needs_budget = rules.limits_lists and not is_due
   local u = is_user and load_totals(r, p, tid, needs_budget)
@@ -341,14 +348,14 @@ local packed_rules
 
 -- Reads the rules, and which fields announces need under them.
 local function set_rules(packed)
-  local mode, all, open, local_too, own_peers, ports_at
+  local mode, all, open, local_too, warns_beyond, own_peers, ports_at
   rules = {}
   rules.max_gap, rules.max_credit, mode, early, rules.give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed,
     hnr_share, hnr_ratio, hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address,
     rules.max_per_network, rules.max_user_credit, rules.max_saved, rules.max_in_swarm, rules.max_in_all, local_too,
-    max_changes, rules.max_peers, rules.max_downloads, own_peers, rules.shortest, rules.lists_at_once,
-    rules.lists_per_minute, rules.lists_per_day, rules.list_wait, ports_at = read('<' .. string.rep('d', 32), packed)
-  rules.own_peers = own_peers == 1
+    max_changes, rules.max_peers, rules.max_downloads, warns_beyond, own_peers, rules.shortest, rules.lists_at_once,
+    rules.lists_per_minute, rules.lists_per_day, rules.list_wait, ports_at = read('<' .. string.rep('d', 33), packed)
+  rules.own_peers, rules.warns_beyond = own_peers == 1, warns_beyond == 1
   for at = ports_at, #packed - 1, 2 do
     rules.untold = rules.untold or {}
     rules.untold[sub(packed, at, at + 1)] = true
@@ -396,13 +403,17 @@ function begin(prefix, arguments)
   end
   info_hashes = hashes
   if accounts then
-    keys[n + 1], keys[n + 2] = P .. 'upload_multiplier', P .. 'download_multiplier'
+    keys[n + 1], keys[n + 2], keys[n + 3] = P .. 'upload_multiplier', P .. 'download_multiplier', P .. 'groups'
   end
   sharded = string.find(P, ':{%d+}:$')
   batch_values = call('MGET', unpack(keys))
   full, removing = batch_values[3], batch_values[4]
   full_before = full
-  if accounts then forget_multipliers(batch_values[n + 1], batch_values[n + 2]) end
+  if accounts then
+    forget_multipliers(batch_values[n + 1], batch_values[n + 2])
+    groups, user_group = batch_values[n + 3], nil
+    if groups == '' then groups = nil end
+  end
   if removing then forget_barred() end
   outage_from, outage_until, steady, clock_back = last_outage(batch_values[1], batch_values[2])
 end

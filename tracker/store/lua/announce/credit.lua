@@ -8,9 +8,9 @@
 -- the times up to which the rate is used up. At most rate * (now - that time) bytes can be credited, and crediting
 -- bytes moves the time by bytes / rate. These times are on a clock that goes on where the tracker's is set back.
 
--- Multipliers: a torrent, a user and the whole tracker may each have rules for upload and for download, such as
--- `2 1790000000 donor, 1.5 group`. Of all that have not ended the best counts: of upload the highest, of download the
--- lowest. But a torrent with a rule of 0 for each is neutral: nothing counts there.
+-- Multipliers: a torrent, a user, the user's group and the whole tracker may each have rules for upload and for
+-- download, such as `2 1790000000 donor, 1.5 gift`. Of all that have not ended the best counts: of upload the highest,
+-- of download the lowest. But a torrent with a rule of 0 for each is neutral: nothing counts there.
 
 -- The best of the rules in a text, by the text: many announces of a batch read the same. `zeros`: texts for upload that
 -- hold a 0 beside something better. `numbers`: what was read, by its text, false for 1 and for text that is none, as
@@ -82,10 +82,12 @@ local function own_best(text, known)
   return best
 end
 
--- The multipliers of upload and download, of the torrent, of the user and for all users. A freeleech token that has not
--- ended makes the download free.
+-- The multipliers of upload and download, of the torrent, the user, the group and for all users. A freeleech token that
+-- has not ended makes the download free.
 local function multipliers(multi_up, multi_dn, own_up, own_dn, token)
-  if not (multi_up or multi_dn or own_up or own_dn or token or upload_of_all or download_of_all) then return 1, 1 end
+  if not (multi_up or multi_dn or own_up or own_dn or token or upload_of_all or download_of_all or user_group) then
+    return 1, 1
+  end
   local up, down = shared_best(multi_up, best_ups), shared_best(multi_dn, best_downs)
   if down == 0 and (up == 0 or zeros[multi_up or '']) then return 0, 0 end
   local own, of_all = own_best(own_up, best_ups), shared_best(upload_of_all, best_ups)
@@ -94,6 +96,12 @@ local function multipliers(multi_up, multi_dn, own_up, own_dn, token)
   own, of_all = own_best(own_dn, best_downs), shared_best(download_of_all, best_downs)
   if own and not (down and down < own) then down = own end
   if of_all and not (down and down < of_all) then down = of_all end
+  if user_group then
+    own = shared_best(user_group.upload_multiplier, best_ups)
+    if own and not (up and up > own) then up = own end
+    own = shared_best(user_group.download_multiplier, best_downs)
+    if own and not (down and down < own) then down = own end
+  end
   if token and whole(token) > now then down = 0 end
   return up or 1, down or 1
 end

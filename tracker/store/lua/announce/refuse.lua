@@ -5,18 +5,26 @@ function refuse(code, reason)
   return { 1, code, reason or '' }
 end
 
+-- Fields of a user's row, as HMGET reads them; notes the user's group.
+local function read_with_group(_, key, ...)
+  local row = call('HMGET', key, 'group', ...)
+  user_group = find_group(table.remove(row, 1), groups)
+  return row
+end
+
 -- The user of a passkey: the id, '' for an anonymous announce, or false and the code of the refusal. The third value is
 -- true for an anonymous announce with an unknown passkey; with a refusal it is the operator's reason, if there is one.
 -- The fourth holds the fields of the user's row: those that could refuse the announce, and the multipliers.
 function authorize(passkey, left, event)
   if not accounts or passkey == '' and not rules.required then return '' end
-  local key, u = P .. 'user:' .. passkey
+  local u
+  local key, hmget = P .. 'user:' .. passkey, groups and read_with_group or call
   if event == 'x' then -- a goodbye needs no permission
-    u = call('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier')
+    u = hmget('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier')
   elseif left == '0' then
-    u = call('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled')
+    u = hmget('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled')
   else
-    u = call('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled', 'can_leech',
+    u = hmget('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled', 'can_leech',
       'max_downloads')
   end
   if passkey == '' or not u[1] or u[1] == '' then
@@ -24,6 +32,7 @@ function authorize(passkey, left, event)
     return '', nil, true
   end
   if u[4] == '0' then return false, 'user disabled', call('HGET', key, 'reason') or nil end
+  if user_group and user_group.may_announce == '0' and event ~= 'x' then return false, 'group may not announce' end
   if u[5] == '0' then return false, 'may not leech' end
   return u[1], nil, nil, u
 end
@@ -42,12 +51,14 @@ function authorize_stop(r)
   return authorize(passkey, r.left, 'x')
 end
 
--- A user downloads at most `max_downloads` torrents at once (0: any number). True when a join would be one download too
--- many. Downloads are the incomplete torrents on which the user is active; a second peer of the user on one of these is
--- no further download, and neither is the v2 half of a hybrid torrent beside the v1 half.
+-- A user downloads at most `max_downloads` torrents at once (0: any number): the user's own number, else that of the
+-- group, else that of the rules. True when a join would be one download too many. Downloads are the incomplete torrents
+-- on which the user is active; a second peer of the user on one of these is no further download, and neither is the v2
+-- half of a hybrid torrent beside the v1 half.
 function has_max_downloads(r, tid)
   if r.uid == '' or r.left == '0' then return false end
   local own = r.user[6]
+  if not tonumber(own or '') then own = user_group and user_group.max_downloads end
   local limit = tonumber(own or '') and whole_field(own) or rules.max_downloads
   if limit == 0 then return false end
   if r.moves_only then
@@ -63,22 +74,23 @@ end
 -- and where they could change the outcome the multipliers of what has moved. Nil when the announce is not a regular
 -- one.
 function load_user(passkey, uid, seeding, up, down)
-  local key, row, can_leech = P .. 'user:' .. passkey
+  local key, hmget, row, can_leech = P .. 'user:' .. passkey, groups and read_with_group or call
   if seeding and down > 0 then return end
   if not seeding then
     if up + down > 0 then
-      row = call('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech')
+      row = hmget('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech')
       can_leech = row[5]
     else
-      row = call('HMGET', key, 'user_id', 'enabled', 'can_leech')
+      row = hmget('HMGET', key, 'user_id', 'enabled', 'can_leech')
       can_leech = row[3]
     end
   elseif up > 0 then
-    row = call('HMGET', key, 'user_id', 'enabled', 'upload_multiplier')
+    row = hmget('HMGET', key, 'user_id', 'enabled', 'upload_multiplier')
   else
-    row = call('HMGET', key, 'user_id', 'enabled')
+    row = hmget('HMGET', key, 'user_id', 'enabled')
   end
   if not row[1] or row[1] ~= uid or row[2] == '0' or can_leech == '0' then return end
+  if user_group and user_group.may_announce == '0' then return end
   return row
 end
 

@@ -1,4 +1,5 @@
--- barred_users.lua: which users may have no peers: disabled and deleted ones. After `P`.
+-- barred_users.lua: which users may have no peers: disabled and deleted ones, and those of a group that may not
+-- announce. After `P` and groups.lua.
 --
 -- A site may have replaced a passkey whose row is missing (docs/private.md), so that alone bars no user: if the user
 -- was deleted, the peers time out.
@@ -8,7 +9,11 @@ local function is_user_barred(uid)
   if barred == nil then
     local passkey = redis.pcall('HGET', P .. 'u:' .. uid, 'passkey')
     barred = not passkey or redis.pcall('SISMEMBER', P .. 'deleting', uid) == 1
-      or type(passkey) == 'string' and redis.pcall('HGET', P .. 'user:' .. passkey, 'enabled') == '0'
+    if not barred and type(passkey) == 'string' then
+      local v = redis.pcall('HMGET', P .. 'user:' .. passkey, 'enabled', 'group')
+      local group = find_group(v[2])
+      barred = v[1] == '0' or group and group.may_announce == '0' or false
+    end
     barred_users[uid] = barred
   end
   return barred

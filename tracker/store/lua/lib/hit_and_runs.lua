@@ -21,6 +21,7 @@ local function rank_hit_and_runs(uid)
 end
 
 -- luacheck: push ignore 113 211 (some scripts only rank)
+--@ include lib/groups.lua
 -- Whether a user's account on a torrent is a hit-and-run: needs hybrid.lua and the rules of hit_and_run_rules.lua.
 --
 -- `i:hnr_pending` holds, as `<uid>:<tid>`, torrents that users have left and that become hit-and-runs when the grace
@@ -32,6 +33,8 @@ local function is_settled(a)
   return time >= hnr_threshold or hnr_ratio > 0 and a.uploaded >= hnr_ratio * a.downloaded
 end
 
+local is_hit_and_run
+do
 -- True when the torrent makes no hit-and-run: its v1 half counts, or `bytes` are too small a part of it. A torrent of
 -- unknown size has no such part. `counts`: it is known to be no v2 half.
 local function makes_none(tid, bytes, counts)
@@ -45,14 +48,18 @@ end
 
 local function is_exempt(a)
   local passkey = a.passkey or redis.pcall('HGET', P .. 'u:' .. a.uid, 'passkey')
-  return type(passkey) == 'string' and redis.pcall('HGET', P .. 'user:' .. passkey, 'hnr_exempt') == '1'
+  if type(passkey) ~= 'string' then return false end
+  local v = redis.pcall('HMGET', P .. 'user:' .. passkey, 'hnr_exempt', 'group')
+  local group = v[1] ~= '1' and find_group(v[2])
+  return v[1] == '1' or group and group.hnr_exempt == '1'
 end
 
 -- Downloads that an operator has forgiven do not count. `a.passkey` is known of a user who has announced the torrent,
 -- where it counts.
-local function is_hit_and_run(a)
+function is_hit_and_run(a)
   if a.downloaded <= hnr_min or is_settled(a) then return false end
   local bytes = a.downloaded - (tonumber(call('HGET', P .. 'u:' .. a.uid .. ':t:' .. a.tid, 'forgiven') or '') or 0)
   return bytes > hnr_min and not makes_none(a.tid, bytes, a.passkey) and not is_exempt(a)
+end
 end
 -- luacheck: pop

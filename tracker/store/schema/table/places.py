@@ -56,7 +56,8 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *("t:dht", "t:dht:<node>", "t:dht:<node>:nodes<family>"),
     ),
     Place.COPIED: (
-        *("t:user:<passkey>", "t:users", "t:upload_multiplier", "t:download_multiplier", "t:secret"),
+        *("t:user:<passkey>", "t:users", "t:upload_multiplier", "t:download_multiplier", "t:groups"),
+        "t:secret",
     ),
     Place.TORRENT: (
         *("t:info_hash:<ih>", "t:torrent_id:<tid>", "t:deny:<ih>", "t:t:<ih>", "t:tpeers:<ih>"),
