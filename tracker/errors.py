@@ -1,6 +1,25 @@
-"""Errors that cross package borders."""
+"""Errors that cross package borders, and the plain words for those of pydantic."""
 
+import re
 from collections.abc import Iterable
+
+_PLAIN = (
+    (r"^Value error, ", ""),
+    (r"^(Input|String|Value) should ", "must "),
+    (r"be a valid integer(, .*)?$", "be a whole number"),
+    (r"be a valid number(, .*)?$", "be a number"),
+    (r"be a valid boolean(, .*)?$", "be true or false"),
+    (r"be a valid (string|list|dictionary|tuple)$", r"be a \1"),
+    (r"be greater than or equal to ", "be at least "),
+    (r"be less than or equal to ", "be at most "),
+)
+
+
+def plain(message: str) -> str:
+    """A message of pydantic as a person would write it, to follow the name of what is wrong."""
+    for pattern, words in _PLAIN:
+        message = re.sub(pattern, words, message)
+    return message
 
 
 class ClientError(Exception):

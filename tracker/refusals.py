@@ -149,6 +149,13 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
             "no such user, or the passkey was changed",
             "check `tracker user list`; download a .torrent file with the new announce URL",
         ),
+        Reason(
+            "no passkey",
+            "this tracker needs a passkey: download the .torrent file from its site",
+            60,
+            "an announce URL without a passkey, where accounts are required",
+            "`tracker user add` prints the URL of a user",
+        ),
         _own(
             "the passkey in the announce URL is malformed",
             "the part of the URL where the passkey belongs ([private.md](private.md#announce-urls)) is no valid "

@@ -198,3 +198,12 @@ def test_a_named_udp_port_in_use_is_a_one_line_error(start_tracker: StartTracker
         refused = trackers.run(tmp_path, "serve", TRACKER_UDP__LISTEN=taken, **trackers.ANY_PORTS)
     assert refused.returncode == 1 and f"cannot listen on {taken} (UDP)" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_the_banner_says_that_the_udp_port_is_in_use(start_tracker: StartTracker) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        tracker = start_tracker(TRACKER_HTTP__LISTEN=f"127.0.0.1:{port}")
+        assert re.search(r"^ +udp +off: its port is in use", tracker.banner, re.MULTILINE), tracker.banner
+        assert tracker.end() == 0

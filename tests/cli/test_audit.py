@@ -183,7 +183,9 @@ def test_the_log_is_printed_filtered_and_exported(tracker: Command) -> None:
     assert len(entries(tracker, "--object", "7")) == 1
     assert entries(tracker, "--way", "api") == entries(tracker, "--actor", "nobody") == []
     assert len(entries(tracker, "--since", "1d", "--until", "2100-01-01")) == 3
-    assert entries(tracker, "--until", "1d") == []
+    for early in ("1d", "yesterday"):
+        assert entries(tracker, "--until", early) == []
+        assert len(entries(tracker, "--since", early)) == 3
     rows = list(csv.DictReader(io.StringIO(tracker("audit", "--csv").stdout)))
     assert [row["operation"] for row in rows] == ["user.add", "torrent.edit", "torrent.add"]
     assert tracker("audit", "--csv", "--actor", "nobody").stdout.startswith("id,at,actor")

@@ -37,6 +37,10 @@ def test_editing_a_torrent_keeps_its_other_fields(tracker: Command) -> None:
     tracker("torrent", "edit", HASH, code=2)
 
 
+def test_a_folder_is_imported_not_added(tracker: Command, tmp_path: Path) -> None:
+    assert "`tracker import FOLDER`" in tracker("torrent", "add", str(tmp_path), code=1).stderr
+
+
 def test_a_torrent_waits_for_approval(tracker: Command) -> None:
     tracker("torrent", "add", HASH, "--pending")
     tracker("torrent", "add", OTHER)

@@ -111,7 +111,12 @@ def test_the_last_result_is_in_the_torrents_row(tracker: Command, redis_url: str
     assert (row["dht_seeds"], row["dht_peers"], row["dht_at"]) == (3, 8, START)
 
 
-def test_a_torrent_without_part_is_not_asked_for(tracker: Command) -> None:
+def test_a_lookup_says_that_the_dht_is_off(tracker: Command) -> None:
+    assert "TRACKER_DHT__ENABLED=true" in tracker("dht", "find", HASH, code=1).stderr
+
+
+def test_a_torrent_without_part_is_not_asked_for(tracker: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKER_DHT__ENABLED", "true")
     tracker("torrent", "add", HASH, "--private")
     for wanted in (HASH, "02" * 20):
         assert "does not take part" in tracker("dht", "find", wanted, code=1).stderr

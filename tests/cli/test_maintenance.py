@@ -69,6 +69,10 @@ def test_wiping_statistics_asks_first(tracker: Command, keys: "Redis", prefix: s
     assert "deleted" in tracker("wipe-stats", typed="y\n").stdout
     assert not keys.exists(f"{prefix}stats:announces")
     assert keys.exists(f"{prefix}countries.France.users", f"{prefix}info_hash:{HASH}", f"{prefix}u:7") == 3
+    keys.mset({f"{prefix}stats:repairs": "3", f"{prefix}stats:joins": "4"})
+    tracker("wipe-stats", "--repairs")
+    assert not keys.exists(f"{prefix}stats:repairs") and keys.get(f"{prefix}stats:joins") == b"4"
+    tracker("wipe-stats", "--repairs", "--uniques", code=2)
     tracker("wipe-stats", "--uniques", "--yes")
     assert not keys.exists(f"{prefix}countries.France.users")
     assert "x" not in tracker("torrent", "list").stderr and HASH in tracker("torrent", "list").stdout

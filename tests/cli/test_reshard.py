@@ -64,7 +64,7 @@ def test_the_url_of_the_new_store_may_be_in_a_file(
     [
         (("--shards", "1"), "this is the old store"),
         (("--shards", "3"), "power of two"),
-        (("--shards", "4", "--prefix", "no colon"), "String should match"),
+        (("--shards", "4", "--prefix", "no colon"), "must match"),
         (("--shards", "4", "--private", "--url", "redis://127.0.0.1:1"), "choose --private or the URL"),
         (("--shards", "4", "--url", "x", "--url-file", "y"), "choose --url or --url-file"),
         (("--shards", "4", "--url-file", "missing"), "missing: No such file"),

@@ -122,7 +122,7 @@ def test_what_is_wrong_is_one_line(unique: Command) -> None:
     assert unique("show", FIRST, code=1).stderr == "error: no unique users counted on this torrent\n"
     assert "40 hexadecimal digits" in unique("show", "x", code=1).stderr
     assert "such as 2026-11" in unique("top", "countries", "--month", "November", code=2).stderr
-    assert "Usage" in unique("top", "planets", code=2).stderr
+    assert ": 'planets' is not one of 'countries'" in unique("top", "planets", code=2).stderr
 
 
 @pytest.mark.usefixtures("seen")

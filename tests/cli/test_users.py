@@ -149,7 +149,7 @@ def test_a_user_is_added_and_edited_with_name_reason_and_totals(user: Command) -
     user("enable", "7")
     user("disable", "7", "--reason", "left")
     assert json.loads(user("show", "7", "--json").stdout)["reason"] == "left"
-    assert "valid integer" in user("edit", "7", "--uploaded", "1e9", code=2).stderr
+    assert "must be a whole number" in user("edit", "7", "--uploaded", "1e9", code=2).stderr
     assert "uploaded is a whole number" in user("edit", "7", "--uploaded", "-1", code=1).stderr
 
 

@@ -193,14 +193,15 @@ async def test_entries_per_address_are_limited_unless_exempt(
     assert answer.leechers == listed
 
 
-async def test_a_peer_with_a_private_address_is_warned_once_per_start(tracker: TrackerHarness) -> None:
+async def test_a_peer_with_a_private_address_is_warned_once(tracker: TrackerHarness) -> None:
+    await tracker.announce(9, "started")  # from a public address
     for address in ("192.168.1.7", "fd00::7", "127.0.0.1"):
         number = int(at(address)[-1])
         warnings = [
             (await tracker.announce(number, event, address=address)).warning is not None
             for event in ("started", "", "completed", "stopped", "started")
         ]
-        assert warnings == [True, False, False, False, True]
+        assert warnings == [True, False, False, False, False]
         await tracker.announce(number, "stopped", address=address)
 
 
@@ -281,7 +282,7 @@ async def test_every_refusal_has_its_text_and_label(make_tracker: MakeTracker) -
             "your client is not allowed on this tracker",
             60,
         ),
-        ({"passkey": None}, "unknown passkey", "unknown passkey", 60),
+        ({"passkey": None}, "this tracker needs a passkey", "no passkey", 60),
         ({"passkey": "n" * 20}, "unknown passkey", "unknown passkey", 60),
         ({"passkey": "d" * 20}, "your account is disabled", "user disabled", 60),
         ({"passkey": "e" * 20}, "pay your bill: see the site", "user disabled", 60),
@@ -382,8 +383,12 @@ async def test_private_scrapes_need_a_passkey(make_tracker: MakeTracker) -> None
     tracker = await make_tracker(users={"private": "required"})
     await tracker.store.users.add("7", ALICE)
     assert await tracker.scrape(1, passkey=ALICE) == {info_hash(1): ScrapeFile()}
-    for passkey in (None, "", "n" * 20):
-        with pytest.raises(Refusal, match="unknown passkey"):
+    for passkey, reason in (
+        (None, "needs a passkey"),
+        ("", "needs a passkey"),
+        ("n" * 20, "unknown passkey"),
+    ):
+        with pytest.raises(Refusal, match=reason):
             await tracker.scrape(1, passkey=passkey)
     await tracker.store.users.edit(ALICE, {"enabled": False})
     for torrents in ((1,), ()):
@@ -391,7 +396,7 @@ async def test_private_scrapes_need_a_passkey(make_tracker: MakeTracker) -> None
             await tracker.scrape(*torrents, passkey=ALICE)
     assert await tracker.counted() == (
         {"requests": 6, "scrapes": 1},
-        {"unknown passkey": 3, "user disabled": 2},
+        {"unknown passkey": 1, "no passkey": 2, "user disabled": 2},
     )
 
 
@@ -661,7 +666,7 @@ async def test_a_start_is_told_which_multipliers_apply(make_tracker: MakeTracker
     tracker = await make_tracker(users={"private": "required"})
     store = tracker.store
     await store.users.add("7", ALICE)
-    assert (await tracker.announce(1, "started", ALICE)).warning is None
+    assert (await tracker.announce(1, "started", ALICE)).warning is None  # from a public address
     await store.multipliers.set("1", "0")
     assert (await tracker.announce(1, "", ALICE)).warning is None
     reply = await tracker.announce(2, "started", ALICE, "10.0.0.1")

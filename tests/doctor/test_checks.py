@@ -177,7 +177,7 @@ async def test_repairs_are_wrong_until_the_counter_is_reset(redis_url: str, pref
     async with context_at(redis_url, prefix) as context:
         await context.connection.command("SET", context.keys.stat("repairs"), 2)
         found = (await findings(context))["counts"]
-    assert found.level == "wrong" and found.remedy.endswith(f"DEL {prefix}stats:repairs")
+    assert found.level == "wrong" and found.remedy.endswith("tracker wipe-stats --repairs")
 
 
 async def test_a_stopped_tracker_is_a_warning(redis_url: str, prefix: str) -> None:

@@ -141,9 +141,9 @@ def test_all_problems_are_reported_at_once_with_their_source(
     monkeypatch.setenv("TRACKER_DATA__DRIECTORY", "x")
     assert set(problems(config)) == {
         "TRACKER_DATA__DRIECTORY is not a setting; did you mean TRACKER_DATA__DIRECTORY?",
-        "TRACKER_HTTP__WORKERS: must be a valid integer, unable to parse string as an integer",
+        "TRACKER_HTTP__WORKERS: must be a whole number",
         "TRACKER_HTTP__TRUSTED_PROXIES: 10.0.0.1/8 has host bits set",
-        f"announce.peers_max in {config}: must be greater than or equal to 0",
+        f"announce.peers_max in {config}: must be at least 0",
         "TRACKER_LOG__LEVEL in .env: must be 'debug', 'info', 'warning' or 'error'",
     }
 

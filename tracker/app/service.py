@@ -5,6 +5,7 @@ Sockets open last and close first.
 
 import asyncio
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -123,7 +124,8 @@ async def serve(
                     banner = _banner(server, web, version, admin, link, work, dht, settings)
                     freeze_gc()
                     ready(banner)
-                    log.info(
+                    say = log.debug if sys.stderr.isatty() else log.info  # the banner stands there
+                    say(
                         "serving",
                         addresses=web.addresses,
                         udp=web.udp,

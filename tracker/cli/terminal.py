@@ -190,6 +190,8 @@ def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts", why_no_udp:
         lines.append(
             ("sign in", f"{admin[0]}sign-in#{banner.link}  (once, within {LINK_SECONDS // 60} minutes)")
         )
+    elif admin:
+        lines.append(("sign in", "tracker sign-in-link"))
     lines += [("work", url) for url in announce_urls(banner.work, "/")[:1]]
     dht = [*banner.dht, *([banner.participation.sentence] if banner.participation else [])]
     lines += [("dht" if not number else "", text) for number, text in enumerate(dht)]

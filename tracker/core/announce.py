@@ -34,7 +34,7 @@ from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS,
 from tracker.core.refusals import Failures, RegistrationLimits
 from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
-from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, answer_with_warning, warning_of
+from tracker.core.warning_messages import WARNINGS, PrivateAddresses, answer_with_warning, warning_of
 from tracker.errors import StoreUnavailable
 from tracker.refusals import Label, Refusal
 from tracker.settings.reload import LiveSettings
@@ -102,6 +102,7 @@ class Tracker:
         self._digest = partial(hashlib.blake2b, digest_size=8, key=secret[:64])
         self._registrations = RegistrationLimits(counters.count, clock)
         self._failures = Failures(counters)
+        self._private_addresses = PrivateAddresses()
         self._scrapes = Scrapes(swarms, counters, self._failures, limits, settings, clock=clock)
 
     def _apply_settings(self) -> None:
@@ -257,7 +258,7 @@ class Tracker:
                 warning, joined = WARNINGS.get(done), done == "join"
                 if joined:
                     self._on_join(announce.info_hash, announce.peer_id, address)
-                    warning = None if is_routable(address) else PRIVATE_ADDRESS
+                    warning = self._private_addresses.warning(address)
             if passkey:
                 valid_passkeys[hash(passkey) % len(valid_passkeys)] = 1
             seconds.append(self._timer() - began)
@@ -346,7 +347,7 @@ class Tracker:
             self._limits.on_unknown_passkey(passkey, address)
 
     def _deny(self, announce: Announce, error: _Failure, passkey: str, address: Address) -> Refusal:
-        failure = self._failures.to_error(error, "announces")
+        failure = self._failures.to_error(error, "announces", passkey)
         self._on_refused(announce.info_hash, announce.peer_id, failure.label, passkey, address)
         return failure
 

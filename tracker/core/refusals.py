@@ -23,14 +23,20 @@ class Failures:
     def count(self, label: Label, kind: str, number: int = 1) -> None:
         self._counters.count("requests", f"failures.{label}", f"refused.{kind}", by=number)
 
-    def to_error(self, error: Refused | Refusal | StoreUnavailable, kind: str) -> Refusal:
-        """Counts a refusal, and returns the failure to send. A request that crashes is counted where it is answered."""
+    def to_error(
+        self, error: Refused | Refusal | StoreUnavailable, kind: str, passkey: str | None = None
+    ) -> Refusal:
+        """Counts a refusal, and returns the failure to send. A request that crashes is counted where it is answered.
+
+        ``passkey``: that of the request, empty without one, or None if the refusal does not depend on it.
+        """
         if isinstance(error, StoreOverloaded):
             error = Busy()
         elif isinstance(error, StoreUnavailable):
             error = Refusal("store unavailable")
         elif isinstance(error, Refused):
-            error = Refusal(error.code, error.reason)
+            missing = error.code == "unknown passkey" and passkey == ""
+            error = Refusal("no passkey") if missing else Refusal(error.code, error.reason)
         self.count(error.label, kind)
         return error
 

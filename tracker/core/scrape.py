@@ -104,7 +104,7 @@ class Scrapes:
                 continue
             if isinstance(reply, Refused) and reply.code == "unknown passkey":
                 self._limits.on_unknown_passkey(passkey, address)
-            answer(self._failures.to_error(reply, "scrapes"))
+            answer(self._failures.to_error(reply, "scrapes", passkey))
 
     async def _scrape_all(self, passkey: str) -> ScrapeReply | Refused:
         """All torrents, cached for a minute: reading them costs as much as thousands of announces."""

@@ -149,7 +149,7 @@ async def _repairs(context: DoctorContext) -> Finding:
     if not repairs:
         return Finding("ok", "counts", "the sweep has repaired nothing")
     text = f"the sweep repaired {repairs}; this happens only if another program changes keys, or keys are evicted"
-    remedy = f"find the cause, then reset the counter: DEL {context.keys.stat('repairs')}"
+    remedy = "find the cause, then reset the counter: tracker wipe-stats --repairs"
     return Finding("wrong", "counts", text, remedy)
 
 

@@ -19,7 +19,7 @@ from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 from pydantic import ValidationError
 
-from tracker.errors import SettingsError
+from tracker.errors import SettingsError, plain
 from tracker.settings.model import FIELDS, PREFIX, Settings, variable
 
 ENV_FILE = Path(".env")
@@ -182,6 +182,5 @@ def _invalid(section: str, error: ValidationError, names: Mapping[tuple[str, ...
     lines: dict[tuple[str, ...], str] = {}
     for detail in error.errors(include_input=False, include_url=False, include_context=False):
         field = (section, *(str(part) for part in detail["loc"][:1]))
-        text = re.sub(r"^(Input|String) should ", "must ", detail["msg"]).removeprefix("Value error, ")
-        lines.setdefault(field, f"{names.get(field, '.'.join(field))}: {text}")
+        lines.setdefault(field, f"{names.get(field, '.'.join(field))}: {plain(detail['msg'])}")
     return list(lines.values())

@@ -77,7 +77,7 @@ class DataDirectory:
             elif new.exists():
                 shutil.rmtree(new)
         except OSError as error:
-            raise self._unusable(error) from error
+            raise unusable(self.path, error) from error
 
     def appended_bytes(self) -> int:
         """Bytes that the server wrote since the last rewrite of its append-only file; a start runs them as commands."""
@@ -97,7 +97,7 @@ class DataDirectory:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, text, 0)
         except OSError as error:
-            raise self._unusable(error) from error
+            raise unusable(self.path, error) from error
 
     def _prepare(self) -> None:
         try:
@@ -106,7 +106,7 @@ class DataDirectory:
             if mode & 0o077:
                 self._make_private(mode)
         except OSError as error:
-            raise self._unusable(error) from error
+            raise unusable(self.path, error) from error
 
     def _make_private(self, mode: int) -> None:
         """Changes only an empty directory, or one that a tracker used before. Others may belong to other programs."""
@@ -121,7 +121,7 @@ class DataDirectory:
         try:
             lock = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise self._unusable(error) from error
+            raise unusable(self.path, error) from error
         try:
             deadline = time.monotonic() + WAIT_SECONDS
             while not self._try_lock(lock):
@@ -140,7 +140,7 @@ class DataDirectory:
         except BlockingIOError:
             return False
         except OSError as error:
-            raise self._unusable(error) from error
+            raise unusable(self.path, error) from error
         return True
 
     def _in_use(self, name: str, pid: int | None) -> StartupError:
@@ -154,8 +154,10 @@ class DataDirectory:
             "or choose another directory with TRACKER_DATA__DIRECTORY"
         )
 
-    def _unusable(self, error: OSError) -> StartupError:
-        return StartupError(f"cannot use data directory {self.path}: {error.strerror or error}")
+
+def unusable(directory: Path, error: OSError) -> StartupError:
+    reason = "not a directory" if isinstance(error, FileExistsError) else error.strerror or error
+    return StartupError(f"cannot use data directory {directory}: {reason}")
 
 
 def _written_pid(lock: int) -> int | None:

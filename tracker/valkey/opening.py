@@ -15,6 +15,7 @@ from pathlib import Path
 from tracker.errors import StartupError
 from tracker.settings.model import Settings
 from tracker.system.logger import Logger
+from tracker.valkey.data_directory import unusable
 from tracker.valkey.server import EmbeddedValkey
 
 LOCK_SECONDS = 15.0
@@ -90,7 +91,7 @@ def _open_directory(directory: Path) -> int:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise StartupError(f"cannot use data directory {directory}: {error.strerror or error}") from error
+        raise unusable(directory, error) from error
 
 
 def _try_lock(handle: int) -> bool:

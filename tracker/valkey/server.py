@@ -197,7 +197,7 @@ class EmbeddedValkey:
                 meanwhile()
             await self._wait_until_ready(self._child)
             limit = await self._limit_memory()
-        self._log.info(
+        self._log.debug(
             "private store ready", directory=str(self._data.path), pid=self._child.pid, maxmemory=limit
         )
 

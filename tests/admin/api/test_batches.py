@@ -44,12 +44,12 @@ async def test_each_user_has_an_outcome(full: ApiClient, admin: Admin) -> None:
         "added",
         "added",
         "this passkey belongs to another user",
-        "user_id: Input should be a valid string",
+        "user_id: must be a string",
         "colour: Extra inputs are not permitted",
         "a user needs user_id or passkey",
         "not a JSON object",
         "too many fields",
-        f"uploaded: Input should be less than or equal to {2**53 - 1}",
+        f"uploaded: must be at most {2**53 - 1}",
     ]
     assert (reply["added"], reply["known"], reply["errors"]) == (2, 1, 7)
     assert [row["user_id"] for row in reply["rows"][:4]] == ["7", "8", "9", "10"]
@@ -77,7 +77,7 @@ async def test_each_torrent_has_an_outcome(full: ApiClient, admin: Admin) -> Non
     ]
     reply = await batch(full, "torrents", rows)
     assert outcomes(reply)[:2] == ["added", "added"] and outcomes(reply)[4] == "added"
-    assert outcomes(reply)[2].startswith("info_hash: String should match pattern")
+    assert outcomes(reply)[2].startswith("info_hash: must match pattern")
     assert outcomes(reply)[3] == "info_hash: Field required"
     assert outcomes(reply)[5].startswith("labels.0: ") and outcomes(reply)[6] == "not a JSON object"
     assert outcomes(reply)[7] == "upload_multiplier_until needs upload_multiplier"

@@ -50,6 +50,7 @@ def told(reply: dict[bytes, Any]) -> str:
 
 
 UNKNOWN = "unknown passkey: download the .torrent file again"
+MISSING = "this tracker needs a passkey: download the .torrent file from its site"
 MALFORMED = "the passkey in the announce URL is malformed"
 ROWS: list[tuple[Accounts, str, str, str]] = [
     ("off", "", "", ""),
@@ -67,7 +68,7 @@ ROWS: list[tuple[Accounts, str, str, str]] = [
     ("optional", "k" * 129, "", WARNING),
     ("optional", DISABLED, "refused", "your account is disabled"),
     ("optional", BLOCKED, "refused", "your account may not download"),
-    ("required", "", "refused", UNKNOWN),
+    ("required", "", "refused", MISSING),
     ("required", ALICE, "7", ""),
     ("required", "x" * 20, "refused", UNKNOWN),
     ("required", "a:b", "refused", MALFORMED),

@@ -89,6 +89,15 @@ class TestStart:
     async def test_an_unknown_host_is_reported(self) -> None:
         assert "no usable store at it" in await refusal("redis://no-such-host.invalid:6379/0")
 
+    async def test_a_server_with_tls_is_told_from_one_without(self, debian_redis: Server) -> None:
+        assert debian_redis.tls_port, "openssl is missing"
+        for url, advice in (
+            (f"redis://127.0.0.1:{debian_redis.tls_port}", "rediss://"),
+            (debian_redis.tls_url, "TRACKER_REDIS__TLS_CA_FILE"),
+        ):
+            reason = await refusal(url, shown=url)
+            assert advice in reason and "\n" not in reason
+
     async def test_a_web_server_is_reported(self) -> None:
         async with http_server() as url:
             assert "no usable store at it" in await refusal(url)
@@ -187,12 +196,12 @@ class TestStart:
         await server.close()
 
 
-async def refusal(url: str, patience: float = 0.5) -> str:
+async def refusal(url: str, patience: float = 0.5, shown: str = "it") -> str:
     """The one line of the error."""
     server = connect(url, connect_timeout=patience, timeout=patience)
     try:
         with pytest.raises(StartupError) as caught:
-            await check_server(server, "it", patience)
+            await check_server(server, shown, patience)
     finally:
         await server.close()
     assert "\n" not in str(caught.value)

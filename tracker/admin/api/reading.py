@@ -18,6 +18,7 @@ from tracker.admin.http.connections import check_size
 from tracker.admin.http.form_body import MULTIPART
 from tracker.admin.http.multipart import File, parse_form
 from tracker.admin.http.problems import Problem
+from tracker.errors import plain
 
 JSON = "application/json"
 TEXT = "text/plain"
@@ -134,12 +135,12 @@ def first_error(error: ValidationError) -> str:
     """The first error of a model as one line, without the value that was sent."""
     problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
     field = ".".join(map(str, problem["loc"]))
-    text = str(problem["msg"])
+    text = plain(problem["msg"])
     return _clean(f"{field[:_MAX_NAME_LENGTH]}: {text}" if field else text)[:_MAX_TEXT_LENGTH]
 
 
 def _listed(problems: Iterable[Mapping[str, Any]], place: Place) -> list[tuple[Place, str, str]]:
-    return [(place, ".".join(map(str, problem["loc"])), str(problem["msg"])) for problem in problems]
+    return [(place, ".".join(map(str, problem["loc"])), plain(problem["msg"])) for problem in problems]
 
 
 def invalid(problems: Iterable[tuple[Place, str, str]], detail: str = "") -> Problem:

@@ -12,7 +12,7 @@ from tracker.admin.pages.forms import clean
 from tracker.admin.pages.rendering import render
 from tracker.errors import ClientError
 from tracker.store.access.audit import AuditEntry, AuditFilter, Way
-from tracker.store.schema.multipliers import parse_end
+from tracker.store.schema.multipliers import parse_past
 
 PAGE = 50
 OPERATIONS = sorted({rule.operation for rule in RULES.values() if rule.operation})
@@ -58,5 +58,5 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
 
 def _filter(texts: dict[str, str], now: float) -> AuditFilter:
     """Raises ClientError for an invalid time."""
-    since, until = (parse_end(texts[name], now) for name in ("since", "until"))
+    since, until = (parse_past(texts[name], now) for name in ("since", "until"))
     return AuditFilter(texts["actor"], texts["operation"], texts["object"], texts["way"], since, until)

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from tracker.cli.terminal import complain, note, say
-from tracker.errors import ClientError, SettingsError, StartupError, StoreUnavailable
+from tracker.errors import ClientError, SettingsError, StartupError, StoreUnavailable, plain
 from tracker.system.logger import FirstLine
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = plain(error.message)
+            raise
         except SettingsError as error:
             for problem in error.problems:
                 complain(problem)

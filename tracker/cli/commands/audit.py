@@ -12,10 +12,10 @@ from tracker.cli.commands.paging import EVERYTHING
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.operations.audit_export import csv_of, entries, json_lines
 from tracker.store.access.audit import AuditEntry, AuditFilter, Way
-from tracker.store.schema.multipliers import parse_end
+from tracker.store.schema.multipliers import parse_past
 from tracker.store.store import Store
 
-_WHEN = "a date such as 2026-12-31T18:00 (UTC), or a span such as 7d before now"
+_WHEN = "yesterday, a span ago such as 2h or 7d, or a date such as 2026-12-31T18:00 (UTC)"
 
 
 def show_audit(
@@ -48,7 +48,10 @@ def show_audit(
         raise typer.BadParameter(
             "names are not escaped in CSV, which is unsafe in a terminal: redirect the output"
         )
-    wanted = AuditFilter(actor, operation, object_id, way, _moment(since), _moment(until))
+    now = time.time()
+    wanted = AuditFilter(
+        actor, operation, object_id, way, *(parse_past(text or "", now) for text in (since, until))
+    )
     columns = [Column("at", MOMENT), Column("actor", 16), Column("way", 9), Column("operation", 18)]
     listing = Listing([*columns, Column("objects"), Column("changes")], as_json=False)
 
@@ -87,10 +90,3 @@ def _row(entry: AuditEntry) -> Row:
         "objects": ", ".join(f"{each.kind} {each.id}" for each in entry.objects),
         "changes": "; ".join([*changes, *details, *counts]),
     }
-
-
-def _moment(text: str | None) -> int | None:
-    """Epoch seconds; a span lies before now. Raises ClientError."""
-    now = int(time.time())
-    at = parse_end(text or "", now)
-    return 2 * now - at if at is not None and text and text[-1] in "dhm" else at

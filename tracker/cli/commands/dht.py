@@ -46,6 +46,8 @@ def _status_row(status: NodeStatus) -> Row:
 def find(info_hash: str, as_json: AsJson = False, config: Config = None) -> None:
     """Look up a torrent in the DHT now, for up to 45 seconds: its seeders and peers. Only torrents that take part."""
     settings, wanted = load_settings(config).dht, parse_info_hash(info_hash)
+    if not settings.enabled:
+        raise ClientError("the DHT is off (TRACKER_DHT__ENABLED=true)")
 
     async def work(store: Store) -> None:
         from tracker.app import dht_client  # noqa: PLC0415

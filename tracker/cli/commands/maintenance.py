@@ -76,6 +76,10 @@ def reindex(as_json: AsJson = False, config: Config = None) -> None:
 
 def wipe_stats(
     uniques: Annotated[bool, typer.Option("--uniques", help="Delete unique users too.")] = False,
+    repairs: Annotated[
+        bool,
+        typer.Option("--repairs", help="Reset only the count of repairs, which `tracker doctor` reports."),
+    ] = False,
     yes: Yes = False,
     config: Config = None,
 ) -> None:
@@ -83,13 +87,18 @@ def wipe_stats(
 
     Torrents, users with their totals, swarms, scores and jobs stay.
     """
-    if not yes:
+    if uniques and repairs:
+        raise typer.BadParameter("give --uniques or --repairs")
+    if not yes and not repairs:
         too = " and all unique users" if uniques else ""
         typer.confirm(
             f"Delete all counters, latencies, histories and totals of the tracker{too}?", abort=True
         )
 
     async def work(store: Store, change: Change) -> None:
+        if repairs:
+            change.count(repairs=await store.maintenance.reset_repairs())
+            return
         total = 0
         with progress("deleted") as shown:
             async for total in store.maintenance.wipe_statistics(uniques=uniques):

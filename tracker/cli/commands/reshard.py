@@ -12,7 +12,7 @@ import typer
 from tracker.cli.commands import AsJson, Config, StoreRefused, Yes, change_of, load_settings
 from tracker.cli.progress import progress
 from tracker.cli.terminal import describe, note, say, say_json
-from tracker.errors import ClientError
+from tracker.errors import ClientError, plain
 
 if TYPE_CHECKING:
     from tracker.settings.model import Settings
@@ -89,7 +89,7 @@ def _target(
     try:
         made = RedisSettings.model_validate({**redis.model_dump(), **changed})
     except ValidationError as error:
-        raise ClientError("; ".join(str(each["msg"]) for each in error.errors())) from error
+        raise ClientError("; ".join(plain(each["msg"]) for each in error.errors())) from error
     if (new, made.shards, made.prefix) == (old, redis.shards, redis.prefix):
         raise ClientError("this is the old store: choose another number of shards, server or prefix")
     return settings.model_copy(update={"redis": made})

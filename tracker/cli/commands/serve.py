@@ -44,6 +44,8 @@ def serve(config: Config = None, workers: Workers = None) -> None:
 
     def ready(banner: "Banner") -> None:
         why_no_udp, accounts = settings.why_no_udp(banner.addresses), settings.users.private
+        if not (why_no_udp or banner.udp) and settings.udp_addresses(banner.addresses):
+            why_no_udp = "its port is in use"
         typer.echo(terminal.banner_text(banner, os.getpid(), accounts=accounts, why_no_udp=why_no_udp))
 
     raise_limit()  # the processes it starts inherit it

@@ -104,6 +104,8 @@ def _file(text: str) -> bytes | None:
     path = Path(text)
     if _HASH.fullmatch(text) and not path.exists():
         return None
+    if path.is_dir():
+        raise ClientError("a folder; `tracker import FOLDER` adds all its torrent files")
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
 

@@ -51,8 +51,18 @@ async def check_server(server: Server, shown: str, timeout: float = 2.0) -> Chec
         raise NoAnswer(f"no usable store at {shown}: no answer within {timeout:g} s") from error
     except (RedisError, OSError, ssl.SSLError, ValueError) as error:
         reason = str(error) or type(error).__name__
-        raise StartupError(f"no usable store at {shown}: {reason.splitlines()[0]}") from error
+        raise StartupError(
+            f"no usable store at {shown}: {reason.splitlines()[0]}{_advice(shown, error)}"
+        ) from error
     info = parse_info(raw)
     if reason := too_old(info):
         raise StartupError(f"the store at {shown} is {reason}")
     return CheckedServer(version_of(info)[2], info.get("cluster_enabled") == "1")
+
+
+def _advice(shown: str, error: Exception) -> str:
+    """What to do about an error of TLS, or of a server that speaks it."""
+    if "certificate verify failed" in str(error):
+        return " (TRACKER_REDIS__TLS_CA_FILE names the authority of the server's certificate)"
+    closed = any(text in str(error) for text in ("Connection lost", "Connection reset", "Connection closed"))
+    return " (a server with TLS needs rediss://)" if closed and shown.startswith("redis://") else ""

@@ -153,6 +153,13 @@ class Maintenance:
             async for flushed in self._flush_unique_users():
                 yield removed + flushed
 
+    async def reset_repairs(self) -> int:
+        """Resets the counter of repairs by the sweep. Returns what it was."""
+        counts = [
+            await shard.connection.command("GETDEL", shard.keys.stat("repairs")) for shard in self._shards.all
+        ]
+        return sum(int(count or 0) for count in counts)
+
     async def reindex(self, progress: Progress = lambda _: None) -> list[Finding]:
         """Lists torrents, denials, users and clients that a site wrote, names that it changed, and everything in a
         store that is older than the lists. The sweep does the same for users, clients and announced torrents."""

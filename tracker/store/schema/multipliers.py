@@ -15,6 +15,7 @@ _STORED = re.compile(
 )
 _SPAN = re.compile(r"([1-9][0-9]{0,5})([dhm])", re.ASCII)
 _UNITS = {"d": 86_400, "h": 3600, "m": 60}
+_DAYS = {"today": 0, "yesterday": 86_400}
 MULTIPLIERS = ("upload_multiplier", "download_multiplier")
 """Names of the fields, in the API, on the command line and in files. That of an end is `<name>_until`."""
 MAX_MULTIPLIER = 1000
@@ -246,6 +247,16 @@ def parse_time(text: str) -> int:
         end = 0
     if not 0 < end <= MAX_END:
         raise ClientError(
-            "an end is a date such as 2026-12-31 or 2026-12-31T18:00 (UTC), or a span such as 3d or 12h"
+            "a time is a date such as 2026-12-31 or 2026-12-31T18:00 (UTC), or a span such as 3d or 12h"
         )
     return end
+
+
+def parse_past(text: str, now: float) -> int | None:
+    """A time in the past in epoch seconds: `3d`, `12h` or `30m` ago, `today` or `yesterday` (UTC), or a time as
+    ``parse_time`` reads it. None for an empty text. Raises ClientError for anything else."""
+    if found := _SPAN.fullmatch(text):
+        return int(now) - int(found[1]) * _UNITS[found[2]]
+    if text in _DAYS:
+        return int(now) // _UNITS["d"] * _UNITS["d"] - _DAYS[text]
+    return parse_time(text) if text else None
