@@ -27,20 +27,21 @@ class Flushing:
     receiver: Receiver
     clock: Clock = field(default_factory=lambda: Clock(MINUTE + 600))
     counts: "Counter[str]" = field(default_factory=Counter)
+    gauges: dict[str, int] = field(default_factory=lambda: {"torrents.count": 42})
 
     def __post_init__(self) -> None:
         self.sender = Sender(
             self.receiver,
             self.store.outbox,
             self.store.connection,
-            scored_torrents=self._scored_torrents,
+            gauges=self._gauges,
             count=self._count,
             clock=self.clock,
             chance=lambda: 1.0,
         )
 
-    async def _scored_torrents(self) -> int:
-        return 42
+    async def _gauges(self) -> dict[str, int]:
+        return self.gauges
 
     def _count(self, *names: str, by: int = 1) -> None:
         for name in names:

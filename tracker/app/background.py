@@ -18,6 +18,7 @@ from tracker.runtime.context import RuntimeContext
 from tracker.settings.types import queue_numbers
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
+from tracker.store.store import Store
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_torrent_file
@@ -49,7 +50,7 @@ from tracker.workers.work.verification import WorkVerification
 
 JobHandler = Callable[[Mapping[str, Any]], Awaitable[None]]
 
-FLUSH_STATHAT, CLEAN_COUNTERS, CHECK_CONNECTABLE = "flush_stathat", "clean_counters", "check_connectable"
+PUSH_FIGURES, CLEAN_COUNTERS, CHECK_CONNECTABLE = "push_figures", "clean_counters", "check_connectable"
 WORK_POLICY, WORK_VERIFY, WORK_SIZES = "work_policy", "work_verify", "work_sizes"
 
 
@@ -199,7 +200,7 @@ def _jobs(
         receiver,
         store.outbox,
         connection,
-        scored_torrents=store.scores.count,
+        gauges=partial(_gauges, store),
         count=counters.count,
         clock=time.time,
     )
@@ -231,7 +232,7 @@ def _jobs(
         WORK_VERIFY: Queue(_verification(context, prober).handle, every=work_verification.EVERY_SECONDS),
         WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle, every=work_policy.SIZES_EVERY_SECONDS),
         CHECK_CONNECTABLE: Queue(checks.handle, every=settings.probe.connectable * connectable.EVERY_SECONDS),
-        FLUSH_STATHAT: Queue(sender.flush, every=receiver.enabled * FLUSH_SECONDS),
+        PUSH_FIGURES: Queue(sender.flush, every=receiver.enabled * FLUSH_SECONDS),
     }
     if look_up is not None and settings.dht.enabled:
         queues[DHT_LOOKUP] = Queue(look_up)
@@ -239,6 +240,20 @@ def _jobs(
         if name in queues:
             queues[name] = replace(queues[name], concurrency=number)
     return JobWorker(jobs, connection, queues, clock=time.time)
+
+
+async def _gauges(store: Store) -> dict[str, int]:
+    """The current values that StatHat or StatsD get. The time is the mean of the last whole minute."""
+    totals, minute = await store.counters.totals(), time.time() - 60
+    seeders, leechers = (max(0, totals[name]) for name in ("seeders", "leechers"))
+    _, seconds = await store.counters.distribution("announce_seconds", 60, minute, minute)
+    return {
+        "torrents.count": await store.scores.count(),
+        "peers": seeders + leechers,
+        "seeders": seeders,
+        "leechers": leechers,
+        "announces.microseconds": round(seconds.mean * 1e6) if seconds else 0,
+    }
 
 
 def build_prober(context: RuntimeContext) -> Prober:

@@ -79,11 +79,12 @@ async def test_counts_and_gauges_arrive(store: Store, host: str) -> None:
         pytest.skip("no IPv6 here")
     with statsd_server(host.strip("[]")) as server:
         flushing = to_statsd(store, f"{host}:{server.getsockname()[1]}")
+        flushing.gauges["peers"] = 7
         await flushing.flush()
         counters, gauges, _ = received(server)
     assert counters == {"tracker.countries.France.users": 3, "tracker.failures.unknown_torrent": 3}
-    assert gauges == {"tracker.torrents.count": 42}
-    assert flushing.counts == {"statsd.sent": 4}
+    assert gauges == {"tracker.torrents.count": 42, "tracker.peers": 7}
+    assert flushing.counts == {"statsd.sent": 5}
     assert await contents(store) == {}
 
 

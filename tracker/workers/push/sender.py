@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -101,8 +101,7 @@ def shorten(name: str) -> str:
 class Sender:
     """Empties the outbox at each ``flush``, except during a pause after a failure.
 
-    ``scored_torrents`` returns the number of torrents in the ranking, ``clock`` epoch s, ``chance`` a random number in
-    [0, 1).
+    ``gauges`` returns values by name, at least one, ``clock`` epoch s, ``chance`` a random number in [0, 1).
     """
 
     def __init__(
@@ -111,14 +110,14 @@ class Sender:
         outbox: Outbox,
         connection: Connection,
         *,
-        scored_torrents: Callable[[], Awaitable[int]],
+        gauges: Callable[[], Awaitable[Mapping[str, int]]],
         count: Count,
         clock: Callable[[], float],
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._receiver = receiver
         self._outbox = outbox
-        self._scored_torrents = scored_torrents
+        self._gauges = gauges
         self._count = count
         self._clock = clock
         self._chance = chance
@@ -132,7 +131,7 @@ class Sender:
         connection.on_reconnect(self.acknowledge)
 
     async def flush(self, _payload: object = None) -> None:
-        """Handles flush_stathat jobs, for StatHat and StatsD: sends what waits, for less than a minute.
+        """Handles push_figures jobs, for StatHat and StatsD: sends what waits, for less than a minute.
 
         A failure of the receiver starts a pause. Raises StoreUnavailable and redis.exceptions.RedisError.
         """
@@ -155,11 +154,13 @@ class Sender:
 
         Once it is accepted, the receiver works, and the key and the address are right.
         """
-        gauge = Sample("torrents.count", await self._scored_torrents(), int(now), "gauge")
-        result = await send([gauge])
-        if result.outcome is not Outcome.ACCEPTED:
-            return result
-        self._count_as("sent")
+        values = await self._gauges()
+        first, *others = [Sample(name, value, int(now), "gauge") for name, value in values.items()]
+        for gauges in filter(None, ([first], others)):
+            result = await send(gauges)
+            if result.outcome is not Outcome.ACCEPTED:
+                return result
+            self._count_as("sent", len(gauges))
         return await self._send_batches(send, now + _FLUSH_SECONDS)
 
     async def _send_batches(self, send: Send, until: float) -> Result:
