@@ -9,10 +9,11 @@ FROM ${BASE} AS build
 WORKDIR /src
 COPY requirements/build.txt requirements/run.txt requirements/
 COPY deploy/image/install.sh deploy/image/
-COPY pyproject.toml README.md LICENSE CHANGELOG.md redis.conf ./
+COPY pyproject.toml hatch_build.py README.md LICENSE CHANGELOG.md redis.conf ./
 COPY docs/keys.md docs/
 COPY tracker/ tracker/
-RUN WORK=/tmp/work sh deploy/image/install.sh /opt/tracker
+ARG REVISION=unknown
+RUN WORK=/tmp/work TRACKER_COMMIT="${REVISION:-unknown}" sh deploy/image/install.sh /opt/tracker
 
 FROM ${BASE}
 ARG VERSION=unknown

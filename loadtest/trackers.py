@@ -133,6 +133,11 @@ def start(directory: Path, *words: str, **settings: str) -> RunningTracker:
     log_file = directory / "log"
     with log_file.open("a") as log:
         process = spawn(directory, log, *words, **settings)
+    return started(process, log_file)
+
+
+def started(process: "subprocess.Popen[str]", log_file: Path) -> RunningTracker:
+    """A tracker whose banner was printed by ``process``."""
     assert process.stdout is not None
     lines: list[str] = []
     for line in process.stdout:

@@ -109,7 +109,7 @@ INSIDE: dict[str, tuple[str, ...]] = {
         "stats access changes torrents dht",
         "jobs swarms",
         "users work",
-        "maintenance",
+        "layout maintenance",
         "store",
         "resharding",
     ),
@@ -412,8 +412,8 @@ def test_store_classes_are_constructed_in_one_place() -> None:
 
 def test_parts_of_the_store_are_written_for_any_number_of_shards() -> None:
     """No subclass for several shards, and no question whether there is one; but the prefix of a single shard is the
-    configured one (schema/keys.py), and a store remembers its number (sharding/number.py)."""
-    layout = ("store.schema.keys", "store.sharding.number")
+    configured one (schema/keys.py), and a store remembers its number (layout.py)."""
+    layout = ("store.schema.keys", "store.layout")
     questions = re.compile(r"shards\)? *(==|!=|<=|>|<) *1\b")
     for module in modules():
         assert not [name for name in own_classes(module) if "Sharded" in name], module

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import socketserver
@@ -16,19 +17,22 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from redis import Redis
 from structlog.testing import capture_logs
 
 from loadtest import trackers
-from loadtest.servers import Server
+from loadtest.servers import ROOT, Server
 from loadtest.trackers import RunningTracker
 from tests.app.conftest import StartTracker
 from tests.store.client.proxy import Proxy
 from tests.waiting import eventually, until, within
+from tracker import __version__
 from tracker.app.start import STOP_SECONDS, serve
 from tracker.bittorrent import InfoHash
 from tracker.errors import StartupError
 from tracker.runtime.store import open_connection, open_store
 from tracker.settings.model import DataSettings, HttpSettings, RedisSettings, Settings
+from tracker.store.layout import LAYOUT
 from tracker.system.event_loop import freeze_gc
 
 HASH = "01" * 20
@@ -464,3 +468,38 @@ def test_the_garbage_collector_ignores_objects_of_the_start() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+
+
+def test_trackers_of_two_versions_share_a_store_of_one_layout(
+    start_tracker: StartTracker, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """During a rolling upgrade. The other version may have other scripts too."""
+    shutil.copytree(
+        ROOT / "tracker", tmp_path / "newer" / "tracker", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    shutil.copytree(ROOT / "docs", tmp_path / "newer" / "docs")
+    main = tmp_path / "newer" / "tracker" / "__init__.py"
+    main.write_text(main.read_text().replace(f'"{__version__}"', '"1.99.0"'))
+    script = main.parent / "store" / "lua" / "announce" / "announce.lua"
+    script.write_text(script.read_text().replace("#!lua\n", "#!lua\n-- of 1.99.0\n", 1))
+    store = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
+    older, newer = start_tracker(**store), start_tracker(PYTHONPATH=str(tmp_path / "newer"), **store)
+    assert f"swarmkeeper {__version__} is running" in older.banner
+    assert "swarmkeeper 1.99.0 is running" in newer.banner
+    for number, tracker in enumerate((older, newer, older, newer)):
+        reply = tracker.announce(peer_id=f"-TR4000-abcdefghijk{number}", port=f"688{number}")
+    assert reply[b"complete"] == 4
+    assert older.end() == newer.end() == 0
+    again = start_tracker(**store)
+    assert again.announce(peer_id="-TR4000-abcdefghijk1", port="6881", event="")[b"complete"] == 4
+
+
+def test_an_older_tracker_and_its_commands_refuse_a_newer_layout(
+    keys: Redis, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    keys.hset(f"{prefix}layout", mapping={"number": LAYOUT + 1, "version": "7.1.0"})
+    store = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
+    for words in (("serve",), ("torrent", "list")):
+        done = trackers.run(tmp_path, *words, **trackers.ANY_PORTS, **store)
+        assert done.returncode == 1
+        assert f"serves up to layout {LAYOUT}: use version 7.1.0 or newer" in done.stderr

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,8 +14,9 @@ from bencodepy import encode as bencode
 from redis import Redis
 
 from loadtest import trackers
+from loadtest.servers import ROOT
 from tests.commands import Command, rows
-from tracker import __version__
+from tracker import __version__, commit
 from tracker.cli.terminal import describe
 
 HASH, OTHER = "ab" * 20, "cd" * 20
@@ -373,9 +375,17 @@ def test_doctor_exits_with_1_only_if_a_check_fails(tracker: Command, keys: "Redi
     assert all(line.startswith(("ok ", "warning ", "wrong ")) for line in text.splitlines())
 
 
-def test_python_m_tracker_prints_the_version(tmp_path: Path) -> None:
+def test_python_m_tracker_prints_version_and_commit(tmp_path: Path) -> None:
     result = trackers.run(tmp_path, "--version")
-    assert (result.returncode, result.stdout, result.stderr) == (0, f"swarmkeeper {__version__}\n", "")
+    expected = f"swarmkeeper {__version__} (commit {commit()})\n"
+    assert (result.returncode, result.stdout, result.stderr) == (0, expected, "")
+    shutil.copytree(ROOT / "tracker", tmp_path / "tracker", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    for built, shown in (("", "unknown"), ("0123456789ab\n", "0123456789ab")):
+        if built:
+            (tmp_path / "tracker" / "commit.txt").write_text(built)
+        result = trackers.run(tmp_path, "--version", PYTHONPATH=str(tmp_path))
+        assert result.stdout == f"swarmkeeper {__version__} (commit {shown})\n"
 
 
 def test_a_command_reaches_the_store_of_a_running_tracker(tmp_path: Path) -> None:

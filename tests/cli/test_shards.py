@@ -153,7 +153,7 @@ async def fill(nodes: Cluster | None, url: str, prefix: str) -> None:
         accounts="required", peer_memory=3600, max_changes=1000, hnr_min_bytes=100, hnr_threshold=1000
     )
     async with on_several(nodes, url, Keys(prefix), rules) as store:
-        await store.check_shards()
+        await store.check_layout()
         await store.users.add("7", ALICE)
         await store.users.add("8", BOB)
         for number in range(SHARDS):

@@ -34,6 +34,7 @@ from tracker.runtime.telemetry import Snapshot, Telemetry, merged
 from tracker.settings.model import Settings
 from tracker.settings.reference import mask_url
 from tracker.settings.reload import Reload
+from tracker.store.access.audit import AuditEntry
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.connection import Connection
 from tracker.store.dht.participation import Participation
@@ -76,6 +77,8 @@ class Banner:
     """The addresses where claimants ask for work."""
     dht: tuple[str, ...] = ()
     """The addresses of the DHT node."""
+    upgraded: str = ""
+    """How the layout of the store was upgraded by this start; empty if it was not."""
     participation: Participation | None = None
     """How many torrents take part in the DHT; None without a node."""
 
@@ -100,6 +103,7 @@ async def serve(
         running(*([server.private.supervise] if server.private else [])),
         open_context(settings, connection, telemetry) as context,
     ):
+        upgraded = await upgrade_store(context.store)
         reaper = await reaper_on(context)
         problems = Readiness(context.store.shards, stop.is_set, reaper).problems
         prober, dht = build_prober(context), DhtRuntime()
@@ -121,7 +125,7 @@ async def serve(
                         if admin and server.private
                         else ""
                     )
-                    banner = _banner(server, web, version, admin, link, work, dht, settings)
+                    banner = _banner(server, web, version, admin, link, work, dht, settings, upgraded)
                     freeze_gc()
                     ready(banner)
                     say = log.debug if sys.stderr.isatty() else log.info  # the banner stands there
@@ -169,6 +173,7 @@ def _banner(
     work: tuple[str, ...],
     dht: DhtRuntime,
     settings: Settings,
+    upgraded: str,
 ) -> Banner:
     return Banner(
         web.addresses,
@@ -180,6 +185,7 @@ def _banner(
         settings.admin.url or "",
         work,
         dht.addresses,
+        upgraded,
         dht.participation,
     )
 
@@ -209,6 +215,23 @@ def _apply_settings(context: RuntimeContext, joins: JoinEvents, web: _Web, chang
     web.apply_settings(changed)
 
 
+async def upgrade_store(store: Store) -> str:
+    """Checks the store's layout. Upgrades an older one, and returns what was done."""
+    try:
+        upgraded = await retry_while_unavailable(store.connection, store.upgrade)
+    except RedisError as error:
+        raise _rejected(error) from error
+    store.keep_checking_layout()
+    if upgraded:
+        entry = AuditEntry("tracker", "", "admin", "cli", "", "store.upgrade", details={"layout": upgraded})
+        await store.audit.add(entry)
+    return upgraded
+
+
+def _rejected(error: RedisError) -> StartupError:
+    return StartupError(f"the store rejects a command that the tracker needs: {error}")
+
+
 async def reaper_on(context: RuntimeContext) -> AnyReaper:
     """Loads the shared secret, writes a first heartbeat, and returns the reaper."""
     store = context.store
@@ -225,12 +248,11 @@ async def reaper_on(context: RuntimeContext) -> AnyReaper:
         for shard in store.shards
     ]
     try:
-        await retry_while_unavailable(store.connection, store.check_shards)
         await retry_while_unavailable(store.connection, store.load_secret)
         await retry_while_unavailable(store.connection, store.reaping.heartbeat)
         await _start_shards(store)
     except RedisError as error:
-        raise StartupError(f"the store rejects a command that the tracker needs: {error}") from error
+        raise _rejected(error) from error
     for shard, each in zip(store.shards, reapers, strict=True):
         shard.connection.on_reconnect(each.on_reconnect)
     reaper: AnyReaper = reapers[0]

@@ -114,6 +114,7 @@ async def _context(
 ) -> AsyncIterator[RuntimeContext]:
     async with open_context(config.settings, connection, telemetry) as context:
         context.store.use_secret(config.secret)
+        context.store.keep_checking_layout()
         yield context
 
 

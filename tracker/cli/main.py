@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from tracker import __version__
+from tracker import __version__, commit
 from tracker.cli.commands import Config
 from tracker.cli.commands.menu import Entry, Menu, Sections
 from tracker.cli.terminal import say
@@ -68,7 +68,7 @@ class _Tracker(Menu):
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        say(f"swarmkeeper {__version__}")
+        say(f"swarmkeeper {__version__} (commit {commit()})")
         raise typer.Exit
 
 
@@ -91,7 +91,9 @@ def _main(
     config: Config = None,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version),
+        typer.Option(
+            "--version", help="Print version and commit, and exit.", is_eager=True, callback=_show_version
+        ),
     ] = False,
 ) -> None:
     del config, version

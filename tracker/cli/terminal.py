@@ -195,7 +195,9 @@ def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts", why_no_udp:
     lines += [("work", url) for url in announce_urls(banner.work, "/")[:1]]
     dht = [*banner.dht, *([banner.participation.sentence] if banner.participation else [])]
     lines += [("dht" if not number else "", text) for number, text in enumerate(dht)]
-    lines += [("store", banner.store), ("data", banner.data), ("stop", f"Ctrl-C, or kill {pid}")]
+    lines += [("store", banner.store)]
+    lines += [("", banner.upgraded)] if banner.upgraded else []
+    lines += [("data", banner.data), ("stop", f"Ctrl-C, or kill {pid}")]
     return "\n".join(
         [f"swarmkeeper {__version__} is running", *(f"  {name:<10}{text}" for name, text in lines)]
     )

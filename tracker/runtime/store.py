@@ -134,7 +134,7 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
     async with command_server(settings) as url:
         async with open_connection(url, settings.redis, _COMMAND_TIMEOUT_SECONDS) as (connection, _):
             store = build_store(connection, settings)
-            await store.check_shards()
+            await store.check_layout()
             yield store
 
 

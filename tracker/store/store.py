@@ -7,14 +7,14 @@ processes need are imported when they are first used.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from tracker.store.access.allow_list import AllowList, AllowListCache
 from tracker.store.access.deny_list import DenyList, DenyListCache
 from tracker.store.access.rate_limits import RateLimitStore, shared_secret
 from tracker.store.client.connection import Connection
-from tracker.store.sharding.number import check_number
+from tracker.store.layout import check_again, check_current, check_number, upgrade
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.client_software import ClientSoftware
 from tracker.store.stats.counters import Counters, Tap
@@ -188,10 +188,20 @@ class Store(UserParts):
         """Replaces the rules of this process."""
         self.rules.current = rules.of_shard(len(self.shards))
 
-    async def check_shards(self) -> None:
-        """Raises StartupError if the store was made with another number of shards, else StoreUnavailable and
-        RedisError."""
+    async def check_layout(self) -> None:
+        """Raises StartupError if the store was made with another number of shards, or has another layout; else
+        StoreUnavailable and RedisError."""
         await check_number(self.connection, self._prefix, len(self.shards))
+        await check_current(self.shards)
+
+    async def upgrade(self) -> str:
+        """The same, but an older layout is upgraded. Returns what was done; empty where there was nothing to do."""
+        await check_number(self.connection, self._prefix, len(self.shards))
+        return await upgrade(self.shards, self._clock)
+
+    def keep_checking_layout(self) -> None:
+        """Checks the layout again whenever the store returns: a newer tracker may have upgraded it meanwhile."""
+        self.connection.on_reconnect(partial(check_again, self.shards))
 
     async def load_secret(self) -> bytes:
         """Reads the shared secret, or creates it. Raises StoreUnavailable and RedisError."""

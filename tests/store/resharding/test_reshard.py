@@ -16,10 +16,10 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StartupError, StoreUnavailable
 from tracker.store.changes.changes import FIRST
+from tracker.store.layout import check_number
 from tracker.store.resharding.copying import Copying
 from tracker.store.resharding.parts import Found, Parts
 from tracker.store.schema.table.matching import row_of
-from tracker.store.sharding.number import check_number
 from tracker.store.swarms.codec import Admitted
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
@@ -140,12 +140,12 @@ async def test_it_may_be_interrupted_after_any_page(open_store: Open, one: Store
             break
         interrupted += 1
         with pytest.raises(StartupError, match="run it again"):
-            await target.check_shards()
+            await target.check_layout()
     assert interrupted >= 3
     for _ in range(2):  # the rest is repeated
         await run.join()
     await run.finish(expected)
-    await target.check_shards()
+    await target.check_layout()
     assert await figures(target) == await figures(one)
 
 
@@ -179,7 +179,7 @@ async def test_a_store_in_use_is_not_touched(open_store: Open, one: Store) -> No
     with pytest.raises(ClientError, match="in use already"):
         await resharding(one, target).check()
     fresh = await open_store("fresh", 4, **RULES)
-    await fresh.check_shards()
+    await fresh.check_layout()
     await resharding(one, fresh).check()
     other = await open_store("fresh", 8, **RULES)
     with pytest.raises(ClientError, match="in use already"):
@@ -211,9 +211,9 @@ async def test_a_difference_is_named_and_the_next_run_begins_anew(open_store: Op
     with pytest.raises(ClientError, match=r"t:info_hash:<ih>: 12 before, 11 after"):
         await run.finish(before)
     with pytest.raises(StartupError):
-        await target.check_shards()
+        await target.check_layout()
     await reshard(one, target)  # begins anew
-    await target.check_shards()
+    await target.check_layout()
 
 
 async def test_a_key_of_a_wrong_type_is_an_error_with_its_remedy(open_store: Open, one: Store) -> None:

@@ -267,6 +267,7 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts:
 
 
 async def everything(store: Store) -> None:
+    await store.upgrade()
     await store.reaping.heartbeat()
     await shared_secret(store.connection, store.keys)
     for passkey in (ALICE, BOB):

@@ -103,7 +103,7 @@ async def _opened(settings: "Settings", url: str, *, new: bool) -> AsyncIterator
     async with open_connection(url, settings.redis, _TIMEOUT_SECONDS) as (connection, _):
         store = build_store(connection, settings)
         if not new:
-            await store.check_shards()
+            await store.check_layout()
         yield Parts(store, settings.redis.prefix)
 
 

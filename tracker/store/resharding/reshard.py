@@ -8,14 +8,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 from tracker.errors import ClientError
+from tracker.store.layout import ALIVE_SECONDS, LAYOUT, write_layout
 from tracker.store.resharding.copying import Copying
 from tracker.store.resharding.counts import Counts, Progress, count, differences
 from tracker.store.resharding.joined import write_joined
 from tracker.store.resharding.parts import Page, Parts, Walk
-from tracker.store.swarms.reaping import HEARTBEAT_SECONDS
 
-ALIVE_SECONDS = 3 * HEARTBEAT_SECONDS
-"""A heartbeat is at most so old while a tracker runs."""
 _USED = ("heartbeat", "torrent_id", "users", "i:seeders", "admin:tokens")
 """Keys that a store in use has at least one of."""
 
@@ -131,5 +129,6 @@ class Reshard:
         main = self._target.main
         if self._target.others:
             await self._target.send([(main, ("SET", main.keys.shards(), len(self._target.shards)))])
+        await write_layout(self._target.shards, LAYOUT)
         await self._target.send([(main, ("UNLINK", self._state))])
         return after

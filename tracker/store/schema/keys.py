@@ -200,6 +200,10 @@ class Keys:
         """The number of shards, under the main prefix."""
         return f"{self.prefix}shards"
 
+    def layout(self) -> str:
+        """The layout of the store, under the main prefix."""
+        return f"{self.prefix}layout"
+
     def reshard(self) -> str:
         """The progress of `tracker reshard`, under the main prefix of a store that it fills."""
         return f"{self.prefix}reshard"

@@ -1,0 +1,165 @@
+"""The layout of a store, and the number of its shards, which is fixed when it is made."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from tests.store.harness import Store, running, text
+from tests.waiting import in_background
+from tracker import __version__
+from tracker.errors import StartupError
+from tracker.store.client.connection import Connection, connect
+from tracker.store.layout import LAYOUT, Step, check_number, upgrade
+from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shards
+from tracker.store.swarms.rules import SwarmRules
+
+NUMBERS_OF_SHARDS = (1, 4)
+
+
+async def check(url: str, prefix: str, shards: int) -> None:
+    connection = Connection(connect(url, connect_timeout=5, timeout=5))
+    try:
+        await check_number(connection, prefix, shards)
+    finally:
+        await connection.close()
+
+
+async def test_a_start_with_another_number_is_refused(redis_url: str, prefix: str) -> None:
+    await check(redis_url, prefix, 4)
+    await check(redis_url, prefix, 4)
+    for other in (1, 8):
+        with pytest.raises(StartupError, match=r"made with 4 shards.*TRACKER_REDIS__SHARDS=4"):
+            await check(redis_url, prefix, other)
+
+
+async def test_a_store_of_one_shard_is_not_split(redis_url: str, prefix: str) -> None:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules())) as store:
+        await store.reaping.heartbeat()
+        await store.check_layout()
+        with pytest.raises(StartupError, match=r"made with 1 shard: .*TRACKER_REDIS__SHARDS=1"):
+            await check(redis_url, prefix, 4)
+        assert await store.redis.keys(f"{prefix}*shards*") == []
+
+
+async def test_the_shards_know_the_secret(store: Store) -> None:
+    """Announces hash the key of a client with it."""
+    secret = await store.load_secret()
+    for shard in store.shards:
+        await store.copy_secret(shard)
+        assert await store.redis.get(shard.keys.secret()) == secret
+
+
+async def layout(store: Store) -> dict[str, str]:
+    return text(await store.redis.hgetall(store.shards.main.keys.layout()))
+
+
+async def test_a_new_store_has_the_layout_of_this_version(store: Store) -> None:
+    assert await store.upgrade() == ""
+    written = await layout(store)
+    assert (written["number"], written["version"]) == (str(LAYOUT), __version__) and int(written["at"])
+    await store.load_secret()
+    await store.check_layout()
+    assert await store.upgrade() == ""
+    assert await layout(store) == written
+
+
+async def test_a_newer_layout_is_refused_with_the_version_to_use(store: Store) -> None:
+    await store.redis.hset(
+        store.shards.main.keys.layout(), mapping={"number": LAYOUT + 1, "version": "7.1.0"}
+    )
+    for refused in (store.check_layout, store.upgrade):
+        with pytest.raises(
+            StartupError, match=rf"has layout {LAYOUT + 1} of version 7\.1\.0.*use version 7\.1\.0"
+        ):
+            await refused()
+
+
+async def test_a_layout_that_is_becoming_a_newer_one_is_refused(store: Store) -> None:
+    fields = {"number": LAYOUT, "version": "7.1.0", "upgrading": LAYOUT + 1}
+    await store.redis.hset(store.shards.main.keys.layout(), mapping=fields)
+    with pytest.raises(StartupError, match=r"use version 7\.1\.0 or newer"):
+        await store.upgrade()
+
+
+@pytest.mark.parametrize("number", ["0", "x", "-1"])
+async def test_an_unknown_layout_is_refused(store: Store, number: str) -> None:
+    await store.redis.hset(store.shards.main.keys.layout(), "number", number)
+    with pytest.raises(StartupError, match="unknown layout"):
+        await store.upgrade()
+
+
+async def test_a_store_of_a_tracker_without_layouts_is_refused(store: Store) -> None:
+    await store.load_secret()
+    with pytest.raises(StartupError, match="made before version 1"):
+        await store.upgrade()
+    assert await layout(store) == {}
+
+
+class Steps:
+    """Two steps. ``fails_at``: where the first one is interrupted."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.fails_at = ""
+        self.all = (Step(LAYOUT + 1, self._first), Step(LAYOUT + 2, self._second))
+
+    async def _first(self, shards: Shards, position: str) -> AsyncGenerator[str]:
+        for each in ("a", "b", "c"):
+            if each == self.fails_at:
+                raise StartupError("interrupted")
+            if each > position:
+                self.done.append(each)
+                yield each
+
+    async def _second(self, shards: Shards, position: str) -> AsyncGenerator[str]:
+        self.done.append(f"second{position}")
+        yield "end"
+
+
+async def test_an_upgrade_goes_on_where_it_was_interrupted(store: Store) -> None:
+    await store.upgrade()
+    steps, known = Steps(), LAYOUT + 2
+    steps.fails_at = "c"
+    with pytest.raises(StartupError, match="interrupted"):
+        await upgrade(store.shards, store.clock, steps.all, known)
+    assert (await layout(store))["upgrading"] == str(LAYOUT + 1)
+    with pytest.raises(StartupError, match="or newer"):  # this version, which does not know the new layouts
+        await store.check_layout()
+    steps.fails_at = ""
+    done = await upgrade(store.shards, store.clock, steps.all, known)
+    assert done == f"upgraded from layout {LAYOUT} (version {__version__}) to {known}"
+    assert steps.done == ["a", "b", "c", "second"]
+    written = await layout(store)
+    assert (written["number"], written["upgrading"], written["position"]) == (str(known), "0", "")
+    assert await upgrade(store.shards, store.clock, steps.all, known) == ""
+
+
+async def test_no_store_is_upgraded_while_a_tracker_runs(store: Store) -> None:
+    await store.upgrade()
+    beat = store.shards.main.keys.heartbeat()
+
+    async def run_tracker() -> None:
+        while True:
+            await store.redis.incr(beat)
+
+    await store.redis.set(beat, int(store.clock.now) - 3)
+    steps = Steps()
+    async with in_background(run_tracker()):
+        with pytest.raises(StartupError, match="stop all trackers first"):
+            await upgrade(store.shards, store.clock, steps.all, LAYOUT + 2)
+    assert steps.done == []
+
+
+async def test_a_tracker_does_not_return_to_a_store_that_a_newer_one_upgraded(store: Store) -> None:
+    await store.upgrade()
+    store.keep_checking_layout()
+    assert await store.connection.reconnect()
+    await store.redis.hset(store.shards.main.keys.layout(), "number", LAYOUT + 1)
+    store.connection.set_unavailable(ConnectionError())
+    assert not await store.connection.reconnect()
+    await store.redis.delete(
+        store.shards.main.keys.layout()
+    )  # it is empty: a server without persistence restarted
+    assert await store.connection.reconnect()
+    assert (await layout(store))["number"] == str(LAYOUT)

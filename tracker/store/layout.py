@@ -1,0 +1,212 @@
+"""What a store was made with: its layout, and the number of its shards.
+
+The layout is a number that changes with the key table: trackers of one layout may share a store, whatever their
+versions. It is in `layout` under the main prefix, as all parts of a store are upgraded together. A store that `tracker
+reshard` fills is refused until it is full.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import NamedTuple
+
+from redis.exceptions import ResponseError
+
+from tracker import __version__
+from tracker.errors import StartupError, StoreUnavailable
+from tracker.store.client.connection import Connection
+from tracker.store.jobs.lease import Lease
+from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of
+from tracker.store.sharding.shards import Shards
+from tracker.system.logger import Logger
+
+LAYOUT = 1
+"""The layout of this version. Version 1.0.0 began with 1."""
+ALIVE_SECONDS = 15.0
+"""A heartbeat is at most so old while a tracker runs."""
+_LEASE_SECONDS = 60
+_POLL_SECONDS = 1.0
+
+log = Logger("tracker.store")
+
+
+class Step(NamedTuple):
+    """Upgrades a store to layout ``to`` from the one before."""
+
+    to: int
+    run: Callable[[Shards, str], AsyncGenerator[str]]
+    """Yields positions, each of which it goes on from after an interruption; the first is empty."""
+
+
+STEPS: tuple[Step, ...] = ()
+"""One for each layout after the first."""
+
+
+class Layout(NamedTuple):
+    """What the store says."""
+
+    number: int
+    version: str
+    """The version of the tracker that wrote the number, or that began to upgrade the store."""
+    upgrading: int = 0
+    """The layout of an upgrade that is not complete; 0 for none."""
+    position: str = ""
+
+    @property
+    def newest(self) -> int:
+        return max(self.number, self.upgrading)
+
+
+async def check_layout(shards: Shards, known: int = LAYOUT) -> Layout:
+    """Writes the layout into a new store. Raises StartupError for one that this version cannot serve or upgrade."""
+    if await _read(shards) is None and await shards.main.connection.command(
+        "EXISTS", shards.main.keys.secret()
+    ):
+        raise StartupError(
+            "the store has no layout: it was made before version 1.0.0, and no version serves it. Choose another "
+            "prefix (TRACKER_REDIS__PREFIX), and import what the old version exported"
+        )
+    return await _fitting(shards, known)
+
+
+async def _fitting(shards: Shards, known: int) -> Layout:
+    found = await _read(shards)
+    if found is None:
+        await write_layout(shards, known)
+        return Layout(known, __version__)
+    if found.newest > known:
+        raise StartupError(
+            f"the store has layout {found.newest} of version {found.version}, and this version, {__version__}, "
+            f"serves up to layout {known}: use version {found.version} or newer"
+        )
+    return found
+
+
+async def check_current(shards: Shards) -> None:
+    """The same for a command, which does not upgrade the store."""
+    _check_upgraded(await check_layout(shards))
+
+
+async def check_again(shards: Shards) -> None:
+    """The same for a running tracker that reaches the store again, which may be empty now, or upgraded by a newer
+    version. Raises StoreUnavailable."""
+    try:
+        _check_upgraded(await _fitting(shards, LAYOUT))
+    except StartupError as error:
+        log.error("the store cannot be used", error=str(error))
+        raise StoreUnavailable(str(error)) from error
+
+
+def _check_upgraded(found: Layout) -> None:
+    if found.number != LAYOUT:
+        raise StartupError(
+            f"the store has layout {found.number}, and this version, {__version__}, needs {LAYOUT}: start `tracker "
+            "serve` of this version, which upgrades the store"
+        )
+
+
+async def upgrade(
+    shards: Shards, clock: Callable[[], float] = time.time, steps: Sequence[Step] = STEPS, known: int = LAYOUT
+) -> str:
+    """Upgrades an older store, step by step, from where an earlier start was interrupted. Returns what was done; empty
+    where there was nothing to do. Raises StartupError while a tracker of an older version runs."""
+    first = await check_layout(shards, known)
+    if first.number == known:
+        return ""
+    await _wait_until_alone(shards, clock, first.number, known)
+    lease = Lease(shards.main.scripts, "layout", "", _LEASE_SECONDS, clock)
+    while not await lease.hold():
+        log.info("waiting for another tracker, which upgrades the store")
+        await asyncio.sleep(_POLL_SECONDS)
+    try:
+        found = await check_layout(shards, known)
+        for step in (each for each in steps if each.to > found.number):
+            await _run(shards, step, found.position if found.upgrading == step.to else "", lease)
+    finally:
+        await lease.release()
+    return f"upgraded from layout {first.number} (version {first.version}) to {known}"
+
+
+async def _run(shards: Shards, step: Step, position: str, lease: Lease) -> None:
+    log.warning("upgrading the store", layout=step.to, position=position)
+    await _save(shards, upgrading=step.to, position=position, version=__version__)
+    async with aclosing(step.run(shards, position)) as positions:
+        async for reached in positions:
+            if not await lease.hold():
+                raise StartupError("another tracker goes on with the upgrade of the store")
+            await _save(shards, position=reached)
+    await write_layout(shards, step.to)
+    log.warning("upgraded the store", layout=step.to)
+
+
+async def _wait_until_alone(shards: Shards, clock: Callable[[], float], before: int, known: int) -> None:
+    """A tracker that was stopped just now has left a fresh heartbeat, which one that runs renews."""
+    first = await _heartbeats(shards)
+    while any(abs(clock() - beat) < ALIVE_SECONDS for beat in await _heartbeats(shards)):
+        if await _heartbeats(shards) != first:
+            raise StartupError(
+                f"a tracker of an older version runs on the store, whose layout is to be upgraded from {before} to "
+                f"{known}: stop all trackers first"
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _heartbeats(shards: Shards) -> list[int]:
+    beats = await shards.send([(shard, ("GET", shard.keys.heartbeat())) for shard in shards.all])
+    return [int(beat) if beat and beat.isdigit() else 0 for beat in beats]
+
+
+async def _read(shards: Shards) -> Layout | None:
+    names = ("number", "version", "upgrading", "position")
+    row = await shards.main.connection.command("HMGET", shards.main.keys.layout(), *names)
+    number, version, upgrading, position = (b"" if value is None else value for value in row)
+    if not number:
+        return None
+    if not (number.isdigit() and int(number) and (upgrading or b"0").isdigit()):
+        raise StartupError(
+            f"the store has an unknown layout, {number.decode(errors='replace')!r} in {shards.main.keys.layout()}"
+        )
+    return Layout(int(number), version.decode(errors="replace"), int(upgrading or 0), position.decode())
+
+
+async def write_layout(shards: Shards, number: int) -> None:
+    await _save(shards, number=number, version=__version__, at=int(time.time()), upgrading=0, position="")
+
+
+async def _save(shards: Shards, **fields: str | int) -> None:
+    pairs = [part for pair in fields.items() for part in pair]
+    await shards.main.connection.command("HSET", shards.main.keys.layout(), *pairs)
+
+
+async def check_number(connection: Connection, prefix: str, shards: int) -> None:
+    """Writes the number of shards into a new store. Raises StartupError if the store was made with another one, or is
+    not full yet."""
+    await _check_complete(connection, Keys(main_prefix_of(prefix, shards)))
+    keys = Keys(main_prefix_of(prefix, MAX_SHARDS))
+    made_with = 1
+    with suppress(ResponseError):  # the user may not read this key: then the store has one shard
+        found = await connection.command("GET", keys.shards())
+        # On a cluster there is none without a hash tag.
+        if found is None and shards > 1 and (connection.nodes or not await _has_one(connection, prefix)):
+            await connection.command("SET", keys.shards(), shards, "NX")
+            found = await connection.command("GET", keys.shards())
+        made_with = 1 if found is None else int(found)
+    if made_with != shards:
+        raise StartupError(
+            f"the store was made with {made_with} shard{'s' * (made_with > 1)}: "
+            f"set TRACKER_REDIS__SHARDS={made_with}, or another prefix; `tracker reshard` makes a store with more"
+        )
+
+
+async def _check_complete(connection: Connection, keys: Keys) -> None:
+    with suppress(ResponseError):
+        if await connection.command("EXISTS", keys.reshard()):
+            raise StartupError("`tracker reshard` has not filled this store yet: run it again to its end")
+
+
+async def _has_one(connection: Connection, prefix: str) -> bool:
+    """Whether a tracker or a command without shards has used the store."""
+    keys = Keys(prefix)
+    used = (keys.heartbeat(), keys.secret(), keys.users(), keys.index("seeders"), keys.admin_tokens())
+    return bool(await connection.command("EXISTS", *used))
