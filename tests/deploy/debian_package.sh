@@ -40,7 +40,8 @@ start() {
     local command tries
     command=$(sed -n 's/^ExecStart=//p' "$unit")
     # shellcheck disable=SC2086 # words of a command
-    chroot "$root" "${clean[@]}" -C /etc/swarmkeeper setpriv --reuid swarmkeeper --regid swarmkeeper --init-groups --no-new-privs \
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    chroot "$root" "${clean[@]}" sh -c 'cd /etc/swarmkeeper && exec "$@"' - setpriv --reuid swarmkeeper --regid swarmkeeper --init-groups --no-new-privs \
         $command >"$work/log" 2>&1 &
     tracker=$!
     for ((tries = 240; tries; tries--)); do

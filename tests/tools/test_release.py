@@ -72,7 +72,15 @@ def test_wheel_and_source_distribution_are_the_same_bytes_again(tmp_path: Path) 
     for name, mode in (("one", 0o600), ("two", 0o644)):
         sources = tmp_path / name
         sources.mkdir()
-        for each in ("tracker", "docs", "pyproject.toml", "hatch_build.py", "redis.conf", "README.md", "LICENSE"):
+        for each in (
+            "tracker",
+            "docs",
+            "pyproject.toml",
+            "hatch_build.py",
+            "redis.conf",
+            "README.md",
+            "LICENSE",
+        ):
             copy = shutil.copytree if (ROOT / each).is_dir() else shutil.copyfile
             copy(ROOT / each, sources / each)
         shutil.copyfile(ROOT / "CHANGELOG.md", sources / "CHANGELOG.md")
