@@ -1,10 +1,11 @@
 """D14, D15, D18: the node of the DHT of a whole tracker."""
 
 import re
+import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,28 @@ def test_any_hash_that_is_not_known_as_private_is_kept_within_bounds(
         farthest = InfoHash(bytes(each ^ 0xFF for each in own))
         assert asked(to, GetPeers(farthest)).token is None
     assert tracker.end() == 0
+
+
+def test_a_killed_node_answers_again_within_ten_seconds(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    """``kill -9`` leaves its lease behind. The tracker that is started on the same host has the same name and id."""
+    killed = start_tracker(**ON)
+    address = dht_address(killed.banner)
+    with asker(address) as to:
+        own = asked(to, Ping()).id
+        until(lambda: own.hex() in trackers.run(tmp_path, "dht", "status").stdout)
+        assert killed.end(signal.SIGKILL) == -signal.SIGKILL
+        to.settimeout(0.5)
+
+        def answers() -> bool:
+            with suppress(OSError):
+                return asked(to, Ping()).id == own
+            return False
+
+        assert not answers()
+        start_tracker(**ON | {"TRACKER_DHT__LISTEN": address})
+        until(answers, seconds=10)
 
 
 def test_a_torrent_marked_private_is_hidden_within_ten_seconds(

@@ -22,7 +22,7 @@ from tracker.cli.main import SECTIONS
 HASH = info_hash(1).hex()
 RECORDS = {"change_store", "change_of", "each"}
 READS = """
-    audit backup changes client.denied client.list client.seen completion denied dht.find dht.ping dht.status
+    audit backup changes client.denied client.list client.seen completion denied dht.find dht.hashes dht.ping dht.status
     doctor export freeleech.list geoip.lookup health jobs.list jobs.queues jobs.show score.lag score.place
     score.top serve settings stats token.list top torrent.history torrent.list torrent.search torrent.show
     unique.figure unique.show unique.top user.list user.owing user.pending user.show user.torrents

@@ -18,7 +18,7 @@ from tracker.app import dht_client
 from tracker.app.dht_client import _some_nodes
 from tracker.frontends.dht import server
 from tracker.settings.dht import DhtSettings
-from tracker.store.dht.nodes import SavedNode
+from tracker.store.dht.nodes import AnnouncedHash, SavedNode
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 
@@ -96,6 +96,22 @@ def test_the_status_of_each_node_is_shown(tracker: Command, redis_url: str, pref
     assert "TRACKER_DHT__TORRENTS=all" in " ".join(lines)
     as_json = tracker("dht", "status", "--json").stdout
     assert [json.loads(line)["name"] for line in as_json.splitlines()] == ["host", "other"]
+
+
+def test_announced_hashes_are_listed(tracker: Command, redis_url: str, prefix: str) -> None:
+    async def save(store: Store) -> None:
+        await store.dht_nodes.save_tables("host", {})
+        rows = [AnnouncedHash(info_hash(number), 1, number, START) for number in (1, 2, 3)]
+        await store.dht_nodes.save_hashes("host", rows)
+
+    on_store(redis_url, prefix, save)
+    lines = tracker("dht", "hashes").stdout.splitlines()
+    assert [line.split("\t")[:3] for line in lines] == [
+        [info_hash(number).hex(), "1", str(number)] for number in (3, 2, 1)
+    ]
+    nearest = json.loads(tracker("dht", "hashes", info_hash(1).hex(), "--limit", "1", "--json").stdout)
+    assert nearest == {"info_hash": info_hash(1).hex(), "seeders": 1, "peers": 1, "announced_at": START}
+    tracker("dht", "hashes", "x", code=1)
 
 
 def test_the_last_result_is_in_the_torrents_row(tracker: Command, redis_url: str, prefix: str) -> None:

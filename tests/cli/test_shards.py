@@ -99,6 +99,7 @@ unique top torrents                             | {A}
 unique top countries                            | GB
 unique figure countries GB                      | 1
 unique show {A}                                 | London
+dht hashes                                      |
 dht status                                      |
 jobs sweep                                      |
 jobs reprocess --max-score 4                    |

@@ -8,6 +8,7 @@ from tests.store.harness import START, Store, info_hash
 from tests.waiting import eventually
 from tracker.bittorrent import Address
 from tracker.dht.node_id import ExternalAddress
+from tracker.store.dht.nodes import AnnouncedHash
 from tracker.store.dht.participation import Participation
 from tracker.store.dht.status import NodeStatus
 from tracker.workers.dht_status import COUNT_SECONDS, StatusWorker
@@ -81,6 +82,32 @@ async def test_the_status_is_saved_at_the_start_and_then_regularly(store: Store)
     assert last is not None and last.saved >= START + COUNT_SECONDS
 
 
+async def test_announced_hashes_of_both_families_are_saved(store: Store) -> None:
+    nodes = {4: Island(1).first(), 6: Island(1).first()}
+    said = StatusWorker(
+        "host",
+        nodes,
+        store.dht_nodes,
+        store.dht_torrents,
+        mode="any",
+        clock=lambda: START,
+        timer=lambda: 100,
+    )
+    nodes[4].announced.announce(info_hash(1), address(5), 90, seed=True)
+    nodes[4].announced.announce(info_hash(1), address(6), 95, seed=False)
+    nodes[6].announced.announce(info_hash(1), address(7), 92, seed=False)
+    nodes[6].announced.announce(info_hash(2), address(7), 60, seed=False)
+    await said.save()
+    await said.save_hashes()
+    assert await store.dht_nodes.hashes(None, 0, 9) == (
+        2,
+        [
+            AnnouncedHash(info_hash(1), 1, 3, START - 5),
+            AnnouncedHash(info_hash(2), 0, 1, START - 40),
+        ],
+    )
+
+
 async def test_nothing_is_saved_while_another_tracker_runs_the_node(store: Store) -> None:
     nodes = {4: Island(1).first()}
     said = StatusWorker(
@@ -93,5 +120,8 @@ async def test_nothing_is_saved_while_another_tracker_runs_the_node(store: Store
         timer=lambda: 0,
         may_save=lambda: False,
     )
+    nodes[4].announced.announce(info_hash(1), address(5), 0, seed=False)
     await said.save()
+    await said.save_hashes()
     assert await store.dht_nodes.statuses() == []
+    assert not await store.redis.exists(store.keys.dht_hashes("host"))

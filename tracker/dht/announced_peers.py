@@ -2,8 +2,8 @@
 
 Peers live in memory only, and are bounded.
 
-Strangers write here, so nothing of it goes to the store. Of too many hashes those nearest to our id are kept, because
-others look for them there.
+Strangers write here, so only hashes and counts go to the store, for two minutes. Of too many hashes those nearest to
+our id are kept, because others look for them there.
 """
 
 from collections.abc import Iterator
@@ -30,6 +30,16 @@ class AnnounceRules:
     """Maximum of all hashes together."""
     lifetime_seconds: int = 2700
     """Clients announce again within half an hour."""
+
+
+class SwarmSummary(NamedTuple):
+    """What is known of one hash."""
+
+    info_hash: InfoHash
+    seeders: int
+    peers: int
+    """With seeders."""
+    announced_at: float
 
 
 class AnnouncedPeer(NamedTuple):
@@ -110,6 +120,12 @@ class AnnouncedPeers:
     def hashes(self) -> Iterator[InfoHash]:
         for swarm in self._swarms:
             yield swarm.info_hash
+
+    def summaries(self) -> Iterator[SwarmSummary]:
+        for swarm in self._swarms:
+            peers = swarm.peers.values()
+            seeders = sum(peer.seed for peer in peers)
+            yield SwarmSummary(swarm.info_hash, seeders, len(peers), next(reversed(peers)).announced_at)
 
     def expire(self, now: float) -> None:
         """Removes all that is too old. For every minute."""

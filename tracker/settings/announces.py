@@ -60,7 +60,8 @@ class TorrentSettings(Section):
         le=1_000_000_000,
         description="In open mode, maximum number of registered torrents. At the limit, a new torrent replaces the "
         "self-registered one that has been empty longest; if there is none, it is refused. A network (IPv4: /24, "
-        "IPv6: /48) that registered more than a tenth of them loses its own first.",
+        "IPv6: /48) that registered more than a tenth of them loses its own first, then also those of one or two "
+        "peers.",
     )
     new_per_address_hour: int = Field(
         10_000,
@@ -92,7 +93,7 @@ class TorrentSettings(Section):
         400,
         ge=1,
         le=10_000,
-        description="Maximum number of torrents in one scrape. More are refused over HTTP, and left out over UDP.",
+        description="Maximum number of torrents in one scrape, over UDP at most 74. A scrape of more is refused.",
     )
 
 

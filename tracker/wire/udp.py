@@ -240,8 +240,8 @@ def encode_scrape_request(connection_id: int, transaction_id: int, info_hashes: 
 
 
 def parse_scrape(packet: bytes) -> tuple[InfoHash, ...]:
-    """The first MAX_SCRAPE_HASHES info hashes, in order, repeated ones included."""
-    end = min(len(packet), MIN_REQUEST_LENGTH + MAX_SCRAPE_HASHES * HASH_LENGTH) - HASH_LENGTH
+    """All info hashes, in order, repeated ones included."""
+    end = len(packet) - HASH_LENGTH
     return tuple(
         InfoHash(packet[at : at + HASH_LENGTH]) for at in range(MIN_REQUEST_LENGTH, end + 1, HASH_LENGTH)
     )

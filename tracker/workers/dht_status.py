@@ -1,16 +1,17 @@
 """Says what a node of the DHT knows and does: saves it for the dashboard, the API and the command line."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from redis.exceptions import RedisError
 
-from tracker.bittorrent import Address
+from tracker.bittorrent import Address, InfoHash
+from tracker.dht.announced_peers import SwarmSummary
 from tracker.dht.node import DhtNode
 from tracker.errors import StoreUnavailable
-from tracker.store.dht.nodes import DhtNodes
+from tracker.store.dht.nodes import AnnouncedHash, DhtNodes
 from tracker.store.dht.participation import Participation
 from tracker.store.dht.status import Mode, NodeStatus
 from tracker.store.dht.torrents import DhtTorrents
@@ -18,6 +19,7 @@ from tracker.wire.endpoint import format_address
 from tracker.workers.loop import Sleep, forever
 
 STATUS_SECONDS = 5
+HASHES_SECONDS = 30
 COUNT_SECONDS = 300
 """How often the torrents that take part are counted."""
 
@@ -58,11 +60,34 @@ class StatusWorker:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(forever(self._count_torrents, COUNT_SECONDS, sleep=self._sleep))
             tasks.create_task(forever(self.save, STATUS_SECONDS, sleep=self._sleep))
+            tasks.create_task(forever(self.save_hashes, HASHES_SECONDS, sleep=self._sleep))
 
     async def save(self) -> None:
         if self._may_save():
             with suppress(StoreUnavailable, RedisError):
                 await self._store.save_status(self.status())
+
+    async def save_hashes(self) -> None:
+        if self._may_save():
+            with suppress(StoreUnavailable, RedisError):
+                await self._store.save_hashes(self._name, self._hashes())
+
+    def _hashes(self) -> list[AnnouncedHash]:
+        """The torrents announced in both families."""
+        began = self._clock() - self._timer()
+        rows = defaultdict[InfoHash, list[SwarmSummary]](list)
+        for node in self._nodes.values():
+            for each in node.announced.summaries():
+                rows[each.info_hash].append(each)
+        return [
+            AnnouncedHash(
+                info_hash,
+                sum(each.seeders for each in parts),
+                sum(each.peers for each in parts),
+                int(began + max(each.announced_at for each in parts)),
+            )
+            for info_hash, parts in rows.items()
+        ]
 
     def status(self) -> NodeStatus:
         now, epoch = self._timer(), self._clock()

@@ -10,6 +10,7 @@ from tests.store.dht.harness import STATUS, status
 from tests.store.harness import info_hash
 from tracker.settings.dht import DhtSettings
 from tracker.settings.model import RedisSettings, Settings
+from tracker.store.dht.nodes import AnnouncedHash
 from tracker.store.dht.status import NodeStatus
 from tracker.store.jobs.records import DHT_LOOKUP
 
@@ -101,6 +102,19 @@ async def test_results_are_in_the_torrents_rows(reader: ApiClient, admin: Admin)
     ]
     shown = await reader.get(f"/torrents/{info_hash(2).hex()}")
     assert (shown["dht_seeds"], shown["dht_peers"], shown["dht_at"]) == (3, 8, at - 50)
+
+
+async def test_announced_hashes_are_listed_by_peers_or_distance(reader: ApiClient, admin: Admin) -> None:
+    at = now(admin)
+    await save(admin, status(saved=at, mode="any"))
+    rows = [AnnouncedHash(info_hash(number), 1, number, at) for number in (1, 2, 3)]
+    await admin.store.dht_nodes.save_hashes(STATUS.name, rows)
+    found = await all_pages(reader, "/dht/hashes", limit=2)
+    assert [row["peers"] for row in found] == [3, 2, 1]
+    assert found[0] == {"info_hash": info_hash(3).hex(), "seeders": 1, "peers": 3, "announced_at": at}
+    nearest = await reader.get(f"/dht/hashes?near={ONE.hex()}&limit=1")
+    assert (nearest["total"], nearest["items"][0]["info_hash"]) == (3, ONE.hex())
+    await reader.ask("GET", "/dht/hashes?near=x", 422)
 
 
 async def test_the_health_of_the_node_is_shown(serve: Serve, prefix: str) -> None:

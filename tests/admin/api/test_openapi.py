@@ -31,7 +31,7 @@ def test_every_endpoint_is_in_the_document_once() -> None:
 OPERATION_IDS = """
     audit_as_csv audit_as_json_lines audit_list_all changes_list_all changes_webhooks clients_allow
     clients_deny clients_disallow clients_list_all clients_list_denied clients_software
-    clients_undeny denials_allow denials_deny denials_list_all dht_list_all dht_look_up dht_lookups
+    clients_undeny denials_allow denials_deny denials_list_all dht_hashes dht_list_all dht_look_up dht_lookups
     exports_torrents_as_csv exports_torrents_as_json_lines exports_users_as_csv
     exports_users_as_json_lines freeleech_give freeleech_list_all freeleech_take_back groups_delete groups_edit
     groups_list_all groups_replace groups_show history_chart jobs_limit

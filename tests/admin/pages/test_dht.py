@@ -9,6 +9,7 @@ from tests.store.dht.harness import STATUS, status
 from tests.store.harness import info_hash
 from tracker.settings.dht import DhtSettings
 from tracker.settings.model import RedisSettings, Settings
+from tracker.store.dht.nodes import AnnouncedHash
 from tracker.store.dht.status import NodeStatus
 from tracker.store.jobs.records import DHT_LOOKUP
 
@@ -103,6 +104,17 @@ async def test_lookups_are_shown_latest_first(admin: Admin, reader: aiohttp.Clie
     assert page.torrents == [info_hash(2).hex(), ONE.hex()]
     rows = [each.text for each in page.all("tr")]
     assert "film 1 0 3 8 1 min ago 1 min ago" in rows and "film 2 0 – – no answer now" in rows
+
+
+async def test_announced_torrents_are_shown(admin: Admin, reader: aiohttp.ClientSession) -> None:
+    assert "No torrent is announced" in (await shown(admin, reader, running(admin))).text
+    await admin.store.torrents.add(ONE, {"private": "0", "name": "film"})
+    rows = [AnnouncedHash(info_hash(number), 1, number, now(admin) - 60) for number in (1, 2)]
+    await admin.store.dht_nodes.save_hashes(STATUS.name, rows)
+    page = await get(reader, "/dht")
+    found = [each.text for each in page.all("tr")]
+    assert f"{info_hash(2).hex()} 1 2 1 min ago" in found and "film 1 1 1 min ago" in found
+    assert page.torrents == [ONE.hex()] and "2 torrents announced by other nodes" in page.text
 
 
 async def test_values_are_live(admin: Admin, reader: aiohttp.ClientSession) -> None:

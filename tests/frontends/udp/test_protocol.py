@@ -328,9 +328,13 @@ async def test_announces_through_a_trusted_proxy_are_refused() -> None:
         assert not served.tracker.announces
 
 
-async def test_scrapes_are_limited_as_over_http() -> None:
-    async with serving(torrents={"max_scrape": 2}) as served:
+@pytest.mark.parametrize(("limit", "allowed"), [(2, 2), (400, 74)])
+async def test_scrapes_of_too_many_torrents_are_refused_as_over_http(limit: int, allowed: int) -> None:
+    async with serving(torrents={"max_scrape": limit}) as served:
         client = served.client()
-        hashes = [bytes((n,)) * 20 for n in range(80)]
+        hashes = [bytes((n,)) * 20 for n in range(allowed + 1)]
         reply = await client.ask(scrape_packet(await client.connect(), *hashes))
-        assert len(reply) == 8 + 2 * 12 and len(served.tracker.scrapes[0][0].info_hashes) == 2
+        assert error_text(reply) == "GET string too long: scrape fewer torrents at once"
+        assert served.tracker.kinds == ["scrapes"] and not served.tracker.scrapes
+        reply = await client.ask(scrape_packet(await client.connect(), *hashes[:allowed]))
+        assert len(reply) == 8 + allowed * 12

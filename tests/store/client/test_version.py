@@ -3,11 +3,11 @@
 import pytest
 
 from loadtest.servers import Server
-from tests.store.fakes import answering
+from tests.store.fakes import answering, silent_server
 from tracker.errors import StartupError
 from tracker.store.client.connection import connect
 from tracker.store.client.server_info import parse_info
-from tracker.store.client.version import check_server, version_of
+from tracker.store.client.version import NoAnswer, check_server, version_of
 
 
 def test_redis_is_recognised() -> None:
@@ -46,3 +46,14 @@ async def test_old_servers_are_refused(info: bytes, name: str) -> None:
             await check_server(server, "it", 5)
         await server.close()
     assert str(refused.value) == f"the store at it is {name}: Redis 7.0, Valkey 7.2 or newer is needed"
+
+
+@pytest.mark.parametrize(("timeout", "patience"), [(0.05, 60.0), (60.0, 0.05)])
+async def test_a_silent_server_is_named_whoever_loses_patience_first(timeout: float, patience: float) -> None:
+    """The connection gives up with StoreUnavailable, the check with TimeoutError."""
+    async with silent_server() as url:
+        server = connect(url, connect_timeout=60, timeout=timeout)
+        with pytest.raises(NoAnswer) as refused:
+            await check_server(server, "it", patience)
+        await server.close()
+    assert str(refused.value) == f"no usable store at it: no answer within {patience:g} s"

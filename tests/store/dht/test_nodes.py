@@ -3,8 +3,17 @@
 import pytest
 
 from tests.store.dht.harness import STATUS, status
-from tests.store.harness import START, Store
-from tracker.store.dht.nodes import LIFETIME_SECONDS, MAX_NODES, SavedNode, is_name
+from tests.store.harness import START, Store, info_hash
+from tracker.bittorrent import InfoHash
+from tracker.store.dht.nodes import (
+    HASHES_SECONDS,
+    LIFETIME_SECONDS,
+    MAX_HASHES,
+    MAX_NODES,
+    AnnouncedHash,
+    SavedNode,
+    is_name,
+)
 
 TABLES = {4: b"x" * 26 * 3, 6: b"y" * 38 * 2}
 
@@ -66,6 +75,43 @@ async def test_damaged_and_foreign_values_are_left_out(store: Store) -> None:
 async def test_no_more_nodes_than_useful_are_saved(store: Store) -> None:
     await store.dht_nodes.save_tables("host", {4: b"x" * 26 * (MAX_NODES + 5)})
     assert len((await store.dht_nodes.load("host")).nodes[4]) == 26 * MAX_NODES
+
+
+async def test_announced_hashes_are_listed_by_peers_or_distance(store: Store) -> None:
+    """Of all nodes; a hash that two know counts once, as the one with most peers."""
+
+    def row(number: int, peers: int) -> AnnouncedHash:
+        return AnnouncedHash(info_hash(number), peers // 2, peers, START + number)
+
+    nodes = store.dht_nodes
+    assert await nodes.hashes(None, 0, 9) == (0, [])
+    for name in ("host", "other", "damaged", "foreign"):
+        await nodes.save_tables(name, {})
+    await nodes.save_hashes("host", [row(1, 5), row(2, 7), row(3, 70_000)])
+    await nodes.save_hashes("other", [row(2, 6), row(4, 1)])
+    await store.redis.set(store.keys.dht_hashes("damaged"), b"x" * 29)
+    await store.redis.rpush(store.keys.dht_hashes("foreign"), "x")
+    most = AnnouncedHash(info_hash(3), 35_000, 65_535, START + 3)
+    assert await nodes.hashes(None, 0, 9) == (4, [most, row(2, 7), row(1, 5), row(4, 1)])
+    assert await nodes.hashes(None, 1, 2) == (4, [row(2, 7), row(1, 5)])
+    nearest = sorted([most, row(2, 7), row(1, 5), row(4, 1)], key=lambda each: distance(each.info_hash))
+    assert await nodes.hashes(info_hash(4), 0, 3) == (4, nearest[:3])
+    assert nearest[0] == row(4, 1)
+    assert 0 < await store.redis.ttl(store.keys.dht_hashes("host")) <= HASHES_SECONDS
+    await nodes.save_hashes("host", [])
+    assert await nodes.hashes(None, 0, 9) == (2, [row(2, 6), row(4, 1)])
+
+
+async def test_no_more_hashes_than_a_node_keeps_are_saved(store: Store) -> None:
+    await store.dht_nodes.save_tables("host", {})
+    rows = [AnnouncedHash(info_hash(number), 0, 1, START) for number in range(MAX_HASHES + 3)]
+    await store.dht_nodes.save_hashes("host", rows)
+    assert (await store.dht_nodes.hashes(None, 0, 1))[0] == MAX_HASHES
+
+
+def distance(found: InfoHash) -> int:
+    """From torrent 4."""
+    return int.from_bytes(found, "big") ^ int.from_bytes(info_hash(4), "big")
 
 
 @pytest.mark.parametrize(

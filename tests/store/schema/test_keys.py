@@ -20,6 +20,7 @@ from tests.store.work.policy import some_policy
 from tracker.bittorrent import Accounts, Address
 from tracker.store.access.audit import AuditEntry, ChangedObject
 from tracker.store.access.rate_limits import Hit, shared_secret
+from tracker.store.dht.nodes import AnnouncedHash
 from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import SCOPES, Keys
 from tracker.store.schema.table import KEYS
@@ -324,6 +325,7 @@ async def everything(store: Store) -> None:
     await some_policy(store)
     await store.dht_nodes.save_status(status(name="host"))
     await store.dht_nodes.save_tables("host", {4: bytes(26), 6: bytes(38)})
+    await store.dht_nodes.save_hashes("host", [AnnouncedHash(info_hash(3), 1, 2, START)])
     await store.torrents.add(info_hash(3), {"private": "0"})
     assert await store.dht_torrents.save_result(info_hash(3), (1, 2), START, all_torrents=False)
     assert await Lease(store.scripts, "dht", "host", 60, store.clock).hold()

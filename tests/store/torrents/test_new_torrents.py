@@ -8,6 +8,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, endpoint, info_hash, update
 from tests.store.swarms.test_sweep import sweep
+from tests.workers.test_removals import removed_in_rounds
 from tracker.bittorrent import Endpoint
 from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused
 
@@ -82,19 +83,38 @@ async def test_a_network_with_a_large_share_of_a_full_register_loses_its_own_old
     await check_invariants(store.redis, store.keys)
 
 
-async def test_a_flood_whose_peers_stay_makes_room_when_they_time_out(make_store: MakeStore) -> None:
-    store = await make_store(max_torrents=20, new_per_network_hour=20)
+async def test_a_flood_whose_peers_stay_makes_room_for_others(make_store: MakeStore) -> None:
+    """Its network loses its oldest torrents of one or two peers, and no others; it registers no more itself. The peers
+    are removed within seconds, and what they leave is replaced next."""
+    store = await make_store(max_torrents=20, new_per_network_hour=40)
     for n in range(20):
+        store.clock.now += 1
         await store.announce(flood(n))
-    honest = update(900, "s", torrent=900)
-    assert await store.refused(honest) == "too many torrents"
-    assert await registered(store, *range(20)) == list(range(20))
-    ids = {n: (await store.torrent(info_hash(n)))["tid"] for n in range(20)}
-    for n, torrent_id in ids.items():
-        await store.silence(flood(n), torrent_id)
-    assert (await store.announce(honest)).outcome == "join"
-    assert len(await registered(store, *range(20))) == 19
-    assert await check_invariants(store.redis, store.keys) == 1
+    for number in range(100, 102):
+        await store.announce(flood(number)._replace(info_hash=info_hash(0)))
+    assert await store.refused(flood(30)) == "too many torrents"
+    for n in range(900, 905):
+        await store.announce(update(n, "s", torrent=n, endpoint=endpoint(n << 8)))
+    assert await registered(store, *range(20)) == [0, *range(6, 20)]
+    assert await store.refused(flood(1, "u")) == "too many torrents"
+    assert await removed_in_rounds(store, 1) == 5
+    for n in range(905, 915):
+        await store.announce(update(n, "s", torrent=n, endpoint=endpoint(n << 8)))
+    assert await registered(store, *range(900, 915)) == list(range(900, 915))
+    assert await check_invariants(store.redis, store.keys) == 22 + 15 - 5
+
+
+async def test_torrents_with_peers_of_many_networks_stay(make_store: MakeStore) -> None:
+    """Also one of a network with a large share that an operator registered, or that has more peers."""
+    store = await make_store(max_torrents=12)
+    for n in range(10):
+        await store.announce(update(n, "s", torrent=n, endpoint=endpoint(n << 8)))
+    for n in (1000, 1001):
+        await store.announce(flood(n))
+    await store.torrents.add(info_hash(1000))
+    for number in range(1100, 1102):
+        await store.announce(flood(number)._replace(info_hash=info_hash(1001)))
+    assert await store.refused(update(900, "s", torrent=900)) == "too many torrents"
 
 
 @pytest.mark.parametrize("enabled", ["0", "pending"])

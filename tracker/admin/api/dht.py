@@ -9,6 +9,7 @@ from tracker.admin.api.jobs import JobEnqueued, enqueued
 from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, page_of
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.torrents import TorrentRow, known, rows
+from tracker.bittorrent import parse_info_hash
 from tracker.store.dht.status import Mode, NodeStatus, State
 from tracker.store.jobs.records import DHT_LOOKUP
 
@@ -74,10 +75,38 @@ class LookedUpTorrents(OffsetPage[TorrentRow]):
     """A page of torrents that were looked up, latest first. `dht_at` is the last lookup that was answered."""
 
 
+class AnnouncedTorrent(Reply):
+    """A torrent that other nodes announced to a node on this store. If several know it, as the one with most peers."""
+
+    info_hash: str
+    seeders: int
+    peers: int = Field(description="Peers, seeders included.")
+    announced_at: Moment = Field(description="The last announce.")
+
+
+class AnnouncedTorrents(OffsetPage[AnnouncedTorrent]):
+    """A page of them: nearest to `near` first, else most peers first."""
+
+
+class AnnouncedQuery(Paged):
+    near: InfoHashText | None = Field(
+        None, description="List torrents by distance (XOR) from this info hash."
+    )
+
+
 @endpoints.get("/dht", "List DHT nodes")
 async def list_all(call: Call) -> DhtNodes:
     now = call.context.clock()
     return DhtNodes(items=[_row(status, now) for status in await call.store.dht_nodes.statuses()])
+
+
+@endpoints.get("/dht/hashes", "List torrents that DHT nodes announced")
+async def hashes(call: Call, query: AnnouncedQuery) -> AnnouncedTorrents:
+    """Nodes save them every 30 seconds. With `TRACKER_DHT__TORRENTS=any` they need not be registered."""
+    near = None if query.near is None else parse_info_hash(query.near)
+    total, found = await call.store.dht_nodes.hashes(near, query.offset, query.limit)
+    items = [AnnouncedTorrent(**{**each._asdict(), "info_hash": each.info_hash.hex()}) for each in found]
+    return AnnouncedTorrents(**page_of(query, items, total))
 
 
 @endpoints.get("/dht/lookups", "List torrents that were looked up in the DHT")

@@ -10,6 +10,8 @@ from tracker.store.dht.status import FAMILIES, NodeStatus, State
 
 LOOKUPS = 30
 """Torrents shown of those that were looked up last."""
+HASHES = 30
+"""Torrents shown of those that other nodes announced."""
 _TONES = {"up": "good", "down": "bad", "starting": "warn", "stopped": ""}
 
 
@@ -35,6 +37,8 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
 async def _variables(context: AdminContext) -> dict[str, Any]:
     now, store, settings = context.clock(), context.store, context.settings.dht
     nodes = [_view(status, now) for status in await store.dht_nodes.statuses()]
+    announced, hashes = await store.dht_nodes.hashes(None, 0, HASHES)
+    known = {each.info_hash: each for each in await store.torrents.get_all([row.info_hash for row in hashes])}
     found = await store.dht_torrents.last_lookups(0, LOOKUPS)
     times = dict(found)
     torrents = await store.torrents.by_ids([torrent_id for torrent_id, _ in found])
@@ -44,6 +48,8 @@ async def _variables(context: AdminContext) -> dict[str, Any]:
         "lookups_per_minute": settings.lookups_per_minute,
         "nodes": nodes,
         "families": FAMILIES,
+        "hashes": [(row, known.get(row.info_hash)) for row in hashes],
+        "announced": announced,
         "lookups": [(torrent, times.get(torrent.torrent_id)) for torrent in torrents],
         "looked_up": await store.dht_torrents.looked_up_count(),
         "now": now,

@@ -8,7 +8,7 @@ import typer
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import AsJson, Config, group, load_settings, with_store
-from tracker.cli.terminal import Moment, Row, complain, describe, note, say, say_json
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, complain, describe, note, say, say_json
 from tracker.errors import ClientError
 from tracker.store.dht.status import NodeStatus, fields_of
 from tracker.store.store import Store
@@ -40,6 +40,32 @@ def _status_row(status: NodeStatus) -> Row:
     counted = status.participation
     torrents = "" if counted is None else counted.sentence
     return {"name": status.name, "state": status.state(time.time()), **fields, "torrents": torrents}
+
+
+@dht.command("hashes")
+def hashes(
+    near: Annotated[str, typer.Argument(help="Info hash: list those nearest to it first.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List the torrents that other nodes announced to the nodes on this store, those with most peers first."""
+    wanted = parse_info_hash(near) if near else None
+    columns = [
+        Column("info_hash", 40),
+        Column("seeders", 7, right=True),
+        Column("peers", 7, right=True),
+        Column("announced_at", MOMENT),
+    ]
+
+    async def work(store: Store) -> None:
+        _, found = await store.dht_nodes.hashes(wanted, 0, limit)
+        Listing(columns, as_json=as_json).page(
+            {**each._asdict(), "info_hash": each.info_hash.hex(), "announced_at": Moment(each.announced_at)}
+            for each in found
+        )
+
+    with_store(config, work)
 
 
 @dht.command("find")

@@ -29,6 +29,7 @@ from tracker.wire.connection_id import CONNECTION_ID_LENGTH, ConnectionIds
 from tracker.wire.proxy import TrustedNetworks
 from tracker.wire.udp import (
     ANNOUNCE_LENGTH,
+    MAX_SCRAPE_HASHES,
     MAX_URL_LENGTH,
     encode_announce_reply,
     encode_connect_reply,
@@ -293,7 +294,11 @@ class UdpProtocol:
         if server.accounts == "required":
             self._refuse(origin, Refusal("a scrape over UDP has no passkey; scrape over HTTP"), "scrapes")
             return
-        hashes = parse_scrape(packet)[: server.max_scrape()]
+        hashes = parse_scrape(packet)
+        if len(hashes) > min(MAX_SCRAPE_HASHES, server.max_scrape()):
+            # Counts have no info hashes: a client could not tell which of them a shorter reply leaves out.
+            self._refuse(origin, Refusal("GET string too long: scrape fewer torrents at once"), "scrapes")
+            return
         scrape = Scrape(tuple(dict.fromkeys(hashes)), complete=True)
         server.waiting += 1
         server.tracker.submit_scrape(scrape, None, address, partial(self._on_scrape_reply, origin, hashes))

@@ -48,12 +48,21 @@ class Connection(Protocol):
     server: Server
 
 
+class Room:
+    """How many requests may wait for their calls, in all batches that share it; of these, one each may be more."""
+
+    __slots__ = ("size", "waiting")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.waiting = 0
+
+
 class Batches:
     """Sends requests to ``script`` over the pipe of ``connection``, at most ``max_requests`` in a call.
 
     ``call`` runs the script when the pipe is closed or has raised an error; it raises StoreUnavailable or
-    redis.exceptions.RedisError. At most ``max_waiting`` requests wait, here and in the other batches that
-    ``all_waiting`` counts too; of these, a full batch each may be more.
+    redis.exceptions.RedisError.
     """
 
     def __init__(
@@ -65,8 +74,7 @@ class Batches:
         call: Call,
         *,
         max_requests: int,
-        max_waiting: int,
-        all_waiting: Callable[[], int] | None = None,
+        room: Room,
     ) -> None:
         self._connection = connection
         self._script = script
@@ -74,18 +82,10 @@ class Batches:
         self._decode = decode
         self._call = call
         self._max_requests = max_requests
-        self._max_waiting = max_waiting
-        self._all_waiting = all_waiting or (lambda: self.waiting)
-        self._checked_at = 0
-        """With so many requests here, the number of all that wait is looked at: too dear for each request."""
+        self._room = room
         self._waiting: deque[_Entry] = deque()
         self._arrived = asyncio.Event()
         self._sent = self._helpers = 0
-
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for their call."""
-        return len(self._waiting)
 
     @property
     def in_flight(self) -> int:
@@ -97,19 +97,15 @@ class Batches:
 
         Raises StoreUnavailable when the store is known to be unavailable, StoreOverloaded when too many requests wait.
         """
-        waiting = self._waiting
+        waiting, room = self._waiting, self._room
         if not waiting:
             if self._connection.unavailable:
                 raise StoreUnavailable("the store is unavailable")
             self._arrived.set()
-        elif len(waiting) >= self._checked_at:
-            self._check_room()
-        waiting.append((request, settle, context))
-
-    def _check_room(self) -> None:
-        if self._all_waiting() >= self._max_waiting:
+        elif room.waiting >= room.size:
             raise StoreOverloaded("too many requests wait for the store")
-        self._checked_at = min(len(self._waiting) + self._max_requests, self._max_waiting)
+        waiting.append((request, settle, context))
+        room.waiting += 1
 
     async def execute(self, request: Any) -> Any:
         """The outcome of one request; raises StoreUnavailable."""
@@ -132,8 +128,7 @@ class Batches:
                             tasks.create_task(self._help())
                         await self._send()
         finally:
-            self._fail(waiting, StoreUnavailable("the tracker is stopping"))
-            waiting.clear()
+            self._fail(self._take(len(waiting)), StoreUnavailable("the tracker is stopping"))
 
     async def _fill(self) -> None:
         """Waits for requests that share the cost of a call: lets the loop read all sockets that are readable, at least
@@ -155,19 +150,16 @@ class Batches:
         self._helpers -= 1
 
     async def _send(self) -> None:
-        waiting = self._waiting
-        batch = [waiting.popleft() for _ in range(min(self._max_requests, len(waiting)))]
+        batch = self._take(self._max_requests)
         if not batch:  # another call has failed, and all waiting requests with it
             return
-        self._checked_at = 0
         self._sent += len(batch)
         try:
             requests = [request for request, _, _ in batch]
             outcomes, totals = self._decode(requests, await self._execute(self._encode(requests)))
         except StoreUnavailable as error:
             self._fail(batch, error)
-            self._fail(self._waiting, error)
-            self._waiting.clear()
+            self._fail(self._take(len(self._waiting)), error)
         except RedisError as error:
             log.error("store script failed", error=str(error))
             self._fail(batch, StoreUnavailable("the store failed"))
@@ -181,6 +173,13 @@ class Batches:
             _settle(batch, outcomes, (len(batch), totals))
         finally:
             self._sent -= len(batch)
+
+    def _take(self, count: int) -> list[_Entry]:
+        """The first waiting requests, at most so many."""
+        waiting = self._waiting
+        taken = [waiting.popleft() for _ in range(min(count, len(waiting)))]
+        self._room.waiting -= len(taken)
+        return taken
 
     async def _execute(self, argv: list[Argument]) -> Any:
         state, pipe = self._connection.server.state, self._connection.server.announces.socket

@@ -1,9 +1,10 @@
 """What a node of the DHT keeps for its next start, and shows meanwhile. Its table itself is in memory only."""
 
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -18,10 +19,16 @@ LIFETIME_SECONDS = 7 * 86400
 MAX_NODES = 2000
 """Saved nodes of each family."""
 MAX_STATUSES = 100
+MAX_HASHES = 4000
+"""Saved hashes of a node: 2,000 of each family."""
+HASHES_SECONDS = 120
+"""How long saved hashes are shown. The node itself forgets them when it stops."""
 LENGTHS = {4: 26, 6: 38}
 """Bytes of a packed node, by family."""
 _NAME = re.compile(r"[-.0-9A-Za-z]{1,64}", re.ASCII)
 _ID = re.compile(rb"[0-9a-f]{40}")
+_HASH = struct.Struct(">20sHHI")
+_MAX_COUNT = 0xFFFF
 
 
 def is_name(name: str) -> bool:
@@ -37,6 +44,17 @@ class SavedNode:
     externals: dict[int, str] = field(default_factory=dict)
     nodes: dict[int, bytes] = field(default_factory=dict)
     """Packed."""
+
+
+class AnnouncedHash(NamedTuple):
+    """A torrent that other nodes announced to a node of the tracker."""
+
+    info_hash: InfoHash
+    seeders: int
+    peers: int
+    """With seeders."""
+    announced_at: int
+    """Epoch seconds of the last announce."""
 
 
 class DhtNodes:
@@ -73,6 +91,32 @@ class DhtNodes:
                 table = self._keys.dht_table(name, family)
                 commands.append(("SET", table, packed, "EX", LIFETIME_SECONDS))
         await self._connection.pipeline(*commands)
+
+    async def save_hashes(self, name: str, hashes: Iterable[AnnouncedHash]) -> None:
+        """Replaces what other nodes announced to this one. Raises StoreUnavailable."""
+        assert is_name(name)
+        packed = b"".join(
+            _HASH.pack(info_hash, min(seeders, _MAX_COUNT), min(peers, _MAX_COUNT), at)
+            for info_hash, seeders, peers, at in hashes
+        )
+        key = self._keys.dht_hashes(name)
+        await self._connection.pipeline(
+            ("SET", key, packed[: MAX_HASHES * _HASH.size], "EX", HASHES_SECONDS) if packed else ("DEL", key)
+        )
+
+    async def hashes(self, near: InfoHash | None, offset: int, count: int) -> tuple[int, list[AnnouncedHash]]:
+        """How many torrents other nodes announced to all nodes on this store, and some of them: those nearest to
+        ``near`` first, else those with most peers. Of a torrent that several nodes know, the one with most peers.
+        Raises StoreUnavailable."""
+        names = (await self.names())[:MAX_STATUSES]
+        saved = await self._connection.pipeline(*(("GET", self._keys.dht_hashes(name)) for name in names))
+        rows = sorted((each for packed in saved for each in _hashes(packed)), key=_most_peers)
+        found = {each.info_hash: each for each in reversed(rows)}.values()
+        if near is None:
+            return len(found), list(reversed(found))[offset : offset + count]
+        target = int.from_bytes(near, "big")
+        nearest = sorted(found, key=lambda each: int.from_bytes(each.info_hash, "big") ^ target)
+        return len(found), nearest[offset : offset + count]
 
     async def names(self) -> list[str]:
         """Returns the status of all nodes that used this store, sorted. Raises StoreUnavailable."""
@@ -126,6 +170,18 @@ class DhtNodes:
                 if isinstance(packed, bytes) and packed and len(packed) % length == 0
             },
         )
+
+
+def _hashes(packed: object) -> list[AnnouncedHash]:
+    """None of a damaged or foreign value."""
+    if not isinstance(packed, bytes) or len(packed) % _HASH.size:
+        return []
+    rows = _HASH.iter_unpack(packed[: MAX_HASHES * _HASH.size])
+    return [AnnouncedHash(InfoHash(info_hash), *numbers) for info_hash, *numbers in rows]
+
+
+def _most_peers(row: AnnouncedHash) -> tuple[int, bytes]:
+    return -row.peers, row.info_hash
 
 
 def _status(name: str, row: list[bytes] | RedisError) -> NodeStatus | None:

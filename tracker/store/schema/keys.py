@@ -409,6 +409,9 @@ class Keys:
         """``family`` is 4 or 6."""
         return f"{self.prefix}dht:{node}:nodes{family}"
 
+    def dht_hashes(self, node: str) -> str:
+        return f"{self.prefix}dht:{node}:hashes"
+
     def dht_lookups(self) -> str:
         """Torrents by when they were looked up in the DHT."""
         return f"{self.prefix}i:dht"

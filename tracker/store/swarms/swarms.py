@@ -12,7 +12,7 @@ from redis.exceptions import MovedError, OutOfMemoryError
 
 from tracker.bittorrent import Address, InfoHash, PeerId, ScrapeFile
 from tracker.errors import StoreOverloaded, StoreUnavailable
-from tracker.store.client.batching import Batches, Settle
+from tracker.store.client.batching import Batches, Room, Settle
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script
 from tracker.store.sharding.shards import Shard, Shards
@@ -41,8 +41,7 @@ class Swarms:
         rules: LiveRules,
         add: Add,
         clock: Callable[[], float],
-        max_waiting: int = 2048,
-        all_waiting: Callable[[], int] | None = None,
+        room: Room,
     ) -> None:
         connection, scripts = shard.connection, shard.scripts
         self._connection = connection
@@ -58,8 +57,7 @@ class Swarms:
             self._codec.decode,
             self._call_announce,
             max_requests=MAX_BATCH,
-            max_waiting=max_waiting,
-            all_waiting=all_waiting,
+            room=room,
         )
         self._scrapes = Batches(
             connection,
@@ -68,7 +66,7 @@ class Swarms:
             _decode_scrapes,
             self._call_scrape,
             max_requests=MAX_SCRAPES,
-            max_waiting=max_waiting,
+            room=Room(room.size),
         )
         self._unanswered = Unanswered(self._query, connection.until_available)
 
@@ -172,8 +170,8 @@ def _files(info_hashes: Sequence[InfoHash], numbers: list[int] | int | bytes) ->
 
 
 class AllSwarms:
-    """The swarms of all shards. At most ``max_waiting`` announces wait, in all shards together; a full batch of each
-    shard may be more."""
+    """The swarms of all shards. At most ``max_waiting`` announces wait, in all shards together; one of each shard may
+    be more."""
 
     def __init__(
         self,
@@ -184,10 +182,8 @@ class AllSwarms:
         max_waiting: int = 2048,
     ) -> None:
         self._shards = shards
-        self._all = [
-            Swarms(shard, rules, counts.of(shard).update, clock, max_waiting, lambda: self.waiting)
-            for shard in shards
-        ]
+        self._room = Room(max_waiting)
+        self._all = [Swarms(shard, rules, counts.of(shard).update, clock, self._room) for shard in shards]
         self.submits = [self.of(InfoHash(bytes([first]))).announces.submit for first in range(256)]
         """By the first byte of the info hash: each applies an announce with the next batch. Its outcome is Admitted,
         Refused or StoreUnavailable; the totals of a batch are TrafficTotals."""
@@ -195,7 +191,7 @@ class AllSwarms:
     @property
     def waiting(self) -> int:
         """Announces that wait for their call of the store."""
-        return sum(swarms.announces.waiting for swarms in self._all)
+        return self._room.waiting
 
     @property
     def in_flight(self) -> int:

@@ -4,6 +4,7 @@
 local EMPTY_CANDIDATES = 4 -- empty torrents that are tried for one new torrent
 local SAMPLE = 100 -- torrents of a full register whose networks are looked at
 local LARGE_SHARE = 0.1 -- a network with a larger part of them loses its own torrents first
+local FEW_PEERS = 2 -- also those that have so many peers
 
 -- The /24 of an IPv4 address, or the /48 of an IPv6 address, as text.
 local function network_text(endpoint)
@@ -23,38 +24,56 @@ end
 --@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
 
--- The ids of empty torrents that networks with a large share of the register added, longest empty first: only those of
--- `network` if it has such a share itself. Then the second value is true.
-local function empty_of_large(network)
-  local sample, number_of, empty = call('ZRANDMEMBER', P .. 'i:seeders', SAMPLE), {}, {}
+local function is_replaceable(auto, enabled)
+  return auto == '1' and enabled ~= '0' and enabled ~= 'pending'
+end
+
+-- The torrents that networks with a large share of the register added, in two lists: the ids of empty ones, longest empty
+-- first, and the info hashes of those with few peers, oldest first. If `network` has such a share itself, only its empty
+-- ones; then the third value is true.
+local function of_large(network)
+  local sample, number_of, rows = call('ZRANDMEMBER', P .. 'i:seeders', SAMPLE), {}, {}
   for _, tid in ipairs(sample) do
     local ih = call('GET', P .. 'torrent_id:' .. tid) or ''
-    local v = redis.pcall('HMGET', P .. 't:' .. ih, 'by', 'seeders', 'leechers', 'empty_since')
+    local v = redis.pcall('HMGET', P .. 't:' .. ih, 'by', 'seeders', 'leechers', 'empty_since', 'added', 'auto',
+      'enabled')
     local by = v[1]
     if by then
       number_of[by] = (number_of[by] or 0) + 1
-      if v[2] == '0' and v[3] == '0' then
-        empty[#empty + 1] = { tid = tid, by = by, since = tonumber(v[4] or '') or 0 }
+      local peers = (tonumber(v[2]) or 0) + (tonumber(v[3]) or 0)
+      rows[#rows + 1] = { tid = tid, ih = ih, by = by, peers = peers, stays = not is_replaceable(v[6], v[7]),
+        since = tonumber(v[peers == 0 and 4 or 5] or '') or 0 }
+    end
+  end
+  table.sort(rows, function(one, other) return one.since < other.since end)
+  local function is_large(by) return (number_of[by] or 0) > LARGE_SHARE * #sample end
+  local empty, few, own = {}, {}, is_large(network)
+  for _, one in ipairs(rows) do
+    if own and one.by == network or not own and is_large(one.by) then
+      if one.peers == 0 then
+        empty[#empty + 1] = one.tid
+      elseif not own and not one.stays and one.peers <= FEW_PEERS then
+        few[#few + 1] = one.ih
       end
     end
   end
-  table.sort(empty, function(one, other) return one.since < other.since end)
-  local function is_large(by) return (number_of[by] or 0) > LARGE_SHARE * #sample end
-  local found, own = {}, is_large(network)
-  for _, one in ipairs(empty) do
-    if own and one.by == network or not own and is_large(one.by) then found[#found + 1] = one.tid end
+  return empty, few, own
+end
+
+-- Unregisters the first of these torrents that still is registered. Its peers are removed within seconds, and it is
+-- deleted as an empty one then. Until then there is one torrent too many.
+local function unregister_one(info_hashes)
+  for _, ih in ipairs(info_hashes) do
+    if call('DEL', P .. 'info_hash:' .. ih) == 1 then
+      redis.pcall('SADD', P .. 'removing:torrents', ih)
+      return true
+    end
   end
-  return found, own
+  return false
 end
 
--- The ids of torrents to delete for one that `network` adds.
-local function deletable(network)
-  local found, own = empty_of_large(network)
-  return (own or #found > 0) and found or call('ZRANGE', P .. 'i:empty', 0, EMPTY_CANDIDATES - 1)
-end
-
--- Deletes the torrent that has been empty longest, and further ones while there are too many. Returns true when there
--- is room for one torrent. A torrent that was seen in many places takes several calls; each frees more than a new
+-- Deletes the torrent that has been empty longest, and further ones while there are too many; without an empty one,
+-- one with few peers of a network with a large share. Returns true when there is room for one torrent. A torrent that was seen in many places takes several calls; each frees more than a new
 -- torrent needs. A torrent that cannot be deleted leaves `i:empty`; the sweep adds it again if it belongs there.
 local function make_room(own, network)
   -- Returns whether the torrent can be deleted, and whether all of it is deleted.
@@ -63,8 +82,7 @@ local function make_room(own, network)
     if ih == own then return false, true end
     local old, auto, enabled
     if ih then old, auto, enabled = load_torrent(ih, 'auto', 'enabled') end
-    if not old or old.tid ~= tid or auto ~= '1' or enabled == '0' or enabled == 'pending'
-        or old.seeders + old.leechers > 0
+    if not old or old.tid ~= tid or not is_replaceable(auto, enabled) or old.seeders + old.leechers > 0
         or call('SCARD', P .. 'tpeers:' .. ih) > 0 then
       error('in use')
     end
@@ -77,15 +95,16 @@ local function make_room(own, network)
     return true, true
   end
 
-  local room = false
-  for i, tid in ipairs(deletable(network)) do
+  local room, empty, few, is_large = false, of_large(network)
+  if #empty == 0 and not is_large then empty = call('ZRANGE', P .. 'i:empty', 0, EMPTY_CANDIDATES - 1) end
+  for i, tid in ipairs(empty) do
     if i > EMPTY_CANDIDATES then break end
     local ok, done, whole_torrent = pcall(try_delete, tid)
     if not ok then call('ZREM', P .. 'i:empty', tid) end
     room = room or ok and done
     if ok and not whole_torrent or call('ZCARD', P .. 'i:seeders') < rules.max_torrents then break end
   end
-  return room
+  return room or unregister_one(few)
 end
 
 -- The id, or nil and the reason for a refusal.

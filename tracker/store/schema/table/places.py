@@ -53,7 +53,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         ),
         *("t:admin:tokens", "t:admin:token:<token>", "t:admin:sessions", "t:admin:session:<digest>"),
         *("t:admin:link:<digest>", "t:audit", "t:audit:rows"),
-        *("t:dht", "t:dht:<node>", "t:dht:<node>:nodes<family>"),
+        *("t:dht", "t:dht:<node>", "t:dht:<node>:nodes<family>", "t:dht:<node>:hashes"),
     ),
     Place.COPIED: (
         *("t:user:<passkey>", "t:users", "t:upload_multiplier", "t:download_multiplier", "t:groups"),
