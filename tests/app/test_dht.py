@@ -101,9 +101,7 @@ def test_any_hash_that_is_not_known_as_private_is_kept_within_bounds(
     assert tracker.end() == 0
 
 
-def test_a_killed_node_answers_again_within_ten_seconds(
-    start_tracker: StartTracker, tmp_path: Path
-) -> None:
+def test_a_killed_node_answers_again_within_ten_seconds(start_tracker: StartTracker, tmp_path: Path) -> None:
     """``kill -9`` leaves its lease behind. The tracker that is started on the same host has the same name and id."""
     killed = start_tracker(**ON)
     address = dht_address(killed.banner)

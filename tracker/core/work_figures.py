@@ -83,6 +83,12 @@ class Needed:
         return average, -self.torrent.leechers
 
 
+def periods_of(at: float) -> list[str]:
+    """The leaderboards in which an item that is finished at ``at`` (epoch s) counts: week, month, all time."""
+    month, week = periods.current(at)
+    return [week, month, ""]
+
+
 class WorkFigures:
     """``clock`` returns epoch seconds. Figures are at most CACHED_SECONDS old."""
 
@@ -110,13 +116,12 @@ class WorkFigures:
 
     async def _read_figures(self, project: Project) -> Figures:
         work, name = self._store.work, project.name
-        month, week = periods.current(self._clock())
         by: Board = "count" if project.verify == "none" else "seconds"
         for _ in range(_READINGS):  # until nothing is added to the leaderboards meanwhile
             id = await work.leaderboard.position(name)
             ranks = {
                 when: (await work.leaderboard.table(name, by, when or None, SHOWN_CLAIMANTS, 0))[0]
-                for when in (week, month, "")
+                for when in periods_of(self._clock())
             }
             by_bytes = [
                 each.claimant for each in await work.leaderboard.top(name, "bytes", count=CHARTED_CLAIMANTS)
@@ -146,9 +151,10 @@ class WorkFigures:
         users = await self._store.users.by_ids([each for each in claimants if each.isdigit()])
         return {user.user_id: user.name for user in users if user.name}
 
-    async def counts(self, project: Project) -> dict[str, int]:
+    async def counts(self, project: Project) -> dict[str, Any]:
+        """The counts of items, and the periods of the leaderboards."""
         (stats,) = await self._store.work.statistics.read([project.name])
-        return counts_of(stats)
+        return {**counts_of(stats), "periods": periods_of(self._clock())}
 
     async def stats(self, project: Project) -> dict[str, Any]:
         """The figures in the form of 2020. Claimants are the first LISTED_CLAIMANTS by finished items."""

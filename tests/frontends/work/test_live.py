@@ -49,6 +49,7 @@ class Stream:
         while (event := await self.event())["event"] != "counts":
             pass
         found: dict[str, int] = json.loads(event["data"])
+        self.periods = found.pop("periods")
         return found
 
 
@@ -69,7 +70,8 @@ async def test_items_of_0_bytes_show(site: Site) -> None:
         await finish(site, "one")
         row = await events.finished()
     assert (row["item"], row["downloader"], row["bytes"], row["seconds"]) == ("one", "volunteer_1", 0, 0)
-    assert set(row) == {"item", "downloader", "at", "bytes", "domain_bytes", "seconds", "version", "title"}
+    figures = {"bytes", "domain_bytes", "seconds"}
+    assert set(row) == {"item", "downloader", "at", "version", "title", "periods", *figures}
 
 
 async def test_a_stream_resumes_without_a_gap(site: Site) -> None:
@@ -99,6 +101,18 @@ async def test_a_stream_tells_the_counts_of_items(site: Site) -> None:
         assert await events.counts() == {"todo": 0, "out": 0, "done": 0}
         await site.add("one", "two")
         assert await events.counts() == {"todo": 2, "out": 0, "done": 0}
+
+
+async def test_a_stream_tells_that_a_new_week_or_month_has_begun(site: Site) -> None:
+    """Also while nothing is finished. A finished item says in which it counts."""
+    async with stream(site) as (events, _):
+        await finish(site, "one")
+        assert (await events.finished())["periods"] == ["2027-W02", "2027-01", ""]
+        assert await events.counts() == {"todo": 0, "out": 0, "done": 1}
+        assert events.periods == ["2027-W02", "2027-01", ""]
+        await site.store.pass_time(17 * 86_400)
+        assert await events.counts() == {"todo": 0, "out": 0, "done": 1}
+        assert events.periods == ["2027-W05", "2027-02", ""]
 
 
 async def test_a_stream_begins_after_the_id_of_the_page(site: Site) -> None:

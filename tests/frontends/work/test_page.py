@@ -65,6 +65,26 @@ async def test_everything_on_the_page_follows_each_finished_item(site: Site, pag
     await expect(page.locator("pre")).to_have_text(f"{site.url}/proj")
 
 
+async def test_an_open_page_turns_to_a_new_week_and_month(site: Site, page: Page) -> None:
+    """Their leaderboards begin empty; that of all time goes on."""
+    await finish(site, "one", data=2**20)
+    await page.goto(f"{site.url}/proj/")
+    titles: Any = page.locator("h2:visible", has_text="Leaderboard")
+    spans = ("2027-W02", "2027-01", "all time")
+    await expect(titles).to_have_text([f"Leaderboard: {span}" for span in spans])
+    await site.store.pass_time(17 * 86_400)
+    await expect(titles).to_have_text(["Leaderboard: all time"])
+    await finish(site, "two", "volunteer_2", data=2**20)
+    await expect(titles).to_have_text(
+        [f"Leaderboard: {span}" for span in ("2027-W05", "2027-02", "all time")]
+    )
+    new, old = ["volunteer_2", "1", "1.0 MiB"], ["volunteer_1", "1", "1.0 MiB"]
+    for span in ("2027-W05", "2027-02"):
+        await expect(page.locator(f"[data-span='{span}'] td")).to_have_text(new)
+    await expect(page.locator("[data-span=''] tr")).to_have_count(2)
+    await rows(page, "[data-span='']", [old, new])
+
+
 async def test_show_all_shows_all_claimants(site: Site, page: Page) -> None:
     for number in range(25):
         await finish(site, f"item{number}", f"volunteer_{number}")

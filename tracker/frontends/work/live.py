@@ -8,13 +8,14 @@ import re
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import orjson
 from aiohttp import web
 
 from tracker.bittorrent import Address
 from tracker.core.work import Refused, WorkRequests
-from tracker.core.work_figures import Finished, WorkFigures
+from tracker.core.work_figures import Finished, WorkFigures, periods_of
 from tracker.errors import StoreUnavailable
 from tracker.frontends.work.requests import Senders
 
@@ -34,7 +35,7 @@ _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 
 Read = Callable[[str, int], Awaitable[Sequence[Finished]]]
 """(id, count): the entries after that id, the oldest first."""
-Count = Callable[[], Awaitable[dict[str, int]]]
+Count = Callable[[], Awaitable[dict[str, Any]]]
 
 
 def order_of(id: str) -> tuple[int, int]:
@@ -43,7 +44,7 @@ def order_of(id: str) -> tuple[int, int]:
 
 
 class Tail:
-    """The end of a project's log, and the counts of its items. ``timer`` returns seconds."""
+    """The end of a project's log, and the counts of its items with the current periods. ``timer`` returns seconds."""
 
     def __init__(
         self, read: Read, newest: str, timer: Callable[[], float], count: Count | None = None
@@ -51,14 +52,14 @@ class Tail:
         self._read = read
         self._timer = timer
         self._count = count
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, Any] = {}
         self._from = self._to = newest
         self._entries: deque[Finished] = deque()
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
         self._news = asyncio.Event()
         self._is_watched = False
-        self._chunk: tuple[str, str, dict[str, int], bytes] = ("", "", {}, b"")
+        self._chunk: tuple[str, str, dict[str, Any], bytes] = ("", "", {}, b"")
 
     async def after(self, id: str) -> Sequence[Finished]:
         """Returns at most PAGE entries that follow ``id``, or more of the newest ones."""
@@ -147,7 +148,7 @@ class Live:
             async def read(id: str, count: int) -> Sequence[Finished]:
                 return await self._figures.finished_after(project, id, count)
 
-            async def count() -> dict[str, int]:
+            async def count() -> dict[str, Any]:
                 return await self._figures.counts(project)
 
             if not last or order_of(last) > order_of(newest):  # of a log that was restored or deleted since
@@ -184,7 +185,7 @@ async def _stream(request: web.Request, tail: Tail, last: str, stopping: asyncio
     await response.prepare(request)
     with suppress(ConnectionError, TimeoutError):
         await _send(response, b"retry: %d\nid: %b\n\n" % (RECONNECT_MILLISECONDS, last.encode()))
-        seen: dict[str, int] | None = None
+        seen: dict[str, Any] | None = None
         while not stopping.is_set():
             before = last
             with suppress(StoreUnavailable):
@@ -216,6 +217,7 @@ def shown(entry: Finished) -> dict[str, object]:
         "seconds": entry.seconds,
         "version": entry.version,
         "title": entry.title,
+        "periods": periods_of(entry.at),
     }
 
 

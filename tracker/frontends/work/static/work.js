@@ -40,14 +40,22 @@ function addTo(series, at, number) {
   if (series.length > MAX_POINTS) series.splice(1, 1);
 }
 
+// Shows the leaderboards of these periods, without an earlier one; a new week or month begins empty.
+function turnTo(periods) {
+  if (String(periods) > String(Object.keys(figures.ranks))) {
+    figures.ranks = Object.fromEntries(periods.map((period) => [period, figures.ranks[period] || []]));
+  }
+}
+
 // Adds a finished item to all sums, leaderboards and figures.
 function add(entry) {
+  turnTo(entry.periods);
   const more = { items: 1, bytes: entry.bytes, seconds: entry.seconds };
   for (const column of ["items", "bytes"]) figures.totals[column] += more[column];
   for (const [domain, bytes] of Object.entries(entry.domain_bytes)) {
     figures.domain_bytes[domain] = (figures.domain_bytes[domain] || 0) + bytes;
   }
-  for (const ranks of Object.values(figures.ranks)) {
+  for (const ranks of entry.periods.flatMap((period) => (figures.ranks[period] ? [figures.ranks[period]] : []))) {
     let rank = ranks.find((each) => each.name === entry.downloader);
     if (!rank) ranks.push((rank = { name: entry.downloader, items: 0, bytes: 0, seconds: 0 }));
     for (const column of ["items", "bytes", "seconds"]) rank[column] += more[column];
@@ -105,11 +113,15 @@ function draw() {
   document.getElementById("rate").textContent = rate(figures.items_done_chart);
   const domains = Object.entries(figures.domain_bytes).sort((a, b) => b[1] - a[1]);
   document.getElementById("domains").replaceChildren(...domains.map(([name, bytes]) => rowOf([name, size(bytes)])));
-  for (const table of document.querySelectorAll("[data-span]")) {
-    const ranks = figures.ranks[table.dataset.span].slice(0, showsAll ? undefined : ROWS);
-    table.closest("section").hidden = !ranks.length;
+  const spans = Object.keys(figures.ranks);
+  document.querySelectorAll("[data-span]").forEach((table, i) => {
+    const ranks = figures.ranks[spans[i]].slice(0, showsAll ? undefined : ROWS);
+    const section = table.closest("section");
+    table.dataset.span = spans[i];
+    section.querySelector("h2").textContent = `Leaderboard: ${spans[i] || "all time"}`;
+    section.hidden = !ranks.length;
     table.replaceChildren(...ranks.map((rank) => rowOf([rank.name, ...columns.map((each) => amount(each, rank[each]))])));
-  }
+  });
   document.getElementById("all").hidden = showsAll || Object.values(figures.ranks).every((each) => each.length <= ROWS);
   const names = figures.ranks[""].slice(0, 5).map((rank) => rank.name);
   drawChart("chart-items", figures.items_done_chart, figures.downloader_items_chart, names);
@@ -142,6 +154,7 @@ async function begin() {
   });
   stream.addEventListener("counts", (event) => {
     figures.counts = JSON.parse(event.data);
+    turnTo(figures.counts.periods);
     redraw();
   });
   redraw();
