@@ -54,7 +54,8 @@ BEYOND: dict[str, str] = {
     "download_multiplier due:* "
     "gap heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed "
     "i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* secret stats:* "
-    "removing stats:credit_cut torrent_id u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* u:*:unregistered "
+    "removing removing:torrents stats:credit_cut torrent_id "
+    "u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* u:*:unregistered "
     "upload_multiplier user:* user_id users",
     "audit": "audit audit:rows",
     "begin_removal": "removing",

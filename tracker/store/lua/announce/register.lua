@@ -28,9 +28,9 @@ local function is_replaceable(auto, enabled)
   return auto == '1' and enabled ~= '0' and enabled ~= 'pending'
 end
 
--- The torrents that networks with a large share of the register added, in two lists: the ids of empty ones, longest empty
--- first, and the info hashes of those with few peers, oldest first. If `network` has such a share itself, only its empty
--- ones; then the third value is true.
+-- The torrents that networks with a large share of the register added, in two lists: the ids of empty ones, longest
+-- empty first, and the info hashes of those with few peers, oldest first. If `network` has such a share itself, only
+-- its empty ones; then the third value is true.
 local function of_large(network)
   local sample, number_of, rows = call('ZRANDMEMBER', P .. 'i:seeders', SAMPLE), {}, {}
   for _, tid in ipairs(sample) do
@@ -62,8 +62,8 @@ end
 
 -- Unregisters the first of these torrents that still is registered. Its peers are removed within seconds, and it is
 -- deleted as an empty one then. Until then there is one torrent too many.
-local function unregister_one(info_hashes)
-  for _, ih in ipairs(info_hashes) do
+local function unregister_one(found)
+  for _, ih in ipairs(found) do
     if call('DEL', P .. 'info_hash:' .. ih) == 1 then
       redis.pcall('SADD', P .. 'removing:torrents', ih)
       return true
@@ -73,8 +73,9 @@ local function unregister_one(info_hashes)
 end
 
 -- Deletes the torrent that has been empty longest, and further ones while there are too many; without an empty one,
--- one with few peers of a network with a large share. Returns true when there is room for one torrent. A torrent that was seen in many places takes several calls; each frees more than a new
--- torrent needs. A torrent that cannot be deleted leaves `i:empty`; the sweep adds it again if it belongs there.
+-- one with few peers of a network with a large share. Returns true when there is room for one torrent. A torrent that
+-- was seen in many places takes several calls; each frees more than a new torrent needs. A torrent that cannot be
+-- deleted leaves `i:empty`; the sweep adds it again if it belongs there.
 local function make_room(own, network)
   -- Returns whether the torrent can be deleted, and whether all of it is deleted.
   local function try_delete(tid)
