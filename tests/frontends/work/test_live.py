@@ -48,9 +48,10 @@ class Stream:
         """The next counts of items."""
         while (event := await self.event())["event"] != "counts":
             pass
-        found: dict[str, int] = json.loads(event["data"])
-        self.periods = found.pop("periods")
-        return found
+        found = json.loads(event["data"])
+        self.periods: list[str] = found.pop("periods")
+        numbers: dict[str, int] = found
+        return numbers
 
 
 @asynccontextmanager
