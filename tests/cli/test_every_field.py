@@ -15,7 +15,7 @@ from tracker.cli.commands import torrents, users
 from tracker.cli.files.rows import COLUMNS
 from tracker.store.schema.multipliers import with_end_names
 from tracker.store.torrents.records import TORRENT_FIELDS
-from tracker.store.users.fields import FIELDS
+from tracker.store.users.fields import ADDITIONS, FIELDS
 
 HASH = "ab" * 20
 
@@ -30,7 +30,8 @@ def test_the_records_here_have_every_field() -> None:
 
 @pytest.mark.parametrize("model", [UserNew, UserEdit, UserBatchRow, UserRow])
 def test_the_api_has_every_field_of_a_user(model: Any) -> None:
-    assert set(model.model_fields) - {"user_id", "passkey"} == set(USER)
+    additions = {*ADDITIONS} if model in (UserEdit, UserBatchRow) else set()
+    assert set(model.model_fields) - {"user_id", "passkey"} == set(USER) | additions
 
 
 @pytest.mark.parametrize("model", [TorrentNew, TorrentEdit, TorrentBatchRow])
@@ -48,6 +49,7 @@ def test_the_command_line_has_every_field() -> None:
     """One option ends both multipliers."""
     for command in (users.add_user, users.edit_user):
         assert set(FIELDS) | {"until"} <= set(signature(command).parameters)
+    assert set(ADDITIONS) <= set(signature(users.edit_user).parameters)
     of_torrent = {"until"} | set(TORRENT_FIELDS) - {"enabled", "reason"}
     assert of_torrent <= set(signature(torrents.edit_torrent).parameters)
     assert {"info_hashes", "reason"} <= set(signature(torrents.disable_torrent).parameters)

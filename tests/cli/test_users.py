@@ -138,6 +138,17 @@ def test_all_hit_and_runs_are_cleared_after_confirmation(user: Command) -> None:
     assert user("forgive", "99", "--yes", code=1).stderr == "error: there is no such user\n"
 
 
+def test_totals_are_added_to(user: Command) -> None:
+    user("add", "--id", "7", "--uploaded", "100")
+    gift = ("edit", "7", "--add-uploaded", "50", "--add-downloaded", "-5")
+    assert "uploaded 150, downloaded 0" in user(*gift, "--idempotency-key", "order-1").stdout
+    assert "uploaded 150, downloaded 0" in user(*gift, "--idempotency-key", "order-1").stdout
+    assert "uploaded 200, downloaded 0" in user(*gift).stdout
+    wrong = user("edit", "7", "--add-uploaded", "1", "--idempotency-key", "order-1", code=1)
+    assert "another request had this idempotency key" in wrong.stderr
+    assert "not both" in user("edit", "7", "--add-uploaded", "1", "--uploaded", "1", code=1).stderr
+
+
 def test_a_user_is_added_and_edited_with_name_reason_and_totals(user: Command) -> None:
     user("add", "--id", "7", "--name", "Alice\x1b", "--uploaded", "100", "--disabled", "--reason", "unpaid")
     shown = json.loads(user("show", "7", "--json").stdout)

@@ -35,6 +35,7 @@ from tracker.store.users.parts import UserParts
 
 if TYPE_CHECKING:
     from tracker.store.access.audit import Audit
+    from tracker.store.access.repeats import Repeats
     from tracker.store.access.tokens import Tokens
     from tracker.store.changes.changes import Changes
     from tracker.store.changes.webhooks import Webhooks
@@ -145,6 +146,12 @@ class Store(UserParts):
         from tracker.store.access.audit import Audit  # noqa: PLC0415
 
         return Audit(*self._common, self._options.max_audit)
+
+    @cached_property
+    def repeats(self) -> "Repeats":
+        from tracker.store.access.repeats import Repeats  # noqa: PLC0415
+
+        return Repeats(self.connection, self.keys)
 
     @cached_property
     def jobs(self) -> "Jobs":

@@ -259,3 +259,39 @@ async def test_a_user_id_may_be_a_number_in_json(full: ApiClient) -> None:
     await full.ask("PATCH", "/users/7", 422, json={"user_id": 8})
     for wrong in (0, -1, 1.5, True, "x"):
         assert await full.wrong_fields("PATCH", "/users/7", json={"user_id": wrong}) == ["body.user_id"]
+
+
+async def test_a_request_with_an_idempotency_key_adds_once(full: ApiClient) -> None:
+    await full.ask("POST", "/users", 201, json={"user_id": "7", "uploaded": 100})
+    gift, key = {"add_uploaded": 50, "add_downloaded": 5}, {"Idempotency-Key": "order-1"}
+    row = await full.ask("PATCH", "/users/7", json=gift, headers=key)
+    assert (row["uploaded"], row["downloaded"]) == (150, 5)
+    assert (await full.ask("PATCH", "/users/7", json=gift))["uploaded"] == 200
+    assert await full.ask("PATCH", "/users/7", json=gift, headers=key) == row, "the same reply"
+    assert (await full.get("/users/7"))["uploaded"] == 200
+    for path, body in (("/users/7", {"add_uploaded": 51}), ("/users/8", gift)):
+        problem = await full.ask("PATCH", path, 422, json=body, headers=key)
+        assert "another request had this idempotency key" in problem["detail"]
+    await full.ask("PATCH", "/users/7", 422, json=gift, headers={"Idempotency-Key": ""})
+    assert (await full.ask("PATCH", "/users/7", json={"add_uploaded": -1000}))["uploaded"] == 0
+    entries = (await full.get("/audit"))["items"]
+    assert [entry["details"].get("repeated") for entry in entries if entry["details"].get("repeated")]
+
+
+async def test_a_batch_with_an_idempotency_key_adds_once(full: ApiClient) -> None:
+    rows = [
+        {"user_id": 7, "add_uploaded": 50},
+        {"user_id": 8, "add_uploaded": "x"},
+        {"user_id": 9, "name": "nine"},
+    ]
+    key = {"Idempotency-Key": "round-1"}
+    told = await full.ask("POST", "/users/batch", json={"users": rows}, headers=key)
+    assert [(row["outcome"], row["uploaded"]) for row in told["rows"]] == [
+        ("added", 50),
+        ("error", None),
+        ("added", None),
+    ]
+    assert await full.ask("POST", "/users/batch", json={"users": rows}, headers=key) == told
+    told = await full.ask("POST", "/users/batch", json={"users": rows[:1]})
+    assert (told["rows"][0]["uploaded"], told["rows"][0]["downloaded"]) == (100, 0)
+    await full.ask("POST", "/users/batch", 422, json={"users": rows[:1]}, headers=key)

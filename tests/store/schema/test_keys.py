@@ -274,6 +274,7 @@ async def everything(store: Store) -> None:
     for passkey in (ALICE, BOB):
         await store.users.add(passkey=passkey, name="a name")
     await store.groups.save(5, {"name": "vip"})
+    await store.users.edit(ALICE, {"add_uploaded": 1}, "order-1")
     await store.torrents.add(info_hash(1), {"name": "n"})
     await store.torrents.deny(info_hash(9), "no")
     await store.user_listing.rank()

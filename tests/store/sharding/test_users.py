@@ -1,6 +1,7 @@
 """Users of four shards: their totals, copies of their rows, and unavailable shards."""
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from dataclasses import astuple
@@ -15,6 +16,7 @@ from tracker.store.schema.multipliers import RuleChange, rule_change
 from tracker.store.swarms.codec import Refused
 from tracker.store.users import hit_and_runs
 from tracker.store.users.listing import UserFilter
+from tracker.store.users.rules import Group
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(8)]
 RULES: dict[str, Any] = {
@@ -332,8 +334,14 @@ async def test_tokens_and_multipliers_reach_the_shards(store: Store) -> None:
     assert await store.freeleech.take_back("7", ids[0])
     with pytest.raises(ClientError):
         await store.freeleech.give("7", "999999", int(store.clock.now) + 100)
+    await store.groups.save(5, {"name": "vip", "max_downloads": "10"})
+    assert await store.groups.get(5) == Group(5, "vip", max_downloads=10)
     await store.multipliers.set("2", "0.5")
     for shard in store.shards:
+        text = await store.redis.get(shard.keys.groups())
+        assert json.loads(text)["5"] == {"name": "vip", "max_downloads": "3"}, (
+            "a part of the slots, rounded up"
+        )
         assert await store.redis.get(shard.keys.upload_multiplier()) == b"2"
 
 

@@ -34,6 +34,8 @@ class Call:
     identity: Identity
     recorded: Change | None = None
     """What the audit log will say of the call; None if it changes nothing."""
+    once: str = ""
+    """The Idempotency-Key of a call that may be repeated; empty: none."""
 
     @property
     def change(self) -> Change:
@@ -125,6 +127,8 @@ class Endpoint:
     query: type[Query] | None
     body: BodyModel | None
     errors: Mapping[int, str]
+    repeatable: bool
+    """Whether it takes an Idempotency-Key: a repeated call gets the same reply, and changes nothing again."""
     known: str
     """The description of status 200, sent instead of ``status`` when the reply's ``new`` is false; empty: never."""
     location: str
@@ -168,6 +172,7 @@ class Endpoints:
         errors: Mapping[int, str] | None = None,
         known: str = "",
         location: str = "",
+        repeatable: bool = False,
     ) -> Callable[[H], H]:
         """``location``: path of the new resource, with reply fields."""
 
@@ -188,6 +193,7 @@ class Endpoints:
                     query=hints.get("query"),
                     body=hints.get("body"),
                     errors=errors or {},
+                    repeatable=repeatable,
                     known=known,
                     location=location,
                 )

@@ -9,11 +9,12 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from tracker import __version__
 from tracker.admin.api.contract import Body, Download, Endpoint, Endpoints, Export, Reply
 from tracker.admin.api.reading import JSON, media_type
-from tracker.admin.api.routing import ROOT, SHARDS_UNAVAILABLE
+from tracker.admin.api.routing import IDEMPOTENCY_KEY, ROOT, SHARDS_UNAVAILABLE
 from tracker.admin.auth.auth import CSRF_HEADER
 from tracker.admin.auth.permissions import rule_of
 from tracker.admin.http.cookies import COOKIE
 from tracker.admin.http.problems import CONTENT_TYPE
+from tracker.store.access.repeats import KEY
 from tracker.store.access.tokens import Role
 
 REF = "#/components/schemas/{model}"
@@ -77,6 +78,14 @@ def document(groups: Sequence[Endpoints]) -> Schema:
     }
 
 
+_IDEMPOTENCY_KEY: Schema = {
+    "name": IDEMPOTENCY_KEY,
+    "in": "header",
+    "required": False,
+    "description": "A name for this request that no other request has. Sent again within a week, the same request "
+    "gets the same reply and changes nothing again. 422: another request had the key.",
+    "schema": {"type": "string", "pattern": f"^{KEY}$"},
+}
 _MISSING: Schema = {
     "type": "array",
     "items": {"type": "integer"},
@@ -127,6 +136,7 @@ def _operation(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
     parameters = [
         *_parameters("path", endpoint.path_model),
         *_parameters("query", endpoint.query),
+        *([_IDEMPOTENCY_KEY] if endpoint.repeatable else []),
     ]
     if parameters:
         operation["parameters"] = parameters

@@ -18,6 +18,7 @@ from tracker.operations.audit import Change
 from tracker.store.sharding.unavailable import noting_unavailable_shards
 
 ROOT = "/api/v1"
+IDEMPOTENCY_KEY = "Idempotency-Key"
 SHARDS_UNAVAILABLE = "shards_unavailable"
 """The member of a reply that names the shards that it leaves out."""
 
@@ -28,28 +29,58 @@ def routes(context: AdminContext, endpoints: Iterable[Endpoint]) -> list[web.Abs
 
 def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
     async def handle(request: web.Request) -> web.Response:
-        change = request.get(CHANGE)
-        call = Call(context, request[IDENTITY], change)
         arguments = await read(endpoint, request)
-        if change is not None:
-            await _touch(change, arguments)
+        key = request.headers.get(IDEMPOTENCY_KEY) if endpoint.repeatable else None
         try:
-            with noting_unavailable_shards() as missing:
-                reply = await endpoint.handler(call, **arguments)
+            if key is None:
+                return await _answer(context, endpoint, request, arguments)
+            return await _answer_once(context, endpoint, request, arguments, key)
         except NotFound as error:
             raise Problem(404, detail=error.text) from error
         except Conflict as error:
             raise Problem(409, detail=error.text) from error
         except ClientError as error:
             raise Problem(422, detail=error.text) from error
-        if change is not None:
-            for part in (reply, *getattr(reply, "torrents", ())):
-                note_created(change, part)
-        return _response(endpoint, reply, missing)
 
     if endpoint.method == "GET":
         return web.get(ROOT + endpoint.path, handle)
     return web.route(endpoint.method, ROOT + endpoint.path, handle)
+
+
+async def _answer(
+    context: AdminContext,
+    endpoint: Endpoint,
+    request: web.Request,
+    arguments: Mapping[str, Any],
+    once: str = "",
+) -> web.Response:
+    change = request.get(CHANGE)
+    call = Call(context, request[IDENTITY], change, once)
+    if change is not None:
+        await _touch(change, arguments)
+    with noting_unavailable_shards() as missing:
+        reply = await endpoint.handler(call, **arguments)
+    if change is not None:
+        for part in (reply, *getattr(reply, "torrents", ())):
+            note_created(change, part)
+    return _response(endpoint, reply, missing)
+
+
+async def _answer_once(
+    context: AdminContext, endpoint: Endpoint, request: web.Request, arguments: Mapping[str, Any], key: str
+) -> web.Response:
+    """The reply that the same request got before, if it got one. Raises ClientError if another request had the key."""
+    repeats = context.store.repeats
+    said = b"\n".join((request.method.encode(), request.path.encode(), await request.read()))
+    if (known := await repeats.begin(key, said)) is not None:
+        if (change := request.get(CHANGE)) is not None:
+            await _touch(change, arguments)
+            change.note(repeated=True)
+        return web.Response(body=known, status=endpoint.status, content_type=JSON)
+    response = await _answer(context, endpoint, request, arguments, key)
+    assert isinstance(response.body, bytes)
+    await repeats.finish(key, response.body)
+    return response
 
 
 async def _touch(change: Change, arguments: Mapping[str, Any]) -> None:

@@ -37,7 +37,7 @@ from tracker.errors import ClientError
 from tracker.operations.users import Share, shares
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
 from tracker.store.schema.record import shown
-from tracker.store.users.fields import User, Value, checked_fields
+from tracker.store.users.fields import Additions, User, Value, checked_fields
 from tracker.store.users.importing import SavedUser
 from tracker.store.users.users import UnknownUser
 
@@ -113,9 +113,10 @@ class UserNew(UserFields):
     passkey: PasskeyText | None = Field(None, description="Default: a new one of 160 random bits.")
 
 
+@changes_of(Additions)
 class UserEdit(UserFields):
-    """Changes; omitted and null fields are unchanged. A total replaces the stored one; what announces credit
-    afterwards adds up to it."""
+    """Changes; omitted and null fields are unchanged. A total replaces the stored one; `add_uploaded` and
+    `add_downloaded` lose nothing that announces credit at the same time."""
 
     user_id: UserIdValue | None = Field(None, description="If given, that of the path.")
     passkey: PasskeyText | None = Field(None, description="Replaces the passkey; the old one stops working.")
@@ -235,8 +236,11 @@ async def _details(call: Call, user: User) -> UserDetails:
     )
 
 
-@endpoints.patch("/users/{user_id}", "Change a user", errors=_UNKNOWN | {409: "The passkey is taken."})
+@endpoints.patch(
+    "/users/{user_id}", "Change a user", errors=_UNKNOWN | {409: "The passkey is taken."}, repeatable=True
+)
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
+    """The reply has the new totals."""
     users = call.store.users
     if body.user_id not in (None, user_id):
         raise ClientError("the id of a user cannot be changed")
@@ -247,7 +251,7 @@ async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
         if body.passkey != user.passkey:
             await users.rotate(user.passkey, body.passkey)
     try:
-        await users.edit(user_id, fields)
+        await users.edit(user_id, fields, call.once)
     except UnknownUser as error:
         raise not_found("user") from error
     return UserRow(**fields_of(await _known(call, user_id)))
@@ -309,6 +313,7 @@ async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -
     return Forgiven(forgiven=forgiven)
 
 
+@changes_of(Additions)
 class UserBatchRow(UserFields):
     """A user to add or change, by `user_id` or `passkey`. Omitted and null fields are unchanged. A new user without a
     passkey gets a random one."""
@@ -331,6 +336,8 @@ class UserOutcome(Reply):
     user_id: str | None
     outcome: Outcome
     passkey: str | None = Field(description="The passkey that was generated for a new user; else null.")
+    uploaded: int | None = Field(description="The new total, if the row adds to totals; else null.")
+    downloaded: int | None
     error: RowError
 
 
@@ -338,17 +345,19 @@ class UserOutcomes(Outcomes[UserOutcome]):
     """What became of each row, in order."""
 
 
-@endpoints.post("/users/batch", "Add or change many users")
+@endpoints.post("/users/batch", "Add or change many users", repeatable=True)
 async def batch(call: Call, body: UserBatch) -> UserOutcomes:
     """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: users that
-    exist are `known`."""
+    exist are `known`. One that adds to totals needs an `Idempotency-Key` for that."""
     outcomes: list[UserOutcome] = []
     async for part in in_parts(body.users, call.context.batches):
-        outcomes += await _apply_users(call, part, replace_totals=body.replace_totals)
+        outcomes += await _apply_users(call, part, len(outcomes), replace_totals=body.replace_totals)
     return UserOutcomes(**counted(outcomes))
 
 
-async def _apply_users(call: Call, rows: Sequence[object], *, replace_totals: bool) -> list[UserOutcome]:
+async def _apply_users(
+    call: Call, rows: Sequence[object], first_row: int, *, replace_totals: bool
+) -> list[UserOutcome]:
     checked = [check_row(UserBatchRow, row) for row in rows]
     read = [row if isinstance(row, ClientError) else _read_user(row) for row in checked]
     valid = [each for each in read if not isinstance(each, ClientError)]
@@ -356,7 +365,9 @@ async def _apply_users(call: Call, rows: Sequence[object], *, replace_totals: bo
         str(row.get("user_id") or row["passkey"]) for row in valid if row.get("user_id") or row.get("passkey")
     ]
     before = await call.change.read_rows("user", given)
-    saved = await call.store.user_import.save(valid, replace_totals=replace_totals)
+    saved = await call.store.user_import.save(
+        valid, replace_totals=replace_totals, once=call.once, first_row=first_row
+    )
     call.change.given({name: True for row in valid for name in row})
     ids = [each.user_id for each in saved if not isinstance(each, ClientError)]
     await call.change.note_rows("user", before, ids)
@@ -378,6 +389,16 @@ def _read_user(row: UserBatchRow) -> dict[str, Value] | ClientError:
 def _outcome_user(row: UserBatchRow | ClientError, saved: SavedUser | ClientError) -> UserOutcome:
     if isinstance(saved, ClientError):
         user_id = None if isinstance(row, ClientError) else row.user_id
-        return UserOutcome(user_id=user_id, outcome="error", passkey=None, error=saved.text)
+        return UserOutcome(
+            user_id=user_id, outcome="error", passkey=None, uploaded=None, downloaded=None, error=saved.text
+        )
     outcome: Outcome = "added" if saved.new else "known"
-    return UserOutcome(user_id=saved.user_id, outcome=outcome, passkey=saved.passkey or None, error=None)
+    uploaded, downloaded = saved.totals or (None, None)
+    return UserOutcome(
+        user_id=saved.user_id,
+        outcome=outcome,
+        passkey=saved.passkey or None,
+        uploaded=uploaded,
+        downloaded=downloaded,
+        error=None,
+    )

@@ -17,10 +17,12 @@ Given = Mapping[str, Any] | None
 """What the options of a record give to a command; None only in the declaration."""
 
 
-def options_of(record: type, *, without: Iterable[str] = ()) -> Callable[[Command], Command]:
-    """The command has an option for each field of the record that programs set. Its parameter ``given`` gets those
+def options_of(*records: type, without: Iterable[str] = ()) -> Callable[[Command], Command]:
+    """The command has an option for each field of the records that programs set. Its parameter ``given`` gets those
     that were given, by name."""
-    fields = {name: field for name, field in settable(record).items() if name not in without}
+    fields = {
+        name: field for record in records for name, field in settable(record).items() if name not in without
+    }
 
     def decorate(command: Command) -> Command:
         parameters: list[Parameter] = []

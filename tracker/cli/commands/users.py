@@ -28,7 +28,7 @@ from tracker.operations.audit import Change
 from tracker.operations.users import pending_hit_and_runs, shares
 from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
-from tracker.store.users.fields import FIELDS, User, Value
+from tracker.store.users.fields import ADDITIONS, FIELDS, Additions, User, Value
 from tracker.store.users.listing import ORDERS, UserFilter
 
 _HASH_DIGITS = 40
@@ -150,10 +150,18 @@ def _edit_users(config: Path | None, who: list[str], fields: Mapping[str, Value]
 
 
 @users.command("edit")
-@options_of(User)
+@options_of(User, Additions)
 def edit_user(
     who: Who,
     given: Given = None,
+    once: Annotated[
+        str,
+        typer.Option(
+            "--idempotency-key",
+            metavar="KEY",
+            help="A name for this change, kept for a week: a repeated command adds to totals only once.",
+        ),
+    ] = "",
     until: Until = None,
     rule: Rule = None,
     remove_rule: RemoveRule = None,
@@ -168,10 +176,15 @@ def edit_user(
         await change.touch("user", who)
         change.given(fields)
         found = await store.users.find(who)
-        await store.users.edit(found.passkey, fields)
+        if once:
+            await store.repeats.begin(once, repr((found.user_id, sorted(fields.items()))).encode())
+        await store.users.edit(found.passkey, fields, once)
         for each_rule in changes:
             check_removed(await store.users.change_rule(found.passkey, each_rule))
         say(f"changed user {found.user_id}")
+        if not fields.keys().isdisjoint(ADDITIONS):
+            found = await store.users.find(found.user_id)
+            say(f"uploaded {found.uploaded}, downloaded {found.downloaded}")
 
     change_store(config, "user.edit", work)
 

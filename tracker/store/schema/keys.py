@@ -110,6 +110,10 @@ class Keys:
     def groups(self) -> str:
         return f"{self.prefix}groups"
 
+    def once(self, digest: str) -> str:
+        """A request that may be repeated."""
+        return f"{self.prefix}once:{digest}"
+
     def deleting(self) -> str:
         """Users whose deletion may be incomplete."""
         return f"{self.prefix}deleting"

@@ -11,7 +11,7 @@ import orjson
 from tracker.errors import ClientError
 from tracker.names import fold_name
 from tracker.store.schema.multipliers import NO_MULTIPLIER, Rules
-from tracker.store.schema.record import Field, fields_of, names_of_part, settable, shown
+from tracker.store.schema.record import MAX_EXACT, Field, fields_of, names_of_part, settable, shown
 
 MAX_GROUP_ID = 999_999_999
 Value = str | int
@@ -86,8 +86,21 @@ class User:
         return shown(self, FIELDS)
 
 
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What a change adds to totals, in the step that reads them: nothing that announces credit meanwhile is lost."""
+
+    add_uploaded: Annotated[
+        int,
+        Field("Bytes to add to `uploaded`; negative: to subtract. Never below 0.", "adds", lowest=-MAX_EXACT),
+    ] = 0
+    add_downloaded: Annotated[int, Field("The same for `downloaded`.", "adds", lowest=-MAX_EXACT)] = 0
+
+
 FIELDS = tuple(settable(User))
 """The API, the command line, the dashboard and files set each of them."""
+_SETTABLE = {**settable(User), **settable(Additions)}
+ADDITIONS = tuple(settable(Additions))
 _PARTS = {part: names_of_part(User, part) for part in ("rights", "profile", "totals")}
 TOTALS = _PARTS["totals"]
 MAX_NAME = fields_of(User)["name"].max_length
@@ -130,11 +143,12 @@ def checked_fields(fields: Mapping[str, Value]) -> dict[str, str]:
     """Returns the fields as stored; an empty text means none, and so does -1 for max_downloads. Enabling a user clears
     the reason, unless one is given. Raises ClientError for an unknown field or an invalid value."""
     row: dict[str, str] = {}
-    known = settable(User)
     for name, value in fields.items():
-        if name not in known:
+        if name not in _SETTABLE:
             raise ClientError("a user has no such field")
-        row[name] = known[name].stored(value)
+        if name.removeprefix("add_") in fields and name in ADDITIONS:
+            raise ClientError(f"give {name.removeprefix('add_')} or {name}, not both")
+        row[name] = _SETTABLE[name].stored(value)
     if row.get("enabled") == "1":
         row.setdefault("reason", "")
     return row
@@ -149,4 +163,5 @@ def pack_user(user_id: str, passkey: str, row: Mapping[str, str]) -> bytes:
         user["folded"] = fold_name(row["name"])
     for part, names in _PARTS.items():
         user[part] = {name: row[name] for name in names if name in row}
+    user["adds"] = {name.removeprefix("add_"): row[name] for name in ADDITIONS if name in row}
     return orjson.dumps(user)

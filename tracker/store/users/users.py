@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from tracker.errors import ClientError, Conflict
+from tracker.store.access.repeats import once_of
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import RuleChange, has_changed
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards, read_in_turns
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.copies import UserCopies, delete_in
 from tracker.store.users.fields import (
+    ADDITIONS,
     STORED_RIGHTS,
     STORED_TOTALS,
     User,
@@ -129,15 +131,20 @@ class Users:
             found += await read_in_turns((row for row in rows if row is not None), user_of)
         return found
 
-    async def edit(self, who: str, fields: Mapping[str, Value]) -> None:
-        """Sets some of FIELDS of the user with this id or passkey, as ``checked_fields`` reads them. Enabling a user
-        clears the reason.
+    async def edit(self, who: str, fields: Mapping[str, Value], once: str = "") -> None:
+        """Sets some of FIELDS of the user with this id or passkey, as ``checked_fields`` reads them, and adds ADDITIONS
+        to totals. Enabling a user clears the reason. ``once``: a key of Repeats; it adds only at its first call.
 
         Raises UnknownUser, and ClientError for another field or an invalid value.
         """
         row = checked_fields(fields)
+        if not row.keys().isdisjoint(ADDITIONS):
+            await self._sums.save_if_possible([await self._id_of(who)])  # the bases that are added to
         user_id = await self._scripts.edit_user(
-            [pack_user(who, "", row) if is_user_id(who) else pack_user("", who, row)]
+            [
+                pack_user(who, "", row) if is_user_id(who) else pack_user("", who, row),
+                once_of(once) if once else "",
+            ]
         )
         if user_id is None:
             raise UnknownUser
@@ -145,6 +152,15 @@ class Users:
             raise ClientError("this user has an invalid id, or the id of another user")
         if row:
             await self._changed(user_id.decode("utf-8", "replace"))
+
+    async def _id_of(self, who: str) -> str:
+        """Raises UnknownUser."""
+        if is_user_id(who):
+            return who
+        user_id = await self._connection.command("HGET", self._keys.passkey(who), "user_id")
+        if not user_id:
+            raise UnknownUser
+        return _text(user_id)
 
     async def change_rule(self, passkey: str, change: RuleChange) -> bool:
         """Sets or removes one rule of a multiplier. False if there is none to remove.

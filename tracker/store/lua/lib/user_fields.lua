@@ -3,7 +3,7 @@
 
 -- A user as fields.py packs one, as JSON: id or '', passkey or '', `random`: the passkey for a user who has none,
 -- `folded`: the folded name if a name is among the fields. Then the fields with their values, '' to delete one: rights
--- (of `user:<passkey>`), profile and totals (of `u:<uid>`).
+-- (of `user:<passkey>`), profile and totals (of `u:<uid>`); and `adds`, what to add to totals.
 local function read_user(argument)
   return cjson.decode(argument)
 end
@@ -38,6 +38,28 @@ local function write_rights(passkey, user, uid)
   note_copy(passkey)
 end
 
+-- What adding makes of the user's totals. With several shards it goes into the base: the part that is in no shard.
+local function add_to_totals(uid, adds, fields, totals)
+  for name, more in pairs(adds) do
+    local v = call('HMGET', P .. 'u:' .. uid, name, 'base_' .. name)
+    local held = total_of(v[1])
+    local sum = math.max(0, math.min(9007199254740991, held + tonumber(more)))
+    totals[name] = string.format('%.0f', sum)
+    fields[name] = totals[name]
+    if is_main and v[2] then fields['base_' .. name] = string.format('%.0f', (tonumber(v[2]) or 0) + sum - held) end
+  end
+end
+
+-- True for a row that was not applied before. `once`: the key of a request that may be repeated, '' for none.
+local ONCE_SECONDS = 604800
+local function is_first(once, row)
+  if once == '' then return true end
+  local key = P .. 'once:' .. once
+  local first = call('HSETNX', key, row, '1') == 1
+  call('EXPIRE', key, ONCE_SECONDS, 'NX')
+  return first
+end
+
 -- Writes the fields of `u:<uid>`, lists the name, and notes the totals for write_ranks(). `before` is what
 -- stored_user() has read. Totals of a new user are the part that is in no shard; of another, sum_users.lua finds it.
 local function write_account(uid, user, before, with_totals, is_new)
@@ -45,6 +67,10 @@ local function write_account(uid, user, before, with_totals, is_new)
   for name, value in pairs(totals) do
     fields[name] = value
     if is_main then fields['base_' .. name] = is_new and value or '' end
+  end
+  if next(user.adds) then
+    totals = { uploaded = totals.uploaded, downloaded = totals.downloaded }
+    add_to_totals(uid, user.adds, fields, totals)
   end
   fields.listed = user.folded
   set_fields(P .. 'u:' .. uid, fields)

@@ -1,9 +1,12 @@
 #!lua
--- save_users.lua: adds users, and changes those who exist. A repeated call changes nothing.
+-- save_users.lua: adds users, and changes those who exist. A repeated call changes nothing, unless it adds to totals.
 -- KEYS[1]   the prefix
 -- ARGV[1]   '1': totals replace those of known users too
--- ARGV[2..] the users, each as user_fields.lua reads it. A user without an id is the holder of the passkey, or new
--- Answer    for each user { outcome, user id, passkey if it was made for the user, else '' }. Outcome: 1 new, 0 known.
+-- ARGV[2]   the key of a request that may be repeated, or '': each row adds to totals once
+-- ARGV[3]   the number of the first row in that request
+-- ARGV[4..] the users, each as user_fields.lua reads it. A user without an id is the holder of the passkey, or new
+-- Answer    for each user { outcome, user id, passkey if it was made for the user, else '' }, and for one with `adds`
+--   also the totals uploaded and downloaded. Outcome: 1 new, 0 known.
 --   Or the reason why nothing was changed: 'passkey' it belongs to another user, 'user' the user has another passkey,
 --   'deleting' a user with this id is being deleted, 'id' the holder of the passkey has an invalid id, 'error' a key is
 --   of a wrong type
@@ -27,7 +30,7 @@ local function next_user_id()
   return new_user_id()
 end
 
-local function save(user)
+local function save(user, row)
   local uid, passkey = user.id, user.passkey
   if uid == '' then uid = call('HGET', P .. 'user:' .. passkey, 'user_id') or next_user_id() end
   if not is_user_id(uid) then return { 'id' } end
@@ -46,15 +49,20 @@ local function save(user)
     user.rights.enabled = user.rights.enabled or held[2] or '1'
     user.rights.can_leech = user.rights.can_leech or held[3] or '1'
   end
+  local adds = next(user.adds)
+  if adds and not is_first(ARGV[2], string.format('%.0f', row)) then user.adds = {} end
   write_rights(passkey, user, uid)
   write_account(uid, user, before, not own or ARGV[1] == '1', not own and not held[1])
-  return { own and 0 or 1, uid, passkey == user.random and passkey or '' }
+  local made = passkey == user.random and passkey or ''
+  if not adds then return { own and 0 or 1, uid, made } end
+  local v = call('HMGET', P .. 'u:' .. uid, 'uploaded', 'downloaded')
+  return { own and 0 or 1, uid, made, v[1] or '0', v[2] or '0' }
 end
 
 local answers = {}
-for i = 2, #ARGV do
-  local ok, answer = pcall(save, read_user(ARGV[i]))
-  answers[i - 1] = ok and answer or { 'error' }
+for i = 4, #ARGV do
+  local ok, answer = pcall(save, read_user(ARGV[i]), ARGV[3] + i - 4)
+  answers[i - 3] = ok and answer or { 'error' }
   if ok and answer[2] then
     record_edit(answer[2], '')
     redis.pcall('PUBLISH', P .. 'users', answer[2])

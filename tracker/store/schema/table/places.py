@@ -33,7 +33,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
             "t:unlisted_clients",
         ),
         *("t:user_id", "t:i:user_name", "t:i:user_<total>"),
-        "t:webhook:<url>",
+        *("t:webhook:<url>", "t:once:<digest>"),
         *("t:stats:failures", "t:refused:<reason>", "t:counted:<process>", "t:known:", "t:known:dist"),
         *("t:count:<precision>:<name>", "t:dist:<precision>:<name>"),
         *(
