@@ -111,7 +111,7 @@ def test_a_multiplier_and_its_end_may_share_a_field(tracker: Command, tmp_path: 
     ("row", "problem"),
     [
         ("7,,1900000000", "download_multiplier_until needs download_multiplier"),
-        ("7,1,soon", "an end is a date"),
+        ("7,1,soon", "a time is a date"),
         ("7,2 1900000000,1900000000", "the end of a multiplier"),
         ("7,-1,", "a multiplier is a number"),
     ],
