@@ -36,13 +36,13 @@ def test_the_api_has_every_field_of_a_user(model: Any) -> None:
 
 @pytest.mark.parametrize("model", [TorrentNew, TorrentEdit, TorrentBatchRow])
 def test_the_api_has_every_field_of_a_torrent(model: Any) -> None:
-    assert set(model.model_fields) - {"info_hash", "snatches", "reset_score"} == set(TORRENT)
+    assert set(model.model_fields) - {"info_hash", "snatches", "torrent_id", "reset_score"} == set(TORRENT)
     assert set(TORRENT) - {"enabled"} <= set(TorrentRow.model_fields)  # `state` says whether it is enabled
 
 
 def test_files_have_every_field() -> None:
     assert set(COLUMNS["user"]) == {"user_id", "passkey", *USER}
-    assert set(COLUMNS["torrent"]) == {"info_hash", "snatches", *TORRENT}
+    assert set(COLUMNS["torrent"]) == {"info_hash", "snatches", "torrent_id", *TORRENT}
 
 
 def test_the_command_line_has_every_field() -> None:
@@ -64,8 +64,15 @@ def test_an_export_brings_back_every_field(
     passkey = "a" * 32
     records = [
         {"kind": "user", "user_id": "7", "passkey": passkey, **USER},
-        {"kind": "torrent", "info_hash": HASH, **TORRENT, "enabled": enabled, "snatches": 8},
-        {"kind": "torrent", "info_hash": TORRENT["hybrid_of"], "snatches": 9},
+        {
+            "kind": "torrent",
+            "info_hash": HASH,
+            **TORRENT,
+            "enabled": enabled,
+            "snatches": 8,
+            "torrent_id": "4711",
+        },
+        {"kind": "torrent", "info_hash": TORRENT["hybrid_of"], "snatches": 9, "torrent_id": "12"},
     ]
     (tmp_path / "all.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     tracker("import", "all.jsonl")

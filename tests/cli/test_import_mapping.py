@@ -29,18 +29,18 @@ UNIT3D_USERS = f"""id,username,passkey,uploaded,downloaded,can_download,slug,ema
 3,Carol,short,1,1,1,user,
 4,Dave,{A},1,1,1,user,
 """
-UNIT3D_TORRENTS = f"""info_hash,name,size,free,fl_until,doubleup,du_until,times_completed,status
-{HASH.upper()},A film,1234,100,2030-03-17 17:46:40,1,,42,1
-{OTHER},Rejected,5,50,,0,,0,2
-{E},Odd,5,33,,0,,0,1
+UNIT3D_TORRENTS = f"""id,info_hash,name,size,free,fl_until,doubleup,du_until,times_completed,status
+4711,{HASH.upper()},A film,1234,100,2030-03-17 17:46:40,1,,42,1
+12,{OTHER},Rejected,5,33,,0,,0,2
+13,{E},Odd,5,101,,0,,0,1
 """
 GAZELLE_USERS = f"""ID,Username,torrent_pass,Uploaded,Downloaded,Enabled,can_leech
 1,Alice,{A},100,50,1,1
 2,Bob,{B},7,8,2,0
 """
-GAZELLE_TORRENTS = f"""info_hash,Name,Size,FreeTorrent,Snatched
-{HASH},Neutral,1234,2,42
-{OTHER},Free,5,1,3
+GAZELLE_TORRENTS = f"""ID,info_hash,Name,Size,FreeTorrent,Snatched
+1,{HASH},Neutral,1234,2,42
+2,{OTHER},Free,5,1,3
 """
 
 
@@ -73,7 +73,7 @@ def test_unit3ds_tables_are_imported(tracker: Command, tmp_path: Path, keys: "Re
     assert (bob["name"], bob["enabled"], bob["can_leech"]) == ('=Bob, "B" jr', False, False)
     result = tracker("import", "--map", "torrents.toml", "torrents.csv", code=1)
     assert "torrents: 2 added" in result.stdout
-    wrong = "torrents.csv line 4: the mapping has no download_multiplier for this value of column free"
+    wrong = "torrents.csv line 4: column free must be a whole percentage from 0 to 100"
     assert wrong in result.stderr
     found = fields(keys, prefix, HASH)
     assert (found["name"], found["size"], found["multi_dn"], found["multi_up"], found["snatches"]) == (
@@ -83,7 +83,8 @@ def test_unit3ds_tables_are_imported(tracker: Command, tmp_path: Path, keys: "Re
         "2",
         "42",
     )
-    assert (fields(keys, prefix, OTHER)["enabled"], fields(keys, prefix, OTHER)["multi_dn"]) == ("0", "0.5")
+    assert (fields(keys, prefix, OTHER)["enabled"], fields(keys, prefix, OTHER)["multi_dn"]) == ("0", "0.67")
+    assert (found["tid"], fields(keys, prefix, OTHER)["tid"]) == ("4711", "12")
 
 
 def test_gazelles_tables_are_imported(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:

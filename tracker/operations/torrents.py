@@ -252,6 +252,7 @@ def torrent_fields(
     size: int | str | None = None,
     labels: Sequence[str] | None = None,
     snatches: int | str | None = None,
+    torrent_id: str | None = None,
     hybrid_of: str | None = None,
     **multipliers: Unpack[MultiplierFields],
 ) -> dict[str, str]:
@@ -263,7 +264,7 @@ def torrent_fields(
     if enabled is not None and reason is None:
         reason = "" if enabled else NOT_SERVED
     switches = {"private": private, "enabled": None if enabled == "pending" else enabled}
-    counts = {"size": size, "snatches": snatches}
+    counts = {"size": size, "snatches": snatches, "torrent_id": torrent_id}
     texts = (("name", name), ("reason", reason), ("hybrid_of", hybrid_of))
     return {
         **{field: text for field, text in texts if text is not None},

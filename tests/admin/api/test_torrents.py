@@ -362,3 +362,28 @@ async def test_role_read_cannot_change_torrents(reader: ApiClient) -> None:
     await reader.ask("POST", "/torrents", 403, json={"info_hash": HASH})
     await reader.ask("DELETE", f"/torrents/{HASH}", 403)
     assert (await reader.get("/torrents"))["items"] == []
+
+
+async def test_torrents_get_the_ids_of_the_site(full: ApiClient) -> None:
+    told = await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "torrent_id": 4711})
+    assert told["torrents"][0]["torrent_id"] == "4711"
+    rows = [
+        {"info_hash": HASH, "torrent_id": "4711"},
+        {"info_hash": "cd" * 20, "torrent_id": 4711},
+        {"info_hash": "cd" * 20, "torrent_id": 12},
+        {"info_hash": "ef" * 20, "torrent_id": 0},
+        {"info_hash": "ef" * 20},
+    ]
+    told = await full.ask("POST", "/torrents/batch", json={"torrents": rows})
+    assert [(row["outcome"], row["torrent_id"]) for row in told["rows"]] == [
+        ("known", "4711"),
+        ("error", None),
+        ("added", "12"),
+        ("error", None),
+        ("added", "4712"),
+    ]
+    assert told["rows"][1]["error"] == "another torrent has this torrent id"
+    problem = await full.ask("POST", "/torrents", 409, json={"info_hash": HASH, "torrent_id": 5})
+    assert "registered with another torrent id" in problem["detail"]
+    items = (await full.get("/torrents"))["items"]
+    assert {row["torrent_id"] for row in items} == {"12", "4711", "4712"}

@@ -140,6 +140,21 @@ UserIdValue = Annotated[
 """A user ID in JSON; a number is accepted too."""
 
 
+_OwnIdText = Annotated[
+    str,
+    Field(
+        pattern="^[1-9][0-9]{0,13}$",
+        description="The site's own number of a new torrent, which no other has; default: the next one. A known "
+        "torrent must have it already. Later numbers are above it.",
+        examples=["4711"],
+    ),
+]
+_OwnIdNumber = Annotated[int, Field(ge=1, lt=10**14)]
+OwnIdValue = Annotated[
+    _OwnIdText, BeforeValidator(_digits_of, json_schema_input_type=_OwnIdText | _OwnIdNumber)
+]
+
+
 # The bounds precede the validator: after it, pydantic checks them but leaves them out of the schema.
 Whole = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(_digits)]
 """A number in a query string."""

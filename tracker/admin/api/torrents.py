@@ -25,6 +25,7 @@ from tracker.admin.api.models import (
     InfoHashText,
     Labels,
     LineText,
+    OwnIdValue,
     ReasonText,
     V1HalfText,
     changes_of,
@@ -114,6 +115,7 @@ class TorrentNew(TorrentFields):
 
     info_hash: HashOfAnyLength
     snatches: SnatchCount | None = None
+    torrent_id: OwnIdValue | None = None
     reset_score: bool = Field(False, description="Reset the score of an existing torrent.")
 
 
@@ -294,6 +296,7 @@ class TorrentBatchRow(TorrentFields):
 
     info_hash: HashOfAnyLength
     snatches: SnatchCount | None = None
+    torrent_id: OwnIdValue | None = None
 
 
 class TorrentBatch(Batch):

@@ -110,7 +110,8 @@ async def _torrents(store: Store, *, with_auto: bool) -> Pages:
 
 
 def _torrent_row(found: Torrent) -> Row:
-    return _row({"info_hash": found.info_hash.hex(), **found.settable(), "snatches": found.completions})
+    row = {"info_hash": found.info_hash.hex(), **found.settable(), "snatches": found.completions}
+    return _row({**row, "torrent_id": found.torrent_id})
 
 
 async def _users(store: Store, *, passkeys: bool) -> Pages:

@@ -5,10 +5,12 @@
     [fields]
     user_id = "id"
     can_leech = { column = "class", values = { banned = 0 }, other = 1 }
+    download_multiplier = { column = "free", percent_off = true }
 
 Columns that no field names are ignored.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +19,30 @@ from typing import Any
 
 from tracker.cli.files.rows import COLUMNS, WHAT, Kind, text_of
 from tracker.errors import ClientError
+from tracker.store.schema.multipliers import multiplier_text
 
 MAX_BYTES = 100_000
+_PERCENT = re.compile(r"[0-9]{1,2}|100", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where the value of a field is. ``values`` translates values of the column; empty: they are taken as they are.
-    ``other``: the value for those that are not in ``values``; None: such a row is refused."""
+    ``other``: the value for those that are not in ``values``; None: such a row is refused. ``percent_off``: the column
+    says how many percent do not count, and the field is a multiplier."""
 
     column: str
     values: Mapping[str, str]
     other: str | None
+    percent_off: bool = False
 
     def read(self, row: Mapping[str, object], field: str) -> object:
         """Raises ClientError."""
         value = row.get(self.column)
+        if self.percent_off:
+            if not (_PERCENT.fullmatch(text := text_of(value))):
+                raise ClientError(f"column {self.column} must be a whole percentage from 0 to 100")
+            return multiplier_text((100 - int(text)) / 100)
         if not self.values:
             return self.other if value in (None, "") else value
         found = self.values.get(text_of(value), self.other)
@@ -91,8 +101,10 @@ def _source(field: str, given: Any) -> Source:
         return Source(given, {}, None)
     if not isinstance(given, dict) or not isinstance(given.get("column"), str):
         raise ClientError(f"{field} must be the name of a column, or a table with column, values and other")
+    if given.keys() == {"column", "percent_off"} and given["percent_off"] is True:
+        return Source(given["column"], {}, None, percent_off=True)
     if given.keys() - {"column", "values", "other"}:
-        raise ClientError(f"{field} may have column, values and other")
+        raise ClientError(f"{field} may have column, values and other, or column and percent_off = true")
     values, other = given.get("values", {}), given.get("other")
     if not isinstance(values, dict):
         raise ClientError(f"values of {field} must be a table")

@@ -30,7 +30,7 @@ WHAT: dict[str, Kind] = {
 }
 """Kinds by the names that the command line uses."""
 COLUMNS: Mapping[Kind, tuple[str, ...]] = {
-    "torrent": ("info_hash", *with_end_names(TORRENT_FIELDS), "snatches"),
+    "torrent": ("info_hash", *with_end_names(TORRENT_FIELDS), "snatches", "torrent_id"),
     "user": ("user_id", "passkey", *with_end_names(FIELDS)),
     "denial": ("info_hash", "reason"),
     "client": ("prefix", "name"),
@@ -47,7 +47,7 @@ _NUMBERS = (
     frozenset(COLUMNS["user"] + COLUMNS["torrent"] + ("until",))
     - _FLAGS
     - TEXTS
-    - {"info_hash", "user_id", "passkey", "hybrid_of"}
+    - {"info_hash", "user_id", "passkey", "hybrid_of", "torrent_id"}
 )
 _BOOLEANS = {"true": "1", "false": "0"}
 MAX_TEXT = 10_000

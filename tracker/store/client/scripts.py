@@ -198,6 +198,7 @@ class Scripts:
     deny: Script
     allow: Script
     index: Script
+    raise_torrent_id: Script
     search: Script
     list_torrents: Script
     read_torrents: Script

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from tracker.bittorrent import InfoHash, PeerId, info_hash_of
-from tracker.errors import ClientError
+from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import clean_text, fold_name
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
@@ -47,6 +47,13 @@ TORRENTS_A_CALL = 50
 READ_A_CALL = 50
 """Torrents that one script call reads. Takes the store about a millisecond. Announces wait for that call."""
 _MAX_TEXT = 1000
+_ID = re.compile(r"[1-9][0-9]{0,13}", re.ASCII)
+ID_TAKEN = "another torrent has this torrent id"
+_ERRORS = {
+    b"id": "this torrent is registered with another torrent id; `tracker torrent renumber` changes ids",
+    b"taken": ID_TAKEN,
+    b"error": "a key of this torrent is of the wrong type",
+}
 _COUNT = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
@@ -175,12 +182,35 @@ class Torrents:
     async def add_many(
         self, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]
     ) -> list[tuple[str, bool] | ClientError]:
-        """Registers torrents in order, with the fields of ``edit``, ``snatches``, which only a new torrent gets, and
-        ``kept``: the names of those that a known torrent keeps if it has them, separated by spaces.
+        """Registers torrents in order, with the fields of ``edit``, ``snatches`` and ``torrent_id``, which only a new
+        torrent gets, and ``kept``: the names of those that a known torrent keeps if it has them, separated by spaces.
 
-        Returns the outcome of each, as of ``add``; one that fails changes nothing.
+        Returns the outcome of each, as of ``add``; one that fails changes nothing. Later ids are above every
+        ``torrent_id``. Raises StoreUnavailable for one while a shard is unavailable.
         """
-        return await self._shards.split(torrents, lambda each: each[0], self._add_to)
+        taken = await self._taken(torrents)
+        rest = [each for number, each in enumerate(torrents) if number not in taken]
+        added = iter(await self._shards.split(rest, lambda each: each[0], self._add_to))
+        return [taken.get(number) or next(added) for number in range(len(torrents))]
+
+    async def _taken(self, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]) -> dict[int, ClientError]:
+        """The places of torrents whose own id another one has, also in another shard; makes later ids higher."""
+        ids = {
+            each["torrent_id"]: info_hash for info_hash, each in reversed(torrents) if each.get("torrent_id")
+        }
+        valid = [torrent_id for torrent_id in ids if is_torrent_id(torrent_id)]
+        if not valid:
+            return {}
+        owners = {each: owner for each, (_, owner) in (await self._shards.find_torrents(valid)).items()}
+        if self._shards.unavailable:
+            raise StoreUnavailable("a torrent gets an id of its own only while all shards are available")
+        for shard in self._shards:
+            await shard.scripts.raise_torrent_id([max(valid, key=int)])
+        return {
+            number: ClientError(ID_TAKEN)
+            for number, (info_hash, each) in enumerate(torrents)
+            if (torrent_id := each.get("torrent_id")) and owners.get(torrent_id, ids[torrent_id]) != info_hash
+        }
 
     async def _add_to(
         self, shard: Shard, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]
@@ -389,14 +419,22 @@ def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
     return row | ({"labels": checked_labels(fields["labels"])} if "labels" in fields else {})
 
 
-def checked_torrent(fields: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Returns (snatches, '' if they are not given; the other fields as stored) of a torrent to add. Raises ClientError
-    as ``checked_fields`` does."""
-    snatches = fields.get("snatches", "")
+def is_torrent_id(text: str) -> bool:
+    """Whether a site may give a torrent this id."""
+    return _ID.fullmatch(text) is not None
+
+
+def checked_torrent(fields: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns (snatches and id of a new torrent, each '' if it is not given; the other fields as stored) of a torrent
+    to add. Raises ClientError as ``checked_fields`` does."""
+    snatches, torrent_id = fields.get("snatches", ""), fields.get("torrent_id", "")
     if snatches and not _COUNT.fullmatch(snatches):
         raise ClientError("snatches is a whole number of at most 15 digits")
-    others = ("snatches", "kept")
-    return snatches, checked_fields({name: value for name, value in fields.items() if name not in others})
+    if torrent_id and not is_torrent_id(torrent_id):
+        raise ClientError("a torrent id is a number from 1 on of at most 14 digits")
+    others = ("snatches", "torrent_id", "kept")
+    row = checked_fields({name: value for name, value in fields.items() if name not in others})
+    return {"snatches": snatches, "id": torrent_id}, row
 
 
 def _named(row: Mapping[str, str]) -> tuple[int, str]:
@@ -407,11 +445,11 @@ def _named(row: Mapping[str, str]) -> tuple[int, str]:
 def _packed(info_hash: InfoHash, fields: Mapping[str, str]) -> bytes | ClientError:
     """The argument for one torrent, as add.lua reads it; or why its fields are invalid."""
     try:
-        snatches, row = checked_torrent(fields)
+        of_new, row = checked_torrent(fields)
     except ClientError as error:
         return error
     kept = fields.get("kept", "").split()
-    torrent = {"info_hash": info_hash.hex(), "fields": row, "snatches": snatches, "kept": kept}
+    torrent = {"info_hash": info_hash.hex(), "fields": row, "kept": kept, **of_new}
     if "name" in row:
         torrent["folded"] = fold_name(row["name"])
     return orjson.dumps(torrent)
@@ -422,7 +460,7 @@ def _outcome(answer: list[Any] | bytes | None) -> tuple[str, bool] | ClientError
         return answer[0].decode(), answer[1] == 1
     if answer is None:
         return ClientError("this torrent is registered with an id that is not a number: remove it first")
-    return ClientError("a key of this torrent is of the wrong type")
+    return ClientError(_ERRORS[answer])
 
 
 def _flat(row: Mapping[str, str]) -> list[str]:

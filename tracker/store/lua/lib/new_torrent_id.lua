@@ -6,10 +6,10 @@ local function next_torrent_id()
   return string.format('%.0f', shard and 256 * id + shard or id)
 end
 
--- A torrent that the site deleted while it had peers keeps its id.
-local function register(torrent)
-  local tid = torrent.tid
-  if not tid or call('GET', P .. 'torrent_id:' .. tid) ~= torrent.ih then
+-- A torrent that the site deleted while it had peers keeps its id, unless it gets the site's own.
+local function register(torrent, own)
+  local tid = own or torrent.tid
+  if not own and (not tid or call('GET', P .. 'torrent_id:' .. tid) ~= torrent.ih) then
     repeat
       tid = next_torrent_id()
     until call('EXISTS', P .. 'torrent_id:' .. tid) == 0

@@ -3,9 +3,10 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)
 -- ARGV[2..] the torrents, each as JSON: info_hash (40 hex digits); the fields to set; `folded`, the folded name if a
---   name is among them; snatches of a new torrent, '' for 0; kept: the fields that a known torrent keeps if it has them
--- Answer    for each { its id, 1 when it was new }; false when a site registered it under an invalid id; 'error' when a
---   key is of a wrong type
+--   name is among them; id of a new torrent, '' for the next one; snatches of a new torrent, '' for 0; kept: the fields
+--   that a known torrent keeps if it has them
+-- Answer    for each { its id, 1 when it was new }; false when a site registered it under an invalid id; 'id' when it
+--   has another id, 'taken' when another torrent has the id, 'error' when a key is of a wrong type
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/torrent.lua
 --@ include lib/torrent_ids.lua
@@ -23,7 +24,10 @@ local function add(torrent)
   local t, listed, auto, sole = load_torrent(torrent.info_hash, 'listed', 'auto', 'sole')
   local registered = call('GET', P .. 'info_hash:' .. t.ih)
   if registered and (#registered > 15 or not string.match(registered, '^[1-9]%d*$')) then return false end
-  local tid, fields = registered or register(t), torrent.fields
+  local wanted = torrent.id ~= '' and torrent.id
+  if wanted and registered and registered ~= wanted then return 'id' end
+  if wanted and (call('GET', P .. 'torrent_id:' .. wanted) or t.ih) ~= t.ih then return 'taken' end
+  local tid, fields = registered or register(t, wanted), torrent.fields
   for _, name in ipairs(registered and torrent.kept or {}) do
     if (call('HGET', t.key, name) or '') ~= '' then
       fields[name] = nil
@@ -58,7 +62,7 @@ for i = 2, #ARGV do
   local torrent = cjson.decode(ARGV[i])
   local ok, answer = pcall(add, torrent)
   if ok then answers[i - 1] = answer else answers[i - 1] = 'error' end
-  if ok and answer then
+  if ok and type(answer) == 'table' then
     if torrent.fields.enabled and torrent.fields.enabled ~= '1' then note_refusal(torrent.info_hash) end
     record_edit('', torrent.info_hash)
     redis.pcall('PUBLISH', P .. 'torrents', torrent.info_hash)

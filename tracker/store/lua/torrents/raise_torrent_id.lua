@@ -1,0 +1,12 @@
+#!lua
+-- raise_torrent_id.lua: ids that are given out from now on are above this one.
+-- KEYS[1]   the prefix
+-- ARGV[1]   an id of a site's own
+-- Answer    1
+local P, call, wanted = KEYS[1], redis.call, tonumber(ARGV[1])
+-- Ids of a shard are 256 apart (new_torrent_id.lua).
+if string.find(P, ':{%d+}:$') then wanted = math.floor(wanted / 256) end
+if wanted > (tonumber(call('GET', P .. 'torrent_id') or '') or 0) then
+  call('SET', P .. 'torrent_id', string.format('%.0f', wanted))
+end
+return 1
