@@ -80,7 +80,7 @@ local UPDATE = 117 -- 'u', the event of regular announces
 -- The call: its time, rules, announces, and what one command has read for all of them.
 local P, call, now, moment, may_grow, batch_values, info_hashes
 local outage_from, outage_until, steady, clock_back, full, full_before, removing
-local groups, user_group -- the groups' text (nil: there are none), and the group of the user whose row was read last
+local user_group -- of the user whose row was read last; nil for none
 -- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`.
 local rules, accounts, early, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
@@ -171,7 +171,7 @@ local read_request, find_peer, was_join, load_swarm
 do
 --@ include announce/read.lua
 end
-local refuse, refuse_unregistered, authorize, authorize_stop, has_max_downloads, load_user
+local use_groups, refuse, refuse_unregistered, authorize, authorize_stop, has_max_downloads, load_user
 local load_totals, write_total, save_user, take_list
 do
 --@ include announce/refuse.lua
@@ -387,15 +387,25 @@ local function set_rules(packed)
   packed_rules = packed
 end
 
+local gap, heartbeat, addresses_full, removing_key, upload_multiplier, download_multiplier, groups
+
+local function set_prefix(prefix)
+  P, sharded = prefix, string.find(prefix, ':{%d+}:$')
+  gap, heartbeat, addresses_full, removing_key = P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing'
+  upload_multiplier, download_multiplier, groups = P .. 'upload_multiplier', P .. 'download_multiplier', P .. 'groups'
+end
+
 -- One command reads the registrations of all torrents of the batch.
 function begin(prefix, arguments)
-  P, call = prefix, redis.call
+  if prefix ~= P then set_prefix(prefix) end
+  call = redis.call
   moment, may_grow = tonumber(arguments[1]), arguments[2] == '1'
   now = floor(moment)
   if arguments[3] ~= packed_rules then set_rules(arguments[3]) end
   sums = { forgotten = 0, refused = 0, given = 0, joined = {}, newly_full = {} }
   network_changes, due_entries = {}, {}
-  local keys = { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing' }
+  -- With room for those of one announce: to grow a table costs as much as a short command.
+  local keys = { gap, heartbeat, addresses_full, removing_key, nil, nil, nil, nil, nil }
   local hashes, n = {}, 4
   for i = 4, #arguments do
     local ih = sub(arguments[i], 1, 40)
@@ -403,16 +413,14 @@ function begin(prefix, arguments)
   end
   info_hashes = hashes
   if accounts then
-    keys[n + 1], keys[n + 2], keys[n + 3] = P .. 'upload_multiplier', P .. 'download_multiplier', P .. 'groups'
+    keys[n + 1], keys[n + 2], keys[n + 3] = upload_multiplier, download_multiplier, groups
   end
-  sharded = string.find(P, ':{%d+}:$')
   batch_values = call('MGET', unpack(keys))
   full, removing = batch_values[3], batch_values[4]
   full_before = full
   if accounts then
     forget_multipliers(batch_values[n + 1], batch_values[n + 2])
-    groups, user_group = batch_values[n + 3], nil
-    if groups == '' then groups = nil end
+    use_groups(batch_values[n + 3])
   end
   if removing then forget_barred() end
   outage_from, outage_until, steady, clock_back = last_outage(batch_values[1], batch_values[2])

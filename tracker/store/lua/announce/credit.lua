@@ -14,13 +14,13 @@
 
 -- The best of the rules in a text, by the text: many announces of a batch read the same. `zeros`: texts for upload that
 -- hold a 0 beside something better. `numbers`: what was read, by its text, false for 1 and for text that is none, as
--- reading a number costs as much as a short command. `shown`: numbers as text.
+-- reading a number costs as much as a short command. `shown`: numbers as text. The last three are nil until needed.
 local best_ups, best_downs, zeros, numbers, shown, now_text
 local upload_of_all, download_of_all
 
 -- Before each call, with the rules for all users.
 function forget_multipliers(up, down)
-  best_ups, best_downs, zeros, numbers, shown, now_text = {}, {}, {}, {}, {}, nil
+  best_ups, best_downs, zeros, numbers, shown, now_text = {}, {}, nil, nil, nil, nil
   upload_of_all, download_of_all = up, down
 end
 
@@ -36,6 +36,7 @@ local function read_plain(text)
   elseif ends ~= '' and (#ends > 12 or tonumber(ends) <= now) then
     return false
   end
+  numbers = numbers or {}
   local number = numbers[value]
   if number == nil then
     number = tonumber(value) or false
@@ -52,7 +53,10 @@ local function read_rules(text, known)
     number = number + 1
     if number > MAX_RULES then break end
     if value and value ~= 1 and not (ends and ends <= now) then
-      if value == 0 and known == best_ups then zeros[text] = true end
+      if value == 0 and known == best_ups then
+        zeros = zeros or {}
+        zeros[text] = true
+      end
       if not best or known == best_ups and value > best or known == best_downs and value < best then best = value end
     end
   end
@@ -89,7 +93,7 @@ local function multipliers(multi_up, multi_dn, own_up, own_dn, token)
     return 1, 1
   end
   local up, down = shared_best(multi_up, best_ups), shared_best(multi_dn, best_downs)
-  if down == 0 and (up == 0 or zeros[multi_up or '']) then return 0, 0 end
+  if down == 0 and (up == 0 or zeros and zeros[multi_up or '']) then return 0, 0 end
   local own, of_all = own_best(own_up, best_ups), shared_best(upload_of_all, best_ups)
   if own and not (up and up > own) then up = own end
   if of_all and not (up and up > of_all) then up = of_all end
@@ -107,6 +111,7 @@ local function multipliers(multi_up, multi_dn, own_up, own_dn, token)
 end
 
 local function show(number)
+  shown = shown or {}
   if not shown[number] then shown[number] = format('%.6g', number) end
   return shown[number]
 end

@@ -5,11 +5,26 @@ function refuse(code, reason)
   return { 1, code, reason or '' }
 end
 
--- Fields of a user's row, as HMGET reads them; notes the user's group.
+-- How rows of users are read: `read_regular` for regular announces, as HMGET reads fields. Where there are groups, both
+-- note the user's group, and for a regular announce a user whose group may not announce has no row.
+local groups, read_row, read_regular
+
 local function read_with_group(_, key, ...)
   local row = call('HMGET', key, 'group', ...)
   user_group = find_group(table.remove(row, 1), groups)
   return row
+end
+
+local function read_regular_with_group(...)
+  local row = read_with_group(...)
+  if user_group and user_group.may_announce == '0' then row[1] = false end
+  return row
+end
+
+-- Before each call, with the text of the groups; nil or empty for none.
+function use_groups(text)
+  groups, user_group, read_row, read_regular = text, nil, call, call
+  if text and text ~= '' then read_row, read_regular = read_with_group, read_regular_with_group end
 end
 
 -- The user of a passkey: the id, '' for an anonymous announce, or false and the code of the refusal. The third value is
@@ -17,14 +32,13 @@ end
 -- The fourth holds the fields of the user's row: those that could refuse the announce, and the multipliers.
 function authorize(passkey, left, event)
   if not accounts or passkey == '' and not rules.required then return '' end
-  local u
-  local key, hmget = P .. 'user:' .. passkey, groups and read_with_group or call
+  local key, u = P .. 'user:' .. passkey
   if event == 'x' then -- a goodbye needs no permission
-    u = hmget('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier')
+    u = read_row('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier')
   elseif left == '0' then
-    u = hmget('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled')
+    u = read_row('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled')
   else
-    u = hmget('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled', 'can_leech',
+    u = read_row('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled', 'can_leech',
       'max_downloads')
   end
   if passkey == '' or not u[1] or u[1] == '' then
@@ -74,23 +88,22 @@ end
 -- and where they could change the outcome the multipliers of what has moved. Nil when the announce is not a regular
 -- one.
 function load_user(passkey, uid, seeding, up, down)
-  local key, hmget, row, can_leech = P .. 'user:' .. passkey, groups and read_with_group or call
+  local key, row, can_leech = P .. 'user:' .. passkey
   if seeding and down > 0 then return end
   if not seeding then
     if up + down > 0 then
-      row = hmget('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech')
+      row = read_regular('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech')
       can_leech = row[5]
     else
-      row = hmget('HMGET', key, 'user_id', 'enabled', 'can_leech')
+      row = read_regular('HMGET', key, 'user_id', 'enabled', 'can_leech')
       can_leech = row[3]
     end
   elseif up > 0 then
-    row = hmget('HMGET', key, 'user_id', 'enabled', 'upload_multiplier')
+    row = read_regular('HMGET', key, 'user_id', 'enabled', 'upload_multiplier')
   else
-    row = hmget('HMGET', key, 'user_id', 'enabled')
+    row = read_regular('HMGET', key, 'user_id', 'enabled')
   end
   if not row[1] or row[1] ~= uid or row[2] == '0' or can_leech == '0' then return end
-  if user_group and user_group.may_announce == '0' then return end
   return row
 end
 
