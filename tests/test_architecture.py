@@ -114,7 +114,7 @@ INSIDE: dict[str, tuple[str, ...]] = {
         "resharding",
     ),
     "frontends": ("http udp dht work",),
-    "admin": ("http world context", "auth metrics", "pages", "api", "server"),
+    "admin": ("http world context", "auth metrics", "pages", "api", "site", "server"),
 }
 """Folder -> its folders, from the lowest floor to the highest. A module imports from lower floors only, and not from
 another folder on its own."""

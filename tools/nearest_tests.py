@@ -22,6 +22,7 @@ HELD_BY: dict[str, tuple[str, ...]] = {
     "admin/auth/auth.py": ("admin/test_security.py",),
     "admin/metrics": ("admin/metrics/test_metrics.py",),
     "admin/pages": ("admin/pages/test_pages.py",),
+    "admin/site/changes.py": ("admin/site/test_unit3d.py", "admin/site/test_ocelot.py"),
     "cli": ("cli/test_main.py", "cli/test_commands.py", "cli/test_users.py"),
     "cli/commands/backups.py": ("valkey/test_backup.py",),
     "cli/commands/exports.py": ("cli/test_imports.py",),

@@ -291,6 +291,32 @@ def test_a_public_admin_port_is_reported(admin: AdminSettings, subjects: set[str
 
 
 @pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, "ok"),
+        ({"site": {"listen": ("0.0.0.0:6971",)}}, "can be intercepted"),
+        ({"users": {"private": "optional"}}, "set TRACKER_USERS__PRIVATE=required"),
+        ({"torrents": {"mode": "open"}}, "set TRACKER_TORRENTS__MODE=registered"),
+        ({"clients": {"allow_list": True}}, "ok"),
+        ({"clients": {}}, "set TRACKER_CLIENTS__DENY_LIST=true or TRACKER_CLIENTS__ALLOW_LIST=true"),
+    ],
+)
+def test_settings_that_a_site_needs_for_its_calls_are_reported(changes: dict[str, Any], says: str) -> None:
+    assert "site" not in {finding.subject for finding in check_settings(Settings(http=LOCAL))}
+    settings = {
+        "http": LOCAL,
+        "site": {"listen": ("127.0.0.1:6971", "unix:/run/site"), "key": "k" * 32},
+        "users": {"private": "required"},
+        "torrents": {"mode": "registered"},
+        "clients": {"deny_list": True},
+        **changes,
+    }
+    found = [each for each in check_settings(Settings.model_validate(settings)) if each.subject == "site"]
+    assert [each.level for each in found] == ["ok" if says == "ok" else "warning"]
+    assert says == "ok" or says in str(found[0])
+
+
+@pytest.mark.parametrize(
     ("days", "make", "level", "says"),
     [
         (59, make_city, "ok", "GeoLite2-City of 2026-01-01: countries, cities, postcodes"),

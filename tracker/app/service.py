@@ -75,6 +75,8 @@ class Banner:
     """The URL of the admin port for browsers; empty if it is not set."""
     work: tuple[str, ...] = ()
     """The addresses where claimants ask for work."""
+    site: tuple[str, ...] = ()
+    """The addresses where the calls of a site are answered."""
     dht: tuple[str, ...] = ()
     """The addresses of the DHT node."""
     upgraded: str = ""
@@ -114,28 +116,26 @@ async def serve(
             _web(context, joins, url, problems) as web,
         ):
             try:
+                apply = partial(_apply_settings, context, joins, web)
+                admin_context = _admin_context(context, joins, web, version, reload)
                 async with (
-                    _admin(context, joins, web, version, reload) as (admin, tokens),
+                    _admin(admin_context) as (admin, tokens),
+                    _site(admin_context, apply) as site,
                     open_work(context, web.addresses) as work,
                     open_dht(context, prober, dht),
-                    running(partial(reload.run, settings, partial(_apply_settings, context, joins, web))),
+                    running(partial(reload.run, settings, apply)),
                 ):
                     link = (
                         await retry_while_unavailable(connection, partial(_link, tokens))
                         if admin and server.private
                         else ""
                     )
-                    banner = _banner(server, web, version, admin, link, work, dht, settings, upgraded)
+                    banner = _banner(server, web, version, admin, link, work, site, dht, settings, upgraded)
                     freeze_gc()
                     ready(banner)
                     say = log.debug if sys.stderr.isatty() else log.info  # the banner stands there
-                    say(
-                        "serving",
-                        addresses=web.addresses,
-                        udp=web.udp,
-                        store=version,
-                        mode=settings.torrents.mode,
-                    )
+                    mode = settings.torrents.mode
+                    say("serving", addresses=web.addresses, udp=web.udp, store=version, mode=mode)
                     await stop.wait()
             except asyncio.CancelledError:
                 task = asyncio.current_task()
@@ -171,6 +171,7 @@ def _banner(
     admin: tuple[str, ...],
     link: str,
     work: tuple[str, ...],
+    site: tuple[str, ...],
     dht: DhtRuntime,
     settings: Settings,
     upgraded: str,
@@ -184,6 +185,7 @@ def _banner(
         link,
         settings.admin.url or "",
         work,
+        site,
         dht.addresses,
         upgraded,
         dht.participation,
@@ -311,25 +313,11 @@ async def _web(
         yield _Web(addresses, udp, snapshot, all_problems, pool.apply_settings)
 
 
-@asynccontextmanager
-async def _admin(
-    context: RuntimeContext,
-    joins: JoinEvents,
-    web: _Web,
-    version: str,
-    reload: Reload,
-) -> AsyncIterator[tuple[tuple[str, ...], Tokens]]:
-    """Opens the admin port if it is enabled, and yields its addresses and the tokens."""
-    store, settings = context.store, context.live.current
-    if not settings.admin.enabled:
-        yield (), store.tokens
-        return
-    # A quarter of all imports. Peers are served by now and should not wait for it, hence the thread.
-    await asyncio.to_thread(import_module, "tracker.admin.server")
-    from tracker.admin.server import serve_admin  # noqa: PLC0415
-
-    admin_context = AdminContext(
-        store,
+def _admin_context(
+    context: RuntimeContext, joins: JoinEvents, web: _Web, version: str, reload: Reload
+) -> AdminContext:
+    return AdminContext(
+        context.store,
         context.live,
         joins.places,
         web.telemetry,
@@ -340,8 +328,34 @@ async def _admin(
         web.udp,
         lambda: reload.last,
     )
-    async with serve_admin(admin_context, settings.admin) as addresses:
-        yield addresses, store.tokens
+
+
+@asynccontextmanager
+async def _admin(context: AdminContext) -> AsyncIterator[tuple[tuple[str, ...], Tokens]]:
+    """Opens the admin port if it is enabled, and yields its addresses and the tokens."""
+    settings = context.settings.admin
+    if not settings.enabled:
+        yield (), context.store.tokens
+        return
+    # A quarter of all imports. Peers are served by now and should not wait for it, hence the thread.
+    await asyncio.to_thread(import_module, "tracker.admin.server")
+    from tracker.admin.server import serve_admin  # noqa: PLC0415
+
+    async with serve_admin(context, settings) as addresses:
+        yield addresses, context.store.tokens
+
+
+@asynccontextmanager
+async def _site(context: AdminContext, apply: Callable[[Settings], None]) -> AsyncIterator[tuple[str, ...]]:
+    """Opens the listener for a site's calls if a setting says so, and yields its addresses."""
+    if not context.settings.site.listen:
+        yield ()
+        return
+    await asyncio.to_thread(import_module, "tracker.admin.site.listener")
+    from tracker.admin.site.listener import serve_site  # noqa: PLC0415
+
+    async with serve_site(context, apply) as addresses:
+        yield addresses
 
 
 @asynccontextmanager

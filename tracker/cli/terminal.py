@@ -193,6 +193,7 @@ def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts", why_no_udp:
     elif admin:
         lines.append(("sign in", "tracker sign-in-link"))
     lines += [("work", url) for url in announce_urls(banner.work, "/")[:1]]
+    lines += [("site" if not number else "", address) for number, address in enumerate(banner.site)]
     dht = [*banner.dht, *([banner.participation.sentence] if banner.participation else [])]
     lines += [("dht" if not number else "", text) for number, text in enumerate(dht)]
     lines += [("store", banner.store)]

@@ -28,7 +28,35 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
     if settings.probe.connectable and not settings.probe.enabled:
         text = "TRACKER_PROBE__CONNECTABLE is on, but no connection to peers is allowed"
         yield Finding("warning", "probes", text, "set TRACKER_PROBE__ENABLED=true")
+    yield from _site(settings)
     yield _interval(settings.announce)
+
+
+def _site(settings: Settings) -> Iterator[Finding]:
+    """Settings without which the calls of a site's own code have no effect."""
+    site, users, clients = settings.site, settings.users, settings.clients
+    if not site.listen:
+        return
+    missing = [
+        name
+        for name, is_set in (
+            ("TRACKER_USERS__PRIVATE=required", users.private == "required"),
+            ("TRACKER_TORRENTS__MODE=registered", settings.torrents.mode == "registered"),
+            (
+                "TRACKER_CLIENTS__DENY_LIST=true or TRACKER_CLIENTS__ALLOW_LIST=true",
+                clients.deny_list or clients.allow_list,
+            ),
+        )
+        if not is_set
+    ]
+    if public := [listen for listen in site.listen if is_public(listen)]:
+        text = f"{public[0]} takes the site's calls from other machines over plain HTTP: its key can be intercepted"
+        yield Finding("warning", "site", text, "use a loopback address or a unix socket")
+    if missing:
+        text = "calls of the site about users, torrents or clients have no effect with these settings"
+        yield Finding("warning", "site", text, f"set {', '.join(missing)}")
+    elif not public:
+        yield Finding("ok", "site", f"calls are answered on {', '.join(site.listen)}")
 
 
 def _interval(announce: AnnounceSettings) -> Finding:

@@ -120,7 +120,7 @@ GROUPS = (
     ),
     Group(
         "A site's own code",
-        "Calls as UNIT3D and Gazelle make them ([moving.md](moving.md)).",
+        "Calls as UNIT3D and Gazelle make them ([calls.md](calls.md)).",
         ("site",),
     ),
     Group(

@@ -112,8 +112,11 @@ class Server(GuardedServer):
     neither, the new connection serves probes only.
     """
 
-    def __init__(self, handler: Handler, limits: Limits, **options: Any) -> None:
+    def __init__(
+        self, handler: Handler, limits: Limits, connection: type[Connection], **options: Any
+    ) -> None:
         self.limits = limits
+        self._connection = connection
         self._anonymous_bodies: dict[Connection, None] = {}
         super().__init__(
             functools.partial(_handle, handler, limits),
@@ -123,7 +126,7 @@ class Server(GuardedServer):
         )
 
     def __call__(self) -> Connection:
-        return Connection(self, loop=self._loop, **self._kwargs)
+        return self._connection(self, loop=self._loop, **self._kwargs)
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -162,20 +165,24 @@ class Server(GuardedServer):
 class Runner(web.AppRunner):
     """Runs an application on this Server."""
 
-    def __init__(self, app: web.Application, limits: Limits) -> None:
+    def __init__(self, app: web.Application, limits: Limits, connection: type[Connection]) -> None:
         super().__init__(app, shutdown_timeout=limits.stop_seconds)
         self._limits = limits
+        self._connection = connection
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
         factory = functools.partial(cast(Any, made.request_factory), _cls=Request)
-        return Server(cast(Handler, made.request_handler), self._limits, request_factory=factory)
+        handler = cast(Handler, made.request_handler)
+        return Server(handler, self._limits, self._connection, request_factory=factory)
 
 
 @asynccontextmanager
-async def serving(app: web.Application, listeners: list[Listener], limits: Limits) -> AsyncIterator[None]:
+async def serving(
+    app: web.Application, listeners: list[Listener], limits: Limits, connection: type[Connection] = Connection
+) -> AsyncIterator[None]:
     """Serves the application on the listeners; leaving the block closes them."""
-    runner = Runner(app, limits)
+    runner = Runner(app, limits, connection)
     accepting: list[asyncio.Server] = []
     try:
         await runner.setup()

@@ -19,7 +19,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 
-Way = Literal["api", "dashboard", "cli"]
+Way = Literal["api", "dashboard", "cli", "site"]
 
 KEPT_SECONDS = 366 * 86_400
 MAX_OBJECTS = 10

@@ -1,10 +1,11 @@
-"""The active peers of a user, in all shards."""
+"""The active peers of a user, in all shards, and how many lists of peers the user was told."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from tracker.bittorrent import PeerId
+from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.torrents.records import Peer, hash_of, peer_of
 from tracker.store.users.users import Users
@@ -20,6 +21,18 @@ class LivePeers(NamedTuple):
 
     peers: list[tuple[str, Peer]]
     complete: bool
+
+
+SEEDER_SHARE = 4
+"""A seeder is told this many times fewer lists, as in refuse.lua."""
+
+
+class Lists(NamedTuple):
+    """The budget for lists of peers, as refuse.lua writes it: used up to a time (epoch s); a day and its lists."""
+
+    used_until: float = 0.0
+    day: int = 0
+    number: int = 0
 
 
 class UserPeers:
@@ -47,6 +60,14 @@ class UserPeers:
         ]
         return LivePeers(await self._read(peers[:MAX_PEERS]), complete and len(peers) <= MAX_PEERS)
 
+    async def lists(self, user_id: str) -> tuple[Lists, Lists]:
+        """(as a seeder, as a leecher), the sums over the shards of today."""
+        rows = await self._shards.each(
+            lambda shard: ("HMGET", shard.keys.user(user_id), "lists_s", "lists_l")
+        )
+        seeding, leeching = zip(*rows.values(), strict=True) if rows else ((), ())
+        return _lists_of(seeding), _lists_of(leeching)
+
     async def _read(self, peers: Sequence[tuple[Shard, str, PeerId]]) -> list[tuple[str, Peer]]:
         rows = await self._shards.ask(
             [(shard, ("HGETALL", shard.keys.peer(torrent_id, id))) for shard, torrent_id, id in peers],
@@ -57,3 +78,12 @@ class UserPeers:
             for (_, torrent_id, id), row in zip(peers, rows, strict=True)
             if row
         ]
+
+
+def _lists_of(texts: Sequence[bytes | None]) -> Lists:
+    """Adds up what the shards have."""
+    found = [tuple(map(whole, (text or b"").split())) for text in texts]
+    parts = [part for part in found if len(part) == 3]
+    day = max((day for _, day, _ in parts), default=0)
+    used = max((used for used, _, _ in parts), default=0)
+    return Lists(used / 1000, day, sum(number for _, of, number in parts if of == day))

@@ -321,6 +321,20 @@ class Users:
             for name, sizes in zip(SETS, zip(*parts.values(), strict=True), strict=True)
         }
 
+    async def torrents_at_once(self, user_id: str) -> tuple[int, int]:
+        """Returns (torrents that the user seeds now, those that the user downloads now)."""
+        parts = await self._shards.several(
+            lambda shard: [
+                ("SINTERCARD", 2, *(shard.keys.user_set(user_id, each) for each in ("active", name)))
+                for name in ("complete", "incomplete")
+            ]
+        )
+        seeding, leeching = (
+            sum(each for each in found if isinstance(each, int))
+            for found in zip(*parts.values(), strict=True)
+        )
+        return seeding, leeching
+
     async def torrent(self, user_id: str, torrent_id: str) -> dict[str, str] | None:
         """Returns the user's fields on a torrent (``t:u:<uid>:t:<tid>``), summed over all of the user's peer ids.
 

@@ -1,0 +1,118 @@
+"""What the calls of a site change and read, by the operations that the API uses. Every change is noted for the audit
+log first."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tracker.admin.context import AdminContext
+from tracker.admin.site.rates import Rates
+from tracker.bittorrent import InfoHash
+from tracker.errors import ClientError, Conflict, NotFound
+from tracker.operations.audit import Change
+from tracker.operations.torrents import add_torrent, change_torrent_rule, edit_torrent, remove_torrent
+from tracker.settings.model import Settings
+from tracker.store.schema.multipliers import RuleChange, multiplier_text, rule_change
+from tracker.store.store import Store
+from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.fields import User, Value
+
+
+@dataclass(frozen=True, slots=True)
+class SiteCall:
+    """One request of a site."""
+
+    context: AdminContext
+    change: Change
+    rates: Rates
+    apply: Callable[[Settings], None]
+    """Takes changed settings."""
+
+    @property
+    def store(self) -> Store:
+        return self.context.store
+
+    def rule(self, name: str, upload: float = 1, download: float = 1) -> RuleChange:
+        """The rule of this name; none where both factors are 1."""
+        now = self.context.clock()
+        if upload == download == 1:
+            return RuleChange(int(now), name)
+        texts = [None if factor == 1 else multiplier_text(factor) for factor in (upload, download)]
+        return rule_change(now, name, texts[0], texts[1])
+
+
+async def save_torrent(
+    call: SiteCall, torrent_id: int, info_hash: InfoHash, fields: Mapping[str, str], rule: RuleChange
+) -> None:
+    """Registers a torrent with the site's id, or changes it. Its rules that have a name stay as they are.
+
+    Raises Conflict if the id or the info hash is known with another one.
+    """
+    store = call.store
+    await call.change.touch("torrent", info_hash.hex())
+    known = await store.torrents.get(info_hash)
+    if known is None or not known.registered:
+        rules = {"multi_up": rule.upload or "1", "multi_dn": rule.download or "1"}
+        try:
+            await add_torrent(store, info_hash, {**fields, **rules, "torrent_id": str(torrent_id)})
+        except ClientError as error:
+            raise Conflict(error.text) from error
+        return
+    if known.torrent_id != str(torrent_id):
+        raise Conflict(f"this info hash is registered with id {known.torrent_id}: remove it first")
+    await edit_torrent(store, info_hash, {k: v for k, v in fields.items() if k != "snatches"})
+    await change_torrent_rule(store, info_hash, rule)
+
+
+async def delete_torrent(call: SiteCall, info_hash: InfoHash) -> None:
+    """Also of a torrent that is not registered, because a site repeats a call that was not answered."""
+    await call.change.touch("torrent", info_hash.hex())
+    await remove_torrent(call.store, call.context.torrent_files, info_hash)
+
+
+async def known_torrent(call: SiteCall, info_hash: InfoHash) -> Torrent:
+    """A torrent to change. Raises NotFound."""
+    await call.change.touch("torrent", info_hash.hex())
+    found = await call.store.torrents.get(info_hash)
+    if found is None or not found.registered:
+        raise NotFound("unknown torrent")
+    return found
+
+
+async def torrent_of_id(store: Store, torrent_id: int) -> Torrent:
+    """Raises NotFound."""
+    found = await store.torrents.by_ids([str(torrent_id)])
+    if not found:
+        raise NotFound("unknown torrent")
+    return found[0]
+
+
+async def save_user(call: SiteCall, user_id: int, passkey: str, fields: Mapping[str, Value]) -> None:
+    """Adds a user, or changes one. A passkey that differs replaces the stored one.
+
+    Raises Conflict if another user has the passkey.
+    """
+    store, who = call.store, str(user_id)
+    await call.change.touch("user", who)
+    known = await store.users.by_id(who)
+    if known is not None and known.passkey != passkey:
+        await store.users.rotate(known.passkey, passkey)
+    (saved,) = await store.user_import.save([{"user_id": who, "passkey": passkey, **fields}])
+    if isinstance(saved, ClientError):
+        raise Conflict(saved.text)
+    if saved.new:
+        call.change.created("user", who)
+
+
+async def known_user(call: SiteCall, who: str) -> User:
+    """A user to change, by id or passkey. Raises NotFound."""
+    await call.change.touch("user", who)
+    try:
+        return await call.store.users.find(who)
+    except ClientError as error:
+        raise NotFound(error.text) from error
+
+
+async def give_token(call: SiteCall, user_id: int, torrent: Torrent) -> None:
+    """A freeleech token without end. Raises NotFound for an unknown user."""
+    user = await known_user(call, str(user_id))
+    await call.store.freeleech.give(user.user_id, torrent.torrent_id, 10**13 - 1)

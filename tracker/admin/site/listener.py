@@ -1,0 +1,219 @@
+"""The listener for the calls of a site's own code: addresses, keys, the audit log."""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import orjson
+from aiohttp import web
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from tracker.admin.api.reading import first_error
+from tracker.admin.auth.attempts import Attempts
+from tracker.admin.auth.auth import too_many
+from tracker.admin.context import AdminContext
+from tracker.admin.http.connections import (
+    MAX_HEADER_BYTES,
+    MAX_LINE_BYTES,
+    Connection,
+    Limits,
+    Server,
+    mark_authenticated,
+    serving,
+    size_limit_middleware,
+)
+from tracker.admin.http.problems import Handler, Problem, describe_request, problem_middleware
+from tracker.admin.site import ocelot
+from tracker.admin.site.changes import SiteCall
+from tracker.admin.site.rates import Rates
+from tracker.admin.site.unit3d import CALLS, Unit3dCall
+from tracker.bittorrent import Address
+from tracker.errors import ClientError, Conflict, NotFound
+from tracker.operations.audit import Caller, Change
+from tracker.settings.model import Settings, SiteSettings
+from tracker.system.event_loop import running
+from tracker.system.listeners import open_listeners
+from tracker.system.logger import Logger
+from tracker.wire.endpoint import format_address, pack_address
+from tracker.wire.proxy import TrustedNetworks
+
+MAX_BODY_BYTES = 65_536
+UNIT3D = "/announce/{key}/"
+
+M = TypeVar("M", bound=BaseModel)
+R = TypeVar("R")
+log = Logger("tracker.site")
+
+
+@asynccontextmanager
+async def serve_site(
+    context: AdminContext, apply: Callable[[Settings], None], limits: Limits | None = None
+) -> AsyncIterator[tuple[str, ...]]:
+    """Serves until the block is left, if a setting says so; yields the addresses, with real ports in place of 0.
+
+    ``apply`` receives changed settings. Raises StartupError for an address that is not available.
+    """
+    settings = context.settings.site
+    rates = Rates(context.telemetry, context.clock)
+    listeners = await open_listeners(settings.listen)
+    app = make_app(Site(context, settings, rates, apply))
+    async with serving(app, listeners, limits or Limits(), SiteConnection), running(rates.run):
+        yield tuple(listener.address for listener in listeners)
+
+
+class SiteConnection(Connection):
+    """Gazelle sends no Host, which HTTP/1.1 requires. The first head of a connection gets one."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self, manager: Server, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._head: bytes | None = b""
+        """What came of the first head; None once it is complete."""
+
+    def data_received(self, data: bytes) -> None:
+        if self._head is not None:
+            data = self._head + data
+            if b"\r\n\r\n" not in data and len(data) <= MAX_LINE_BYTES + MAX_HEADER_BYTES:
+                self._head = data
+                return
+            self._head, data = None, with_host(data)
+        super().data_received(data)
+
+
+def with_host(data: bytes) -> bytes:
+    """The first head with a Host."""
+    line, end, rest = data.partition(b"\r\n")
+    head = end + rest.partition(b"\r\n\r\n")[0].lower()
+    return data if b"\r\nhost:" in head else line + b"\r\nHost: site" + end + rest
+
+
+class Site:
+    """Admits the requests of one site, and runs its calls."""
+
+    def __init__(
+        self,
+        context: AdminContext,
+        settings: SiteSettings,
+        rates: Rates,
+        apply: Callable[[Settings], None],
+    ) -> None:
+        self.settings = settings
+        self._context = context
+        self._rates = rates
+        self._apply = apply
+        self._allowed = TrustedNetworks(settings.allowed)
+        self._attempts = Attempts(asyncio.get_running_loop().time)
+
+    def admit(self, request: web.Request, key: SecretStr | None) -> None:
+        """Raises Problem. A connection to a unix socket has no address."""
+        address = _address_of(request)
+        if address and address not in self._allowed:
+            log.warning("site call refused", address=format_address(address), why="TRACKER_SITE__ALLOWED")
+            raise Problem(403, detail="TRACKER_SITE__ALLOWED has no network with your address")
+        given = request.match_info["key"].encode("utf-8", "replace")
+        if key is None or not hmac.compare_digest(given, key.get_secret_value().encode()):
+            if wait := self._attempts.failed(request.remote or ""):
+                raise too_many(wait)
+            log.warning("site call refused", address=request.remote or "unix", why="wrong key")
+            raise Problem(401, detail="wrong key")
+        mark_authenticated(request)
+
+    async def run(
+        self, request: web.Request, operation: str, handle: Callable[[SiteCall], Awaitable[R]]
+    ) -> R:
+        """Runs a call. What it has changed is in the audit log under ``operation``, also if it fails then. Raises
+        Problem."""
+        address = format_address(_address_of(request)) if _address_of(request) else ""
+        change = Change(
+            self._context.store, Caller(self.settings.name, "operate", "site", "", address), operation
+        )
+        done = False
+        try:
+            reply = await handle(SiteCall(self._context, change, self._rates, self._apply))
+            done = True
+        except ClientError as error:
+            raise _refused(request, operation, error) from error
+        finally:
+            if operation:
+                await change.record(failed=not done)
+        return reply
+
+
+def _address_of(request: web.Request) -> Address:
+    return pack_address((request.remote or "").partition("%")[0]) or Address(b"")
+
+
+def _refused(request: web.Request, operation: str, error: ClientError) -> Problem:
+    status = 404 if isinstance(error, NotFound) else 409 if isinstance(error, Conflict) else 400
+    log.warning("site call failed", what=describe_request(request), operation=operation, why=error.text)
+    return Problem(status, detail=error.text)
+
+
+def _checked(request: web.Request, read: Callable[[], M]) -> M:
+    """A body or a query. Raises Problem."""
+    try:
+        return read()
+    except ValidationError as error:
+        raise _refused(request, "", ClientError(first_error(error))) from error
+
+
+def make_app(site: Site) -> web.Application:
+    middlewares = [_close_middleware, problem_middleware, size_limit_middleware]
+    app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
+    app.add_routes([*_unit3d(site, CALLS), *_ocelot(site)])
+    return app
+
+
+@web.middleware
+async def _close_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Gazelle reads a reply until the connection ends."""
+    response = await handler(request)
+    if not request.path.startswith("/announce/"):
+        response.force_close()
+    return response
+
+
+def _unit3d(site: Site, calls: Sequence[Unit3dCall]) -> list[web.RouteDef]:
+    def route(call: Unit3dCall) -> web.RouteDef:
+        async def handle(request: web.Request) -> web.Response:
+            site.admit(request, site.settings.key)
+            arguments: list[object] = [int(request.match_info["id"])] if "id" in request.match_info else []
+            if (model := call.body) is not None:
+                data = await request.read()
+                arguments.append(_checked(request, lambda: model.model_validate_json(data)))
+            reply = await site.run(request, call.operation, lambda this: call.handler(this, *arguments))
+            return (
+                web.Response()
+                if reply is None
+                else web.Response(body=orjson.dumps(reply), content_type="application/json")
+            )
+
+        return web.route(call.method, UNIT3D + call.path, handle)
+
+    return [route(call) for call in calls]
+
+
+def _ocelot(site: Site) -> list[web.RouteDef]:
+    async def update(request: web.Request) -> web.Response:
+        site.admit(request, site.settings.key)
+        fields = ocelot.read_query(request.raw_path)
+        action = ocelot.ACTIONS.get(fields.get("action", ""))
+        if action is None:
+            raise _refused(request, "", ClientError("unknown action"))
+        query = _checked(request, lambda: action.query.model_validate(fields))
+        await site.run(request, action.operation, lambda this: action.handler(this, query))
+        return web.Response(text="success")
+
+    async def report(request: web.Request) -> web.Response:
+        site.admit(request, site.settings.report_key)
+        fields = ocelot.read_query(request.raw_path)
+        text = await site.run(request, "", lambda this: ocelot.report(this, fields))
+        return web.Response(text=f"{text}success")
+
+    return [
+        web.get("/{key}/update", update, allow_head=False),
+        web.get("/{key}/report", report, allow_head=False),
+    ]

@@ -1,0 +1,328 @@
+"""The calls of Gazelle to its tracker Ocelot: GET /<key>/update?action=... and /<report key>/report?get=..."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from urllib.parse import unquote_to_bytes
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tracker.admin.site.changes import (
+    SiteCall,
+    delete_torrent,
+    give_token,
+    known_torrent,
+    known_user,
+    save_torrent,
+    save_user,
+)
+from tracker.bittorrent import HASH_LENGTH, InfoHash
+from tracker.errors import ClientError, NotFound
+from tracker.operations.peers import format_prefix
+from tracker.operations.torrents import allow_torrent, change_torrent_rule, deny_torrent
+from tracker.settings.reload import with_values
+from tracker.store.schema.multipliers import RuleChange
+from tracker.store.swarms.peer_counts import NO_PEERS, read_peer_counts
+from tracker.store.users.fields import checked_passkey
+
+PASSKEY_LENGTH = 32
+FACTORS = {0: (1, 1), 1: (1, 0), 2: (0, 0)}
+"""(of upload, of download) by `freetorrent`: normal, freeleech, neutral."""
+DELETED = (
+    *(
+        "Dupe",
+        "Trump",
+        "Bad file names",
+        "Bad folder names",
+        "Bad tags",
+        "Disallowed format",
+        "Discs missing",
+    ),
+    *("Discography", "Edited log", "Inaccurate bitrate", "Low bitrate", "Mutt rip", "Disallowed source"),
+    *("Encode errors", "Specifically banned", "Tracks missing", "Transcode", "Unapproved cassette"),
+    *("Unsplit album", "User compilation", "Wrong format", "Wrong media", "Audience recording"),
+)
+"""What clients show of a deleted torrent, by the number of the reason."""
+DISABLED = "your account is disabled on the site"
+
+
+def _passkey(text: str) -> str:
+    try:
+        return checked_passkey(text)
+    except ClientError as error:
+        raise ValueError(error.text) from error
+
+
+def _info_hash(text: object) -> InfoHash:
+    raw = text.encode("latin-1") if isinstance(text, str) else b""
+    if len(raw) != HASH_LENGTH:
+        raise ValueError("an info hash is 20 bytes, percent-encoded")
+    return InfoHash(raw)
+
+
+def _info_hashes(text: object) -> tuple[InfoHash, ...]:
+    return tuple(map(_info_hash, _cut(text, HASH_LENGTH)))
+
+
+def _passkeys(text: object) -> tuple[str, ...]:
+    return tuple(map(_passkey, _cut(text, PASSKEY_LENGTH)))
+
+
+def _cut(text: object, length: int) -> list[str]:
+    if not isinstance(text, str) or not text or len(text) % length:
+        raise ValueError(f"each has {length} characters, one after the other")
+    return [text[first : first + length] for first in range(0, len(text), length)]
+
+
+Hash = Annotated[InfoHash, BeforeValidator(_info_hash)]
+Passkey = Annotated[str, AfterValidator(_passkey)]
+Id = Annotated[int, Field(ge=1, le=10**15 - 1)]
+Flag = Literal["0", "1"]
+Kind = Annotated[int, Field(ge=0, le=2)]
+Prefix = Annotated[str, Field(min_length=1)]
+
+
+class Query(BaseModel):
+    """Unknown parameters are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, arbitrary_types_allowed=True)
+
+
+class TorrentQuery(Query):
+    info_hash: Hash
+
+
+class NewTorrent(TorrentQuery):
+    id: Id
+    freetorrent: Kind = 0
+
+
+class ChangedTorrent(TorrentQuery):
+    freetorrent: Kind
+
+
+class ChangedTorrents(Query):
+    info_hashes: Annotated[tuple[InfoHash, ...], BeforeValidator(_info_hashes)]
+    freetorrent: Kind
+
+
+class DeletedTorrent(TorrentQuery):
+    reason: int = -1
+
+
+class UserQuery(Query):
+    passkey: Passkey
+
+
+class NewUser(UserQuery):
+    id: Id
+    visible: Flag = "1"
+
+
+class ChangedUser(UserQuery):
+    can_leech: Flag
+    visible: Flag = "1"
+
+
+class Users(Query):
+    passkeys: Annotated[tuple[str, ...], BeforeValidator(_passkeys)]
+
+
+class ChangedPasskey(Query):
+    oldpasskey: Passkey
+    newpasskey: Passkey
+
+
+class Token(TorrentQuery):
+    userid: Id
+
+
+class Client(Query):
+    peer_id: Prefix
+
+
+class ChangedClient(Query):
+    old_peer_id: Prefix
+    new_peer_id: Prefix
+
+
+class Interval(Query):
+    new_announce_interval: Id
+
+
+async def add_torrent(call: SiteCall, query: NewTorrent) -> None:
+    if not await call.store.torrents.registered([query.info_hash]):
+        await allow_torrent(call.store, query.info_hash)  # it was deleted before
+    await save_torrent(call, query.id, query.info_hash, {"enabled": "1"}, _rule(call, query.freetorrent))
+
+
+def _rule(call: SiteCall, kind: int) -> RuleChange:
+    return call.rule("", *FACTORS[kind])
+
+
+async def update_torrent(call: SiteCall, query: ChangedTorrent) -> None:
+    await _update(call, query.info_hash, query.freetorrent)
+
+
+async def update_torrents(call: SiteCall, query: ChangedTorrents) -> None:
+    """Unknown ones are left out."""
+    for info_hash in await call.store.torrents.registered(query.info_hashes):
+        await _update(call, info_hash, query.freetorrent)
+
+
+async def _update(call: SiteCall, info_hash: InfoHash, kind: int) -> None:
+    await known_torrent(call, info_hash)
+    await change_torrent_rule(call.store, info_hash, _rule(call, kind))
+
+
+async def remove_torrent(call: SiteCall, query: DeletedTorrent) -> None:
+    """Peers are told the reason if it has a text."""
+    await delete_torrent(call, query.info_hash)
+    if 0 <= query.reason < len(DELETED):
+        await deny_torrent(call.store, query.info_hash, f"Unregistered torrent: {DELETED[query.reason]}")
+
+
+async def info_torrent(call: SiteCall, query: TorrentQuery) -> None:
+    await known_torrent(call, query.info_hash)
+
+
+async def add_user(call: SiteCall, query: NewUser) -> None:
+    fields = {"enabled": True}
+    await save_user(call, query.id, query.passkey, fields)
+
+
+async def update_user(call: SiteCall, query: ChangedUser) -> None:
+    user = await known_user(call, query.passkey)
+    fields = {"can_leech": query.can_leech == "1"}
+    await call.store.users.edit(user.user_id, fields)
+
+
+async def remove_user(call: SiteCall, query: UserQuery) -> None:
+    await _disable(call, query.passkey)
+
+
+async def remove_users(call: SiteCall, query: Users) -> None:
+    for passkey in query.passkeys:
+        await _disable(call, passkey)
+
+
+async def _disable(call: SiteCall, passkey: str) -> None:
+    """Gazelle removes a disabled user, and adds the user again later: totals and history stay. An unknown user is
+    removed already."""
+    if (user := await call.store.users.get(passkey)) is not None:
+        await call.change.touch("user", user.user_id)
+        await call.store.users.edit(user.user_id, {"enabled": False, "reason": DISABLED})
+
+
+async def change_passkey(call: SiteCall, query: ChangedPasskey) -> None:
+    """Also if it is done already, because a site repeats a call that was not answered."""
+    if await call.store.users.get(query.oldpasskey) is None and await call.store.users.get(query.newpasskey):
+        return
+    user = await known_user(call, query.oldpasskey)
+    await call.store.users.rotate(user.passkey, query.newpasskey)
+
+
+async def add_token(call: SiteCall, query: Token) -> None:
+    await give_token(call, query.userid, await known_torrent(call, query.info_hash))
+
+
+async def remove_token(call: SiteCall, query: Token) -> None:
+    torrent = await known_torrent(call, query.info_hash)
+    user = await known_user(call, str(query.userid))
+    await call.store.freeleech.take_back(user.user_id, torrent.torrent_id)
+
+
+async def add_client(call: SiteCall, query: Client) -> None:
+    prefix = query.peer_id.encode("latin-1")
+    await call.change.touch("client", format_prefix(prefix))
+    await call.store.allow_list.allow(prefix)
+
+
+async def remove_client(call: SiteCall, query: Client) -> None:
+    prefix = query.peer_id.encode("latin-1")
+    await call.change.touch("client", format_prefix(prefix))
+    await call.store.allow_list.disallow(prefix)
+
+
+async def edit_client(call: SiteCall, query: ChangedClient) -> None:
+    await add_client(call, Client(peer_id=query.new_peer_id))
+    await remove_client(call, Client(peer_id=query.old_peer_id))
+
+
+async def set_interval(call: SiteCall, query: Interval) -> None:
+    """Until this tracker restarts, as in Ocelot."""
+    current, name = call.context.settings, "interval_seconds"
+    try:
+        call.apply(with_values(current, {"announce": {name: query.new_announce_interval}}))
+    except ValidationError as error:
+        raise ClientError("TRACKER_ANNOUNCE__INTERVAL_SECONDS does not allow this interval") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """``operation`` is its name in the audit log; empty: it changes nothing that is recorded."""
+
+    handler: Callable[..., Awaitable[None]]
+    query: type[Query]
+    operation: str = ""
+
+
+ACTIONS = {
+    "add_torrent": Action(add_torrent, NewTorrent, "torrent.add"),
+    "update_torrent": Action(update_torrent, ChangedTorrent, "torrent.edit"),
+    "update_torrents": Action(update_torrents, ChangedTorrents, "torrent.edit"),
+    "delete_torrent": Action(remove_torrent, DeletedTorrent, "torrent.remove"),
+    "info_torrent": Action(info_torrent, TorrentQuery),
+    "add_user": Action(add_user, NewUser, "user.add"),
+    "update_user": Action(update_user, ChangedUser, "user.edit"),
+    "remove_user": Action(remove_user, UserQuery, "user.edit"),
+    "remove_users": Action(remove_users, Users, "user.edit"),
+    "change_passkey": Action(change_passkey, ChangedPasskey, "user.rotate"),
+    "add_token": Action(add_token, Token, "freeleech.give"),
+    "remove_token": Action(remove_token, Token, "freeleech.revoke"),
+    "add_whitelist": Action(add_client, Client, "client.allow"),
+    "remove_whitelist": Action(remove_client, Client, "client.disallow"),
+    "edit_whitelist": Action(edit_client, ChangedClient, "client.allow"),
+    "update_announce_interval": Action(set_interval, Interval),
+}
+
+
+async def report(call: SiteCall, fields: dict[str, str]) -> str:
+    """The text of a report: a number and what it counts in each line."""
+    if fields.get("get") == "stats":
+        return await _stats(call)
+    if fields.get("get") != "user":
+        raise ClientError("a report is get=stats or get=user")
+    user = await call.store.users.get(fields.get("key", ""))
+    if user is None:
+        raise NotFound("there is no such user")
+    seeding, leeching = await call.store.users.torrents_at_once(user.user_id)
+    return f"{leeching} leeching\n{seeding} seeding\n"
+
+
+async def _stats(call: SiteCall) -> str:
+    found, seconds = call.context.telemetry(), int(call.context.clock() - call.rates.started_at)
+    days, hours = divmod(seconds // 3600, 24)
+    peers = await read_peer_counts(call.store.shards) or NO_PEERS
+    lines = (
+        f"Uptime: {days} days, {hours:02}:{seconds // 60 % 60:02}:{seconds % 60:02}",
+        f"{int(found.gauges.get('connections', 0))} open connections",
+        f"{found.counts.get('requests', 0)} requests handled",
+        f"{round(call.rates.per_second['requests', 10])} requests/s",
+        f"{found.counts.get('announces', 0)} successful announcements",
+        f"{found.counts.get('refused.announces', 0)} failed announcements",
+        f"{found.counts.get('scrapes', 0)} scrapes",
+        f"{peers.leechers} leechers tracked",
+        f"{peers.seeders} seeders tracked",
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def read_query(raw_path: str) -> dict[str, str]:
+    """The parameters. Each byte is a character, as info hashes are no text; ``+`` stays as it is. The first value of a
+    name counts."""
+    fields: dict[str, str] = {}
+    for part in raw_path.partition("?")[2].split("&"):
+        name, _, value = part.partition("=")
+        fields.setdefault(name, unquote_to_bytes(value).decode("latin-1"))
+    return fields
