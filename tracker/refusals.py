@@ -200,7 +200,7 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
             "may not leech",
             "your account may not download",
             60,
-            "`can_leech` is off; seeding still works",
+            "`can_leech` of the user or of the user's group is off; seeding still works",
             "`tracker user edit USER --can-leech`, or the site",
         ),
         Reason(

@@ -23,6 +23,7 @@ def test_groups_are_set_shown_and_deleted(tracker: Command) -> None:
         "group_id": 20,
         "name": "vip",
         "may_announce": True,
+        "can_leech": True,
         "max_downloads": 8,
         "upload_multiplier": "1",
         "upload_multiplier_until": None,

@@ -10,6 +10,7 @@ from tests.store.harness import START
 PLAIN: dict[str, Any] = {
     "name": "",
     "may_announce": True,
+    "can_leech": True,
     "max_downloads": None,
     "upload_multiplier": 1.0,
     "upload_multiplier_until": None,

@@ -292,7 +292,9 @@ async def test_groups_are_added_changed_and_deleted(private: Private) -> None:
     async with private.admin.browser() as browser:
         assert "No groups yet" in (await get(browser, "/users/groups")).text
         fields = {"group_id": "20", "name": "vip", "download_multiplier": "0", "max_downloads": "8"}
-        page = await send(browser, "/users/groups", {**fields, "may_announce": "0", "hnr_exempt": "1"})
+        page = await send(
+            browser, "/users/groups", {**fields, "may_announce": "0", "can_leech": "0", "hnr_exempt": "1"}
+        )
         assert page.location == "/users/groups?notice=saved"
         page = await get(browser, "/users/groups")
         assert {"freeleech", "may not announce", "no hit-and-runs"} <= {e.text for e in page.all("span")}
@@ -305,7 +307,9 @@ async def test_groups_are_added_changed_and_deleted(private: Private) -> None:
         assert set(GROUP_FIELDS) <= set(values)
         assert (values["name"], values["download_multiplier"], values["max_downloads"]) == ("vip", "0", "8")
         await send(browser, "/users/groups", {**fields, "download_multiplier": "", "max_downloads": ""})
-        assert await private.store.groups.get(20) == Group(20, "vip", may_announce=False, hnr_exempt=True)
+        assert await private.store.groups.get(20) == Group(
+            20, "vip", may_announce=False, can_leech=False, hnr_exempt=True
+        )
         for wrong in ({**fields, "max_downloads": "x"}, {**fields, "group_id": "0"}):
             await send(browser, "/users/groups", wrong, status=422)
         assert (await send(browser, "/users/groups/delete", {"group_id": "20"})).location

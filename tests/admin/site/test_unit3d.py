@@ -151,6 +151,9 @@ async def test_groups_set_the_rules_of_their_users(site: Site) -> None:
     group = await site.store.groups.get(3)
     assert group is not None
     assert (group.max_downloads, group.hnr_exempt, group.upload_multiplier) == (0, False, ())
+    assert group.can_leech
+    assert await site.put("groups", {**GROUP, "download_slots": 0}) == 200
+    assert not (await site.store.groups.all())[0].can_leech
     for slug in ("banned", "validating", "disabled"):
         assert await site.put("groups", {**GROUP, "slug": slug}) == 200
         assert not (await site.store.groups.all())[0].may_announce

@@ -111,6 +111,20 @@ async def test_a_group_that_may_not_announce_is_refused(private: Store) -> None:
     assert (await private.announce(alice(3, "s"))).outcome == "join"
 
 
+async def test_a_group_that_may_not_download_seeds(private: Store) -> None:
+    """Its downloads are refused from the next announce on."""
+    await private.users.edit(ALICE, {"group": 5})
+    await private.announce(alice(1, "s"))
+    await private.announce(alice(2, "s", bytes_left=0))
+    await private.groups.save(5, {"can_leech": False})
+    private.clock.now += 1800
+    for changes in ({}, {"uploaded": 10}):
+        assert await private.refused(alice(1, **changes)) == "may not leech"
+        assert (await private.announce(alice(2, bytes_left=0, **changes))).outcome == "update"
+    assert await private.refused(alice(3, "s")) == "may not leech"
+    assert (await private.announce(alice(1, "x"))).outcome == "leave"
+
+
 async def test_a_group_spares_its_users_hit_and_runs(make_store: MakeStore) -> None:
     store = await make_store(accounts="required", hnr_min_bytes=10, hnr_threshold=3600, peer_memory=3600)
     await store.users.add("7", ALICE, group=5)

@@ -280,6 +280,7 @@ async def put_group(call: SiteCall, body: GroupBody) -> None:
     fields: dict[str, Value] = {
         "name": body.slug,
         "may_announce": body.slug not in MAY_NOT_ANNOUNCE,
+        "can_leech": body.download_slots != 0,
         "max_downloads": body.download_slots or 0,
         "hnr_exempt": body.is_immune,
         "download_multiplier": "0" if body.is_freeleech else "1",

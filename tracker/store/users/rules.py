@@ -34,6 +34,7 @@ class Group:
     may_announce: Annotated[
         bool, Field("Accept announces of its users, or refuse them.", "group", column=13)
     ] = True
+    can_leech: Annotated[bool, Field("Let its users download.", "group", column=10)] = True
     max_downloads: Annotated[
         int | None,
         Field(

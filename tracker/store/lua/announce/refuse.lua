@@ -17,7 +17,8 @@ end
 
 local function read_regular_with_group(...)
   local row = read_with_group(...)
-  if user_group and user_group.may_announce == '0' then row[1] = false end
+  local leeches = select(select('#', ...), ...) == 'can_leech'
+  if user_group and (user_group.may_announce == '0' or leeches and user_group.can_leech == '0') then row[1] = false end
   return row
 end
 
@@ -40,6 +41,7 @@ function authorize(passkey, left, event)
   else
     u = read_row('HMGET', key, 'user_id', 'upload_multiplier', 'download_multiplier', 'enabled', 'can_leech',
       'max_downloads')
+    if user_group and user_group.can_leech == '0' then u[5] = '0' end
   end
   if passkey == '' or not u[1] or u[1] == '' then
     if rules.required then return false, 'unknown passkey' end
