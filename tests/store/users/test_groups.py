@@ -118,9 +118,9 @@ async def test_a_group_that_may_not_download_seeds(private: Store) -> None:
     await private.announce(alice(2, "s", bytes_left=0))
     await private.groups.save(5, {"can_leech": False})
     private.clock.now += 1800
-    for changes in ({}, {"uploaded": 10}):
-        assert await private.refused(alice(1, **changes)) == "may not leech"
-        assert (await private.announce(alice(2, bytes_left=0, **changes))).outcome == "update"
+    for sent in (0, 10):
+        assert await private.refused(alice(1, uploaded=sent)) == "may not leech"
+        assert (await private.announce(alice(2, bytes_left=0, uploaded=sent))).outcome == "update"
     assert await private.refused(alice(3, "s")) == "may not leech"
     assert (await private.announce(alice(1, "x"))).outcome == "leave"
 
