@@ -25,6 +25,7 @@ from tracker.frontends.udp.protocol import (
     ERRORS_SECOND,
     MAX_DATAGRAMS,
     MAX_LATE_SECONDS,
+    MAX_OF_ADDRESS,
     TURN_SECONDS,
 )
 from tracker.refusals import Busy, Refusal, SilentlyDropped
@@ -139,9 +140,27 @@ async def test_connects_are_ignored_while_the_buffer_is_more_than_half_full() ->
         assert await client.connect()
 
 
+async def test_a_client_that_starts_with_a_thousand_torrents_gets_its_ids_beyond_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Further connects of an address take no turn of another address."""
+    monkeypatch.setattr(protocol, "CONNECTS_SECOND", 0)
+    monkeypatch.setattr(protocol, "FURTHER_SECOND", MAX_OF_ADDRESS - 1)
+    async with serving() as served:
+        client = served.client()
+        for _ in range(1000):
+            assert await client.connect()
+        client.send(CONNECT)
+        assert await served.client("127.0.0.2").connect()
+        assert served.counts() == {"udp.connects": 1001, "udp.ignored.budget": 1}
+
+
 @on_loops()
-async def test_a_socket_that_is_behind_answers_connects_by_turns_of_addresses() -> None:
+async def test_a_socket_that_is_behind_answers_connects_by_turns_of_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """U3: it is behind in the third of these turns, and no longer after it."""
+    monkeypatch.setattr(protocol, "MAX_OF_ADDRESS", 1)
     loop = asyncio.get_running_loop()
     async with serving() as served:
         client = served.client()

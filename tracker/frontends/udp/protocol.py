@@ -48,8 +48,12 @@ MAX_BYTES = 2048
 CONNECTS_SECOND = 50_000
 """Connect requests that a process answers per second, which takes about half of its time."""
 TURNS_SECOND = 30_000
-"""Connect requests that it answers per second beyond that budget, or while a socket is behind: one of an address (IPv6:
-a /64) in each turn."""
+"""Connect requests that it answers per second beyond that budget, or while a socket is behind: the first of an address
+(IPv6: a /64) in each turn."""
+FURTHER_SECOND = 5000
+"""Further ones then: a client that starts with a thousand torrents sends as many."""
+MAX_OF_ADDRESS = 1000
+"""Connect requests of an address in a turn."""
 TURN_SECONDS = 1.0
 MAX_TURN = 10_000
 """Addresses of a turn; the next one begins when it is full."""
@@ -140,8 +144,9 @@ class UdpServer:
         moment = timer()
         self.connects = TokenBucket(CONNECTS_SECOND, CONNECTS_SECOND * _BURST_SECONDS, moment)
         self._turns = TokenBucket(TURNS_SECOND, TURNS_SECOND, moment)
-        self._turn: set[bytes] = set()
-        """The addresses with an answered connect in this turn."""
+        self._further = TokenBucket(FURTHER_SECOND, FURTHER_SECOND, moment)
+        self._turn: dict[bytes, int] = {}
+        """The number of answered connects in this turn, by address."""
         self._turn_ends = moment
         self.errors = TokenBucket(ERRORS_SECOND, ERRORS_SECOND * _BURST_SECONDS, moment)
         self.counts: Counter[str] = Counter()
@@ -155,10 +160,12 @@ class UdpServer:
         if moment >= self._turn_ends or len(self._turn) >= MAX_TURN:
             self._turn.clear()
             self._turn_ends = moment + TURN_SECONDS
-        in_budget = not late and self.connects.take(moment)
-        if not in_budget and (network in self._turn or not self._turns.take(moment)):
+        number = self._turn.get(network, 0)
+        beyond = late or not self.connects.take(moment)
+        turns = self._further if number else self._turns
+        if beyond and (number >= MAX_OF_ADDRESS or not turns.take(moment)):
             return False
-        self._turn.add(network)
+        self._turn[network] = number + 1
         return True
 
     def flush(self, count: Count) -> None:
