@@ -23,18 +23,17 @@ def session() -> Any:
     unlimited = dict.fromkeys(
         ("active_limit", "active_downloads", "active_seeds", "active_tracker_limit"), -1
     )
-    return lt.session(
-        {
-            **off,
-            **unlimited,
-            "listen_interfaces": "127.0.0.1:0",
-            "announce_to_all_trackers": True,
-            "announce_to_all_tiers": True,
-            "recv_socket_buffer_size": BUFFER_BYTES,
-            "alert_queue_size": 1_000_000,
-            "alert_mask": lt.alert.category_t.tracker_notification,
-        }
-    )
+    settings: Any = {
+        **off,
+        **unlimited,
+        "listen_interfaces": "127.0.0.1:0",
+        "announce_to_all_trackers": True,
+        "announce_to_all_tiers": True,
+        "recv_socket_buffer_size": BUFFER_BYTES,
+        "alert_queue_size": 1_000_000,
+        "alert_mask": lt.alert.category_t.tracker_notification,
+    }
+    return lt.session(settings)
 
 
 def add_torrents(to: Any, count: int, urls: Sequence[str], folder: str) -> None:
