@@ -111,11 +111,15 @@ async def test_the_shortest_and_the_longest_range_have_no_link_beyond(admin: Adm
         "by=country",
     ],
 )
-async def test_a_wrong_query_shows_a_day(admin: Admin, query: str) -> None:
+async def test_a_wrong_query_shows_the_hours_or_the_day_that_has_data(admin: Admin, query: str) -> None:
+    counters = admin.store.counters
     async with admin.browser() as browser:
-        page = await get(browser, f"/history?{query}")
-    current = [e.text for e in page.all("a") if e.attributes.get("aria-current") == "true"]
-    assert current == ["24 h", "Total"]
+        for age, label in ((0, "2 h"), (3600, "2 h"), (8100, "24 h")):
+            counters.count("announces", by=1, at=int(admin.clock()) - age)
+            await counters.flush()
+            page = await get(browser, f"/history?{query}")
+            current = [e.text for e in page.all("a") if e.attributes.get("aria-current") == "true"]
+            assert current == [label, "Total"]
 
 
 async def test_charts_are_rates_and_say_that_the_last_slice_has_not_ended(admin: Admin) -> None:

@@ -124,7 +124,8 @@ async def test_names_of_peers_and_sites_are_escaped(
 
 async def test_charts_show_the_history(admin: Admin, store: Store, browser: aiohttp.ClientSession) -> None:
     await store.announce(update(1, bytes_left=0))
-    assert not (await get(browser, HERE)).all("figure")
+    page = await get(browser, HERE)
+    assert not page.all("figure") and "not scored yet" in page.text
     for score in (1.2, 0.96):
         store.clock.now += 3600
         taken = await store.scores.take(1)

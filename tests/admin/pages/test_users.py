@@ -131,7 +131,7 @@ async def test_multipliers_for_all_users_are_set_and_shown(private: Private) -> 
         wrong = await send(
             browser, "/users/multipliers", {"upload_multiplier": "2", "until": "soon"}, status=422
         )
-        assert "an end is a date" in wrong.text
+        assert "a time is a date" in wrong.text
     assert await private.store.multipliers.get() == (upload, download)
 
 

@@ -11,12 +11,18 @@ from tracker.admin.pages.formats import input_time
 from tracker.admin.pages.forms import clean
 from tracker.admin.pages.rendering import render
 from tracker.errors import ClientError
-from tracker.store.access.audit import AuditEntry, AuditFilter, Way
+from tracker.store.access.audit import AuditEntry, AuditFilter, ChangedObject, Way
 from tracker.store.schema.multipliers import parse_past
+from tracker.store.schema.record import Field, fields_of
+from tracker.store.torrents.records import Torrent
+from tracker.store.users.fields import User
+from tracker.store.users.rules import Group
+from tracker.store.work.records import Project
 
 PAGE = 50
 OPERATIONS = sorted({rule.operation for rule in RULES.values() if rule.operation})
 _MAX_TEXT = 200
+_RECORDS: dict[str, type] = {"torrent": Torrent, "user": User, "group": Group, "project": Project}
 _FIELDS = ("actor", "operation", "object", "way", "since", "until")
 
 
@@ -37,7 +43,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
             name: getattr(wanted, name) for name in _FIELDS if getattr(wanted, name) not in (None, "")
         }
         variables = {
-            "entries": entries,
+            "entries": [(entry, [(each, changed(each)) for each in entry.objects]) for entry in entries],
             # The browser refuses other values than such times.
             "filters": {**texts, "since": input_time(wanted.since), "until": input_time(wanted.until)},
             "filtered": bool(given),
@@ -60,3 +66,19 @@ def _filter(texts: dict[str, str], now: float) -> AuditFilter:
     """Raises ClientError for an invalid time."""
     since, until = (parse_past(texts[name], now) for name in ("since", "until"))
     return AuditFilter(texts["actor"], texts["operation"], texts["object"], texts["way"], since, until)
+
+
+def changed(each: ChangedObject) -> list[tuple[str, str, str]]:
+    """(field, before, after): of a new or deleted object without what is the default."""
+    names = dict.fromkeys((*each.before, *each.after))
+    values = [(name, each.before.get(name, ""), each.after.get(name, "")) for name in names]
+    if each.before and each.after:
+        return values
+    known = fields_of(_RECORDS[each.kind]) if each.kind in _RECORDS else {}
+    return [row for row in values if "".join(row[1:]) not in _defaults(known.get(row[0]))]
+
+
+def _defaults(field: Field | None) -> tuple[str, ...]:
+    if field is None or field.kind in ("number", "limit"):
+        return ("0",)
+    return ("1",) if field.kind == "rules" else (str(field.default).lower(),)

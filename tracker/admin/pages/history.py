@@ -28,7 +28,7 @@ from tracker.operations.history import (
     Window,
 )
 
-_DEFAULT = RANGES["24h"]
+_DEFAULT, _YOUNG = RANGES["24h"], RANGES["2h"]
 _MAX_DIGITS = 12
 FORMATS: dict[Unit, Callable[[float | None], str]] = {
     "per second": rate,
@@ -92,14 +92,14 @@ class Shown:
         ]
 
 
-def shown_of(request: web.Request, now: float) -> Shown:
+def shown_of(request: web.Request, now: float, default: Range = _DEFAULT) -> Shown:
     """For an invalid query: totals of the default range."""
     by: Part = next((part for part in PARTS if part == request.query.get("by")), "total")
     since, until = (_number(request.query.get(name, "")) for name in ("since", "until"))
     if since is not None and until is not None:
         window = history.window_between(since, until, now)
         return Shown(now, None, window.since, window.until, by)
-    chosen = RANGES.get(request.query.get("range", ""), _DEFAULT)
+    chosen = RANGES.get(request.query.get("range", ""), default)
     return Shown(now, chosen, int(now) - chosen.seconds, int(now), by)
 
 
@@ -130,11 +130,17 @@ class HistoryPages:
 
     async def show(self, request: web.Request) -> web.Response:
         """The query has ``range``, or ``since`` and ``until`` (epoch s); and ``by``."""
-        shown = shown_of(request, self._context.clock())
+        shown = shown_of(request, self._context.clock(), await self._default())
         has_users = self._context.settings.users.private != "off"
         charts = [chart for chart in CHARTS.values() if chart.name != "users" or has_users]
         variables = {"charts": charts, "units": UNITS, **_variables(shown, shown.window())}
         return render(request, "history.html", variables)
+
+    async def _default(self) -> Range:
+        """The shortest range, of hours, that has all announces of a young tracker."""
+        slices = await self._context.store.counters.series("announces", 900)
+        young = self._context.clock() - _YOUNG.seconds
+        return _DEFAULT if slices and slices[0][0] < young else _YOUNG
 
     async def data(self, request: web.Request) -> web.Response:
         chart, shown = _chart(request), shown_of(request, self._context.clock())

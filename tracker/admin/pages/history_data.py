@@ -14,7 +14,7 @@ UNITS: dict[Unit, str] = {
 
 
 def chart_data(chart: Chart, slices: Slices, by: Part = "total") -> dict[str, Any]:
-    """The JSON of a chart."""
+    """The JSON of a chart. A line of UDP beside the total of all is left out while it is 0."""
     factor, digits = 1000 if chart.unit == "seconds" else 1, 1 if chart.unit == "count" else 3
     return {
         "x": slices.starts,
@@ -28,5 +28,6 @@ def chart_data(chart: Chart, slices: Slices, by: Part = "total") -> dict[str, An
                 ],
             }
             for line in chart.lines_by(by)
+            if line.name != "udp" or by != "total" or any(slices.values[line.name])
         ],
     }

@@ -93,7 +93,8 @@ def texts(reading: OverviewReading) -> dict[str, str]:
     peers = totals["seeders"] + totals["leechers"]
     return {
         "announces": rate(_rate(slices, "announces")),
-        "announces_note": f"{number(totals['announces'])} total, {rate(_rate(slices, 'udp'))}/s over UDP",
+        "announces_note": f"{number(totals['announces'])} total"
+        + (f", {rate(_rate(slices, 'udp'))}/s over UDP" if any(slices.values["udp"]) else ""),
         "scrapes": rate(_rate(slices, "scrapes")),
         "scrapes_note": f"{number(totals['scrapes'])} total",
         "joins": rate(_rate(slices, "joins")),

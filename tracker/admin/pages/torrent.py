@@ -76,6 +76,7 @@ class TorrentPage:
 
     async def _page(self, request: web.Request, torrent: Torrent, error: str = "") -> web.Response:
         cursor, peers = await self._peers(torrent, 0)
+        points = await self._torrents.history(torrent)
         variables = {
             "torrent": torrent,
             "state": state_of(torrent),
@@ -85,7 +86,8 @@ class TorrentPage:
             "accounts": self._context.settings.users.private,
             "checks_connectable": self._context.settings.probe.connectable,
             "place": await self._context.store.scores.place(torrent.torrent_id),
-            "charted": len(await self._torrents.history(torrent)) >= MIN_POINTS,
+            "charted": len(points) >= MIN_POINTS,
+            "scored": bool(points),
             "scored_every": self._context.settings.scoring.interval_seconds,
             "announce_urls": announce_urls(self._context.listening, self._context.udp, request.host),
             "now": self._context.clock(),

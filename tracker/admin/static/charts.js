@@ -78,6 +78,13 @@ function decadesBetween(low, high) {
   return steps.slice(Math.max(0, first), (last < 0 ? steps.length : last) + 1);
 }
 
+// The indices of values that no line reaches.
+function lonely(values, spanGaps) {
+  const found = values.flatMap((value, index) => (value === null ? [] : [index]));
+  if (spanGaps) return found.length < 2 ? found : [];
+  return found.filter((index) => (values[index - 1] ?? null) === null && (values[index + 1] ?? null) === null);
+}
+
 class Chart {
   constructor(figure) {
     this.figure = figure;
@@ -148,10 +155,11 @@ class Chart {
   options() {
     const axis = { stroke: colour("--faint"), font: "11px system-ui, sans-serif", ticks: { show: false }, grid: { stroke: colour("--line"), width: 1 } };
     const paths = this.kind === "steps" ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear();
+    const spanGaps = this.kind !== "rate";
     const series = this.data.series.map((each, index) => {
       const stroke = colour(`--series-${(index % 5) + 1}`);
       const filled = this.kind === "rate" && index === 0;
-      return { label: each.name, stroke, width: 1.6, paths, spanGaps: this.kind !== "rate", points: { show: this.data.x.length < 3, size: 5 }, ...(filled ? { fill: faded(stroke, 0.12) } : {}) };
+      return { label: each.name, stroke, width: 1.6, paths, spanGaps, points: { show: true, size: 5, filter: (plot, index) => lonely(plot.data[index], spanGaps) }, ...(filled ? { fill: faded(stroke, 0.12) } : {}) };
     });
     const dashed = series.map((each) => ({ ...each, fill: undefined, dash: [4, 4] }));
     return {
