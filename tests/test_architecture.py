@@ -349,7 +349,10 @@ def sent_commands(module: str) -> Iterator[str]:
             or id(node) in decorators
         ):
             continue
-        if node.func.attr in COMMAND_METHODS and module != "cli.commands.menu":  # typer's command()
+        if node.func.attr in COMMAND_METHODS and module not in (
+            "cli.commands",
+            "cli.commands.menu",
+        ):  # typer's command()
             yield f"{module} line {node.lineno}: {node.func.attr}()"
 
 

@@ -20,7 +20,7 @@ from tests.store.harness import info_hash
 from tracker.cli.main import SECTIONS
 
 HASH = info_hash(1).hex()
-RECORDS = {"change_store", "change_of", "each"}
+RECORDS = {"change_store", "change_of", "run_each"}
 READS = """
     audit backup changes client.denied client.list client.seen completion denied dht.find dht.hashes dht.ping dht.status
     doctor export freeleech.list geoip.lookup health jobs.list jobs.queues jobs.show score.lag score.place
@@ -80,7 +80,11 @@ def calls(function: Callable[..., Any]) -> set[str]:
 
 
 def test_every_command_reads_only_or_is_recorded() -> None:
-    unrecorded = {name for name, function in commands().items() if not calls(function) & RECORDS}
+    unrecorded = {
+        name
+        for name, function in commands().items()
+        if not hasattr(inspect.unwrap(function), "operation") and not calls(function) & RECORDS
+    }
     assert unrecorded == set(READS.split())
 
 

@@ -52,7 +52,7 @@ def test_the_command_line_has_every_field() -> None:
     assert set(ADDITIONS) <= set(signature(users.edit_user).parameters)
     of_torrent = {"until"} | set(TORRENT_FIELDS) - {"enabled", "reason"}
     assert of_torrent <= set(signature(torrents.edit_torrent).parameters)
-    assert {"info_hashes", "reason"} <= set(signature(torrents.disable_torrent).parameters)
+    assert {"info_hash", "reason"} <= set(signature(torrents.disable_torrent).parameters)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

@@ -83,7 +83,10 @@ def test_projects_are_created_changed_and_deleted(tracker: Command) -> None:
     assert "error: per_minute" in tracker("work", "edit", "proj", "--per-minute", "-1", code=1).stderr
     assert "nothing to change" in tracker("work", "edit", "proj", code=2).stderr
     assert "exists" in tracker("work", "create", "proj", code=1).stderr
-    assert "--kind must be" in tracker("work", "create", "x", "--kind", "y", code=2).stderr
+    assert (
+        "'--kind': 'y' is not one of 'items', 'seeding'"
+        in tracker("work", "create", "x", "--kind", "y", code=2).stderr
+    )
     assert "everything in it" in tracker("work", "delete", "proj", typed="n\n", code=1).stdout
     assert tracker("work", "delete", "proj", "--yes").stdout == "deleted proj\n"
     assert [row[0] for row in rows(tracker("work", "projects"))] == ["keep"]

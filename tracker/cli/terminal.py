@@ -5,6 +5,7 @@ escaped; nothing is interpreted as markup.
 """
 
 import json
+import re
 import shutil
 import socket
 import sys
@@ -74,6 +75,16 @@ class Column:
     optional: bool = False
 
 
+def columns(text: str) -> list[Column]:
+    """Such as ``user_id>15 name size>14?``: a name, the width after ``:`` or, of columns on the right, after ``>``;
+    ``?``: optional."""
+    found = []
+    for word in text.split():
+        name, kind, width = re.split("([:>]|$)", word.rstrip("?"), maxsplit=1)
+        found.append(Column(name, int(width or 0), kind == ">", word.endswith("?")))
+    return found
+
+
 def fitted(name: str, rows: Iterable[Row], *, right: bool = False, max_width: int | None = None) -> Column:
     """A column as wide as its widest cell, at most ``max_width``."""
     width = max([len(name), *(len(_cell(row[name])) for row in rows)])
@@ -81,19 +92,20 @@ def fitted(name: str, rows: Iterable[Row], *, right: bool = False, max_width: in
 
 
 class Listing:
-    """Prints rows page by page: a table in a terminal, tab-separated lines elsewhere, or one JSON object per line."""
+    """Prints rows page by page: a table in a terminal, tab-separated lines elsewhere, or one JSON object per line.
+    ``shown`` are the columns, or the text for ``columns``."""
 
-    def __init__(self, columns: Sequence[Column], *, as_json: bool) -> None:
-        self._columns = columns
+    def __init__(self, shown: Sequence[Column] | str, *, as_json: bool) -> None:
+        self._columns = shown = columns(shown) if isinstance(shown, str) else shown
         self._as_json = as_json
         self._console = _console() if sys.stdout.isatty() and not as_json else None
         self._first = True
-        if self._console is not None and self._console.width < _needed_width(columns):
-            self._columns = [column for column in columns if not column.optional]
+        if self._console is not None and self._console.width < _needed_width(shown):
+            self._columns = [column for column in shown if not column.optional]
         if self._console is not None and self._console.width < _needed_width(self._columns):
-            self._columns = columns
+            self._columns = shown
             self._console = None
-            typer.echo("\t".join(column.name for column in columns))
+            typer.echo("\t".join(column.name for column in shown))
 
     def page(self, rows: Iterable[Row]) -> None:
         if self._console is not None:

@@ -6,17 +6,22 @@ client, the validation of settings) happen where they are used: `tracker --help`
 not need them.
 """
 
+import inspect
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextvars import ContextVar
+from copy import copy
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
-from tracker.cli.terminal import complain, note, say
+from tracker.cli.terminal import Column, Listing, Row, complain, describe, note, say
 from tracker.errors import ClientError, SettingsError, StartupError, StoreUnavailable, plain
 from tracker.system.logger import FirstLine
 
@@ -26,6 +31,12 @@ if TYPE_CHECKING:
     from tracker.settings.model import Settings
     from tracker.store.store import Store
     from tracker.system.torrent_files import TorrentFiles
+
+
+Command = Callable[..., Any]
+F = TypeVar("F", bound=Command)
+Pages = AsyncIterator[Iterable[Row]]
+"""What a command yields that ``lists``."""
 
 
 class StoreRefused(Exception):
@@ -78,16 +89,40 @@ Config = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="TOML file with settings.", callback=_find_config),
 ]
+_config: ContextVar[Path | None] = ContextVar("config", default=None)
+"""Of the command that runs."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of lines.")]
+LimitOrAll = Annotated[int, typer.Option(min=1, help="Maximum number of lines.", show_default="all")]
+InfoHash = Annotated[str, typer.Argument(metavar="INFO_HASH", help="40 hexadecimal digits.")]
+
+
+def _check_month(month: str | None) -> str | None:
+    if month is not None and not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month, re.ASCII):
+        raise typer.BadParameter("must be a year and a month, such as 2026-11")
+    return month
+
+
 Month = Annotated[
-    str | None, typer.Option(metavar="YYYY-MM", help="Only this month (UTC). Default: all time.")
+    str | None,
+    typer.Option(metavar="YYYY-MM", help="Only this month (UTC). Default: all time.", callback=_check_month),
 ]
-InfoHashes = Annotated[list[str], typer.Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")]
 
 
-def group(about: str) -> typer.Typer:
-    group = typer.Typer(cls=Commands, help=about, no_args_is_help=True, rich_markup_mode=None)
+class Group(typer.Typer):
+    """Commands that ``runnable`` prepares."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
+        def register(function: F) -> F:
+            super(Group, self).command(name, **options)(runnable(function))
+            return function
+
+        return register
+
+
+def group(about: str) -> Group:
+    group = Group(cls=Commands, help=about, no_args_is_help=True, rich_markup_mode=None)
     group.callback()(_accept_config)
     return group
 
@@ -96,11 +131,81 @@ def _accept_config(config: Config = None) -> None:
     del config  # _find_config reads it
 
 
-def load_settings(config: Path | None) -> "Settings":
+def audited(operation: str) -> Callable[[Command], Command]:
+    """The command changes something, and gets the ``change``. ``operation`` is its name in the audit log."""
+    return _marked("operation", operation)
+
+
+def lists(columns: str | Sequence[Column]) -> Callable[[Command], Command]:
+    """The command yields pages of rows. They are printed as a table with these columns, or as JSON."""
+    return _marked("columns", columns)
+
+
+def _marked(name: str, value: object) -> Callable[[Command], Command]:
+    def mark(function: Command) -> Command:
+        setattr(inspect.unwrap(function), name, value)
+        return function
+
+    return mark
+
+
+def runnable(function: Command) -> Command:
+    """The function as typer runs it, with ``--config``. A coroutine gets the open store. One that returns a Row, or
+    yields pages, has ``--json``."""
+    inner = inspect.unwrap(function)
+    shows = inspect.isasyncgenfunction(inner) or inner.__annotations__["return"] is Row
+    parameters = [
+        each for each in signature(function).parameters.values() if each.name not in ("store", "change")
+    ]
+    if shows:
+        parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
+    parameters.append(Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=Config))
+
+    @wraps(function)
+    def run(config: Path | None, **arguments: Any) -> None:
+        _config.set(config)
+        if inspect.isasyncgenfunction(inner) or inspect.iscoroutinefunction(inner):
+            _run(function, inner, arguments)
+        else:
+            function(**arguments)
+
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _run(function: Command, inner: Command, arguments: dict[str, Any]) -> None:
+    columns: str | Sequence[Column] = getattr(inner, "columns", ())
+    operation: str = getattr(inner, "operation", "")
+    shows = columns or inner.__annotations__["return"] is Row
+    as_json: bool = arguments.pop("as_json") if shows else False
+
+    async def work(store: "Store", **change: Any) -> None:
+        if columns:
+            listing = Listing(columns, as_json=as_json)
+            async for page in function(store=store, **change, **arguments):
+                listing.page(page)
+        else:
+            row = await function(store=store, **change, **arguments)
+            if shows:
+                describe(row, as_json=as_json)
+
+    if operation:
+        change_store(operation, lambda store, change: work(store, change=change))
+    else:
+        with_store(work)
+
+
+def config_file() -> Path | None:
+    """What ``--config`` names."""
+    return _config.get()
+
+
+def load_settings() -> "Settings":
     """The current settings. From here on only errors are logged: a command prints its own messages."""
     from tracker.settings.sources import load  # noqa: PLC0415
 
-    settings = load(config)
+    settings = load(config_file())
 
     def configure() -> None:
         from tracker.system import logs  # noqa: PLC0415
@@ -120,15 +225,9 @@ def torrent_files(settings: "Settings") -> "TorrentFiles":
     return TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)
 
 
-def check_month(month: str | None) -> None:
-    """Raises BadParameter unless ``month`` is a month."""
-    if month is not None and not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month, re.ASCII):
-        raise typer.BadParameter("--month must be a year and a month, such as 2026-11")
-
-
-def with_store(config: Path | None, work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
+def with_store(work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
     """Runs ``work`` with the store open. ``Commands`` handles what it raises."""
-    settings = load_settings(config)
+    settings = load_settings()
     directory = settings.data.directory.absolute()
     if settings.redis.url is None and not directory.exists():  # most likely the wrong working directory
         note(f"no tracker has used {directory} yet; a new store is created there")
@@ -176,9 +275,7 @@ def _serves_others(store: "Store") -> bool:
     return not store.shards.main_is_unavailable and 0 < len(store.shards.unavailable) < len(store.shards)
 
 
-def change_store(
-    config: Path | None, operation: str, work: "Callable[[Store, Change], Coroutine[Any, Any, None]]"
-) -> None:
+def change_store(operation: str, work: "Callable[[Store, Change], Coroutine[Any, Any, None]]") -> None:
     """As with_store, for a command that changes something. ``operation`` is its name in the audit log."""
 
     async def run(store: "Store") -> None:
@@ -190,7 +287,7 @@ def change_store(
             raise
         await change.record()
 
-    with_store(config, run)
+    with_store(run)
 
 
 def change_of(store: "Store", operation: str) -> "Change":
@@ -207,8 +304,31 @@ def change_of(store: "Store", operation: str) -> "Change":
     return Change(store, Caller(user, "admin", "cli", address=socket.gethostname()), operation)
 
 
-def each(
-    config: Path | None,
+def each(operation: str, kind: "Kind", *, secret: bool = False) -> Callable[[Command], Command]:
+    """The command runs for each value of its argument, as ``run_each`` does; it returns the line to print."""
+
+    def decorate(function: Command) -> Command:
+        _, first, *others = signature(function).parameters.values()
+        about = copy(first.annotation.__metadata__[0])
+        about.metavar += "…"
+        many = first.replace(annotation=Annotated[list[str], about])
+
+        @wraps(function)
+        def run(**arguments: Any) -> None:
+            items = arguments.pop(first.name)
+            run_each(
+                items, lambda store, item: function(store, item, **arguments), operation, kind, secret=secret
+            )
+
+        run.__signature__ = Signature([many, *others])  # type: ignore[attr-defined]
+        run.operation = operation  # type: ignore[attr-defined]
+        del run.__wrapped__
+        return run
+
+    return decorate
+
+
+def run_each(
     items: list[str],
     action: "Callable[[Store, str], Awaitable[str]]",
     operation: str,
@@ -244,4 +364,4 @@ def each(
         if failed:
             raise typer.Exit(1)
 
-    change_store(config, operation, work)
+    change_store(operation, work)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, change_of, load_settings, run_with_store
+from tracker.cli.commands import AsJson, change_of, load_settings, run_with_store
 from tracker.cli.terminal import Row, describe
 from tracker.errors import ClientError
 from tracker.runtime.store import build_store
@@ -36,10 +36,9 @@ def backup(
         ),
     ],
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Back up the private store to one file; the tracker may be running. The file contains passkeys: keep it secret."""
-    settings = _private(config)
+    settings = _private()
     directory = settings.data.directory.absolute()
     if not (directory / "tracker.lock").exists():
         raise ClientError(f"no tracker has used {directory} yet: nothing to back up")
@@ -62,10 +61,9 @@ def restore(
         bool, typer.Option("--replace", help="Move an existing store aside, and print its new location.")
     ] = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Restore a backup into the data directory of a stopped tracker. All browsers are signed out of the dashboard."""
-    settings = _private(config)
+    settings = _private()
     directory = settings.data.directory.absolute()
     counted: Row = {}
 
@@ -82,8 +80,8 @@ def restore(
     typer.echo(_RESTORED, err=True)
 
 
-def _private(config: Path | None) -> Settings:
-    settings = load_settings(config)
+def _private() -> Settings:
+    settings = load_settings()
     if settings.redis.url is not None:
         raise ClientError(_NOT_PRIVATE)
     return settings

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, load_settings, run_with_store
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
+from tracker.cli.commands import AsJson, load_settings, run_with_store
+from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError
 from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST, Change
@@ -15,17 +15,7 @@ from tracker.store.store import Store
 
 _PAGE = 500
 _POLL_SECONDS = 1.0
-_COLUMNS = (
-    Column("at", MOMENT),
-    Column("change", 20),
-    Column("info_hash", 40),
-    Column("user_id", 8),
-    Column("uploaded", 14, right=True, optional=True),
-    Column("downloaded", 14, right=True, optional=True),
-    Column("seeders", 7, right=True, optional=True),
-    Column("leechers", 8, right=True, optional=True),
-    Column("id", 20, optional=True),
-)
+_COLUMNS = "at:20 change:20 info_hash:40 user_id:8 uploaded>14? downloaded>14? seeders>7? leechers>8? id:20?"
 
 
 def show_changes(
@@ -35,10 +25,9 @@ def show_changes(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more changes, until Ctrl-C.")] = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Print the change feed: who joined and left swarms, completions, hit-and-runs. Oldest first."""
-    settings = load_settings(config)
+    settings = load_settings()
     if not settings.changes.max_entries:
         raise ClientError(FEED_OFF)
     listing = Listing(_COLUMNS, as_json=as_json)

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Month, check_month, each, group, with_store
+from tracker.cli.commands import AsJson, Limit, Month, Pages, each, group, lists
 from tracker.cli.commands.paging import in_no_order, in_order
-from tracker.cli.terminal import Column, Listing, Row, note
+from tracker.cli.terminal import Listing, Row, note
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.stats.client_software import Outcome, parted
@@ -15,8 +15,8 @@ from tracker.store.store import Store
 
 # Most peer-id prefixes begin with a dash.
 _DASHES = {"ignore_unknown_options": True}
-Prefixes = Annotated[
-    list[str], typer.Argument(metavar="PREFIX…", help="Such as -TR40; percent-encode other bytes, e.g. %00.")
+Prefix = Annotated[
+    str, typer.Argument(metavar="PREFIX", help="Such as -TR40; percent-encode other bytes, e.g. %00.")
 ]
 
 
@@ -24,88 +24,67 @@ clients = group("Manage allowed and denied clients, by peer-id prefix; show clie
 
 
 @clients.command("allow", context_settings=_DASHES)
-def allow_client(
-    prefixes: Prefixes,
-    name: Annotated[str, typer.Option(help="Display name of the program.")] = "",
-    config: Config = None,
-) -> None:
+@each("client.allow", "client")
+async def allow_client(
+    store: Store, prefix: Prefix, name: Annotated[str, typer.Option(help="Display name of the program.")] = ""
+) -> str:
     """Allow clients by peer-id prefix (used if TRACKER_CLIENTS__ALLOW_LIST is on)."""
-
-    async def action(store: Store, text: str) -> str:
-        await store.allow_list.allow(parse_prefix(text), name)
-        return f"allowed {text}"
-
-    each(config, prefixes, action, "client.allow", "client")
+    await store.allow_list.allow(parse_prefix(prefix), name)
+    return f"allowed {prefix}"
 
 
 @clients.command("disallow", context_settings=_DASHES)
-def disallow_client(prefixes: Prefixes, config: Config = None) -> None:
+@each("client.disallow", "client")
+async def disallow_client(store: Store, prefix: Prefix) -> str:
     """Remove prefixes from the allow-list."""
-
-    async def action(store: Store, text: str) -> str:
-        if not await store.allow_list.disallow(parse_prefix(text)):
-            raise ClientError("is not on the allow-list")
-        return f"disallowed {text}"
-
-    each(config, prefixes, action, "client.disallow", "client")
+    if not await store.allow_list.disallow(parse_prefix(prefix)):
+        raise ClientError("is not on the allow-list")
+    return f"disallowed {prefix}"
 
 
 @clients.command("list")
-def list_clients(as_json: AsJson = False, config: Config = None) -> None:
+@lists("prefix:30 name")
+async def list_clients(store: Store) -> Pages:
     """List allowed prefixes."""
-    listing = Listing([Column("prefix", 30), Column("name")], as_json=as_json)
-
-    async def work(store: Store) -> None:
-        async for page in in_no_order(store.allow_list.page):
-            listing.page({"prefix": format_prefix(prefix), "name": name} for prefix, name in page)
-
-    with_store(config, work)
+    async for page in in_no_order(store.allow_list.page):
+        yield ({"prefix": format_prefix(prefix), "name": name} for prefix, name in page)
 
 
 @clients.command("deny", context_settings=_DASHES)
-def deny_client(
-    prefixes: Prefixes,
+@each("client.deny", "client")
+async def deny_client(
+    store: Store,
+    prefix: Prefix,
     reason: Annotated[
         str,
         typer.Option(help="Reason shown to clients, at most 200 characters.", show_default="a default text"),
     ] = "",
-    config: Config = None,
-) -> None:
+) -> str:
     """Refuse clients by peer-id prefix, even allowed ones; only while TRACKER_CLIENTS__DENY_LIST is on."""
-
-    async def action(store: Store, text: str) -> str:
-        await store.deny_list.deny(parse_prefix(text), reason)
-        return f"denied {text}"
-
-    each(config, prefixes, action, "client.deny", "client")
+    await store.deny_list.deny(parse_prefix(prefix), reason)
+    return f"denied {prefix}"
 
 
 @clients.command("undeny", context_settings=_DASHES)
-def undeny_client(prefixes: Prefixes, config: Config = None) -> None:
+@each("client.undeny", "client")
+async def undeny_client(store: Store, prefix: Prefix) -> str:
     """Remove prefixes from the deny list."""
-
-    async def action(store: Store, text: str) -> str:
-        if not await store.deny_list.undeny(parse_prefix(text)):
-            raise ClientError("is not on the deny list")
-        return f"no longer denied {text}"
-
-    each(config, prefixes, action, "client.undeny", "client")
+    if not await store.deny_list.undeny(parse_prefix(prefix)):
+        raise ClientError("is not on the deny list")
+    return f"no longer denied {prefix}"
 
 
 @clients.command("denied")
-def list_denied(as_json: AsJson = False, config: Config = None) -> None:
+@lists("prefix:30 reason")
+async def list_denied(store: Store) -> Pages:
     """List denied prefixes."""
-    listing = Listing([Column("prefix", 30), Column("reason")], as_json=as_json)
-
-    async def work(store: Store) -> None:
-        async for page in in_no_order(store.deny_list.page):
-            listing.page({"prefix": format_prefix(prefix), "reason": reason} for prefix, reason in page)
-
-    with_store(config, work)
+    async for page in in_no_order(store.deny_list.page):
+        yield ({"prefix": format_prefix(prefix), "reason": reason} for prefix, reason in page)
 
 
 @clients.command("seen")
-def seen(
+async def seen(
+    store: Store,
     failures: Annotated[
         bool,
         typer.Option(
@@ -113,15 +92,12 @@ def seen(
         ),
     ] = False,
     month: Month = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 20,
+    limit: Limit = 20,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """List client programs by joins or refusals, highest first. Programs report their own names."""
-    check_month(month)
     kind: Outcome = "failures" if failures else "joins"
-    times = Column(kind, 12, right=True)
-    columns = [times, Column("program", 40), Column("reason")] if failures else [times, Column("program")]
+    listing = Listing(f"{kind}>12 program:40 reason" if failures else f"{kind}>12 program", as_json=as_json)
 
     def row(member: str, number: int) -> Row:
         if not failures:
@@ -129,15 +105,9 @@ def seen(
         program, reason = parted(member)
         return {kind: number, "program": program, "reason": reason}
 
-    async def work(store: Store) -> None:
-        async def read(offset: int, count: int) -> list[tuple[str, int]]:
-            return await store.client_software.top(kind, month or ALL_TIME, count, offset)
-
-        listing = Listing(columns, as_json=as_json)
-        async for page in in_order(limit, read):
-            listing.page(row(*ranked) for ranked in page)
-            if not page and not as_json:
-                when = "yet" if month is None else f"in {month}"
-                note(f"no client was counted {when} (see TRACKER_CLIENTS__COUNT_SOFTWARE)")
-
-    with_store(config, work)
+    read = store.client_software.top
+    async for page in in_order(limit, lambda first, count: read(kind, month or ALL_TIME, count, first)):
+        listing.page(row(*ranked) for ranked in page)
+        if not page and not as_json:
+            when = "yet" if month is None else f"in {month}"
+            note(f"no client was counted {when} (see TRACKER_CLIENTS__COUNT_SOFTWARE)")

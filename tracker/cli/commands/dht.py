@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, group, load_settings, with_store
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, complain, describe, note, say, say_json
+from tracker.cli.commands import AsJson, Limit, Pages, group, lists, load_settings, with_store
+from tracker.cli.terminal import Moment, Row, complain, describe, note, say, say_json
 from tracker.errors import ClientError
 from tracker.store.dht.status import NodeStatus, fields_of
 from tracker.store.store import Store
@@ -17,19 +17,15 @@ dht = group("Show the node of the DHT, and ask the DHT.")
 
 
 @dht.command("status")
-def status(as_json: AsJson = False, config: Config = None) -> None:
+async def status(store: Store, as_json: AsJson = False) -> None:
     """Show the nodes on this store: state, ids, addresses, known nodes, traffic. They save it every 5 seconds."""
-
-    async def work(store: Store) -> None:
-        found = await store.dht_nodes.statuses()
-        if not found:
-            note("no node of the DHT has used this store in the last 7 days (TRACKER_DHT__ENABLED)")
-        for each in found:
-            describe(_status_row(each), as_json=as_json)
-        if found and not as_json:
-            say(f"{'looked up':<14}{await store.dht_torrents.looked_up_count()} torrents")
-
-    with_store(config, work)
+    found = await store.dht_nodes.statuses()
+    if not found:
+        note("no node of the DHT has used this store in the last 7 days (TRACKER_DHT__ENABLED)")
+    for each in found:
+        describe(_status_row(each), as_json=as_json)
+    if found and not as_json:
+        say(f"{'looked up':<14}{await store.dht_torrents.looked_up_count()} torrents")
 
 
 def _status_row(status: NodeStatus) -> Row:
@@ -43,35 +39,24 @@ def _status_row(status: NodeStatus) -> Row:
 
 
 @dht.command("hashes")
-def hashes(
+@lists("info_hash:40 seeders>7 peers>7 announced_at:20")
+async def hashes(
+    store: Store,
     near: Annotated[str, typer.Argument(help="Info hash: list those nearest to it first.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+    limit: Limit = 100,
+) -> Pages:
     """List the torrents that other nodes announced to the nodes on this store, those with most peers first."""
-    wanted = parse_info_hash(near) if near else None
-    columns = [
-        Column("info_hash", 40),
-        Column("seeders", 7, right=True),
-        Column("peers", 7, right=True),
-        Column("announced_at", MOMENT),
-    ]
-
-    async def work(store: Store) -> None:
-        _, found = await store.dht_nodes.hashes(wanted, 0, limit)
-        Listing(columns, as_json=as_json).page(
-            {**each._asdict(), "info_hash": each.info_hash.hex(), "announced_at": Moment(each.announced_at)}
-            for each in found
-        )
-
-    with_store(config, work)
+    _, found = await store.dht_nodes.hashes(parse_info_hash(near) if near else None, 0, limit)
+    yield (
+        {**each._asdict(), "info_hash": each.info_hash.hex(), "announced_at": Moment(each.announced_at)}
+        for each in found
+    )
 
 
 @dht.command("find")
-def find(info_hash: str, as_json: AsJson = False, config: Config = None) -> None:
+def find(info_hash: str, as_json: AsJson = False) -> None:
     """Look up a torrent in the DHT now, for up to 45 seconds: its seeders and peers. Only torrents that take part."""
-    settings, wanted = load_settings(config).dht, parse_info_hash(info_hash)
+    settings, wanted = load_settings().dht, parse_info_hash(info_hash)
     if not settings.enabled:
         raise ClientError("the DHT is off (TRACKER_DHT__ENABLED=true)")
 
@@ -94,11 +79,11 @@ def find(info_hash: str, as_json: AsJson = False, config: Config = None) -> None
         for endpoint in found.endpoints:
             say(endpoint)
 
-    with_store(config, work)
+    with_store(work)
 
 
 @dht.command("ping")
-def ping(node: Annotated[str, typer.Argument(metavar="HOST:PORT")], config: Config = None) -> None:
+def ping(node: Annotated[str, typer.Argument(metavar="HOST:PORT")]) -> None:
     """Ask one node of the DHT whether it answers."""
     from tracker.app import dht_client  # noqa: PLC0415
     from tracker.settings.types import host_and_port  # noqa: PLC0415
@@ -107,7 +92,7 @@ def ping(node: Annotated[str, typer.Argument(metavar="HOST:PORT")], config: Conf
         host_and_port(node)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    seconds = asyncio.run(dht_client.ping(load_settings(config).dht, node))
+    seconds = asyncio.run(dht_client.ping(load_settings().dht, node))
     if seconds is None:
         complain("no answer")
         raise typer.Exit(1)

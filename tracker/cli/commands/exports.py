@@ -9,7 +9,7 @@ from typing import IO, Annotated
 
 import typer
 
-from tracker.cli.commands import Config, with_store
+from tracker.cli.commands import with_store
 from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
 from tracker.cli.files.rows import WHAT, Kind, Row, text_of
 from tracker.cli.files.writing import CsvRows, JsonRows
@@ -43,7 +43,6 @@ def export_records(
     with_auto: Annotated[
         bool, typer.Option("--with-auto", help="Include torrents that registered themselves in open mode.")
     ] = False,
-    config: Config = None,
 ) -> None:
     """Export torrents, users, the deny list, clients or freeleech tokens, in the format of `tracker import`.
 
@@ -79,7 +78,7 @@ def export_records(
                 )
             out.flush()
 
-    with_store(config, work)
+    with_store(work)
 
 
 def _opened(stack: ExitStack, path: Path | None) -> IO[str]:

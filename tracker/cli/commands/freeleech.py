@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, change_store, group, with_store
+from tracker.cli.commands import InfoHash, Pages, audited, change_store, group, lists
 from tracker.cli.commands.paging import EVERYTHING, in_order
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, say
+from tracker.cli.terminal import Moment, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.torrents import counting_torrent
@@ -18,7 +18,6 @@ from tracker.store.schema.multipliers import parse_end
 from tracker.store.store import Store
 
 UserId = Annotated[str, typer.Argument(metavar="USER", help="User id.")]
-InfoHash = Annotated[str, typer.Argument(metavar="INFO_HASH", help="40 hexadecimal digits.")]
 
 freeleech = group("Give users freeleech tokens: downloads of one torrent that do not count.")
 
@@ -30,7 +29,6 @@ def give_token(
     until: Annotated[
         str, typer.Option(metavar="WHEN", help="3d, 12h, 30m, or a date such as 2026-12-31T18:00 (UTC).")
     ],
-    config: Config = None,
 ) -> None:
     """Give a token, or change the end of the one that the user has."""
     end = parse_end(until, time.time()) or 0
@@ -41,33 +39,26 @@ def give_token(
         await store.freeleech.give(user_id, await _torrent_id(store, info_hash), end)
         say(f"user {user_id} downloads {info_hash} freely until {Moment(end)}")
 
-    change_store(config, "freeleech.give", work)
+    change_store("freeleech.give", work)
 
 
 @freeleech.command("revoke")
-def revoke_token(user_id: UserId, info_hash: InfoHash, config: Config = None) -> None:
+@audited("freeleech.revoke")
+async def revoke_token(store: Store, change: Change, user_id: UserId, info_hash: InfoHash) -> None:
     """Take a token back."""
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("user", user_id)
-        await change.touch("torrent", info_hash)
-        if not await store.freeleech.take_back(user_id, await _torrent_id(store, info_hash)):
-            raise ClientError(f"user {user_id} has no token for this torrent")
-        say(f"took back the token of user {user_id}")
-
-    change_store(config, "freeleech.revoke", work)
+    await change.touch("user", user_id)
+    await change.touch("torrent", info_hash)
+    if not await store.freeleech.take_back(user_id, await _torrent_id(store, info_hash)):
+        raise ClientError(f"user {user_id} has no token for this torrent")
+    say(f"took back the token of user {user_id}")
 
 
 @freeleech.command("list")
-def list_tokens(user_id: UserId, as_json: AsJson = False, config: Config = None) -> None:
+@lists("until:20 info_hash:40 name")
+async def list_tokens(store: Store, user_id: UserId) -> Pages:
     """List the tokens of a user that have not ended, the next to end first."""
-
-    async def work(store: Store) -> None:
-        listing = Listing([Column("until", MOMENT), Column("info_hash", 40), Column("name")], as_json=as_json)
-        async for page in in_order(EVERYTHING, partial(freeleech_tokens, store, user_id)):
-            listing.page({**token, "until": Moment(token["until"])} for token in page)
-
-    with_store(config, work)
+    async for page in in_order(EVERYTHING, partial(freeleech_tokens, store, user_id)):
+        yield ({**token, "until": Moment(token["until"])} for token in page)
 
 
 async def _torrent_id(store: Store, info_hash: str) -> str:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, group, load_settings
-from tracker.cli.terminal import Column, Listing, Row, complain
+from tracker.cli.commands import AsJson, group, load_settings
+from tracker.cli.terminal import Listing, Row, columns, complain, fitted
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 
@@ -18,9 +18,9 @@ geoip = group("Look up the location of addresses.")
 
 
 @geoip.command("lookup")
-def look_up(addresses: Addresses, as_json: AsJson = False, config: Config = None) -> None:
+def look_up(addresses: Addresses, as_json: AsJson = False) -> None:
     """Look up addresses in the database of TRACKER_GEOIP__DATABASE; unknown fields are empty."""
-    path = load_settings(config).geoip.database
+    path = load_settings().geoip.database
     if path is None:
         raise ClientError("no GeoIP database: set TRACKER_GEOIP__DATABASE")
     database = GeoIP(path)
@@ -33,15 +33,9 @@ def look_up(addresses: Addresses, as_json: AsJson = False, config: Config = None
             rows.append(_row(database, text))
         except ValueError:
             wrong.append(text)
-    columns = [
-        Column("address", max((len(str(row["address"])) for row in rows), default=0)),
-        Column("country", 7),
-        Column("subdivision"),
-        Column("city"),
-        Column("postcode", 10),
-    ]
     if rows:
-        Listing(columns, as_json=as_json).page(rows)
+        shown = [fitted("address", rows), *columns("country:7 subdivision city postcode:10")]
+        Listing(shown, as_json=as_json).page(rows)
     for text in wrong:
         complain(f"{text}: not an IPv4 or IPv6 address")
     if wrong:

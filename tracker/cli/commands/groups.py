@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, change_store, each, group, with_store
+from tracker.cli.commands import Pages, audited, each, group, lists
 from tracker.cli.commands.multipliers import Until, given_multipliers
 from tracker.cli.commands.options import Given, columns_of, options_of, row_of
-from tracker.cli.terminal import Column, Listing, Row
+from tracker.cli.terminal import Row, columns
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.store.store import Store
@@ -22,62 +21,47 @@ groups = group("Manage groups of users: rules for all users of a group.")
 
 @groups.command("set")
 @options_of(Group)
-def set_group(
-    group_id: GroupId,
-    given: Given = None,
-    until: Until = None,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+@audited("group.set")
+async def set_group(
+    store: Store, change: Change, group_id: GroupId, given: Given = None, until: Until = None
+) -> Row:
     """Add a group, or change one from the next announce of its users on; other fields are unchanged."""
     fields = given_multipliers(given or {}, until)
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("group", str(group_id))
-        change.given(fields)
-        await store.groups.save(group_id, fields)
-        await _show(store, group_id, as_json)
-
-    change_store(config, "group.set", work)
+    await change.touch("group", str(group_id))
+    change.given(fields)
+    await store.groups.save(group_id, fields)
+    return await _shown(store, group_id)
 
 
 @groups.command("show")
-def show_group(group_id: GroupId, as_json: AsJson = False, config: Config = None) -> None:
+async def show_group(store: Store, group_id: GroupId) -> Row:
     """Show a group."""
-    with_store(config, lambda store: _show(store, group_id, as_json))
+    return await _shown(store, group_id)
 
 
-async def _show(store: Store, group_id: int, as_json: bool) -> None:
+async def _shown(store: Store, group_id: int) -> Row:
     found = await store.groups.get(group_id)
     if found is None:
         raise ClientError("there is no such group")
-    terminal.describe(_row(found), as_json=as_json)
+    return _row(found)
 
 
 @groups.command("list")
-def list_groups(as_json: AsJson = False, config: Config = None) -> None:
+@lists([*columns("group_id>9"), *columns_of(Group)])
+async def list_groups(store: Store) -> Pages:
     """List all groups."""
-    listing = Listing([Column("group_id", 9, right=True), *columns_of(Group)], as_json=as_json)
-
-    async def work(store: Store) -> None:
-        listing.page([_row(found) for found in await store.groups.all()])
-
-    with_store(config, work)
+    yield [_row(found) for found in await store.groups.all()]
 
 
 @groups.command("delete")
-def delete_groups(
-    group_ids: Annotated[list[str], typer.Argument(metavar="GROUP…", help="Group ids.")],
-    config: Config = None,
-) -> None:
+@each("group.delete", "group")
+async def delete_groups(
+    store: Store, group_id: Annotated[str, typer.Argument(metavar="GROUP", help="Group ids.")]
+) -> str:
     """Delete groups. Their users keep the number, without rules."""
-
-    async def action(store: Store, text: str) -> str:
-        if not (text.isascii() and text.isdigit()) or not await store.groups.delete(int(text)):
-            raise ClientError("there is no such group")
-        return f"deleted group {text}"
-
-    each(config, group_ids, action, "group.delete", "group")
+    if not (group_id.isascii() and group_id.isdigit()) or not await store.groups.delete(int(group_id)):
+        raise ClientError("there is no such group")
+    return f"deleted group {group_id}"
 
 
 def _row(found: Group) -> Row:

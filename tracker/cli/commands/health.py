@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config
+from tracker.cli.commands import AsJson, config_file
 from tracker.cli.terminal import describe
 from tracker.errors import ClientError
 from tracker.settings.sources import load
@@ -32,10 +32,9 @@ def health(
         bool, typer.Option("--public", help="Use the public port, not the admin port.")
     ] = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Check the health of the tracker on this machine; exit code 1 if it is unhealthy or, with --ready, not ready."""
-    settings = load(config)
+    settings = load(config_file())
     listen = settings.http.listen if public or not settings.admin.enabled else settings.admin.listen
     path = "/ready" if ready else "/health"
     try:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.cli.commands import AsJson, Config, change_store, load_settings, torrent_files
+from tracker.cli.commands import AsJson, change_store, load_settings, torrent_files
 from tracker.cli.files import reading
 from tracker.cli.files.checkpoint import Checkpoint, Imported
 from tracker.cli.files.mapping import load_mapping
@@ -22,13 +22,7 @@ from tracker.cli.terminal import complain, note, say, say_json
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.peers import parse_prefix
-from tracker.operations.torrents import (
-    NOT_SERVED,
-    counting_torrent,
-    deny_torrent,
-    keep_file,
-    link_halves,
-)
+from tracker.operations.torrents import NOT_SERVED, counting_torrent, deny_torrent, keep_file, link_halves
 from tracker.store.access.allow_list import check_prefix
 from tracker.store.schema.multipliers import parse_time
 from tracker.store.store import Store
@@ -91,7 +85,6 @@ def import_records(
     tsv: Tsv = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check, without writing.")] = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Import .torrent files, or torrents, users, denials and clients from files of `tracker export` or of a site.
 
@@ -104,7 +97,7 @@ def import_records(
         raise typer.BadParameter("a mapping says what the rows are: leave out --what")
     if missing := [path for path in paths if not path.exists()]:
         raise ClientError(f"{missing[0]}: there is no such file or folder")
-    files = torrent_files(load_settings(config))
+    files = torrent_files(load_settings())
     kind, mapping = WHAT[what] if what else None, load_mapping(mapped) if mapped else None
     checking = _Import(paths, partial(reading.read, paths, kind, None, mapping, tsv=tsv))
     if check or dry_run:
@@ -115,7 +108,7 @@ def import_records(
     read = partial(reading.read, paths, kind, partial(keep_file, files), mapping, tsv=tsv)
     checkpoint = Checkpoint(resume, paths) if resume else None
     work = _Import(paths, read, checkpoint, replace_totals=replace_totals)
-    change_store(config, "import", work.write)
+    change_store("import", work.write)
     work.summarize(as_json=as_json, dry_run=False)
 
 

@@ -4,15 +4,15 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Yes, change_store, each, group, with_store
+from tracker.cli.commands import LimitOrAll, Pages, Yes, audited, change_store, each, group, lists
 from tracker.cli.commands.options import Given, columns_of, options_of
 from tracker.cli.commands.paging import EVERYTHING, PAGE
 from tracker.cli.commands.waiting import until_scored
-from tracker.cli.terminal import Column, Listing, Row, describe, say
+from tracker.cli.terminal import Row, columns, say
 from tracker.errors import ClientError
 from tracker.operations import service
 from tracker.operations.audit import Change
@@ -21,24 +21,17 @@ from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
 
 QueueName = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
-Status = Annotated[str | None, typer.Option("--status", help=f"One of {', '.join(STATUSES)}.")]
 _MAX_HOURS = 1_000_000
 """A century; the store cannot represent much more."""
-_PURGED = tuple(name for name in STATUSES if name != "running")
-Purged = Annotated[
-    str | None,
-    typer.Option("--status", help=f"One of {', '.join(_PURGED)}.", show_default="completed and failed"),
-]
+_Waiting = Literal["pending", "retry"]
+_Finished = Literal["completed", "failed"]
+Status = Annotated[Literal[_Waiting, "running", _Finished] | None, typer.Option()]
+Purged = Annotated[Literal[_Waiting, _Finished] | None, typer.Option(show_default="completed and failed")]
 
+JobId = Annotated[str, typer.Argument(metavar="ID")]
 _LISTED = ("id", "queue", "status", "retries", "created", "payload", "error")
 
 jobs = group("Show and manage background jobs.")
-
-
-def _statuses(wanted: str | None, among: Iterable[str] = STATUSES) -> list[str]:
-    if wanted is not None and wanted not in among:
-        raise typer.BadParameter(f"--status must be {', '.join(among)}")
-    return [wanted] if wanted else list(among)
 
 
 async def _queues(store: Store, wanted: str | None) -> list[str]:
@@ -51,91 +44,62 @@ async def _queues(store: Store, wanted: str | None) -> list[str]:
 
 
 @jobs.command("list")
-def list_jobs(
-    queue: QueueName = None,
-    status: Status = None,
-    limit: Annotated[
-        int, typer.Option(min=1, help="Maximum number of lines.", show_default="all")
-    ] = EVERYTHING,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+@lists("id:10 queue:16 status:9 retries>7 created:20 payload error")
+async def list_jobs(
+    store: Store, queue: QueueName = None, status: Status = None, limit: LimitOrAll = EVERYTHING
+) -> Pages:
     """List jobs by queue and status.
 
     Waiting jobs are ordered by their earliest start, running ones by the end of their lease, finished ones newest
     first. Priorities are ignored, so this is not the order of execution.
     """
-    statuses = _statuses(status)
-    columns = [Column("id", 10), Column("queue", 16), Column("status", 9), Column("retries", 7, right=True)]
-    listing = Listing([*columns, Column("created", 20), Column("payload"), Column("error")], as_json=as_json)
-
-    async def work(store: Store) -> None:
-        left = limit
-        for name in await _queues(store, queue):
-            for each_status in statuses:
-                async for page in store.jobs.pages(name, each_status, PAGE):
-                    listing.page(_row(job) for job in page[:left])
-                    left -= len(page[:left])
-                    if not left:
-                        return
-
-    with_store(config, work)
+    left = limit
+    for name in await _queues(store, queue):
+        for each_status in [status] if status else STATUSES:
+            async for page in store.jobs.pages(name, each_status, PAGE):
+                yield map(_row, page[:left])
+                left -= len(page[:left])
+                if not left:
+                    return
 
 
 @jobs.command("queues")
-def list_queues(as_json: AsJson = False, config: Config = None) -> None:
+@lists([*columns("queue:20 " + " ".join(f"{status}>10" for status in STATUSES)), *columns_of(QueueLimits)])
+async def list_queues(store: Store) -> Pages:
     """List queues: the number of their jobs by status, and the limits set with `tracker jobs limit`."""
-    columns = [Column("queue", 20), *(Column(status, 10, right=True) for status in STATUSES)]
-    listing = Listing([*columns, *columns_of(QueueLimits)], as_json=as_json)
-
-    async def work(store: Store) -> None:
-        for name in await store.jobs.queues():
-            limits = asdict(await store.jobs.limits_of(name))
-            listing.page([{"queue": name, **await store.jobs.sizes(name), **limits}])
-
-    with_store(config, work)
+    for name in await store.jobs.queues():
+        limits = asdict(await store.jobs.limits_of(name))
+        yield [{"queue": name, **await store.jobs.sizes(name), **limits}]
 
 
 @jobs.command("limit")
 @options_of(QueueLimits)
-def limit_queue(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE")], given: Given = None, config: Config = None
+@audited("jobs.limit")
+async def limit_queue(
+    store: Store, change: Change, queue: Annotated[str, typer.Argument(metavar="QUEUE")], given: Given = None
 ) -> None:
     """Set how many jobs of a queue run at once, and the priority of new ones. Without an option: as the settings."""
-
-    async def work(store: Store, change: Change) -> None:
-        (name,) = await _queues(store, queue)
-        await change.touch("queue", name)
-        await store.jobs.set_limits(name, given or {})
-        say(f"changed {name}")
-
-    change_store(config, "jobs.limit", work)
+    (name,) = await _queues(store, queue)
+    await change.touch("queue", name)
+    await store.jobs.set_limits(name, given or {})
+    say(f"changed {name}")
 
 
 @jobs.command("show")
-def show_job(
-    id: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False, config: Config = None
-) -> None:
+async def show_job(store: Store, id: JobId) -> Row:
     """Show a job."""
-
-    async def work(store: Store) -> None:
-        job = await store.jobs.get(id)
-        if job is None:
-            raise ClientError("unknown job")
-        describe(_row(job, FIELDS), as_json=as_json)
-
-    with_store(config, work)
+    job = await store.jobs.get(id)
+    if job is None:
+        raise ClientError("unknown job")
+    return _row(job, FIELDS)
 
 
 @jobs.command("retry")
-def retry_job(ids: Annotated[list[str], typer.Argument(metavar="ID…")], config: Config = None) -> None:
+@each("jobs.retry", "job")
+async def retry_job(store: Store, id: JobId) -> str:
     """Run failed jobs again, with all their retries. A job that is waiting to retry runs at once."""
-
-    async def action(store: Store, id: str) -> str:
-        await store.jobs.retry(id)
-        return f"{id} queued"
-
-    each(config, ids, action, "jobs.retry", "job")
+    await store.jobs.retry(id)
+    return f"{id} queued"
 
 
 @jobs.command("purge")
@@ -152,12 +116,9 @@ def purge_jobs(
         ),
     ] = None,
     yes: Yes = False,
-    config: Config = None,
 ) -> None:
     """Delete jobs that are not running: those of one status, or the completed and failed ones."""
-    statuses = _statuses(status, _PURGED)
-    if status is None:
-        statuses = ["completed", "failed"]
+    statuses = [status] if status else ["completed", "failed"]
     if not yes:
         which = f"{' and '.join(statuses)} jobs of {queue or 'all queues'}"
         if older_than is not None:
@@ -176,11 +137,14 @@ def purge_jobs(
         change.count(deleted=total)
         say(f"deleted {total}")
 
-    change_store(config, "jobs.purge", work)
+    change_store("jobs.purge", work)
 
 
 @jobs.command("reprocess")
-def reprocess(
+@audited("jobs.reprocess")
+async def reprocess(
+    store: Store,
+    change: Change,
     min_score: Annotated[float | None, typer.Option(help="Only torrents with at least this score.")] = None,
     max_score: Annotated[float | None, typer.Option(help="Only torrents with at most this score.")] = None,
     min_seeders: Annotated[
@@ -192,34 +156,26 @@ def reprocess(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until all are scored. Ctrl-C ends the wait, not the scoring.")
     ] = False,
-    config: Config = None,
 ) -> None:
     """Rescore all torrents, or the matching ones, in the running tracker."""
-
-    async def work(store: Store, change: Change) -> None:
-        bounds = {"min_score": min_score, "max_score": max_score}
-        job = await service.rescore(store.jobs, **bounds, min_seeders=min_seeders, max_seeders=max_seeders)
-        change.note(**bounds, min_seeders=min_seeders, max_seeders=max_seeders)
-        change.created("job", job.id)
-        _print_queued(job)
-        if wait:
-            some = any(bound is not None for bound in (*bounds.values(), min_seeders, max_seeders))
-            await until_scored(store, job.id, None if some else await store.torrents.count())
-            say("all torrents are scored")
-
-    change_store(config, "jobs.reprocess", work)
+    bounds = {"min_score": min_score, "max_score": max_score}
+    job = await service.rescore(store.jobs, **bounds, min_seeders=min_seeders, max_seeders=max_seeders)
+    change.note(**bounds, min_seeders=min_seeders, max_seeders=max_seeders)
+    change.created("job", job.id)
+    _print_queued(job)
+    if wait:
+        some = any(bound is not None for bound in (*bounds.values(), min_seeders, max_seeders))
+        await until_scored(store, job.id, None if some else await store.torrents.count())
+        say("all torrents are scored")
 
 
 @jobs.command("sweep")
-def sweep(config: Config = None) -> None:
+@audited("jobs.sweep")
+async def sweep(store: Store, change: Change) -> None:
     """Sweep all swarms now, in the running tracker: remove timed-out peers and old torrents, repair counts."""
-
-    async def work(store: Store, change: Change) -> None:
-        job = await service.sweep(store.jobs)
-        change.created("job", job.id)
-        _print_queued(job)
-
-    change_store(config, "jobs.sweep", work)
+    job = await service.sweep(store.jobs)
+    change.created("job", job.id)
+    _print_queued(job)
 
 
 def _print_queued(job: Enqueued) -> None:

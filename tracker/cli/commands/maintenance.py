@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Yes, change_store, load_settings, torrent_files, with_store
+from tracker.cli.commands import AsJson, Yes, audited, change_store, load_settings, torrent_files, with_store
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say, say_json
 from tracker.errors import ClientError
@@ -19,7 +19,6 @@ def cleanup(
     delete: Annotated[bool, typer.Option("--delete", help="Delete the stale keys.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Find stale keys in the store, functions of other versions, and kept .torrent files without a torrent.
 
@@ -30,7 +29,7 @@ def cleanup(
     if delete and not yes:
         typer.confirm("Delete all stale keys?", abort=True)
 
-    files = torrent_files(load_settings(config))
+    files = torrent_files(load_settings())
 
     async def work(store: Store) -> int:
         with progress("keys checked") as shown:
@@ -52,26 +51,23 @@ def cleanup(
         await work(store)
 
     if delete:
-        change_store(config, "cleanup", clean)
+        change_store("cleanup", clean)
     else:
-        with_store(config, look)
+        with_store(look)
 
 
-def reindex(as_json: AsJson = False, config: Config = None) -> None:
+@audited("reindex")
+async def reindex(store: Store, change: Change, as_json: AsJson = False) -> None:
     """Rebuild the lists of torrents, denials, users and clients: for data written by a site."""
-
-    async def work(store: Store, change: Change) -> None:
-        with progress("keys checked") as shown:
-            found = await store.maintenance.reindex(progress=shown.reach)
-            users = await store.user_listing.rank(all_users=True)
-            torrents = await store.torrent_listing.rank(all_of_them=True)
-        change.count(repaired=sum(each.changed for each in found))
-        if found or (users and torrents):
-            _show(found, "repaired", "all lists are complete", as_json=as_json)
-        if not (users and torrents):
-            raise ClientError("the store is out of memory: some lists are incomplete")
-
-    change_store(config, "reindex", work)
+    with progress("keys checked") as shown:
+        found = await store.maintenance.reindex(progress=shown.reach)
+        users = await store.user_listing.rank(all_users=True)
+        torrents = await store.torrent_listing.rank(all_of_them=True)
+    change.count(repaired=sum(each.changed for each in found))
+    if found or (users and torrents):
+        _show(found, "repaired", "all lists are complete", as_json=as_json)
+    if not (users and torrents):
+        raise ClientError("the store is out of memory: some lists are incomplete")
 
 
 def wipe_stats(
@@ -81,7 +77,6 @@ def wipe_stats(
         typer.Option("--repairs", help="Reset only the count of repairs, which `tracker doctor` reports."),
     ] = False,
     yes: Yes = False,
-    config: Config = None,
 ) -> None:
     """Reset all statistics: counters, latencies, histories, totals of the tracker, client programs.
 
@@ -107,7 +102,7 @@ def wipe_stats(
         change.count(deleted=total)
         say(f"deleted {total} keys")
 
-    change_store(config, "wipe_stats", work)
+    change_store("wipe_stats", work)
 
 
 def _show(findings: list[Finding], done: str, nothing: str, *, as_json: bool) -> None:

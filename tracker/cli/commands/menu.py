@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
-from tracker.cli.commands import Commands
+from tracker.cli.commands import Commands, runnable
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Entry:
             group.name = name
             return group
         single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        single.command(name)(found)
+        single.command(name)(runnable(found))
         return typer.main.get_command(single)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, change_store, with_store
+from tracker.cli.commands import AsJson, change_store, with_store
 from tracker.cli.terminal import Moment, Value
 from tracker.errors import ClientError
 from tracker.store.schema.multipliers import (
@@ -107,7 +107,6 @@ def multipliers(
     rule: Rule = None,
     remove_rule: RemoveRule = None,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Show or set the multipliers for all users. The best one counts: that for all users, the user's or the
     torrent's."""
@@ -130,6 +129,6 @@ def multipliers(
         terminal.describe({name: shown_multiplier(name, row[name]) for name in row}, as_json=as_json)
 
     if fields or changes:
-        change_store(config, "multipliers.set", set_given)
+        change_store("multipliers.set", set_given)
     else:
-        with_store(config, show)
+        with_store(show)

@@ -7,12 +7,12 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from tracker.cli.commands import Command
 from tracker.cli.commands.multipliers import shown_multiplier
 from tracker.cli.terminal import Column, Moment, Row, Value
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.schema.record import Field, fields_of, settable, shown
 
-Command = Callable[..., None]
 Given = Mapping[str, Any] | None
 """What the options of a record give to a command; None only in the declaration."""
 
@@ -26,15 +26,15 @@ def options_of(*records: type, without: Iterable[str] = ()) -> Callable[[Command
 
     def decorate(command: Command) -> Command:
         parameters: list[Parameter] = []
-        for each in signature(command, eval_str=True).parameters.values():
+        for each in signature(command).parameters.values():
             parameters += map(_option, fields.values()) if each.name == "given" else [each]
 
         @wraps(command)
-        def run(**arguments: Any) -> None:
+        def run(**arguments: Any) -> Any:
             given = {name: arguments.pop(name) for name in fields}
             given = {name: value for name, value in given.items() if value is not None}
             names = {name: _words(value) for name, value in given.items() if fields[name].kind == "names"}
-            command(**arguments, given={**given, **names})
+            return command(**arguments, given={**given, **names})
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, StoreRefused, Yes, change_of, load_settings
+from tracker.cli.commands import AsJson, StoreRefused, Yes, change_of, load_settings
 from tracker.cli.progress import progress
 from tracker.cli.terminal import describe, note, say, say_json
 from tracker.errors import ClientError, plain
@@ -27,8 +27,7 @@ _TIMEOUT_SECONDS = 60.0
 def reshard(
     shards: Annotated[int, typer.Option(metavar="N", help="Shards of the new store: 1, or a power of two.")],
     url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Server of the new store. Default: the same server."),
+        str | None, typer.Option(metavar="URL", help="Server of the new store. Default: the same server.")
     ] = None,
     url_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with that URL, for one with a password.")
@@ -42,14 +41,13 @@ def reshard(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count and check only.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Copy the store into a new one with another number of shards, while no tracker runs on either.
 
     The settings name the old store, which is only read. If it is interrupted, run it again: it continues, or starts
     again.
     """
-    settings = load_settings(config)
+    settings = load_settings()
     target = _target(settings, shards, _url_of(url, url_file), private=private, prefix=prefix)
     if not (yes or dry_run):
         typer.confirm("Has every tracker on this store been stopped?", abort=True)

@@ -8,7 +8,7 @@ import typer
 
 from tracker.app import start
 from tracker.cli import terminal
-from tracker.cli.commands import Config
+from tracker.cli.commands import config_file
 from tracker.settings.model import Settings
 from tracker.settings.sources import load
 from tracker.system import logs
@@ -29,11 +29,11 @@ Workers = Annotated[
 ]
 
 
-def serve(config: Config = None, workers: Workers = None) -> None:
+def serve(workers: Workers = None) -> None:
     """Serve until SIGTERM or Ctrl-C; a second signal stops at once. SIGHUP reloads settings."""
 
     def read() -> Settings:
-        settings = load(config)
+        settings = load(config_file())
         if workers is None:
             return settings
         http = settings.http.model_copy(update={"workers": workers})

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config
+from tracker.cli.commands import AsJson, config_file
 from tracker.cli.terminal import say, say_json
 from tracker.settings import reference
 from tracker.settings.sources import load
@@ -15,13 +15,12 @@ def show_settings(
         bool, typer.Option("--markdown", help="Print a page that explains all settings.")
     ] = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Print the current settings, with secrets masked."""
     if markdown:
         typer.echo(reference.as_markdown(), nl=False)
         return
-    settings = load(config)
+    settings = load(config_file())
     for row in reference.describe(settings):
         if as_json:
             say_json({"name": row.name, "value": row.value})

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, with_store
+from tracker.cli.commands import AsJson, with_store
 from tracker.cli.terminal import Column, Listing, Row, describe, fitted, note, sparkline, terminal_width
 from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, start_of
 from tracker.store.store import Store
@@ -63,17 +63,16 @@ def show_stats(
         bool, typer.Option("--totals", help="Print all-time totals and current numbers.")
     ] = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Print counters and distributions of the last 120 time slices.
 
     `last` is the last full slice and `rate` its mean per second. The trend ends with the current slice.
     """
     if totals:
-        with_store(config, lambda store: _print_totals(store, as_json=as_json))
+        with_store(lambda store: _print_totals(store, as_json=as_json))
         return
     if only_names:
-        with_store(config, lambda store: _print_names(store, names or ["*"], as_json=as_json))
+        with_store(lambda store: _print_names(store, names or ["*"], as_json=as_json))
         return
     counted: list[tuple[str, list[tuple[int, int]]]] = []
     measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]] = []
@@ -91,7 +90,7 @@ def show_stats(
             if total is not None:
                 measured.append((name, slices, total))
 
-    with_store(config, work)
+    with_store(work)
     if as_json:
         _print_json(counted, measured, precision, now, fill=fill)
         return
@@ -114,7 +113,7 @@ async def _print_totals(store: Store, *, as_json: bool) -> None:
 
 
 async def _print_names(store: Store, patterns: Sequence[str], *, as_json: bool) -> None:
-    listing = Listing([Column("kind", 12), Column("name")], as_json=as_json)
+    listing = Listing("kind:12 name", as_json=as_json)
     counters = store.counters
     for kind, known in (
         ("counter", await counters.names()),
@@ -163,10 +162,7 @@ def _distribution_row(name: str, total: Distribution) -> Row:
 
 def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision: int, now: float) -> None:
     rows: list[Row] = [
-        {
-            **_row(name, series, precision, now),
-            "rate": _shown_rate(_last(series, precision, now) / precision),
-        }
+        {**_row(name, series, precision, now), "rate": _shown_rate(_last(series, precision, now) / precision)}
         for name, series in counted
     ]
     numbers = [fitted(figure, rows, right=True) for figure in ("total", "rate", "last")]
@@ -178,9 +174,7 @@ def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision:
     Listing([name, *numbers, Column("trend")], as_json=False).page(rows)
 
 
-def _print_distributions(
-    measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]],
-) -> None:
+def _print_distributions(measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]]) -> None:
     rows = [_distribution_row(name, total) for name, _, total in measured]
     numbers = [fitted(name, rows, right=True) for name in ("count", "mean", "deviation", "min", "max")]
     Listing([Column("name"), *numbers], as_json=False).page(rows)

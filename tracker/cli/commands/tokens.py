@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, change_store, group, with_store
+from tracker.cli.commands import AsJson, Pages, audited, change_store, config_file, group, lists
 from tracker.cli.commands.options import row_of
-from tracker.cli.terminal import MOMENT, Column, Listing, Row, announce_urls, note, say, say_json
+from tracker.cli.terminal import Row, announce_urls, note, say, say_json
 from tracker.operations.audit import Change
 from tracker.settings.model import AdminSettings
 from tracker.settings.sources import load
-from tracker.store.access.tokens import LINK_SECONDS, NAME_LENGTH, ROLES, Token
+from tracker.store.access.tokens import LINK_SECONDS, ROLES, Token
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
@@ -50,7 +50,6 @@ def create_token(
         ),
     ] = None,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Create a token and print it. It is not shown again: the store keeps only its hash."""
     if role not in ROLES:
@@ -61,28 +60,19 @@ def create_token(
 
     async def work(store: Store, change: Change) -> None:
         token, text = await store.tokens.create(
-            name,
-            "read" if read_only else role,
-            expires=end,
-            addresses=addresses or (),
+            name, "read" if read_only else role, expires=end, addresses=addresses or ()
         )
         change.created("token", token.token_id)
         terminal.describe({**_row(token), "token": text}, as_json=as_json)
 
-    change_store(config, "token.create", work)
+    change_store("token.create", work)
 
 
 @tokens.command("list")
-def list_tokens(as_json: AsJson = False, config: Config = None) -> None:
+@lists("id:12 role:7 created:20 last_used:20 expires:20? addresses:20? name:64")
+async def list_tokens(store: Store) -> Pages:
     """List tokens, and when each was last used (to the minute). Secrets are not shown."""
-    columns = [Column("id", 12), Column("role", 7), Column("created", MOMENT), Column("last_used", MOMENT)]
-    limits = [Column("expires", MOMENT, optional=True), Column("addresses", 20, optional=True)]
-    listing = Listing([*columns, *limits, Column("name", NAME_LENGTH)], as_json=as_json)
-
-    async def work(store: Store) -> None:
-        listing.page(_row(token) for token in await store.tokens.list())
-
-    with_store(config, work)
+    yield (_row(token) for token in await store.tokens.list())
 
 
 def _row(token: Token) -> Row:
@@ -90,32 +80,26 @@ def _row(token: Token) -> Row:
 
 
 @tokens.command("revoke")
-def revoke_token(who: Who, config: Config = None) -> None:
+@audited("token.revoke")
+async def revoke_token(store: Store, change: Change, who: Who) -> None:
     """Revoke a token, and the browser sessions that were opened with it, from the next request on."""
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("token", who)
-        revoked = await store.tokens.revoke(who)
-        say(f"revoked {revoked.token_id} {revoked.name}")
-
-    change_store(config, "token.revoke", work)
+    await change.touch("token", who)
+    revoked = await store.tokens.revoke(who)
+    say(f"revoked {revoked.token_id} {revoked.name}")
 
 
 @tokens.command("sign-out")
-def sign_out(config: Config = None) -> None:
+@audited("token.sign_out")
+async def sign_out(store: Store, change: Change) -> None:
     """Sign out all browsers, including those signed in by link. Tokens stay valid."""
-
-    async def work(store: Store, change: Change) -> None:
-        ended = await store.tokens.end_all_sessions()
-        change.count(signed_out=ended)
-        say(f"signed out: {ended}")
-
-    change_store(config, "token.sign_out", work)
+    ended = await store.tokens.end_all_sessions()
+    change.count(signed_out=ended)
+    say(f"signed out: {ended}")
 
 
-def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
+def sign_in_link(as_json: AsJson = False) -> None:
     """Print a link that signs a browser in to the dashboard, once, within 15 minutes, with role admin."""
-    admin = load(config).admin
+    admin = load(config_file()).admin
     if not admin.enabled:
         note(
             "TRACKER_ADMIN__ENABLED is false in these settings: only a tracker with other settings accepts the link"
@@ -129,7 +113,7 @@ def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
         for link in links:
             say(link)
 
-    change_store(config, "token.sign_in_link", work)
+    change_store("token.sign_in_link", work)
 
 
 def sign_in_urls(admin: AdminSettings, secret: str) -> Sequence[str]:

@@ -9,12 +9,12 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 from redis.exceptions import RedisError
 
-from tracker.cli.commands import AsJson, Config, load_settings, run_with_store, with_store
+from tracker.cli.commands import AsJson, load_settings, run_with_store, with_store
 from tracker.cli.terminal import Row, sparkline
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import printable
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 RATES = ("announces", "scrapes", "failures", "joins", "reaps")
-SORTS = ("seeders", "leechers", "snatches", "score")
+Sort = Literal["seeders", "leechers", "snatches", "score"]
+SORTS: tuple[Sort, ...] = get_args(Sort)
 _TORRENTS = 50
 _REFRESH_SECONDS = 1.0
 _RATE_SECONDS = 5
@@ -51,7 +52,7 @@ class Snapshot:
         return round(sum(last) / len(last), 1) if last else 0.0
 
 
-async def take_snapshot(store: Store, sort: str = "seeders", count: int = _TORRENTS) -> Snapshot:
+async def take_snapshot(store: Store, sort: Sort = "seeders", count: int = _TORRENTS) -> Snapshot:
     """Raises StoreUnavailable and redis.exceptions.RedisError."""
     now = time.time() - 1  # the current second is incomplete
     counters = store.counters
@@ -91,23 +92,18 @@ async def take_snapshot(store: Store, sort: str = "seeders", count: int = _TORRE
 
 def show_top(
     once: Annotated[bool, typer.Option("--once", help="Print one snapshot and exit.")] = False,
-    sort: Annotated[
-        str, typer.Option(help=f"Sort torrents by {', '.join(SORTS)}; the key s changes it.")
-    ] = "seeders",
+    sort: Annotated[Sort, typer.Option(help="Sort torrents by this; the key s changes it.")] = "seeders",
     limit: Annotated[
         int, typer.Option(min=1, max=1000, help="Maximum number of torrents in a snapshot.")
     ] = 10,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Show rates, swarms, latency and the top torrents, live. Keys: q quits, s changes the order."""
-    if sort not in SORTS:
-        raise typer.BadParameter(f"--sort must be {', '.join(SORTS)}")
     live = not (once or as_json) and sys.stdout.isatty() and sys.stdin.isatty()
     if not live:
-        with_store(config, lambda store: _print_once(store, sort, limit, as_json=as_json))
+        with_store(lambda store: _print_once(store, sort, limit, as_json=as_json))
         return
-    settings = load_settings(config)
+    settings = load_settings()
 
     async def runs() -> bool:
         return settings.redis.url is not None or await EmbeddedValkey(settings.data.directory).is_running()
@@ -117,7 +113,7 @@ def show_top(
     run_with_store(settings, lambda store: _watch(store, sort))
 
 
-async def _print_once(store: Store, sort: str, limit: int, *, as_json: bool) -> None:
+async def _print_once(store: Store, sort: Sort, limit: int, *, as_json: bool) -> None:
     snapshot = await take_snapshot(store, sort, limit)
     rates = {name: snapshot.rate(name) for name in RATES}
     if as_json:
@@ -147,7 +143,7 @@ def _swarms(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-async def _watch(store: Store, sort: str) -> None:
+async def _watch(store: Store, sort: Sort) -> None:
     """Runs until q. While the store is unavailable it says so, above the last snapshot."""
     from rich.console import Console  # noqa: PLC0415
     from rich.live import Live  # noqa: PLC0415
@@ -203,7 +199,7 @@ def _keyboard(keys: "asyncio.Queue[bytes]") -> Iterator[None]:
         termios.tcsetattr(handle, termios.TCSADRAIN, before)
 
 
-def _screen(console: "Console", snapshot: Snapshot, sort: str, problem: str) -> "RenderableType":
+def _screen(console: "Console", snapshot: Snapshot, sort: Sort, problem: str) -> "RenderableType":
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

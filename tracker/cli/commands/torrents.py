@@ -1,12 +1,11 @@
 """``tracker torrent …``."""
 
 import re
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,13 +13,16 @@ from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import (
     AsJson,
-    Config,
-    InfoHashes,
+    InfoHash,
+    Limit,
+    LimitOrAll,
+    Pages,
     each,
     group,
+    lists,
     load_settings,
+    run_each,
     torrent_files,
-    with_store,
 )
 from tracker.cli.commands.multipliers import (
     RemoveRule,
@@ -32,18 +34,19 @@ from tracker.cli.commands.multipliers import (
 )
 from tracker.cli.commands.options import Given, options_of, row_of
 from tracker.cli.commands.paging import EVERYTHING, in_no_order
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
+from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError
 from tracker.operations import torrents as torrent_operations
 from tracker.operations.lists import listed_torrents
-from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange
+from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.store import Store
-from tracker.store.torrents.filter import ORDERS, TorrentFilter
+from tracker.store.torrents.filter import Order, TorrentFilter
 from tracker.store.torrents.records import PENDING, Enabled
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
 
-_STATES: dict[str, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
+State = Literal["enabled", "pending", "disabled"]
+_STATES: dict[State | None, Enabled] = {"enabled": True, "pending": "pending", "disabled": False}
 if TYPE_CHECKING:
     from tracker.operations.peers import PeerView
 
@@ -71,7 +74,6 @@ def add_torrent(
     reset_score: Annotated[
         bool, typer.Option("--reset-score", help="Reset the scores of known torrents.")
     ] = False,
-    config: Config = None,
 ) -> None:
     """Register torrents, hybrid files under both info hashes as one torrent. Known ones keep their statistics.
 
@@ -80,7 +82,7 @@ def add_torrent(
     fields = given_multipliers(given or {}, until)
     if "name" in fields and len(what) > 1:
         raise typer.BadParameter("--name needs exactly one torrent")
-    files = torrent_files(load_settings(config))
+    files = torrent_files(load_settings())
     new: list[str] = []
 
     async def action(store: Store, text: str) -> str:
@@ -96,7 +98,7 @@ def add_torrent(
         new.extend(one.info_hash.hex() for one in added if one.new)
         return "\n".join(map(_added_line, added))
 
-    each(config, what, action, "torrent.add", "torrent", created=new)
+    run_each(what, action, "torrent.add", "torrent", created=new)
 
 
 def _file(text: str) -> bytes | None:
@@ -116,65 +118,50 @@ def _added_line(added: torrent_operations.Added) -> str:
 
 
 @torrents.command("remove")
-def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
+@each("torrent.remove", "torrent")
+async def remove_torrent(store: Store, info_hash: InfoHash) -> str:
     """Unregister torrents. In open mode the next announce registers them again (see `tracker deny`).
 
     The other half of a hybrid torrent stays, and counts for itself from then on.
     """
-
-    files = torrent_files(load_settings(config))
-
-    async def action(store: Store, text: str) -> str:
-        if not await torrent_operations.remove_torrent(store, files, parse_info_hash(text)):
-            raise ClientError("is not registered")
-        return f"removed {text}"
-
-    each(config, info_hashes, action, "torrent.remove", "torrent")
+    files = torrent_files(load_settings())
+    if not await torrent_operations.remove_torrent(store, files, parse_info_hash(info_hash)):
+        raise ClientError("is not registered")
+    return f"removed {info_hash}"
 
 
 @torrents.command("enable")
-def enable_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
+@each("torrent.edit", "torrent")
+async def enable_torrent(store: Store, info_hash: InfoHash) -> str:
     """Enable torrents, both halves of hybrid ones, and approve pending ones."""
-    _edit_torrents(config, info_hashes, {"enabled": "1", "reason": ""}, "enabled")
+    await torrent_operations.edit_torrent(store, parse_info_hash(info_hash), {"enabled": "1", "reason": ""})
+    return f"enabled {info_hash}"
 
 
 @torrents.command("disable")
-def disable_torrent(
-    info_hashes: InfoHashes,
+@each("torrent.edit", "torrent")
+async def disable_torrent(
+    store: Store,
+    info_hash: InfoHash,
     reason: Annotated[str, typer.Option(help="Reason shown to clients.")] = torrent_operations.NOT_SERVED,
-    config: Config = None,
-) -> None:
+) -> str:
     """Disable torrents, both halves of hybrid ones: announces are refused, statistics stay."""
-    _edit_torrents(config, info_hashes, {"enabled": "0", "reason": reason}, "disabled")
-
-
-def _edit_torrents(
-    config: Path | None,
-    info_hashes: list[str],
-    fields: dict[str, str],
-    done: str,
-    rules: Sequence[RuleChange] = (),
-) -> None:
-    async def action(store: Store, text: str) -> str:
-        info_hash = parse_info_hash(text)
-        await torrent_operations.edit_torrent(store, info_hash, fields)
-        for rule in rules:
-            check_removed(await torrent_operations.change_torrent_rule(store, info_hash, rule))
-        return f"{done} {text}"
-
-    each(config, info_hashes, action, "torrent.edit", "torrent")
+    fields = {"enabled": "0", "reason": reason}
+    await torrent_operations.edit_torrent(store, parse_info_hash(info_hash), fields)
+    return f"disabled {info_hash}"
 
 
 @torrents.command("edit")
 @options_of(Torrent, without=("enabled", "reason"))
 def edit_torrent(
-    info_hashes: InfoHashes,
+    info_hashes: Annotated[
+        list[str], typer.Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")
+    ],
     given: Given = None,
     pending: Pending = False,
     until: Until = None,
     rule: Rule = None,
     remove_rule: RemoveRule = None,
-    config: Config = None,
 ) -> None:
     """Edit registered torrents; other fields are unchanged. Multipliers also change the other half of a hybrid one.
 
@@ -184,56 +171,56 @@ def edit_torrent(
     row = torrent_operations.torrent_fields(**fields, enabled=PENDING if pending else None)
     if not row and not changes:
         raise typer.BadParameter("nothing to change: give an option such as --name")
-    _edit_torrents(config, info_hashes, row, "changed", changes)
+
+    async def action(store: Store, text: str) -> str:
+        info_hash = parse_info_hash(text)
+        await torrent_operations.edit_torrent(store, info_hash, row)
+        for change in changes:
+            check_removed(await torrent_operations.change_torrent_rule(store, info_hash, change))
+        return f"changed {text}"
+
+    run_each(info_hashes, action, "torrent.edit", "torrent")
 
 
 @torrents.command("search")
-def search_torrents(
+async def search_torrents(
+    store: Store,
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="Part of a name, or the beginning of an info hash.")
     ],
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
+    limit: Limit = 100,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Find torrents by name or info hash."""
-    _list(config, TorrentFilter(), text, limit, as_json=as_json)
+    await _list(store, TorrentFilter(), text, limit, as_json=as_json)
 
 
 @torrents.command("history")
-def show_history(
-    info_hash: Annotated[str, typer.Argument(metavar="INFO_HASH")],
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+@lists("at:20 seeders>12 leechers>12 snatches>12 score>12")
+async def show_history(store: Store, info_hash: InfoHash) -> Pages:
     """Show a torrent's peers and score at its last scorings, oldest first."""
-    numbers = [Column(name, 12, right=True) for name in ("seeders", "leechers", "snatches", "score")]
-    listing = Listing([Column("at", MOMENT), *numbers], as_json=as_json)
-
-    async def work(store: Store) -> None:
-        found = await store.torrents.get(parse_info_hash(info_hash))
-        if found is None:
-            raise ClientError("unknown torrent")
-        points = await store.torrents.history(found)
-        listing.page(
-            {
-                "at": Moment(point.at),
-                "seeders": point.seeders,
-                "leechers": point.leechers,
-                "snatches": point.completions,
-                "score": point.score,
-            }
-            for point in points
-        )
-
-    with_store(config, work)
+    found = await store.torrents.get(parse_info_hash(info_hash))
+    if found is None:
+        raise ClientError("unknown torrent")
+    points = await store.torrents.history(found)
+    yield (
+        {
+            "at": Moment(point.at),
+            "seeders": point.seeders,
+            "leechers": point.leechers,
+            "snatches": point.completions,
+            "score": point.score,
+        }
+        for point in points
+    )
 
 
 @torrents.command("list")
-def list_torrents(
-    by: Annotated[str, typer.Option(help=f"Sort by {', '.join(ORDERS)}.")] = "seeders",
+async def list_torrents(
+    store: Store,
+    by: Annotated[Order, typer.Option(help="Sort by this.")] = "seeders",
     least: Annotated[bool, typer.Option("--least", help="Lowest first.")] = False,
-    state: Annotated[str | None, typer.Option(help=f"Only torrents that are {', '.join(_STATES)}.")] = None,
+    state: Annotated[State | None, typer.Option(help="Only these torrents.")] = None,
     private: Annotated[
         bool | None, typer.Option("--private/--public", help="Only private, or only public torrents.")
     ] = None,
@@ -244,58 +231,35 @@ def list_torrents(
         str, typer.Option(help="Only torrents with this text in their name; sorted by name.")
     ] = "",
     count: Annotated[bool, typer.Option("--count", help="Print only their number.")] = False,
-    limit: Annotated[
-        int, typer.Option(min=1, help="Maximum number of lines.", show_default="all")
-    ] = EVERYTHING,
+    limit: LimitOrAll = EVERYTHING,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """List registered torrents, highest first. By name, size or score, only torrents that have one are listed.
 
     Sizes, times and filters follow changes within some minutes.
     """
-    if by not in ORDERS:
-        raise typer.BadParameter(f"--by must be {', '.join(ORDERS)}")
-    if state is not None and state not in _STATES:
-        raise typer.BadParameter(f"--state must be {', '.join(_STATES)}")
-    wanted = TorrentFilter(by, not least, _STATES.get(state or ""), private, seeded)
-    _list(config, wanted, search, limit, as_json=as_json, count=count)
+    wanted = TorrentFilter(by, not least, _STATES.get(state), private, seeded)
+    await _list(store, wanted, search, limit, as_json=as_json, count=count)
 
 
-def _list(
-    config: Path | None, wanted: TorrentFilter, text: str, limit: int, *, as_json: bool, count: bool = False
+async def _list(
+    store: Store, wanted: TorrentFilter, text: str, limit: int, *, as_json: bool, count: bool = False
 ) -> None:
     """With ``count``, prints only the number of the torrents."""
-    listing = Listing(_columns(score=wanted.order == "score"), as_json=as_json)
-
-    async def work(store: Store) -> None:
-        shown, total = 0, None
-        async for page in listed_torrents(store, wanted, text, limit):
-            shown, total = shown + len(page.torrents), page.total
-            if count and total is not None:
-                break
-            if not count:
-                listing.page(map(_torrent_row, page.torrents))
-        if count:
-            terminal.say(str(shown if total is None else min(total, limit)))
-        elif total is not None and shown < total:
-            note(f"{shown} of {total} torrents")
-
-    with_store(config, work)
-
-
-def _columns(*, score: bool) -> list[Column]:
-    return [
-        Column("info_hash", 40),
-        Column("seeders", 8, right=True),
-        Column("leechers", 8, right=True),
-        Column("snatches", 8, right=True),
-        *([Column("score", 6, right=True)] if score else []),
-        Column("state", 12),
-        Column("name"),
-        Column("size", 14, right=True, optional=True),
-        Column("half", 4, optional=True),
-    ]
+    score = "score>6 " if wanted.order == "score" else ""
+    shown_columns = f"info_hash:40 seeders>8 leechers>8 snatches>8 {score}state:12 name size>14? half:4?"
+    listing = Listing(shown_columns, as_json=as_json)
+    shown, total = 0, None
+    async for page in listed_torrents(store, wanted, text, limit):
+        shown, total = shown + len(page.torrents), page.total
+        if count and total is not None:
+            break
+        if not count:
+            listing.page(map(_torrent_row, page.torrents))
+    if count:
+        terminal.say(str(shown if total is None else min(total, limit)))
+    elif total is not None and shown < total:
+        note(f"{shown} of {total} torrents")
 
 
 def _torrent_row(found: Torrent) -> Row:
@@ -315,25 +279,20 @@ _SHOWN = (
 
 
 @torrents.command("show")
-def show_torrent(
-    info_hash: Annotated[str, typer.Argument(metavar="INFO_HASH")],
+async def show_torrent(
+    store: Store,
+    info_hash: InfoHash,
     peers: Annotated[bool, typer.Option("--peers", help="List its peers too.")] = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Show a torrent and its statistics."""
-    settings = load_settings(config)
-
-    async def work(store: Store) -> None:
-        found = await store.torrents.get(parse_info_hash(info_hash))
-        if found is None:
-            raise ClientError("unknown torrent")
-        users = await store.unique_users.users_of(f"torrents.{found.info_hash.hex()}.users")
-        terminal.describe({**_torrent_details(found), "unique_users": users}, as_json=as_json)
-        if peers:
-            await _list_peers(store, found, settings.geoip.database, as_json)
-
-    with_store(config, work)
+    found = await store.torrents.get(parse_info_hash(info_hash))
+    if found is None:
+        raise ClientError("unknown torrent")
+    users = await store.unique_users.users_of(f"torrents.{found.info_hash.hex()}.users")
+    terminal.describe({**_torrent_details(found), "unique_users": users}, as_json=as_json)
+    if peers:
+        await _list_peers(store, found, load_settings().geoip.database, as_json)
 
 
 def _torrent_details(found: Torrent) -> Row:
@@ -350,9 +309,8 @@ async def _list_peers(store: Store, found: Torrent, database: Path | None, as_js
     from tracker.geoip import GeoIP  # noqa: PLC0415
     from tracker.operations.peers import peer_views  # noqa: PLC0415
 
-    columns = [Column("peer_id", 30), Column("seeding", 8), Column("uploaded", 16, right=True)]
-    columns += [Column("downloaded", 16, right=True), Column("endpoints")]
-    listing = Listing([*columns, Column("country", 7), Column("client", 20)], as_json=as_json)
+    shown = "peer_id:30 seeding:8 uploaded>16 downloaded>16 endpoints country:7 client:20"
+    listing = Listing(shown, as_json=as_json)
     with closing(GeoIP(database)) as places:
         async for page in in_no_order(partial(store.torrents.peers, found)):
             listing.page(map(_peer_row, await peer_views(store, page, places)))

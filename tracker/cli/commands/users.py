@@ -1,17 +1,26 @@
 """``tracker user …``."""
 
 import sys
-from collections.abc import Mapping
-from enum import StrEnum
 from functools import partial
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, Yes, change_store, each, group, with_store
+from tracker.cli.commands import (
+    AsJson,
+    Limit,
+    LimitOrAll,
+    Pages,
+    Yes,
+    audited,
+    change_store,
+    each,
+    group,
+    lists,
+    run_each,
+)
 from tracker.cli.commands.multipliers import (
     RemoveRule,
     Rule,
@@ -22,14 +31,14 @@ from tracker.cli.commands.multipliers import (
 )
 from tracker.cli.commands.options import Given, columns_of, options_of, row_of
 from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note, say
+from tracker.cli.terminal import Listing, Moment, Row, columns, note, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.users import pending_hit_and_runs, shares
 from tracker.store.schema.record import fields_of
 from tracker.store.store import Store
-from tracker.store.users.fields import ADDITIONS, FIELDS, Additions, User, Value
-from tracker.store.users.listing import ORDERS, UserFilter
+from tracker.store.users.fields import ADDITIONS, FIELDS, Additions, User
+from tracker.store.users.listing import Order, UserFilter
 
 _HASH_DIGITS = 40
 _ON_A_TORRENT = (
@@ -57,7 +66,7 @@ Who = Annotated[
         metavar="USER", help="User id or passkey; `-` reads it from standard input.", callback=_read_secret
     ),
 ]
-WhoAll = Annotated[list[str], typer.Argument(metavar="USER…", help="User ids or passkeys.")]
+EachUser = Annotated[str, typer.Argument(metavar="USER", help="User ids or passkeys.")]
 Passkey = Annotated[
     str | None,
     typer.Option(
@@ -66,18 +75,8 @@ Passkey = Annotated[
         callback=_read_secret,
     ),
 ]
-Reason = Annotated[
-    str | None,
-    typer.Option("--reason", help=fields_of(User)["reason"].about),
-]
+Reason = Annotated[str | None, typer.Option("--reason", help=fields_of(User)["reason"].about)]
 Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys (secret).")]
-
-
-class UserSet(StrEnum):
-    active = "active"
-    complete = "complete"
-    incomplete = "incomplete"
-    hnr = "hnr"
 
 
 users = group("Manage users: passkeys, totals, hit-and-runs.")
@@ -93,7 +92,6 @@ def add_user(
     given: Given = None,
     until: Until = None,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Add a user and print the passkey."""
     fields = given_multipliers(given or {}, until)
@@ -104,19 +102,18 @@ def add_user(
         change.created("user", added.user_id)
         _show_passkey(added, as_json)
 
-    change_store(config, "user.add", work)
+    change_store("user.add", work)
 
 
 @users.command("rotate")
-def rotate_passkey(who: Who, passkey: Passkey = None, as_json: AsJson = False, config: Config = None) -> None:
+@audited("user.rotate")
+async def rotate_passkey(
+    store: Store, change: Change, who: Who, passkey: Passkey = None, as_json: AsJson = False
+) -> None:
     """Give a user a new passkey and print it. The old one stops working at once."""
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("user", who)
-        found = await store.users.find(who)
-        _show_passkey(await store.users.rotate(found.passkey, passkey), as_json)
-
-    change_store(config, "user.rotate", work)
+    await change.touch("user", who)
+    found = await store.users.find(who)
+    _show_passkey(await store.users.rotate(found.passkey, passkey), as_json)
 
 
 def _show_passkey(found: User, as_json: bool) -> None:
@@ -129,24 +126,23 @@ def _show_passkey(found: User, as_json: bool) -> None:
 
 
 @users.command("enable")
-def enable_user(who: WhoAll, config: Config = None) -> None:
+@each("user.edit", "user", secret=True)
+async def enable_user(store: Store, who: EachUser) -> str:
     """Enable users."""
-    _edit_users(config, who, {"enabled": True}, "enabled")
+    found = await store.users.find(who)
+    await store.users.edit(found.passkey, {"enabled": True})
+    return f"enabled user {found.user_id}"
 
 
 @users.command("disable")
-def disable_user(who: WhoAll, reason: Reason = None, config: Config = None) -> None:
+@each("user.edit", "user", secret=True)
+async def disable_user(store: Store, who: EachUser, reason: Reason = None) -> str:
     """Disable users: they are refused from their next announce on."""
-    _edit_users(config, who, {"enabled": False, **({} if reason is None else {"reason": reason})}, "disabled")
-
-
-def _edit_users(config: Path | None, who: list[str], fields: Mapping[str, Value], done: str) -> None:
-    async def action(store: Store, text: str) -> str:
-        found = await store.users.find(text)
-        await store.users.edit(found.passkey, fields)
-        return f"{done} user {found.user_id}"
-
-    each(config, who, action, "user.edit", "user", secret=True)
+    found = await store.users.find(who)
+    await store.users.edit(
+        found.passkey, {"enabled": False, **({} if reason is None else {"reason": reason})}
+    )
+    return f"disabled user {found.user_id}"
 
 
 @users.command("edit")
@@ -165,7 +161,6 @@ def edit_user(
     until: Until = None,
     rule: Rule = None,
     remove_rule: RemoveRule = None,
-    config: Config = None,
 ) -> None:
     """Change a user from the next announce on; other fields are unchanged. A total replaces the stored one."""
     fields, changes = given_rules(given or {}, until, rule, remove_rule)
@@ -186,95 +181,68 @@ def edit_user(
             found = await store.users.find(found.user_id)
             say(f"uploaded {found.uploaded}, downloaded {found.downloaded}")
 
-    change_store(config, "user.edit", work)
+    change_store("user.edit", work)
 
 
 @users.command("delete")
-def delete_user(
-    who: Who,
-    yes: Yes = False,
-    config: Config = None,
-) -> None:
+@audited("user.delete")
+async def delete_user(store: Store, change: Change, who: Who, yes: Yes = False) -> None:
     """Delete a user and all of the user's totals."""
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("user", who)
-        user_id, _ = await store.users.identify(who)
-        if not yes:
-            typer.confirm(f"Delete user {user_id} and all totals?", abort=True)
-        await store.users.delete(who)
-        say(f"deleted user {user_id}")
-
-    change_store(config, "user.delete", work)
+    await change.touch("user", who)
+    user_id, _ = await store.users.identify(who)
+    if not yes:
+        typer.confirm(f"Delete user {user_id} and all totals?", abort=True)
+    await store.users.delete(who)
+    say(f"deleted user {user_id}")
 
 
 @users.command("show")
-def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, config: Config = None) -> None:
+async def show_user(store: Store, who: Who, passkeys: Passkeys = False) -> Row:
     """Show a user: rights, totals, number of torrents."""
-
-    async def work(store: Store) -> None:
-        found = await store.users.find(who)
-        sets: Row = {**await store.users.set_sizes(found.user_id)}
-        check = await store.connect_checks.of_user(found.user_id)
-        row: Row = {
-            **_user_row(found, passkeys),
-            "unreported": found.unreported,
-            **sets,
-            "connectable": check.connectable if check else None,
-        }
-        terminal.describe(row, as_json=as_json)
-
-    with_store(config, work)
+    found = await store.users.find(who)
+    sets: Row = {**await store.users.set_sizes(found.user_id)}
+    check = await store.connect_checks.of_user(found.user_id)
+    row: Row = {
+        **_user_row(found, passkeys),
+        "unreported": found.unreported,
+        **sets,
+        "connectable": check.connectable if check else None,
+    }
+    return row
 
 
 @users.command("torrents")
-def list_torrents(
+@lists(
+    "torrent_id>10 uploaded>16 downloaded>16 total_seconds>13 seed_seconds>13 credit_cut>16 info_hash:40 name"
+)
+async def list_torrents(
+    store: Store,
     who: Who,
     name: Annotated[
-        UserSet, typer.Argument(metavar="active|complete|incomplete|hnr", help="hnr: hit-and-runs.")
+        Literal["active", "complete", "incomplete", "hnr"],
+        typer.Argument(metavar="SET", help="hnr: hit-and-runs."),
     ],
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+) -> Pages:
     """List the torrents in one of a user's sets, with the user's totals (bytes and seconds)."""
-    numbers = [Column(name, 16, right=True) for name in ("uploaded", "downloaded")]
-    times = [Column(name, 13, right=True) for name in ("total_seconds", "seed_seconds")]
-    columns = [
-        Column("torrent_id", 10, right=True),
-        *numbers,
-        *times,
-        Column("credit_cut", 16, right=True),
-        Column("info_hash", 40),
-        Column("name"),
-    ]
-
-    async def work(store: Store) -> None:
-        found = await store.users.find(who)
-        listing = Listing(columns, as_json=as_json)
-        seen: set[str] = set()
-        async for ids in in_no_order(partial(store.users.torrents_page, found.user_id, name.value)):
-            new = [torrent_id for torrent_id in ids if torrent_id not in seen]  # a page may repeat some
-            seen.update(new)
-            on_torrents = await shares(store, found.user_id, new)
-            listing.page(row_of(share, _ON_A_TORRENT) for share in on_torrents)
-
-    with_store(config, work)
+    found = await store.users.find(who)
+    seen: set[str] = set()
+    async for ids in in_no_order(partial(store.users.torrents_page, found.user_id, name)):
+        new = [torrent_id for torrent_id in ids if torrent_id not in seen]  # a page may repeat some
+        seen.update(new)
+        yield [row_of(share, _ON_A_TORRENT) for share in await shares(store, found.user_id, new)]
 
 
 @users.command("forgive")
 def forgive_user(
     who: Who,
     torrents: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TORRENT…", help="Torrent ids or info hashes. Default: all."),
+        list[str] | None, typer.Argument(metavar="TORRENT…", help="Torrent ids or info hashes. Default: all.")
     ] = None,
     yes: Yes = False,
-    config: Config = None,
 ) -> None:
     """Clear a user's hit-and-runs. Past downloads will not count again."""
     if torrents:
-        each(
-            config,
+        run_each(
             torrents,
             lambda store, text: _forgive_one(store, who, text),
             "user.forgive",
@@ -291,7 +259,7 @@ def forgive_user(
             typer.confirm(f"Clear all {owed} hit-and-runs of user {found.user_id}?", abort=True)
         say(f"cleared {await store.users.forgive(found.user_id)} hit-and-runs of user {found.user_id}")
 
-    change_store(config, "user.forgive", work)
+    change_store("user.forgive", work)
 
 
 async def _forgive_one(store: Store, who: str, text: str) -> str:
@@ -306,8 +274,9 @@ async def _forgive_one(store: Store, who: str, text: str) -> str:
 
 
 @users.command("list")
-def list_users(
-    by: Annotated[str, typer.Option(help=f"Sort by {', '.join(ORDERS)}.")] = "id",
+async def list_users(
+    store: Store,
+    by: Annotated[Order, typer.Option(help="Sort by this.")] = "id",
     descending: Annotated[bool, typer.Option("--descending", help="Highest first.")] = False,
     enabled: Annotated[
         bool | None, typer.Option("--enabled/--disabled", help="Only enabled, or only disabled users.")
@@ -319,30 +288,21 @@ def list_users(
     search: Annotated[
         str, typer.Option(help="Only users with this text in their name; sorted by name.")
     ] = "",
-    limit: Annotated[
-        int, typer.Option(min=1, help="Maximum number of users.", show_default="all")
-    ] = EVERYTHING,
+    limit: LimitOrAll = EVERYTHING,
     passkeys: Passkeys = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """List users and their totals. The order by uploaded, downloaded or ratio follows announces within minutes."""
-    if by not in ORDERS:
-        raise typer.BadParameter(f"--by must be {', '.join(ORDERS)}")
     wanted = UserFilter(by, descending, enabled, can_leech, search)
-    columns = [Column("user_id", 15, right=True), *columns_of(User), Column("name", optional=True)]
-    listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
-
-    async def work(store: Store) -> None:
-        cursor, left = "", limit
-        while left > 0:
-            cursor, users, *_ = await store.user_listing.page(wanted, cursor, min(PAGE, left))
-            listing.page(_user_row(each, passkeys) for each in users)
-            left -= len(users)
-            if not cursor:
-                break
-
-    with_store(config, work)
+    shown = [*columns("user_id>15"), *columns_of(User), *columns("name? passkey" if passkeys else "name?")]
+    listing = Listing(shown, as_json=as_json)
+    cursor, left = "", limit
+    while left > 0:
+        cursor, users, *_ = await store.user_listing.page(wanted, cursor, min(PAGE, left))
+        listing.page(_user_row(each, passkeys) for each in users)
+        left -= len(users)
+        if not cursor:
+            break
 
 
 def _user_row(found: User, passkeys: bool) -> Row:
@@ -352,49 +312,27 @@ def _user_row(found: User, passkeys: bool) -> Row:
 
 
 @users.command("owing")
-def list_owing(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of users.")] = 100,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+async def list_owing(store: Store, limit: Limit = 100, as_json: AsJson = False) -> None:
     """List users by their number of hit-and-runs (see TRACKER_USERS__HNR_THRESHOLD_SECONDS), highest first."""
-
-    async def work(store: Store) -> None:
-        listing = Listing([Column("hit_and_runs", 12, right=True), Column("user_id")], as_json=as_json)
-        async for page in in_order(limit, store.users.hit_and_runs):
-            listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
-            if not page and not as_json:
-                note("no user has a hit-and-run")
-
-    with_store(config, work)
+    listing = Listing("hit_and_runs>12 user_id", as_json=as_json)
+    async for page in in_order(limit, store.users.hit_and_runs):
+        listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
+        if not page and not as_json:
+            note("no user has a hit-and-run")
 
 
 @users.command("unregistered")
-def list_unregistered(who: Who, as_json: AsJson = False, config: Config = None) -> None:
+@lists("at:20 info_hash:40")
+async def list_unregistered(store: Store, who: Who) -> Pages:
     """List torrents that a user announced in the last 90 days, and that are not registered: the newest 100."""
-    listing = Listing([Column("at", MOMENT), Column("info_hash", 40)], as_json=as_json)
-
-    async def work(store: Store) -> None:
-        found = await store.users.find(who)
-        tried = await store.unregistered.of(found.user_id)
-        listing.page({"at": Moment(each.at), "info_hash": each.info_hash.hex()} for each in tried)
-
-    with_store(config, work)
+    found = await store.users.find(who)
+    tried = await store.unregistered.of(found.user_id)
+    yield ({"at": Moment(each.at), "info_hash": each.info_hash.hex()} for each in tried)
 
 
 @users.command("pending")
-def list_pending(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+@lists("at:20 user_id>15 downloaded>16 total_seconds>13 seed_seconds>13 info_hash:40 name")
+async def list_pending(store: Store, limit: Limit = 100) -> Pages:
     """List torrents that become hit-and-runs unless their users come back (see TRACKER_USERS__HNR_GRACE_SECONDS)."""
-    columns = [Column("at", MOMENT), Column("user_id", 15, right=True), Column("downloaded", 16, right=True)]
-    columns += [Column("total_seconds", 13, right=True), Column("seed_seconds", 13, right=True)]
-
-    async def work(store: Store) -> None:
-        listing = Listing([*columns, Column("info_hash", 40), Column("name")], as_json=as_json)
-        async for page in in_order(limit, partial(pending_hit_and_runs, store)):
-            listing.page({**pending, "at": Moment(pending["at"])} for pending in page)
-
-    with_store(config, work)
+    async for page in in_order(limit, partial(pending_hit_and_runs, store)):
+        yield ({**pending, "at": Moment(pending["at"])} for pending in page)

@@ -1,14 +1,15 @@
 """``tracker work release``, ``block``, ``unblock``, ``blocked``, ``top`` and ``log``."""
 
 import re
-from typing import Annotated, cast, get_args
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Month, change_store, check_month, with_store
+from tracker.cli.commands import Limit, Month, Pages, change_store, lists
 from tracker.cli.commands.paging import PAGE, in_order
-from tracker.cli.commands.work.group import OlderThan, Project, check_choice, commands
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, complain, say
+from tracker.cli.commands.work.group import OlderThan, Project, commands
+from tracker.cli.terminal import Moment, Row, complain, say
 from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.store.work.finished import finished_claim
@@ -30,7 +31,6 @@ def release_claims(
     item: Annotated[str | None, typer.Option(help="Only claims of this item.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Only claims of items that begin with this.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All claims.")] = False,
-    config: Config = None,
 ) -> None:
     """End claims that match all options. Their items return to the queues that they came from."""
     if not every and (older_than, claimant, item, prefix) == (None, None, None, None):
@@ -50,11 +50,11 @@ def release_claims(
         change.count(released=released)
         say(f"released {released}")
 
-    change_store(config, "claims.release", work)
+    change_store("claims.release", work)
 
 
 @commands.command("block")
-def block(who: Who, everywhere: Everywhere = False, config: Config = None) -> None:
+def block(who: Who, everywhere: Everywhere = False) -> None:
     """Give claimants or addresses no more work, in a project or in all. Claims stay until they end."""
     project, names = _split(who, everywhere)
 
@@ -65,11 +65,11 @@ def block(who: Who, everywhere: Everywhere = False, config: Config = None) -> No
             new = await store.work.blocks.block(name, project)
             say(f"blocked {name}" if new else f"{name} was blocked already")
 
-    change_store(config, "block.add", work)
+    change_store("block.add", work)
 
 
 @commands.command("unblock")
-def unblock(who: Who, everywhere: Everywhere = False, config: Config = None) -> None:
+def unblock(who: Who, everywhere: Everywhere = False) -> None:
     """Undo `tracker work block`."""
     project, names = _split(who, everywhere)
 
@@ -86,7 +86,7 @@ def unblock(who: Who, everywhere: Everywhere = False, config: Config = None) -> 
         if failed:
             raise typer.Exit(1)
 
-    change_store(config, "block.remove", work)
+    change_store("block.remove", work)
 
 
 def _split(words: list[str], everywhere: bool) -> tuple[str | None, list[str]]:
@@ -99,108 +99,71 @@ def _split(words: list[str], everywhere: bool) -> tuple[str | None, list[str]]:
 
 
 @commands.command("blocked")
-def list_blocked(
+@lists("who:45")
+async def list_blocked(
+    store: Store,
     project: Annotated[
         str | None,
         typer.Argument(metavar="[PROJECT]", help="Default: the list that applies to all projects."),
     ] = None,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+) -> Pages:
     """List blocked claimants and addresses."""
-    listing = Listing([Column("who", 45)], as_json=as_json)
+    if project is not None:
+        await store.work.projects.get(project)
+    yield ({"who": who} for who in await store.work.blocks.all(project))
 
-    async def work(store: Store) -> None:
-        if project is not None:
-            await store.work.projects.get(project)
-        listing.page({"who": who} for who in await store.work.blocks.all(project))
 
-    with_store(config, work)
+def _check_week(week: str | None) -> str | None:
+    if week is not None and not re.fullmatch(r"[0-9]{4}-W(0[1-9]|[1-4][0-9]|5[0-3])", week, re.ASCII):
+        raise typer.BadParameter("must be a year and an ISO week, such as 2026-W47")
+    return week
 
 
 @commands.command("top")
-def show_top(
+@lists("claimant:30 items>10 bytes>20 seconds>12")
+async def show_top(
+    store: Store,
     project: Project,
-    by: Annotated[str, typer.Option(help=f"One of {', '.join(get_args(Board))}; count: items.")] = "count",
+    by: Annotated[Board, typer.Option(help="count: items.")] = "count",
     month: Month = None,
     week: Annotated[
-        str | None, typer.Option(metavar="YYYY-Www", help="Only this ISO week (UTC). Not with --month.")
+        str | None,
+        typer.Option(
+            metavar="YYYY-Www", help="Only this ISO week (UTC). Not with --month.", callback=_check_week
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 20,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+    limit: Limit = 20,
+) -> Pages:
     """List claimants by finished items, reported bytes or verified seconds, highest first."""
-    check_choice("--by", by, get_args(Board))
-    check_month(month)
-    _check_week(week, month)
-    numbers = [
-        Column("items", 10, right=True),
-        Column("bytes", 20, right=True),
-        Column("seconds", 12, right=True),
-    ]
-    listing = Listing([Column("claimant", 30), *numbers], as_json=as_json)
-
-    def row(rank: Rank) -> Row:
-        return {
-            "claimant": rank.claimant,
-            "items": rank.items,
-            "bytes": rank.bytes,
-            "seconds": rank.seconds,
-        }
-
-    async def work(store: Store) -> None:
-        await store.work.projects.get(project)
-
-        async def read(offset: int, count: int) -> list[Rank]:
-            board = cast("Board", by)
-            return (await store.work.leaderboard.table(project, board, month or week, count, offset))[0]
-
-        async for page in in_order(limit, read):
-            listing.page(map(row, page))
-
-    with_store(config, work)
-
-
-def _check_week(week: str | None, month: str | None) -> None:
-    """Raises BadParameter."""
     if week is not None and month is not None:
         raise typer.BadParameter("give --month or --week")
-    if week is not None and not re.fullmatch(r"[0-9]{4}-W(0[1-9]|[1-4][0-9]|5[0-3])", week, re.ASCII):
-        raise typer.BadParameter("--week must be a year and an ISO week, such as 2026-W47")
+    await store.work.projects.get(project)
+
+    async def read(offset: int, count: int) -> list[Rank]:
+        return (await store.work.leaderboard.table(project, by, month or week, count, offset))[0]
+
+    async for page in in_order(limit, read):
+        yield map(asdict, page)
 
 
 @commands.command("log")
-def show_log(
-    project: Project,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 20,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+@lists("at:20 claimant:30 bytes>20 seconds>10 item")
+async def show_log(store: Store, project: Project, limit: Limit = 20) -> Pages:
     """List finished claims, newest first. `tracker work drain` writes them to files."""
-    columns = [Column("at", MOMENT), Column("claimant", 30), Column("bytes", 20, right=True)]
-    listing = Listing([*columns, Column("seconds", 10, right=True), Column("item")], as_json=as_json)
 
     def row(logged: LogEntry) -> Row:
         entry = finished_claim(logged)
         return {
-            "id": entry.id,
             "at": Moment(entry.at),
-            "claimant": entry.claimant,
-            "address": entry.address,
             "bytes": entry.total_bytes,
-            "seconds": entry.seconds,
-            "item": entry.item,
+            **{name: getattr(entry, name) for name in ("id", "claimant", "address", "seconds", "item")},
         }
 
-    async def work(store: Store) -> None:
-        await store.work.projects.get(project)
-        left, before = limit, ""
-        while left:
-            found = await store.work.log.newest(project, min(PAGE, left), before)
-            listing.page(map(row, found))
-            if not found:
-                return
-            left, before = left - len(found), found[-1].id
-
-    with_store(config, work)
+    await store.work.projects.get(project)
+    left, before = limit, ""
+    while left:
+        found = await store.work.log.newest(project, min(PAGE, left), before)
+        yield map(row, found)
+        if not found:
+            return
+        left, before = left - len(found), found[-1].id

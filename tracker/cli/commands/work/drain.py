@@ -17,7 +17,7 @@ from typing import IO, Annotated
 
 import typer
 
-from tracker.cli.commands import Config, with_store
+from tracker.cli.commands import with_store
 from tracker.cli.commands.work.group import Project, commands
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say
@@ -35,7 +35,6 @@ def drain_log(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="Directory for PROJECT-DATE.jsonl; created if missing.")
     ],
-    config: Config = None,
 ) -> None:
     """Append new finished claims to files, one JSON object a line. After that the store may delete them.
 
@@ -55,7 +54,7 @@ def drain_log(
                 shown.advance(len(entries))
         say(f"written {written}")
 
-    with_store(config, work)
+    with_store(work)
 
 
 @contextmanager

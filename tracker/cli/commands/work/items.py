@@ -3,20 +3,19 @@
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Literal
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Yes, change_store, with_store
+from tracker.cli.commands import AsJson, LimitOrAll, Yes, audited, change_store
 from tracker.cli.commands.paging import EVERYTHING, PAGE
-from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, check_choice, commands
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, describe, say
+from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
+from tracker.cli.terminal import Listing, Moment, Row, describe, say
 from tracker.errors import ClientError
 from tracker.operations import work as work_operations
 from tracker.operations.audit import Change
 from tracker.store.store import Store
-from tracker.store.work.records import QUEUES, Claim, NewItem, Place
-from tracker.store.work.records import Queue as QueueName
+from tracker.store.work.records import Claim, NewItem, Place, Status
 
 
 @commands.command("add")
@@ -34,12 +33,10 @@ def add_items(
     copies: Annotated[int, typer.Option(min=1, max=1000, help="How many claimants get each item.")] = 1,
     again: Annotated[bool, typer.Option("--again", help="Also add items that are done.")] = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """Add items. Those that are wanted, claimed or done already are skipped."""
-    check_choice("--queue", queue, QUEUES)
     names = work_operations.items_of(_text(file))
-    new = [NewItem(name, cast("QueueName", queue), tuple(claimants or ()), copies) for name in names]
+    new = [NewItem(name, queue, tuple(claimants or ()), copies) for name in names]
 
     async def work(store: Store, change: Change) -> None:
         await change.touch("project", project)
@@ -51,7 +48,7 @@ def add_items(
         else:
             say(f"processed {done.processed}, added {done.added}")
 
-    change_store(config, "items.add", work)
+    change_store("items.add", work)
 
 
 def _text(file: Path | None) -> str:
@@ -63,70 +60,54 @@ def _text(file: Path | None) -> str:
 
 
 @commands.command("list")
-def list_items(
+async def list_items(
+    store: Store,
     project: Project,
-    status: Annotated[str, typer.Option(help="One of todo, out, done.")] = "todo",
+    status: Annotated[Status, typer.Option()] = "todo",
     queue: Queue = "todo",
     claimant: Annotated[
         str | None, typer.Option("--for", metavar="CLAIMANT", help="Items that this claimant is asked for.")
     ] = None,
-    limit: Annotated[
-        int, typer.Option(min=1, help="Maximum number of lines.", show_default="all")
-    ] = EVERYTHING,
+    limit: LimitOrAll = EVERYTHING,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> None:
     """List a queue in order, claims by lease end, or finished items (oldest first)."""
-    check_choice("--status", status, ("todo", "out", "done"))
-    check_choice("--queue", queue, QUEUES)
-    columns = {
-        "todo": [Column("item"), Column("place", 12, right=True)],
-        "out": [*_CLAIM_COLUMNS, Column("address", 39)],
-        "done": [Column("item"), Column("done", MOMENT)],
-    }
-    listing = Listing(columns[status], as_json=as_json)
-    place = cast("Place", queue if status == "todo" else "done")
+    listing = Listing(_COLUMNS[status], as_json=as_json)
+    place: Place = queue if status == "todo" else "done"
 
-    async def work(store: Store) -> None:
-        await store.work.projects.get(project)
-        left, cursor = limit, ""
-        while left:
-            count = min(PAGE, left)
-            if status == "out":
-                page = await store.work.claims.page(project, cursor=cursor, count=count)
-                listing.page(_claim_row(claim) for claim in page.entries)
-            else:
-                page = await store.work.items.page(
-                    project, place, claimant=claimant or "", cursor=cursor, count=count
-                )
-                listing.page(_item_row(item, score, status) for item, score in page.entries)
-            left -= len(page.entries)
-            cursor = page.cursor
-            if not cursor:
-                return
-
-    with_store(config, work)
+    await store.work.projects.get(project)
+    left, cursor = limit, ""
+    while left:
+        count = min(PAGE, left)
+        if status == "out":
+            page = await store.work.claims.page(project, cursor=cursor, count=count)
+            listing.page(_claim_row(claim) for claim in page.entries)
+        else:
+            page = await store.work.items.page(
+                project, place, claimant=claimant or "", cursor=cursor, count=count
+            )
+            listing.page(_item_row(item, score, status) for item, score in page.entries)
+        left -= len(page.entries)
+        cursor = page.cursor
+        if not cursor:
+            return
 
 
-_CLAIM_COLUMNS = [
-    Column("item"),
-    Column("claimant", 30),
-    Column("state", 8),
-    Column("claimed", MOMENT),
-    Column("lease_ends", MOMENT),
-]
+_COLUMNS = {
+    "todo": "item place>12",
+    "out": "item claimant:30 state:8 claimed:20 lease_ends:20 address:39",
+    "done": "item done:20",
+}
 
 
 def _claim_row(claim: Claim) -> Row:
     return {
-        "item": claim.item,
-        "claimant": claim.claimant,
-        "state": claim.state,
+        **{
+            name: getattr(claim, name)
+            for name in ("item", "claimant", "state", "address", "queue", "version")
+        },
         "claimed": Moment(claim.claimed_at),
         "lease_ends": Moment(claim.lease_ends),
-        "address": claim.address,
-        "queue": claim.queue,
-        "version": claim.version,
     }
 
 
@@ -135,56 +116,43 @@ def _item_row(item: str, score: float, status: str) -> Row:
 
 
 @commands.command("show")
-def show_item(
-    project: Project,
-    item: Annotated[str, typer.Argument(metavar="ITEM")],
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
+async def show_item(
+    store: Store, project: Project, item: Annotated[str, typer.Argument(metavar="ITEM")]
+) -> Row:
     """Show where an item is, and who has it."""
-
-    async def work(store: Store) -> None:
-        await store.work.projects.get(project)
-        found = await store.work.items.status(project, item)
-        if found.status is None:
-            raise ClientError("unknown item")
-        row: Row = {
-            "item": found.name,
-            "status": found.status,
-            "copies": found.copies,
-            "claimants": " ".join(found.claimants),
-        }
-        describe(row, as_json=as_json)
-
-    with_store(config, work)
+    await store.work.projects.get(project)
+    found = await store.work.items.status(project, item)
+    if found.status is None:
+        raise ClientError("unknown item")
+    row: Row = {
+        "item": found.name,
+        "status": found.status,
+        "copies": found.copies,
+        "claimants": " ".join(found.claimants),
+    }
+    return row
 
 
 @commands.command("remove")
-def remove_items(project: Project, items: Items, config: Config = None) -> None:
+@audited("items.remove")
+async def remove_items(store: Store, change: Change, project: Project, items: Items) -> None:
     """Remove items from their queues, or forget that they are done. Claims stay."""
-
-    async def work(store: Store, change: Change) -> None:
-        await change.touch("project", project)
-        removed = await store.work.items.purge(project, items)
-        change.note(items=" ".join(items))
-        change.count(removed=removed)
-        say(f"removed {removed}")
-
-    change_store(config, "items.remove", work)
+    await change.touch("project", project)
+    removed = await store.work.items.purge(project, items)
+    change.note(items=" ".join(items))
+    change.count(removed=removed)
+    say(f"removed {removed}")
 
 
 @commands.command("purge")
 def purge_items(
     project: Project,
-    status: Annotated[str, typer.Option(help="One of todo, done.")] = "done",
+    status: Annotated[Literal["todo", "done"], typer.Option()] = "done",
     queue: Queue = "todo",
     older_than: OlderThan = None,
     yes: Yes = False,
-    config: Config = None,
 ) -> None:
     """Empty a queue, or the list of finished items. Claims are kept."""
-    check_choice("--status", status, ("todo", "done"))
-    check_choice("--queue", queue, QUEUES)
     if older_than is not None and status != "done":
         raise typer.BadParameter("--older-than needs --status done")
     if not yes:
@@ -193,7 +161,7 @@ def purge_items(
         typer.confirm(f"Remove the {which} of {project}?", abort=True)
     before = None if older_than is None else time.time() - older_than * 3600
 
-    place = cast("Place", queue if status == "todo" else "done")
+    place: Place = queue if status == "todo" else "done"
 
     async def work(store: Store, change: Change) -> None:
         await change.touch("project", project)
@@ -202,4 +170,4 @@ def purge_items(
         change.count(removed=removed)
         say(f"removed {removed}")
 
-    change_store(config, "items.purge", work)
+    change_store("items.purge", work)

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import typer
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
-from tracker.cli.commands import Config
 from tracker.cli.commands.work.group import commands
 from tracker.cli.terminal import note, say
 from tracker.errors import ClientError
@@ -109,14 +108,12 @@ def seed(
     dry_run: DryRun = False,
     once: Once = False,
     every: Every = 300,
-    config: Config = None,
 ) -> None:
     """Seed torrents that need seeders, with your own BitTorrent client.
 
     Asks the tracker for torrents while there is space, and adds them to the client. Torrents without the label are not
     changed.
     """
-    del config
     logs.configure(LogSettings())
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs each retry; the loop logs the outcome
     if not _LABEL.fullmatch(label):
