@@ -21,9 +21,9 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 CHECK = (ROOT / "deploy/image/check.sh").read_text()
 
 
-def composed(**environment: str) -> dict[str, Any]:
-    """compose.yaml with its variables, ``${NAME:-default}``, replaced from the inside out."""
-    text, replaced = (ROOT / "compose.yaml").read_text(), 1
+def composed(file: str = "compose.yaml", **environment: str) -> dict[str, Any]:
+    """A file for Compose with its variables, ``${NAME:-default}``, replaced from the inside out."""
+    text, replaced = (ROOT / file).read_text(), 1
     while replaced:
         text, replaced = re.subn(
             r"\$\{(\w+):-([^${}]*)\}", lambda found: environment.get(found[1]) or found[2], text
@@ -34,9 +34,11 @@ def composed(**environment: str) -> dict[str, Any]:
 
 
 COMPOSE = composed()
-SERVICES: dict[str, Any] = COMPOSE["services"]
-CLUSTER = [name for name, service in SERVICES.items() if service.get("profiles") == ["cluster"]]
+CLUSTERED = composed("compose.cluster.yaml")
+"""What it adds to the other file."""
+CLUSTER = [name for name in CLUSTERED["services"] if name != "tracker"]
 NODES = [name for name in CLUSTER if name.startswith("node")]
+SERVICES: dict[str, Any] = {**CLUSTERED["services"], **COMPOSE["services"]}
 
 
 def test_hadolint_finds_nothing() -> None:
@@ -159,8 +161,16 @@ def test_only_the_tracker_shares_a_network_with_the_store() -> None:
     (network,) = reached.pop("valkey")
     assert COMPOSE["networks"][network]["internal"]
     assert [name for name, networks in reached.items() if network in networks] == ["tracker"]
-    assert COMPOSE["networks"]["cluster"]["internal"]
-    assert {name for name, networks in reached.items() if "cluster" in networks} == {"tracker", *CLUSTER}
+
+
+def test_the_network_of_the_cluster_exists_only_with_its_file() -> None:
+    """Its addresses are fixed, so they may be those of another network. Only the tracker joins it."""
+    assert set(COMPOSE["networks"]) == {"store"}
+    assert CLUSTERED["networks"].keys() == {"cluster"} and CLUSTERED["networks"]["cluster"]["internal"]
+    assert all("cluster" in service["networks"] for service in CLUSTERED["services"].values())
+    of_tracker = CLUSTERED["services"]["tracker"]
+    assert of_tracker.keys() == {"networks", "depends_on"}
+    assert set(of_tracker["networks"]) > set(COMPOSE["services"]["tracker"]["networks"])
 
 
 def test_the_cluster_is_of_three_nodes_that_another_service_joins() -> None:
@@ -217,7 +227,7 @@ def test_prometheus_and_grafana_are_optional() -> None:
 def test_every_mounted_file_exists() -> None:
     mounts = [volume.split(":") for service in SERVICES.values() for volume in service.get("volumes", [])]
     for source, _target, *_options in mounts:
-        assert source in COMPOSE["volumes"] or (ROOT / source).exists(), source
+        assert source in {**COMPOSE["volumes"], **CLUSTERED["volumes"]} or (ROOT / source).exists(), source
 
 
 def test_prometheus_uses_a_host_name_that_the_tracker_accepts() -> None:
