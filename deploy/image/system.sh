@@ -6,7 +6,7 @@ set -eu
 
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends tini >/dev/null
-rm -rf /var/lib/apt/lists/*
+rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
 install -d -m 0700 -o 10001 -g 10001 /data
 
 rm -rf /usr/local/bin/pip* /usr/local/lib/python3.*/ensurepip \
