@@ -2,14 +2,19 @@
 
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 
 import pytest
+from redis import Redis
+from redis.exceptions import RedisError
+from structlog.testing import capture_logs
 
 from loadtest.servers import Server
 from tests.store.harness import Store
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 from tracker.app.web import NO_EXPIRY_EVENTS, STOPPING, STORE_UNAVAILABLE, SWEEP_BEHIND, Readiness
+from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.system.event_loop import running
@@ -121,3 +126,77 @@ async def test_a_shutdown_is_a_problem_and_a_missing_reaper_is_none(server: Serv
         assert readiness.problems() == []
         stopping = True
         assert readiness.problems() == [STOPPING]
+
+
+@dataclass(frozen=True)
+class Sickness:
+    """How to make a store refuse writes, and how to end that."""
+
+    reason: str
+    begin: Callable[[Redis, Server], object]
+    end: Callable[[Redis, Server], object]
+
+
+def fail_snapshots(client: Redis, server: Server) -> None:
+    (server.directory / "dump.rdb").mkdir()
+    client.bgsave()
+    until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+
+def write_snapshots(client: Redis, server: Server) -> None:
+    (server.directory / "dump.rdb").rmdir()
+    client.bgsave()
+    until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "ok")
+
+
+SICKNESSES = (
+    Sickness("disk full", fail_snapshots, write_snapshots),
+    Sickness(
+        "read-only",
+        lambda client, _: client.replicaof("127.0.0.1", "1"),
+        lambda client, _: client.replicaof("NO", "ONE"),
+    ),
+    Sickness(
+        "no permission",
+        lambda client, _: client.execute_command("ACL", "SETUSER", "tracker", "-@write"),  # type: ignore[no-untyped-call]
+        lambda client, _: client.execute_command("ACL", "SETUSER", "tracker", "+@all"),  # type: ignore[no-untyped-call]
+    ),
+    Sickness(
+        "out of memory",
+        lambda client, _: client.config_set("maxmemory", "1mb"),
+        lambda client, _: client.config_set("maxmemory", "0"),
+    ),
+)
+
+
+@pytest.mark.parametrize("sickness", SICKNESSES, ids=[each.reason for each in SICKNESSES])
+async def test_a_store_that_refuses_writes_is_a_problem_with_its_reason(
+    start_server: StartServer, sickness: Sickness
+) -> None:
+    """Each heartbeat finds it out. The log has a line when it begins and one when it ends."""
+    server = start_server("--appendonly", "no", "--save", "3600 1")
+
+    async def beat(reaper: Reaper) -> None:
+        with suppress(StoreUnavailable, RedisError):
+            await reaper.send_heartbeat()
+
+    with server.client() as client, capture_logs() as logs:
+        client.execute_command("ACL", "SETUSER", "tracker", "on", ">p", "~*", "&*", "+@all")
+        client.set("some", "value")
+        url = server.url.replace("unix://", "unix://tracker:p@")
+        async with monitored(url, work=False) as (store, reaper, readiness):
+            await reaper.send_heartbeat()
+            assert readiness.problems() == [NO_EXPIRY_EVENTS]
+            sickness.begin(client, server)
+            for _ in range(2):
+                await beat(reaper)
+                assert f"store refuses writes: {sickness.reason}" in readiness.problems()
+            sickness.end(client, server)
+            await beat(reaper)
+            assert (
+                f"store refuses writes: {sickness.reason}" in readiness.problems()
+            )  # it may be a short break
+            await beat(reaper)
+            assert readiness.problems() == [NO_EXPIRY_EVENTS] and not store.connection.refusal
+    told = [(each["event"], each.get("reason")) for each in logs if "writes" in each["event"]]
+    assert told == [("the store refuses writes", sickness.reason), ("the store accepts writes again", None)]

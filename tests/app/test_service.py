@@ -503,3 +503,16 @@ def test_an_older_tracker_and_its_commands_refuse_a_newer_layout(
         done = trackers.run(tmp_path, *words, **trackers.ANY_PORTS, **store)
         assert done.returncode == 1
         assert f"serves up to layout {LAYOUT}: use version 7.1.0 or newer" in done.stderr
+
+
+def test_a_start_on_a_store_that_refuses_writes_ends_with_the_reason(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server("--appendonly", "no")
+    with server.client() as client:
+        client.hset("t:layout", mapping={"number": LAYOUT, "version": __version__})
+        client.set("t:secret", b"x" * 32)
+        client.replicaof("127.0.0.1", "1")
+    done = trackers.run(tmp_path, "serve", **trackers.ANY_PORTS, TRACKER_REDIS__URL=server.url)
+    assert done.returncode == 1
+    assert "cannot start: the store refuses writes: read-only" in done.stderr

@@ -3,6 +3,7 @@
 Its base is a Debian that debootstrap makes once, with Python where the official base has it. BASE names another one.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -80,11 +81,9 @@ class Buildah:
         return self.image_of(container, "swarmkeeper-base:here")
 
     def bytes_of(self, image: str) -> int:
-        container = self("from", "--pull-never", image)
-        try:
-            return int(run("du", "-s", "--block-size=1", self("mount", container)).split()[0])
-        finally:
-            self("rm", container)
+        """The bytes of its layers, as a registry would store them uncompressed."""
+        manifest = json.loads(self("inspect", "--type", "image", "--format", "{{.Manifest}}", image))
+        return sum(int(layer["size"]) for layer in manifest["layers"])
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +114,7 @@ class Container:
     def __init__(self, buildah: Buildah, image: str, volume: Path, ports: dict[str, str]) -> None:
         self._buildah = buildah
         self.name = buildah("from", "--pull-never", image)
+        buildah("config", "--volume", "/data-", self.name)  # else it would mount an empty one over ours
         self._how = ["--isolation", "chroot", "--user", USER, "--volume", f"{volume}:/data"]
         self._how += [word for pair in ports.items() for word in ("--env", "=".join(pair))]
         self.log_file = volume.parent / f"{self.name}.log"
@@ -137,8 +137,8 @@ class Container:
         return self.process.wait(20)
 
     def remove(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        if self.process.poll() is None:
+            self.stop()
         assert self.process.stdout is not None
         self.process.stdout.close()
         self._buildah("rm", self.name)

@@ -37,6 +37,7 @@ from tracker.settings.reload import Reload
 from tracker.store.access.audit import AuditEntry
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.connection import Connection
+from tracker.store.client.reply_errors import refused_writes
 from tracker.store.dht.participation import Participation
 from tracker.store.store import Store
 from tracker.system.datagrams import close_all
@@ -159,7 +160,7 @@ async def retry_while_unavailable(
         except StoreUnavailable as error:
             refusals += not connection.unavailable
             if refusals == _MAX_REFUSALS:
-                raise StartupError(f"the store stopped answering: {error}") from error
+                raise StartupError(f"cannot start: {error}") from error
         await asyncio.sleep(_RETRY_SECONDS)
         await connection.until_available()
 
@@ -231,7 +232,13 @@ async def upgrade_store(store: Store) -> str:
 
 
 def _rejected(error: RedisError) -> StartupError:
-    return StartupError(f"the store rejects a command that the tracker needs: {error}")
+    reason = refused_writes(error)
+    refused = (
+        f"the store refuses writes: {reason}"
+        if reason
+        else "the store rejects a command that the tracker needs"
+    )
+    return StartupError(f"{refused}: {error}")
 
 
 async def reaper_on(context: RuntimeContext) -> AnyReaper:

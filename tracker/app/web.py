@@ -117,6 +117,7 @@ class Readiness:
         found = [STOPPING] if self._stopping() else []
         if len(self._shards.unavailable) == len(self._shards):
             return [*found, STORE_UNAVAILABLE]
+        found += [f"store refuses writes: {reason}"] if (reason := self._shards.refusal) else []
         if self._reaper is not None:
             found += [NO_EXPIRY_EVENTS] if self._reaper.missing_events else []
             found += [SWEEP_BEHIND] if self._reaper.sweep_behind else []

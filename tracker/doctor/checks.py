@@ -66,7 +66,7 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
     async for finding in check_nodes(context.store, context.settings, context.clock, tracker_running=running):
         yield finding
     yield await check_clock(context.connection, context.clock)
-    for check in (_scripts, _channels, _latency, _heartbeat, _repairs):
+    for check in (_writes, _scripts, _channels, _latency, _heartbeat, _repairs):
         yield await check(context)
     async for finding in _work(context):
         yield finding
@@ -83,6 +83,21 @@ async def _info(connection: Connection) -> Mapping[str, Any]:
         return await read_info(connection)
     except ResponseError:
         return {}
+
+
+_REMEDIES = {
+    "disk full": "free space on the store's disk, and look into its log: also a disk that it may not write to says so",
+    "read-only": "point TRACKER_REDIS__URL at the primary",
+    "no permission": "allow all commands on its keys: ACL SETUSER … +@all",
+    "out of memory": "raise maxmemory, or joins are refused",
+}
+
+
+async def _writes(context: DoctorContext) -> Finding:
+    await context.connection.check_writes(context.keys.heartbeat())
+    if reason := context.connection.refusal:
+        return Finding("wrong", "writes", f"the store refuses writes: {reason}", _REMEDIES[reason])
+    return Finding("ok", "writes", "the store accepts writes")
 
 
 async def _scripts(context: DoctorContext) -> Finding:

@@ -84,8 +84,10 @@ async def _fitting(shards: Shards, known: int) -> Layout:
 
 
 async def check_current(shards: Shards) -> None:
-    """The same for a command, which does not upgrade the store."""
-    _check_upgraded(await check_layout(shards))
+    """The same for a command, which does not upgrade the store. A store that refuses it, such as a replica, may still
+    be read, so `tracker doctor` can say what is wrong."""
+    with suppress(ResponseError, StoreUnavailable):
+        _check_upgraded(await check_layout(shards))
 
 
 async def check_again(shards: Shards) -> None:

@@ -437,7 +437,7 @@ class TestRefusals:
                 connection.pipeline(("GET", "k"), ("SET", "k", "v")),
                 Scripts(connection, "t:").count(["me", 1, 0]),
             ):
-                with pytest.raises(StoreUnavailable, match="refuses work"):
+                with pytest.raises(StoreUnavailable, match="refuses writes: read-only"):
                     await attempt
             assert not connection.unavailable
             await connection.command("REPLICAOF", "NO", "ONE")
@@ -457,7 +457,7 @@ class TestRefusals:
                 )
 
             await eventually(has_failed)
-            with pytest.raises(StoreUnavailable, match="refuses work"):
+            with pytest.raises(StoreUnavailable, match="refuses writes: disk full"):
                 await connection.command("SET", "k", "v")
             assert not connection.unavailable
 

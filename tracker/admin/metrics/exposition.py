@@ -63,6 +63,9 @@ def about(context: AdminContext, started: float) -> dict[Source, float]:
         ("tracker_start_time_seconds", ()): started,
         ("tracker_ready", ()): int(not context.problems()),
         ("tracker_shards_unavailable", ()): len(context.store.shards.unavailable),
+        ("tracker_store_refuses_writes", ()): int(
+            any(shard.connection.refusal for shard in context.store.shards.all)
+        ),
         ("tracker_reap_interval_seconds", ()): context.settings.reaper.interval_seconds,
     }
     if context.settings.geoip.database is not None:

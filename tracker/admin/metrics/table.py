@@ -187,6 +187,11 @@ _TRACKER = (
         "Shards of the store that do not answer, so that their torrents are refused; /ready names them",
     ),
     Metric(
+        "tracker_store_refuses_writes",
+        "gauge",
+        "1 while the store, or a shard of it, refuses writes, so that announces are refused; /ready names the reason",
+    ),
+    Metric(
         "tracker_store_up",
         "gauge",
         "1 if the store (with several shards: the main store) answered this scrape; else its metrics are missing",

@@ -21,7 +21,7 @@ from redis.exceptions import MovedError, RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument, RedisPipe
-from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal
+from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal, refused_writes
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
 from tracker.store.client.server import MAX_CALLS, OnRoundTrip, Server, Shared
 from tracker.store.client.subscription import Messages, Subscriber, subscribed
@@ -175,6 +175,10 @@ class Connection:
         self._probe_task: asyncio.Task[Any] | None = None
         self._calls = 0
         self._subscribers: set[Subscriber] = set()
+        self.refusal = ""
+        """Why the store refuses writes, as ``check_writes`` found; empty if it accepts them."""
+        self._accepted_writes = 0
+        self._refused_at = 0.0
         self.unavailable = False
         """Whether the last call found no store. Commands fail at once until ``watch`` has reached it again."""
 
@@ -307,6 +311,30 @@ class Connection:
     def _is_here(self) -> bool:
         return not self.unavailable or asyncio.current_task() is self._probe_task
 
+    async def check_writes(self, key: str) -> None:
+        """Finds out whether the store accepts writes, by a command that would need memory and disk and writes nothing.
+        ``key`` is a string. Raises StoreUnavailable when there is no reply."""
+        try:
+            await self.command("SETRANGE", key, 0, "")
+        except (StoreUnavailable, RedisError) as error:
+            self._note_refusal(refused_writes(error.__cause__ or error))
+            if self.unavailable:
+                raise
+        else:
+            self._note_refusal("")
+
+    def _note_refusal(self, reason: str) -> None:
+        """A store that refuses some writes and accepts others, as on a full disk, has not recovered."""
+        self._accepted_writes = 0 if reason else self._accepted_writes + 1
+        now = asyncio.get_running_loop().time()
+        if reason and reason != self.refusal:
+            self._refused_at = self._refused_at if self.refusal else now
+            self._log.error("the store refuses writes", reason=reason)
+            self.refusal = reason
+        elif self.refusal and self._accepted_writes > 1:
+            self._log.info("the store accepts writes again", refused_seconds=round(now - self._refused_at))
+            self.refusal = ""
+
     def raise_if_unavailable(self, error: Exception) -> None:
         """Raises StoreUnavailable where ``error`` means or is that. Removes a command's arguments from its text."""
         if isinstance(error, StoreUnavailable):
@@ -322,7 +350,10 @@ class Connection:
         if isinstance(error, DEMOTED):
             self.server.close_sockets()  # the URL may lead to another server now
         if is_refusal(error):
-            raise StoreUnavailable("the store refuses work") from error
+            reason = refused_writes(error)
+            self._accepted_writes = 0
+            text = f"the store refuses writes: {reason}" if reason else "the store refuses work"
+            raise StoreUnavailable(text) from error
 
     def _lost(self, error: Exception) -> None:
         """The server is lost, for all connections to it."""

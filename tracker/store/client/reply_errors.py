@@ -6,7 +6,9 @@ from redis.exceptions import (
     InvalidResponse,
     MasterDownError,
     MovedError,
+    NoPermissionError,
     NoScriptError,
+    OutOfMemoryError,
     ReadOnlyError,
     TryAgainError,
 )
@@ -28,6 +30,18 @@ _REPEATED = (NoScriptError, MovedError)
 def is_missing_function(error: Exception) -> bool:
     """Whether FCALL named a function that the server does not have, and so ran nothing."""
     return str(error) == "Function not found"
+
+
+def refused_writes(error: BaseException | None) -> str:
+    """Why the store refuses writes, if ``error`` of a write says so; else empty. A fixed text for /ready and logs."""
+    if str(error).startswith("MISCONF "):
+        return "disk full"
+    reasons = (
+        (ReadOnlyError, "read-only"),
+        (NoPermissionError, "no permission"),
+        (OutOfMemoryError, "out of memory"),
+    )
+    return next((reason for kind, reason in reasons if isinstance(error, kind)), "")
 
 
 def is_refusal(error: Exception) -> bool:

@@ -108,12 +108,21 @@ class Shards:
         """Shards may be served without the main prefix."""
         return self.main not in self._shards and self.main.connection.unavailable
 
+    @property
+    def refusal(self) -> str:
+        """Why every shard refuses writes, or the main prefix of several does; empty if they do not."""
+        refusals = [shard.connection.refusal for shard in self._shards]
+        return self.main.connection.refusal or (refusals[0] if all(refusals) else "")
+
     def notices(self) -> list[str]:
         """What is unavailable while at least one shard is served, as public texts."""
         unavailable = self.unavailable
         if len(unavailable) == len(self._shards):
             return []
         found = [f"unavailable: {named(unavailable)}"] if unavailable else []
+        if not self.refusal:
+            refusing = ((shard.number, shard.connection.refusal) for shard in self._shards)
+            found += [f"{named([number])} refuses writes: {reason}" for number, reason in refusing if reason]
         return [*found, "unavailable: main store"] if self.main_is_unavailable else found
 
     @property

@@ -239,6 +239,7 @@ class Reaping:
     async def heartbeat(self) -> int:
         """Writes the heartbeat; returns the end of the last interruption (epoch seconds, 0 for none): of an outage, or
         a step of the tracker's or the store's clock."""
+        await self._connection.check_writes(self._keys.heartbeat())
         moment, now = self._timer(), int(self._clock())
         step, passed = self._own_clock.step(moment, now)
         until, says = await self._scripts.heartbeat([now, self._store_clock.expected, step, passed])
