@@ -13,6 +13,7 @@ USER: Mapping[str, Any] = {
     "download_multiplier_until": 1_900_000_001,
     "max_downloads": 3,
     "hnr_exempt": True,
+    "visible": False,
     "group": 20,
     "name": "-Alice",
     "uploaded": 2**53 - 1,

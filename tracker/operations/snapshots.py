@@ -88,7 +88,7 @@ async def _user(store: Store, who: str) -> Snapshot:
     values = {
         **_user_values(found),
         "hit_and_runs": sizes["hnr"],
-        "freeleech": " ".join(f"{token.torrent_id}:{token.until}" for token in tokens),
+        "freeleech": " ".join(f"{token.torrent_id}:{token.until or 'never'}" for token in tokens),
     }
     return found.user_id, _texts(values)
 

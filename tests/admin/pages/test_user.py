@@ -268,9 +268,11 @@ async def test_freeleech_tokens_are_given_and_revoked(alice: Private) -> None:
         assert (await send(browser, f"{HERE}/freeleech", fields)).location == f"{HERE}?notice=saved"
         page = await get(browser, HERE)
         assert "<b>a film</b>" in page.text and "2100-01-01 00:00:00 UTC" in page.text
-        wrong = ({**fields, "until": ""}, {**fields, "info_hash": "x"}, {**fields, "info_hash": "0" * 40})
+        wrong = ({**fields, "until": "x"}, {**fields, "info_hash": "x"}, {**fields, "info_hash": "0" * 40})
         for each in wrong:
             await send(browser, f"{HERE}/freeleech", each, status=422)
+        await send(browser, f"{HERE}/freeleech", {**fields, "until": ""})
+        assert "without an end" in (await get(browser, HERE)).text
         await send(browser, f"{HERE}/freeleech/revoke", {"torrent_id": "1"})
         assert "2100-01-01" not in (await get(browser, HERE)).text
     assert await alice.store.freeleech.count("7") == 0

@@ -336,6 +336,10 @@ async def test_tokens_and_multipliers_reach_the_shards(store: Store) -> None:
         await store.freeleech.give("7", "999999", int(store.clock.now) + 100)
     await store.groups.save(5, {"name": "vip", "max_downloads": "10"})
     assert await store.groups.get(5) == Group(5, "vip", max_downloads=10)
+    await store.users.edit("7", {"visible": False})
+    for shard in store.shards:
+        assert json.loads(await store.redis.get(shard.keys.groups()))["hidden"] == " 7 "
+    await store.users.edit("7", {"visible": True})
     await store.multipliers.set("2", "0.5")
     for shard in store.shards:
         text = await store.redis.get(shard.keys.groups())

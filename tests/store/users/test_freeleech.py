@@ -48,6 +48,17 @@ async def test_a_token_ends(private: Store) -> None:
     assert await private.freeleech.count("7") == 1
 
 
+async def test_a_token_may_have_no_end(private: Store) -> None:
+    await private.torrents.add(info_hash(1))
+    await private.freeleech.give("7", "2", END)
+    await private.freeleech.give("7", "1")
+    assert await private.freeleech.page("7") == [Token("2", END), Token("1", None)]
+    private.clock.now = 10**11
+    assert await downloaded(private) == 0
+    assert await private.freeleech.page("7") == [Token("1", None)]
+    assert await private.freeleech.take_back("7", "1")
+
+
 async def test_a_token_is_taken_back_and_its_end_is_changed(private: Store) -> None:
     await private.torrents.add(info_hash(1))
     await private.freeleech.give("7", "1", END)

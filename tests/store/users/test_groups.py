@@ -168,6 +168,35 @@ async def test_a_download_beyond_the_slots_may_be_answered_without_peers(make_st
     assert (joined.outcome, len(joined.peers)) == ("join", 6)
 
 
+async def test_peers_of_a_hidden_user_are_in_no_reply(private: Store) -> None:
+    """They are counted, and come back; those of others stay."""
+    await private.announce(alice(1, "s", bytes_left=0))
+    await private.announce(update(2, "s", passkey=BOB, bytes_left=0))
+    await private.users.add("9", "c" * 20)
+
+    async def told(peer: int, event: str, **changes: Any) -> tuple[int, int]:
+        reply = await private.announce(update(peer, event, passkey="c" * 20, **changes))
+        return reply.seeders, len(reply.peers) // 6
+
+    assert await told(3, "s") == (2, 2)
+    await private.groups.save(5, {"name": "vip"})
+    await private.users.edit(ALICE, {"visible": False})
+    assert not (await private.users.find("7")).visible
+    assert await told(4, "s") == (2, 1)
+    private.clock.now += 1800
+    assert await told(3, "u") == (2, 1)
+    await private.users.edit(BOB, {"visible": "0"})
+    assert await told(4, "u") == (2, 0)
+    await private.users.edit(ALICE, {"visible": True})
+    assert await told(3, "u") == (2, 1)
+    await private.user_import.save([{"user_id": "8", "visible": "1"}])
+    assert await told(4, "u") == (2, 2)
+    assert await private.groups.all() == [Group(5, "vip")]
+    await private.users.delete("8")
+    await private.groups.delete(5)
+    assert await private.redis.get(private.keys.groups()) == b""
+
+
 @pytest.mark.parametrize(
     "text",
     ["x", "[]", "[1]", '"5"', '{"5":7}', '{"5":{"upload_multiplier":7,"may_announce":false}}', "{", "null"],

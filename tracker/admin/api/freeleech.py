@@ -20,7 +20,7 @@ _UNKNOWN = {404: "Unknown user or torrent."}
 class FreeleechNew(Body):
     """A freeleech token."""
 
-    until: End = Field(description="When it ends (epoch s), in the future.")
+    until: End | None = Field(None, description="When it ends (epoch s), in the future; without it, never.")
 
 
 class FreeleechToken(Reply):
@@ -29,7 +29,7 @@ class FreeleechToken(Reply):
     torrent_id: str
     info_hash: str | None = Field(description="null if the torrent was removed.")
     name: str
-    until: Moment
+    until: Moment | None = Field(description="null: never.")
 
 
 class FreeleechPage(OffsetPage[FreeleechToken]):
@@ -50,7 +50,7 @@ async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPa
 async def give(
     call: Call, user_id: UserIdText, info_hash: InfoHashText, body: FreeleechNew
 ) -> FreeleechToken:
-    """Changes the end of a token that the user has. A user has at most 1,000. One for the v2 half of a hybrid torrent
+    """Changes the end of a token that the user has. A user has at most 10,000. One for the v2 half of a hybrid torrent
     is given for its v1 half."""
     torrent = await _known(call, user_id, info_hash)
     await call.store.freeleech.give(user_id, torrent.torrent_id, body.until)

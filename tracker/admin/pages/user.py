@@ -156,7 +156,7 @@ class UserPage:
             torrent = await counting_torrent(self._context.store, parse_info_hash(form.text("info_hash")))
             if torrent is None or not torrent.torrent_id:
                 raise ClientError("unknown torrent")
-            end = parse_end(form.text("until"), self._context.clock()) or 0
+            end = parse_end(form.text("until"), self._context.clock())
             await self._context.store.freeleech.give(user.user_id, torrent.torrent_id, end)
         except ClientError as error:
             return await self._page(request, user.user_id, str(error))

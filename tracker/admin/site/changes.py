@@ -115,4 +115,4 @@ async def known_user(call: SiteCall, who: str) -> User:
 async def give_token(call: SiteCall, user_id: int, torrent: Torrent) -> None:
     """A freeleech token without end. Raises NotFound for an unknown user."""
     user = await known_user(call, str(user_id))
-    await call.store.freeleech.give(user.user_id, torrent.torrent_id, 10**13 - 1)
+    await call.store.freeleech.give(user.user_id, torrent.torrent_id)

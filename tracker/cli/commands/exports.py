@@ -154,7 +154,7 @@ async def _freeleech_tokens(store: Store) -> Pages:
         for user in page:
             tokens = await freeleech_tokens(store, user.user_id, 0, MAX_TOKENS)
             rows += [
-                {"user_id": user.user_id, "info_hash": token["info_hash"], "until": str(token["until"])}
+                {"user_id": user.user_id, "info_hash": token["info_hash"], "until": str(token["until"] or "")}
                 for token in tokens
                 if token["info_hash"]
             ]

@@ -27,17 +27,23 @@ def give_token(
     user_id: UserId,
     info_hash: InfoHash,
     until: Annotated[
-        str, typer.Option(metavar="WHEN", help="3d, 12h, 30m, or a date such as 2026-12-31T18:00 (UTC).")
-    ],
+        str,
+        typer.Option(
+            metavar="WHEN",
+            help="3d, 12h, 30m, or a date such as 2026-12-31T18:00 (UTC).",
+            show_default="without an end",
+        ),
+    ] = "",
 ) -> None:
     """Give a token, or change the end of the one that the user has."""
-    end = parse_end(until, time.time()) or 0
+    end = parse_end(until, time.time())
 
     async def work(store: Store, change: Change) -> None:
         await change.touch("user", user_id)
         await change.touch("torrent", info_hash)
         await store.freeleech.give(user_id, await _torrent_id(store, info_hash), end)
-        say(f"user {user_id} downloads {info_hash} freely until {Moment(end)}")
+        says = "without an end" if end is None else f"until {Moment(end)}"
+        say(f"user {user_id} downloads {info_hash} freely {says}")
 
     change_store("freeleech.give", work)
 
@@ -58,7 +64,7 @@ async def revoke_token(store: Store, change: Change, user_id: UserId, info_hash:
 async def list_tokens(store: Store, user_id: UserId) -> Pages:
     """List the tokens of a user that have not ended, the next to end first."""
     async for page in in_order(EVERYTHING, partial(freeleech_tokens, store, user_id)):
-        yield ({**token, "until": Moment(token["until"])} for token in page)
+        yield ({**token, "until": token["until"] and Moment(token["until"])} for token in page)
 
 
 async def _torrent_id(store: Store, info_hash: str) -> str:

@@ -304,11 +304,11 @@ async def _give_token(store: Store, row: Row) -> None:
     await store.freeleech.give(row["user_id"], torrent.torrent_id, until)
 
 
-def _token(row: Row) -> tuple[InfoHash, int]:
-    """(torrent, end in epoch s). Raises ClientError."""
+def _token(row: Row) -> tuple[InfoHash, int | None]:
+    """(torrent, end in epoch s; None: never). Raises ClientError."""
     if not is_user_id(row["user_id"]):
         raise ClientError("a user id is a positive number")
-    return parse_info_hash(row.get("info_hash", "")), parse_time(row.get("until", ""))
+    return parse_info_hash(row.get("info_hash", "")), parse_time(row["until"]) if "until" in row else None
 
 
 def _torrent_fields(row: Row) -> dict[str, str]:

@@ -74,6 +74,9 @@ class User:
         ),
     ] = None
     hnr_exempt: Annotated[bool, Field("The user gets no hit-and-runs.", "rights")] = False
+    visible: Annotated[
+        bool, Field("Return the user's peers to others, or hide them.", "rights", off="hidden")
+    ] = True
     group: Annotated[
         int | None,
         Field(

@@ -8,15 +8,17 @@ from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import MAX_END
 from tracker.store.sharding.shards import Shards
 
-MAX_TOKENS = 1000
+MAX_TOKENS = 10_000
 """Tokens of one user that have not ended."""
+_NEVER = MAX_END
+"""The stored end of a token without one."""
 
 
 class Token(NamedTuple):
-    """A torrent whose download is free until ``until`` (epoch s)."""
+    """A torrent whose download is free until ``until`` (epoch s; None: without an end)."""
 
     torrent_id: str
-    until: int
+    until: int | None
 
 
 class Freeleech:
@@ -27,14 +29,16 @@ class Freeleech:
         self._shards = shards
         self._clock = clock
 
-    async def give(self, user_id: str, torrent_id: str, until: int) -> None:
-        """Gives a token, or changes the end of the one that the user has for the torrent.
+    async def give(self, user_id: str, torrent_id: str, until: int | None = None) -> None:
+        """Gives a token, which ends never or at ``until`` (epoch s), or changes the end of the one that the user has
+        for the torrent.
 
         Raises ClientError for an end in the past, for an unknown user, and when the user has MAX_TOKENS.
         """
-        if not self._clock() < until <= MAX_END:
+        end = _NEVER if until is None else until
+        if not self._clock() < end <= _NEVER:
             raise ClientError("a freeleech token must end in the future")
-        done = await self._change(user_id, torrent_id, until)
+        done = await self._change(user_id, torrent_id, end)
         if done == -1:
             raise ClientError(f"a user has at most {MAX_TOKENS} freeleech tokens")
 
@@ -57,8 +61,9 @@ class Freeleech:
         """Returns ``count`` tokens that have not ended, from ``offset`` on; the next to end first."""
         how = (f"({int(self._clock())}", "+inf", "BYSCORE", "LIMIT", 0, offset + count, "WITHSCORES")
         parts = await self._shards.each(lambda shard: ("ZRANGE", shard.keys.user_freeleech(user_id), *how))
-        tokens = [Token(*pair) for pairs in parts.values() for pair in ranked(pairs)]
-        return sorted(tokens, key=lambda token: token[::-1])[offset : offset + count]
+        pairs = sorted((end, torrent_id) for found in parts.values() for torrent_id, end in ranked(found))
+        chosen = pairs[offset : offset + count]
+        return [Token(torrent_id, None if end == _NEVER else end) for end, torrent_id in chosen]
 
     async def count(self, user_id: str) -> int:
         """Returns the number of tokens that have not ended."""

@@ -160,19 +160,24 @@ def _stored(value: object) -> bytes | None:
 
 
 def _parsed(text: bytes) -> dict[str, dict[str, Any]]:
-    """The stored groups by id. Text that is none, which another program may have written, has none."""
+    """The stored groups by id."""
+    rows = _loaded(text).items()
+    return {key: row for key, row in rows if key.isascii() and key.isdigit() and isinstance(row, dict)}
+
+
+def _loaded(text: bytes) -> dict[str, Any]:
+    """Empty for text that is no object, which another program may have written."""
     try:
         found = orjson.loads(text) if text else {}
     except orjson.JSONDecodeError:
         return {}
-    rows = found.items() if isinstance(found, dict) else ()
-    return {key: row for key, row in rows if key.isascii() and key.isdigit() and isinstance(row, dict)}
+    return found if isinstance(found, dict) else {}
 
 
 def _divided(text: bytes, shards: int) -> bytes:
-    groups = _parsed(text)
+    groups = _loaded(text)
     for row in groups.values():
-        limit = row.get("max_downloads")
+        limit = row.get("max_downloads") if isinstance(row, dict) else None
         if isinstance(limit, str) and limit.isdigit():
             row["max_downloads"] = str(math.ceil(int(limit) / shards))
     return orjson.dumps(groups) if groups else b""

@@ -25,7 +25,10 @@ end
 -- Before each call, with the text of the groups; nil or empty for none.
 function use_groups(text)
   groups, user_group, read_row, read_regular = text, nil, call, call
-  if text and text ~= '' then read_row, read_regular = read_with_group, read_regular_with_group end
+  if rules.hidden then rules.hidden = nil end
+  if not text or text == '' then return end
+  read_row, read_regular, rules.hidden = read_with_group, read_regular_with_group, find_group('hidden', text)
+  if rules.hidden then removing = removing or ' ' end -- replies are filtered as while peers are removed
 end
 
 -- The user of a passkey: the id, '' for an anonymous announce, or false and the code of the refusal. The third value is

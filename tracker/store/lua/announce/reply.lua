@@ -187,7 +187,8 @@ local function select_both(by_family, arrays, s4, s6, l4, l6, want, random, with
   return peers4, ids4, peers6, ids6
 end
 
--- Which peers are not returned: those that are being removed, those of the user who asks, and those at untold ports.
+-- Which peers are not returned: those that are being removed, those of the user who asks and of hidden users
+-- (`rules.hidden`), and those at untold ports.
 -- Replies are filtered and not filled up.
 local clients_removed, of_removing -- the check of client prefixes, made of this text
 
@@ -216,7 +217,8 @@ local function told_by_id(tid, own, peers, ids, size)
     if #pid == 20 then
       local idx = to_hex(pid)
       local v = call('HMGET', P .. 'p:' .. tid .. ':' .. idx, 'user_id', 'peer_id')
-      if not (own and v[1] == own or removing and is_removed(v[1], idx, v[2])) then
+      local hidden = rules.hidden and v[1] and find(rules.hidden, ' ' .. v[1] .. ' ', 1, true)
+      if not (hidden or own and v[1] == own or removing and is_removed(v[1], idx, v[2])) then
         n = n + 1
         stay[n], stay_ids[n] = sub(peers, i * size + 1, i * size + size), pid
       end

@@ -1,6 +1,7 @@
--- groups.lua: the groups of users, as JSON in `t:groups`: by id, the fields that are set, as stored. After `P`.
+-- groups.lua: the groups of users, as JSON in `t:groups`: by id, the fields that are set, as stored; and `hidden`, text
+-- of hidden_users.lua. After `P`.
 
--- The fields of a group; nil when there is no such group. `text`: the groups, if they have been read.
+-- The fields of a group, or the text; nil when there is none. `text`: the groups, if they have been read.
 local find_group
 do
 local known_text, groups_by_id
@@ -14,6 +15,8 @@ local function read_groups(text)
     if type(row) == 'table' then
       for name, value in pairs(row) do if type(value) ~= 'string' then row[name] = nil end end
       groups_by_id[group_id] = row
+    elseif group_id == 'hidden' and type(row) == 'string' then
+      groups_by_id.hidden = row
     end
   end
 end

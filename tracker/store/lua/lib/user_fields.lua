@@ -1,5 +1,6 @@
 -- user_fields.lua: the fields of a user that a program sets: reads them from an argument, and writes them. After `P`,
 -- `call`, names.lua, user_ranks.lua, user_states.lua, user_copies.lua and removed_users.lua.
+--@ include lib/hidden_users.lua
 
 -- A user as fields.py packs one, as JSON: id or '', passkey or '', `random`: the passkey for a user who has none,
 -- `folded`: the folded name if a name is among the fields. Then the fields with their values, '' to delete one: rights
@@ -35,6 +36,7 @@ local function write_rights(passkey, user, uid)
     if uid and user.rights[right] then note_right(uid, right, user.rights[right]) end
   end
   if uid and user.rights.enabled == '0' then note_removed_user(uid) end
+  if uid and user.rights.visible then hide_user(uid, user.rights.visible == '0') end
   note_copy(passkey)
 end
 

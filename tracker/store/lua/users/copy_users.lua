@@ -8,6 +8,7 @@
 local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
 --@ include lib/removed_users.lua
+--@ include lib/hidden_users.lua
 if (call('GET', P .. 'copied') or '0') ~= ARGV[1] then return 0 end
 
 -- The rest of the user is deleted by delete_user.lua.
@@ -18,6 +19,7 @@ local function delete(uid)
   call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
   call('SADD', P .. 'deleting', uid)
   note_removed_user(uid)
+  hide_user(uid, false)
 end
 
 -- If two passkeys have one id, the listed one keeps it.
@@ -31,7 +33,9 @@ local function copy(passkey, first, last)
   call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
   call('ZADD', P .. 'users', uid, passkey)
   redis.pcall('HSET', P .. 'u:' .. uid, 'passkey', passkey)
-  if call('HGET', P .. 'user:' .. passkey, 'enabled') == '0' then note_removed_user(uid) end
+  local v = call('HMGET', P .. 'user:' .. passkey, 'enabled', 'visible')
+  if v[1] == '0' then note_removed_user(uid) end
+  if v[2] then hide_user(uid, v[2] == '0') end
 end
 
 local at = 3

@@ -9,6 +9,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
 --@ include lib/user_copies.lua
 --@ include lib/removed_users.lua
+--@ include lib/hidden_users.lua
 local uid, passkey = ARGV[1], ARGV[2]
 local user, deleting = P .. 'u:' .. uid, P .. 'deleting'
 -- A passkey to which a site gave an invalid id, or another user's id, is deleted alone.
@@ -30,6 +31,7 @@ if passkey ~= '' and (#listed > 0 or call('HGET', P .. 'user:' .. passkey, 'user
     note_copy(other)
   end
   note_copy('deleted:' .. uid)
+  hide_user(uid, false)
   call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
 elseif call('SISMEMBER', deleting, uid) == 0 then
   return 0

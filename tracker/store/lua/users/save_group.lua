@@ -13,7 +13,7 @@ if ARGV[2] == '' then
   groups[group_id] = nil
 else
   local number = 1
-  for _ in pairs(groups) do number = number + 1 end
+  for _, group in pairs(groups) do if type(group) == 'table' then number = number + 1 end end
   if not before and number > tonumber(ARGV[4]) then return -1 end
   local fields = ARGV[3] ~= '1' and before or {}
   for name, value in pairs(cjson.decode(ARGV[2])) do fields[name] = value ~= '' and value or nil end
