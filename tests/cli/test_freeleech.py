@@ -36,7 +36,7 @@ def test_unknown_users_torrents_and_past_ends_are_refused(tracker: Command) -> N
     assert "no such user" in tracker("freeleech", "give", "7", HASH, "--until", "1d", code=1).stderr
     tracker("user", "add", "--id", "7")
     assert "in the future" in tracker("freeleech", "give", "7", HASH, "--until", "2020-01-01", code=1).stderr
-    assert "an end is" in tracker("freeleech", "give", "7", HASH, "--until", "soon", code=1).stderr
+    assert "a time is" in tracker("freeleech", "give", "7", HASH, "--until", "soon", code=1).stderr
 
 
 def test_a_token_for_the_v2_half_of_a_hybrid_torrent_is_one_for_its_v1_half(tracker: Command) -> None:

@@ -36,7 +36,7 @@ def test_multipliers_for_all_users_are_set_one_at_a_time(tracker: Command) -> No
     assert "2030-01-01T00:00:00Z" in tracker("multipliers").stdout
     tracker("multipliers", "--until", "2d", code=2)
     assert "a multiplier is" in tracker("multipliers", "--upload", "-1", code=1).stderr
-    assert "an end is" in tracker("multipliers", "--upload", "2", "--until", "soon", code=1).stderr
+    assert "a time is" in tracker("multipliers", "--upload", "2", "--until", "soon", code=1).stderr
     assert shown(tracker, "multipliers", "--upload", "1", "--download", "1") == none
 
 
