@@ -70,9 +70,10 @@ async def test_several_torrents_change_at_once(site: Site) -> None:
 
 async def test_a_user_is_added_changed_and_removed_without_losing_totals(site: Site) -> None:
     assert await site.ocelot("add_user", passkey=PASSKEY, id=7, visible=0) == SUCCESS
+    assert not (await user_of(site)).visible
     assert await site.ocelot("update_user", passkey=PASSKEY, can_leech=0, visible=1) == SUCCESS
     user = await user_of(site)
-    assert not user.can_leech
+    assert (user.can_leech, user.visible) == (False, True)
     await site.store.users.edit("7", {"uploaded": 5})
     for _ in range(2):
         assert await site.ocelot("remove_user", passkey=PASSKEY) == SUCCESS

@@ -187,13 +187,13 @@ async def info_torrent(call: SiteCall, query: TorrentQuery) -> None:
 
 
 async def add_user(call: SiteCall, query: NewUser) -> None:
-    fields = {"enabled": True}
+    fields = {"enabled": True, "visible": query.visible == "1"}
     await save_user(call, query.id, query.passkey, fields)
 
 
 async def update_user(call: SiteCall, query: ChangedUser) -> None:
     user = await known_user(call, query.passkey)
-    fields = {"can_leech": query.can_leech == "1"}
+    fields = {"can_leech": query.can_leech == "1", "visible": query.visible == "1"}
     await call.store.users.edit(user.user_id, fields)
 
 
