@@ -40,7 +40,7 @@ help:
 	@echo "make lint     ruff, mypy and luacheck         make format formats the code"
 	@echo "make docs     write docs/settings.md and the tables of docs/troubleshooting.md"
 	@echo "make site     build the documents as a site, into site/"
-	@echo "make screenshots  pictures of every page of the dashboard in four looks: ARGS=folder"
+	@echo "make screenshots  pictures of the dashboard: ARGS=--docs those of docs/, ARGS=folder every page in four looks"
 	@echo "make bench    the benchmark                   bench-scale: large swarms and high load; profile: CPU time by part"
 	@echo "make chaos    fault experiments               ARGS=--list lists them, ARGS=store-killed runs one; make soak: half an hour of load"
 	@echo "make slow-clients  thousands of slow clients beside normal ones"

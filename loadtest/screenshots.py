@@ -1,4 +1,5 @@
-"""Pictures of every page of the dashboard in four looks, for review: ``python -m loadtest.screenshots FOLDER``.
+"""Pictures of every page of the dashboard in four looks, for review: ``python -m loadtest.screenshots FOLDER``; with
+``--docs`` those of README.md and docs/ instead, into docs/pictures.
 
 A tracker of its own runs in a temporary folder, with made-up data on every page and 90 days of history.
 """
@@ -13,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -41,6 +43,16 @@ LOOKS = {
     for scheme in ("light", "dark")
     for width, size in (("wide", (1920, 1080)), ("narrow", (390, 844)))
 }
+DOCS = Path(__file__).parents[1] / "docs/pictures"
+PICTURES = {
+    "overview": "/?range=24h",
+    "history": "/history?range=24h",
+    "world": "/world",
+    "torrent": f"/torrents/{'01' * 20}",
+    "user": "/users/1",
+    "work": "/work/archive",
+}
+"""The pictures of docs/ and their pages."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 TORRENTS = 60
 USERS = 30
@@ -133,10 +145,13 @@ FOLLOWED = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="where the pictures go, one folder per look")
+    parser.add_argument("folder", type=Path, nargs="?", help="where the pictures go, one folder per look")
+    parser.add_argument("--docs", action="store_true", help="the pictures of README.md and docs/")
     parser.add_argument("--look", choices=LOOKS, action="append", help="only this look; may be repeated")
     parser.add_argument("--page", default="", help="only pages whose path matches this regular expression")
     given = parser.parse_args()
+    if given.docs == bool(given.folder):
+        parser.error("give a folder or --docs")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         print(f"none of {', '.join(BROWSERS)} is in PATH", file=sys.stderr)
@@ -149,9 +164,18 @@ def main() -> int:
                 "token"
             ]
             _announce(tracker)
+            if given.docs:
+                for scheme in ("light", "dark"):
+                    named = {DOCS / f"{name}-{scheme}.png": path for name, path in PICTURES.items()}
+                    if scheme == "dark":
+                        named = {file: path for file, path in named.items() if path == PICTURES["overview"]}
+                    look = {"color_scheme": scheme, "viewport": {"width": 1600, "height": 900}}
+                    _take(browser, tracker, token, named, look)
+                return 0
             paths = [path for path in pages() if re.search(given.page, path)]
-            for look in given.look or LOOKS:
-                _take(browser, tracker, token, given.folder / look, paths, look)
+            for name in given.look or LOOKS:
+                named = {given.folder / name / f"{_name_of(path)}.png": path for path in paths}
+                _take(browser, tracker, token, named, LOOKS[name], full_page=True)
         finally:
             tracker.end()
     return 0
@@ -204,11 +228,12 @@ async def _fill_history(store: Store, now: float, chance: random.Random) -> None
     command = store.connection.command
     for precision in PRECISIONS:
         newest = start_of(now, precision)
-        starts = [newest - age * precision for age in range(RETAINED)]
+        # Short slices go on while the pictures are taken.
+        starts = [newest - age * precision for age in range(-100 if precision <= 5 else 0, RETAINED)]
         for name, rate in RATES.items():
             flat: list[int | str] = []
             for start in starts:
-                flat += (start, round(rate * course(start) * min(precision, now - start)))
+                flat += (start, round(rate * course(start) * min(precision, abs(now - start) or 1)))
             await command("HSET", store.keys.counter(precision, name), *flat)
             await command("ZADD", store.keys.known_counters(), 0, f"{precision}:{name}")
         for name, size in SIZES.items():
@@ -328,37 +353,47 @@ def _announce(tracker: RunningTracker) -> None:
         )
 
 
+def _name_of(path: str) -> str:
+    return re.sub(r"[^0-9a-z]+", "-", path.lower()).strip("-") or "overview"
+
+
 def _take(
-    browser: str, tracker: RunningTracker, token: str, folder: Path, paths: list[str], look: str
+    browser: str,
+    tracker: RunningTracker,
+    token: str,
+    named: Mapping[Path, str],
+    look: Mapping[str, object],
+    *,
+    full_page: bool = False,
 ) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    """``named``: the file of each path."""
     options = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=browser, args=list(options))
         # Without bypass_csp, Playwright cannot wait for the charts.
-        page = opened.new_context(bypass_csp=True, **LOOKS[look]).new_page()  # type: ignore[arg-type]  # as above
+        page = opened.new_context(bypass_csp=True, **look).new_page()  # type: ignore[arg-type]  # as above
         page.set_default_timeout(60_000)
-        if "/sign-in" in paths:
-            _save(page, tracker, "/sign-in", folder)
-        page.goto(f"{tracker.admin_url}/sign-in")
-        page.get_by_label("Token").fill(token)
-        page.get_by_role("button", name="Sign in").click()
-        page.get_by_role("heading", name="Overview", level=1).wait_for()
-        for path in paths:
-            if path != "/sign-in":
-                _save(page, tracker, path, folder)
+        for signed_in in (False, True):
+            if signed_in:
+                page.goto(f"{tracker.admin_url}/sign-in")
+                page.get_by_label("Token").fill(token)
+                page.get_by_role("button", name="Sign in").click()
+                page.get_by_role("heading", name="Overview", level=1).wait_for()
+            for file, path in named.items():
+                if (path == "/sign-in") is not signed_in:
+                    _save(page, tracker, path, file, full_page=full_page)
         opened.close()
 
 
-def _save(page: Page, tracker: RunningTracker, path: str, folder: Path) -> None:
+def _save(page: Page, tracker: RunningTracker, path: str, file: Path, *, full_page: bool) -> None:
     page.goto(tracker.admin_url + path)
     page.get_by_role("heading", level=1).wait_for()
     page.wait_for_function(
         "[...document.querySelectorAll('figure[data-chart] .plot')].every((plot) => plot.childElementCount)"
     )
-    name = re.sub(r"[^0-9a-z]+", "-", path.lower()).strip("-") or "overview"
-    page.screenshot(path=folder / f"{name}.png", full_page=True)
-    print(folder / f"{name}.png", flush=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=file, full_page=full_page)
+    print(file, flush=True)
 
 
 if __name__ == "__main__":

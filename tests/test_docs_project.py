@@ -41,3 +41,15 @@ def test_the_metadata_contains_no_project_url() -> None:
     """The project has no public address. A wrong URL would send vulnerability reports to strangers."""
     assert "[project.urls]" not in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert "no public address" in " ".join((ROOT / "SECURITY.md").read_text(encoding="utf-8").split())
+
+
+def test_the_readme_is_short_and_begins_with_a_picture() -> None:
+    assert README.count("\n") <= 120
+    shown = re.findall(r'(?:srcset|src)="([^"]+)"', README)
+    assert len(shown) == 2 and all((ROOT / path).is_file() for path in shown)
+
+
+def test_every_picture_is_shown_on_a_page() -> None:
+    pages = [README, *(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))]
+    for picture in (ROOT / "docs/pictures").iterdir():
+        assert any(f"pictures/{picture.name}" in page for page in pages), picture.name
