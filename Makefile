@@ -129,8 +129,10 @@ lock: $(VENV)/.dev
 	$(LOCK) pyproject.toml --constraint requirements/build.txt --output-file requirements/run.txt
 	$(LOCK) pyproject.toml --extra seed --constraint requirements/build.txt --constraint requirements/run.txt \
 		--output-file requirements/seed.txt
-	$(LOCK) pyproject.toml --extra dev --extra seed --constraint requirements/build.txt --constraint requirements/run.txt \
-		--constraint requirements/seed.txt --output-file requirements/dev.txt
+	$(LOCK) pyproject.toml --extra site --constraint requirements/build.txt --constraint requirements/run.txt \
+		--output-file requirements/site.txt
+	$(LOCK) pyproject.toml --extra dev --extra seed --extra site --constraint requirements/build.txt --constraint requirements/run.txt \
+		--constraint requirements/seed.txt --constraint requirements/site.txt --output-file requirements/dev.txt
 	$(LOCK) requirements/audit.in --output-file requirements/audit.txt
 	$(LOCK) tests/frontends/work/libraries.in --output-file tests/frontends/work/libraries.txt
 

@@ -83,7 +83,7 @@ class Server:
         """Starts it, again after a stop or kill with the data it had kept, and waits for its PING."""
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*_guard(), self.binary, *self._arguments()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*guard(), self.binary, *self._arguments()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._wait_until_ready()
         return self
@@ -175,7 +175,7 @@ def make_certificate(directory: Path) -> Path:
     return certificate
 
 
-def _guard() -> list[str]:
+def guard() -> list[str]:
     if sys.platform != "linux":
         return []
     return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]

@@ -38,6 +38,7 @@ from loadtest.cluster import Cluster, cluster
 from loadtest.servers import SYSTEM_REDIS, Server, start_system_redis, start_valkey
 from tests import examples
 from tests.commands import Command, command, set_store
+from tests.databases import Database
 
 examples.register_profiles()
 NO_PERSISTENCE = ("--appendonly", "no")
@@ -103,8 +104,14 @@ def servers() -> Iterator[list[Server]]:
 
 
 @pytest.fixture(scope="session")
+def databases() -> list[Database]:
+    """The database servers of the session."""
+    return []
+
+
+@pytest.fixture(scope="session")
 def valkey(servers: list[Server]) -> Iterator[Server]:
-    with _short_directory() as directory:
+    with temporary_directory() as directory:
         servers.append(start_valkey(directory, *NO_PERSISTENCE))
         yield servers[-1]
 
@@ -113,7 +120,7 @@ def valkey(servers: list[Server]) -> Iterator[Server]:
 def debian_redis(servers: list[Server]) -> Iterator[Server]:
     if SYSTEM_REDIS is None:
         pytest.skip("no redis-server on this system")
-    with _short_directory() as directory:
+    with temporary_directory() as directory:
         servers.append(start_system_redis(directory, *NO_PERSISTENCE))
         yield servers[-1]
 
@@ -126,7 +133,7 @@ def any_server(valkey: Server) -> Server:
 @pytest.fixture
 def start_server() -> Iterator[Callable[..., Server]]:
     """Starts servers with command-line options; persistence is on as in redis.conf. They are stopped after the test."""
-    with _short_directory() as top:
+    with temporary_directory() as top:
         started: list[Server] = []
 
         def start(*options: str, binary: str = "valkey") -> Server:
@@ -199,7 +206,8 @@ def tracker(
 
 
 @contextmanager
-def _short_directory() -> Iterator[Path]:
+def temporary_directory() -> Iterator[Path]:
+    """With a short path, as sockets need it."""
     path = Path(tempfile.mkdtemp(prefix="sk-"))
     try:
         yield path
@@ -210,7 +218,7 @@ def _short_directory() -> Iterator[Path]:
 @pytest.fixture
 def short_directory() -> Iterator[Path]:
     """A private directory with a short path: sockets in pytest's own directories exceed the system's limit."""
-    with _short_directory() as path:
+    with temporary_directory() as path:
         yield path
 
 
@@ -220,9 +228,10 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     if inspect.iscoroutinefunction(getattr(request.node, "obj", None)):
         request.getfixturevalue("no_task_left_behind")
     running: list[Server] = request.getfixturevalue("servers")
+    databases: list[Database] = request.getfixturevalue("databases")
     before = _children()
     yield
-    known = {server.pid for server in running}
+    known = {server.pid for server in running} | {server.pid for server in databases}
     left = _children() - before - known
     assert not left, f"child processes left behind: {[_command_line(pid) for pid in left]}"
 

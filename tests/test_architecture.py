@@ -97,6 +97,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "valkey",
         "volunteer",
         "wire",
+        "workers.site",
     ),
 }
 """Folder -> folders that its modules may import besides their own."""
@@ -155,6 +156,8 @@ ONLY: dict[str, tuple[str, ...]] = {
     ),
     # A command imports it with its first line only.
     "structlog": ("system.logger", "system.logs"),
+    # An extra: the modules here are imported only where a site's database is used.
+    "sqlalchemy": ("workers.site",),
     "libtorrent": ("volunteer.clients.internal",),
     "qbittorrentapi": ("volunteer.clients.qbittorrent",),
     "transmission_rpc": ("volunteer.clients.transmission",),

@@ -50,6 +50,8 @@ HELD_BY: dict[str, tuple[str, ...]] = {
     "system/private_file.py": ("cli/test_imports.py",),
     "system/resources.py": ("system/test_file_limits.py", "system/test_memory.py"),
     "workers/upstreams": ("workers/test_upstreams.py",),
+    "store/users/site_rows.py": ("workers/site/test_sync.py", "workers/site/test_comparing.py"),
+    "workers/site": ("workers/site/test_sync.py", "workers/site/test_bad_input.py"),
 }
 """File or folder of `tracker/` -> its tests, where neither a name nor an import tells. The longest row counts."""
 

@@ -37,6 +37,7 @@ from tracker.workers.removals import RemovalWorker
 from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Ask, Scorer
 from tracker.workers.shard_reapers import AnyReaper
+from tracker.workers.site.mapping import check_libraries
 from tracker.workers.site_users import SiteUsers
 from tracker.workers.size_samples import SizeSampler
 from tracker.workers.upstreams import Upstreams
@@ -70,7 +71,10 @@ async def open_background(
     """
     store, settings = context.store, context.live.current
     on_upstream_peer = on_peer if settings.uniques.enabled else None
-    async with Upstreams(settings.scoring, time.monotonic, on_upstream_peer) as upstreams:
+    async with (
+        Upstreams(settings.scoring, time.monotonic, on_upstream_peer) as upstreams,
+        _site(context) as site,
+    ):
         scorer = Scorer(
             store.scores,
             store.connection,
@@ -89,7 +93,7 @@ async def open_background(
         samples = SizeSampler(store, time.time)
         users = _users_of_shards(context, reaper)
         others = (markers.run, leases.run, webhooks.run, samples.run, _removals(context, reaper).run)
-        async with running(jobs.run, adoption.run, *others, *scoring, *users):
+        async with running(jobs.run, adoption.run, *others, *scoring, *users, *site):
             try:
                 yield jobs
             finally:
@@ -165,6 +169,22 @@ def _adoption(context: RuntimeContext, reaper: AnyReaper) -> AdoptionWorker:
         return settings.users.private != "off" or settings.clients.allow_list
 
     return AdoptionWorker(context.store.adoption, lambda: reaper.interval, is_enabled)
+
+
+@asynccontextmanager
+async def _site(context: RuntimeContext) -> AsyncIterator[list[Callable[[], Coroutine[None, None, None]]]]:
+    """What keeps the tables of a site's own database, if the settings name one. Its libraries are an extra."""
+    settings = context.live.current.site
+    if settings.database is None or not settings.sync_in_tracker:
+        context.telemetry.gauge("site_lag_seconds", lambda: 0)
+        yield []
+        return
+    check_libraries()
+    from tracker.workers.site.sync import open_sync  # noqa: PLC0415
+
+    async with open_sync(context.store, settings, context.store.counters.count) as sync:
+        context.telemetry.gauge("site_lag_seconds", lambda: sync.lag_seconds)
+        yield [sync.run]
 
 
 def _webhooks(context: RuntimeContext) -> WebhookWorker:

@@ -51,6 +51,7 @@ SECTIONS: Sections = {
     },
     "Backup and maintenance": {
         "import": Entry("imports:import_records", "Import torrents, users and lists from files."),
+        "sync": Entry("sync:sync", "Keep the tables of a site's own database, or move in from them."),
         "export": Entry("exports:export_records", "Export torrents, users and lists to a file."),
         "backup": Entry("backups:backup", "Back up the private store to a file."),
         "restore": Entry("backups:restore", "Restore the private store from a backup."),

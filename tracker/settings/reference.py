@@ -119,6 +119,17 @@ GROUPS = (
         ("changes",),
     ),
     Group(
+        "A site's own database",
+        "Its tables, which the tracker keeps ([sync.md](sync.md)).",
+        (
+            "site.database",
+            "site.mapping",
+            "site.sync_in_tracker",
+            "site.sync_seconds",
+            "site.full_pass_hour",
+        ),
+    ),
+    Group(
         "A site's own code",
         "Calls as UNIT3D and Gazelle make them ([calls.md](calls.md)).",
         ("site",),

@@ -22,7 +22,7 @@ Key = Annotated[SecretStr, AfterValidator(_key)]
 
 
 class SiteSettings(Section):
-    """The calls that a site's own code makes, as UNIT3D and Gazelle send them."""
+    """The calls that a site's own code makes, as UNIT3D and Gazelle send them, and the site's database."""
 
     listen: tuple[ListenAddress, ...] = Field(
         (),
@@ -44,4 +44,24 @@ class SiteSettings(Section):
     allowed: tuple[Network, ...] = Field(
         (ip_network("127.0.0.0/8"), ip_network("::1/128")),
         description="Networks from which these calls are accepted. A unix socket is always one of them.",
+    )
+    database: SecretStr | None = Field(
+        None,
+        description="The site's own database, whose tables the tracker keeps ([sync.md](sync.md)): "
+        "`mysql://user:password@host/database`, also for MariaDB, or `postgresql://…`. A unix socket: "
+        "`mysql://user:password@localhost/database?unix_socket=/path`. Needs `TRACKER_CHANGES__MAX_ENTRIES`. "
+        "Unset: off.",
+    )
+    mapping: str = Field(
+        "unit3d",
+        min_length=1,
+        description="Which tables and columns it has: `unit3d`, `gazelle`, `nexusphp`, or the path of a mapping file.",
+    )
+    sync_in_tracker: bool = Field(
+        True,
+        description="Sync in the tracker's own process. false: only `tracker sync run` does.",
+    )
+    sync_seconds: float = Field(3.0, ge=0.5, le=60, description="How often what has changed is written (s).")
+    full_pass_hour: int = Field(
+        4, ge=0, le=23, description="From which hour on all rows are compared and repaired each day (UTC)."
     )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tracker.store.dht.torrents import DhtTorrents
     from tracker.store.jobs.jobs import Jobs
     from tracker.store.maintenance.maintenance import Maintenance
+    from tracker.store.users.site_rows import SiteRows
     from tracker.store.work.work import Work
 
 
@@ -128,6 +129,12 @@ class Store(UserParts):
         from tracker.store.changes.changes import Changes  # noqa: PLC0415
 
         return Changes(self.shards)
+
+    @cached_property
+    def site_rows(self) -> "SiteRows":
+        from tracker.store.users.site_rows import SiteRows  # noqa: PLC0415
+
+        return SiteRows(self.shards, self.users, self.user_sums, self._clock)
 
     @cached_property
     def webhooks(self) -> "Webhooks":

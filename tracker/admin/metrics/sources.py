@@ -65,6 +65,11 @@ COUNTED: dict[str, Source] = {
     "webhooks.failed": ("tracker_webhook_deliveries_total", ("failed",)),
     "webhooks.changes": ("tracker_webhook_changes_total", ()),
     **{
+        f"site_sync.{outcome}": ("tracker_site_rows_total", (outcome,))
+        for outcome in ("written", "repaired", "refused")
+    },
+    "site_sync.errors": ("tracker_site_errors_total", ()),
+    **{
         f"store.{outcome}": ("tracker_store_round_trips_total", (outcome,))
         for outcome in ("answered", "error", "refused", "timeout", "unreachable")
     },
@@ -96,6 +101,7 @@ GAUGES = {
     "sweep_seconds": "tracker_sweep_last_seconds",
     "swept_at": "tracker_sweep_end_timestamp_seconds",
     "webhook_lag_seconds": "tracker_webhook_lag_seconds",
+    "site_lag_seconds": "tracker_site_lag_seconds",
     "joins_waiting": "tracker_joins_waiting",
     "software_waiting": "tracker_software_waiting",
     "geoip_misses": "tracker_geoip_misses_total",

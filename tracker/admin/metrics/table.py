@@ -170,6 +170,22 @@ _TRACKER = (
         "Age of the oldest change that this tracker still has to deliver; 0 if there is none",
     ),
     Metric(
+        "tracker_site_rows_total",
+        "counter",
+        "Rows of the site's own tables: written, repaired by the daily comparison, or refused because they do not fit",
+        ("outcome",),
+    ),
+    Metric(
+        "tracker_site_errors_total",
+        "counter",
+        "Rounds of the site sync that failed; the next one repeats them",
+    ),
+    Metric(
+        "tracker_site_lag_seconds",
+        "gauge",
+        "How far the site's own tables are behind; 0 where this tracker does not keep them",
+    ),
+    Metric(
         "tracker_store_round_trips_total",
         "counter",
         "Round trips to the store, by outcome",

@@ -1,0 +1,211 @@
+"""What a site's tables hold of the store: rows of users, torrents, users on torrents, and peers, read in bulk."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from tracker.bittorrent import Endpoint, PeerId
+from tracker.store.client.pipe import Argument
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.users.sums import UserSums
+from tracker.store.users.users import Users
+
+SiteRow = dict[str, Any]
+"""Values by name: numbers, flags, text, bytes; times in epoch s. None: there is no such value."""
+ROWS_A_CALL = 500
+"""Rows that are read in one round trip. Takes the store about a millisecond."""
+_PEER = (
+    "user_id",
+    "endpoints",
+    "uploaded",
+    "downloaded",
+    "left",
+    "active",
+    "paused",
+    "first_announce",
+    "last_announce",
+)
+_ACCOUNT = ("uploaded", "downloaded", "total_time", "seed_time", "completed_at", "until", "peers", "left")
+_TORRENT = ("seeders", "leechers", "snatches")
+_USER = ("uploaded", "downloaded", "snatches")
+_Item = TypeVar("_Item")
+
+
+class UserOnTorrent(NamedTuple):
+    user_id: str
+    torrent_id: str
+
+
+class PeerOnTorrent(NamedTuple):
+    torrent_id: str
+    peer_id: str
+    """40 hex digits."""
+
+
+class SiteRows:
+    """What the store does not have is left out. Every method raises StoreUnavailable, and redis.exceptions.RedisError.
+    ``clock`` returns epoch seconds."""
+
+    def __init__(self, shards: Shards, users: Users, sums: UserSums, clock: Callable[[], float]) -> None:
+        self._shards = shards
+        self._users = users
+        self._sums = sums
+        self._clock = clock
+
+    async def users(self, ids: Sequence[str]) -> list[SiteRow]:
+        main, found = self._shards.main, list[SiteRow]()
+        for some in in_parts(ids, ROWS_A_CALL):
+            rows = await self._shards.send(
+                [(main, ("HMGET", main.keys.user(each), *_USER, "passkey")) for each in some],
+                keep_errors=True,
+            )
+            for user_id, row in zip(some, rows, strict=True):
+                if isinstance(row, list) and row[-1] is not None:
+                    totals = await self._sums.totals(user_id)
+                    found.append({"user_id": int(user_id), **_numbers(_USER, row), **totals})
+        return found
+
+    async def torrents(self, ids: Sequence[str]) -> list[SiteRow]:
+        now, found = int(self._clock()), list[SiteRow]()
+        for some in in_parts(ids, ROWS_A_CALL):
+            places = await self._shards.find_torrents(some)
+            rows = await self._shards.send(
+                [
+                    (shard, ("HMGET", shard.keys.torrent(info_hash), *_TORRENT))
+                    for shard, info_hash in places.values()
+                ],
+                keep_errors=True,
+            )
+            for (torrent_id, (_, info_hash)), row in zip(places.items(), rows, strict=True):
+                if isinstance(row, list):
+                    names = {"torrent_id": int(torrent_id), "info_hash": bytes(info_hash), "now": now}
+                    found.append({**names, **_numbers(_TORRENT, row)})
+        return found
+
+    async def history(self, pairs: Sequence[UserOnTorrent]) -> list[SiteRow]:
+        """Rows of users on torrents."""
+        rows = await self._read(
+            pairs, lambda shard, pair: ("HMGET", shard.keys.user_torrent(*pair), *_ACCOUNT)
+        )
+        now = int(self._clock())
+        return [_history(pair, row, now) for pair, row in zip(pairs, rows, strict=True) if any(row)]
+
+    async def peers(self, ids: Sequence[PeerOnTorrent]) -> list[SiteRow]:
+        """Peers of users, active and remembered ones."""
+        rows = await self._read(
+            ids,
+            lambda shard, peer: (
+                "HMGET",
+                shard.keys.peer(peer.torrent_id, PeerId(bytes.fromhex(peer.peer_id))),
+                *_PEER,
+            ),
+        )
+        return [_peer(peer, row) for peer, row in zip(ids, rows, strict=True) if row and row[0]]
+
+    async def note_connectable(self, peers: Sequence[SiteRow]) -> None:
+        """Adds to each peer whether its endpoint accepted a connection of the tracker in the last day."""
+        main = self._shards.main
+        named = [row for row in peers if row["ip"]]
+        for some in in_parts(named, ROWS_A_CALL):
+            endpoints = [Endpoint(row["ip"] + row["port"].to_bytes(2, "big")) for row in some]
+            found = await self._shards.send([(main, ("MGET", *map(main.keys.connectable, endpoints)))])
+            for row, value in zip(some, found[0], strict=True):
+                row["connectable"] = (value or b"")[:1] == b"1"
+
+    async def _read(
+        self, items: Sequence[_Item], command: Callable[[Shard, Any], tuple[Argument, ...]]
+    ) -> list[list[bytes | None]]:
+        """The reply to a command for each item, in the shard of its torrent. Empty: there is none."""
+        found: list[list[bytes | None]] = []
+        for some in in_parts(items, ROWS_A_CALL):
+            ids = list(dict.fromkeys(each.torrent_id for each in some))  # type: ignore[attr-defined]
+            shards = dict(zip(ids, await self._shards.of_torrents(ids), strict=True))
+            places = [shards[each.torrent_id] or self._shards[0] for each in some]  # type: ignore[attr-defined]
+            rows = await self._shards.send(
+                [(place, command(place, each)) for place, each in zip(places, some, strict=True)],
+                keep_errors=True,
+            )
+            found += (row if isinstance(row, list) else [] for row in rows)
+        return found
+
+    async def all_users(self) -> AsyncIterator[list[str]]:
+        """The ids of all users, in parts."""
+        offset = 0
+        while page := await self._users.page(offset, ROWS_A_CALL):
+            offset += len(page)
+            yield [user.user_id for user in page]
+
+    async def all_history(self, user_ids: Iterable[str]) -> list[UserOnTorrent]:
+        """All torrents that these users have, and had."""
+        found: list[UserOnTorrent] = []
+        for user_id in user_ids:
+            ids: dict[str, None] = {}
+            for name in ("complete", "incomplete"):
+                ids |= dict.fromkeys(await self._users.torrents(user_id, name))
+            found += (UserOnTorrent(user_id, each) for each in ids)
+        return found
+
+    async def all_torrents(self) -> AsyncIterator[tuple[list[str], list[PeerOnTorrent]]]:
+        """The ids of all torrents, in parts, and their active peers."""
+        for shard in self._shards:
+            cursor: bytes = b"0"
+            while True:
+                cursor, flat = await shard.connection.command(
+                    "ZSCAN", shard.keys.info_hashes(), cursor, "COUNT", ROWS_A_CALL
+                )
+                ids = [each.decode() for each in flat[::2]]
+                places = await self._shards.find_torrents(ids)
+                members = await self._shards.send(
+                    [(place, ("SMEMBERS", place.keys.swarm_peers(each))) for place, each in places.values()]
+                )
+                yield (
+                    ids,
+                    [
+                        PeerOnTorrent(torrent_id, peer_id.decode())
+                        for torrent_id, peer_ids in zip(places, members, strict=True)
+                        for peer_id in peer_ids
+                    ],
+                )
+                if cursor == b"0":
+                    break
+
+
+def _numbers(names: Sequence[str], row: Sequence[bytes | None]) -> SiteRow:
+    return dict(zip(names, map(whole, row), strict=False))
+
+
+def _history(pair: UserOnTorrent, row: Sequence[bytes | None], now: int) -> SiteRow:
+    found = _numbers(_ACCOUNT, row)
+    left = None if row[7] is None else found["left"]
+    return {
+        **found,
+        "user_id": int(pair.user_id),
+        "torrent_id": int(pair.torrent_id),
+        "completed_at": found["completed_at"] or None,
+        "last_announce": found["until"] or now,
+        "active": found["peers"] > 0,
+        "seeding": found["peers"] > 0 and left == 0,
+        "complete": left == 0,
+        "left": left,
+    }
+
+
+def _peer(peer: PeerOnTorrent, row: Sequence[bytes | None]) -> SiteRow:
+    user_id, packed, uploaded, downloaded, left, active, paused, first, last = row
+    packed = packed or b""
+    address = packed[:6] if len(packed) in (6, 24) else packed[-18:]
+    return {
+        "user_id": whole(user_id),
+        "torrent_id": int(peer.torrent_id),
+        "peer_id": bytes.fromhex(peer.peer_id),
+        "ip": address[:-2] or None,
+        "port": int.from_bytes(address[-2:], "big") if address else None,
+        "uploaded": whole(uploaded),
+        "downloaded": whole(downloaded),
+        "left": whole(left),
+        "active": active == b"1",
+        "connectable": False,
+        "seeding": left == b"0" and paused != b"1",
+        "first_announce": whole(first) or None,
+        "last_announce": whole(last) or None,
+    }

@@ -1,0 +1,154 @@
+"""Columns of a site's tables: whether values of the store fit, and values in the form of a column."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import Any
+
+from sqlalchemy import Column, Table, UniqueConstraint, types
+
+from tracker.wire.peer_id import client_name
+from tracker.workers.site.mapping import SiteMapping, TableMapping, is_time
+
+Encode = Callable[[Any], Any]
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32, "BIGINT": 64}
+_COUNTERS = frozenset({"uploaded", "downloaded", "credited_uploaded", "credited_downloaded", "left"})
+_BYTES = {"ip": 16, "peer_id": 20, "info_hash": 20}
+
+
+def kind_of(column: Column[Any]) -> str:
+    """``time``, ``flag``, ``number``, ``bytes`` or ``text``; empty: another one, which holds none of our values."""
+
+    kinds = {
+        types.Boolean: "flag",
+        types.DateTime: "time",
+        types.Integer: "number",
+        types.Numeric: "number",
+        types._Binary: "bytes",
+        types.String: "text",
+    }
+    found = next((name for base, name in kinds.items() if isinstance(column.type, base)), "")
+    return found or {"INET": "text", "BIT": "flag"}.get(column.type.__visit_name__.upper(), "")
+
+
+def range_of(column: Column[Any]) -> tuple[int, int]:
+    """The lowest and the highest number of a column of whole numbers."""
+    bits = _BITS.get(column.type.__visit_name__.upper(), 64)
+    if getattr(column.type, "unsigned", False):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def encoder(column: Column[Any], value: str) -> Encode:
+    """Gives a value of ours the form that the column has. Raises ValueError for one that it cannot hold."""
+    kind = kind_of(column)
+    if kind == "time":
+        aware = bool(getattr(column.type, "timezone", False))
+        return lambda moment: None if moment is None else _moment(moment, aware=aware)
+    if kind == "number" and not hasattr(column.type, "scale"):
+        return _number_encoder(column)
+    if kind == "flag":
+        return lambda flag: None if flag is None else bool(flag)
+    if kind == "text":
+        length = getattr(column.type, "length", None)
+        if value == "ip":
+            return lambda packed: None if packed is None else str(ip_address(packed))
+        return lambda text: None if text is None else _text(text)[:length]
+    if kind == "bytes":
+        return lambda raw: raw if raw is None or isinstance(raw, bytes) else str(raw).encode()
+    return lambda number: number
+
+
+def _number_encoder(column: Column[Any]) -> Encode:
+    lowest, highest = range_of(column)
+
+    def encode(number: int | None) -> int | None:
+        if number is None:
+            return None
+        if not lowest <= number <= highest:
+            raise ValueError(f"{column.name} holds at most {highest}, not {number:d}")
+        return int(number)
+
+    return encode
+
+
+def _moment(epoch: int, *, aware: bool) -> datetime:
+    found = datetime.fromtimestamp(epoch, UTC)
+    return found if aware else found.replace(tzinfo=None)
+
+
+def _text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def with_agent(row: dict[str, Any]) -> dict[str, Any]:
+    """Peers of clients without a user agent get the name of their client."""
+    if not row.get("agent") and "peer_id" in row:
+        row["agent"] = client_name(row["peer_id"])
+    return row
+
+
+def problems(mapping: SiteMapping, tables: Mapping[str, Table]) -> list[str]:
+    """What is wrong with the site's tables, a line each, with what to do."""
+    found: list[str] = []
+    for each in mapping.tables:
+        if each.name not in tables:
+            found.append(f"table {each.name} is missing: name it as the site does, in the mapping file")
+            continue
+        found += _table_problems(each, tables[each.name])
+        if tables[each.name].kwargs.get("mysql_engine", "InnoDB") != "InnoDB":
+            found.append(f"table {each.name} has no transactions: ALTER TABLE {each.name} ENGINE=InnoDB")
+    return found
+
+
+def _table_problems(mapping: TableMapping, table: Table) -> list[str]:
+    known = {column.name: column for column in table.columns}
+    missing = [name for name in mapping.columns if name not in known]
+    found = [
+        f"column {mapping.name}.{name} is missing: remove it from the mapping, or add it" for name in missing
+    ]
+    pairs = [*mapping.key.items(), *mapping.replaced.items(), *mapping.added.items(), *mapping.once.items()]
+    for name, value in pairs:
+        if name in known and isinstance(value, str):
+            found += _column_problems(f"{mapping.name}.{name}", known[name], value)
+    return found + ([] if missing else _key_problems(mapping, table))
+
+
+def _column_problems(where: str, column: Column[Any], value: str) -> list[str]:
+    kind = kind_of(column)
+    wanted = _kinds(value)
+    if kind not in wanted:
+        return [f"column {where} has the type {column.type}, and {value} needs {' or '.join(wanted)}"]
+    length = getattr(column.type, "length", None)
+    if kind == "bytes" and length is not None and length < _BYTES.get(value, 0):
+        return [f"column {where} is too small: {value} needs {_BYTES[value]} bytes"]
+    if kind == "number" and value in _COUNTERS and range_of(column)[1] < 2**53 - 1:
+        return [f"column {where} is too small: {column.type} holds no totals; make it BIGINT"]
+    return []
+
+
+def _kinds(value: str) -> Sequence[str]:
+    if value in _BYTES:
+        return ("bytes", "text")
+    if value == "agent":
+        return ("text", "bytes")
+    if is_time(value):
+        return ("time", "number")
+    if value in ("active", "seeding", "complete", "connectable"):
+        return ("flag", "number")
+    return ("number",)
+
+
+def _key_problems(mapping: TableMapping, table: Table) -> list[str]:
+    """An upsert needs a unique key on exactly these columns."""
+    keys = [{column.name for column in table.primary_key.columns}]
+    keys += [{column.name for column in index.columns} for index in table.indexes if index.unique]
+    keys += [
+        {column.name for column in each.columns}
+        for each in table.constraints
+        if isinstance(each, UniqueConstraint)
+    ]
+    if set(mapping.key) in keys:
+        return []
+    columns = ", ".join(mapping.key)
+    return [f"table {mapping.name} has no unique key on ({columns}): add one"]

@@ -1,0 +1,187 @@
+"""A site's database: connections, transactions that are retried, and the columns that its tables have."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from sqlalchemy import Column, MetaData, Select, String, Table, inspect, text
+from sqlalchemy.dialects.mysql import insert as mysql_insert
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from tracker.errors import StartupError
+from tracker.system.logger import Logger
+
+SYNC_TABLE = "tracker_sync"
+_DRIVERS = {
+    "mysql": "mysql+asyncmy",
+    "mariadb": "mariadb+asyncmy",
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+}
+_RETRIED = frozenset({1205, 1213, "40001", "40P01", "55P03"})
+"""Lock timeouts, deadlocks and serialization failures of MySQL and of PostgreSQL."""
+_DENIED = frozenset({1044, 1142, 1143, "42501"})
+_READ_ONLY = frozenset({1290, 1792, 1836, "25006"})
+_OF_ROW = frozenset({1265, 1364, 1366})
+_TRIES, _FIRST_PAUSE_SECONDS = 5, 0.05
+_CONNECT_SECONDS, _STATEMENT_SECONDS = 10, 60
+_QUOTED = re.compile(r"'[^']*'")
+_Result = TypeVar("_Result")
+
+log = Logger("tracker.site")
+
+
+class SiteError(Exception):
+    """The site's database cannot be used as it is. The text is one line for the operator, without secrets."""
+
+    def __init__(self, text: str, *, of_row: bool = False) -> None:
+        super().__init__(text)
+        self.of_row = of_row
+        """Whether other rows may still be written."""
+
+
+class SiteDatabase:
+    """Opened with ``async with``. Every method raises SiteError."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = _engine(url)
+        self.dialect = self.engine.dialect.name
+        """``postgresql``, or ``mysql`` or ``mariadb``, which differ in nothing here."""
+
+    async def __aenter__(self) -> "SiteDatabase":
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.engine.dispose()
+
+    @cached_property
+    def sync_table(self) -> Table:
+
+        source = Column("source", String(64), primary_key=True)
+        return Table(SYNC_TABLE, MetaData(), source, Column("position", String(255), nullable=False))
+
+    def quote(self, name: str) -> str:
+        """The name of a table or a column, for a statement."""
+        return self.engine.dialect.identifier_preparer.quote_identifier(name)
+
+    def upsert(self, table: Table, key: Sequence[str], changed: Sequence[str]) -> Any:
+        """A statement that inserts rows, and replaces the ``changed`` columns of those that exist."""
+        if self.is_postgresql:
+            new = postgresql_insert(table)
+            if not changed:
+                return new.on_conflict_do_nothing(index_elements=list(key))
+            return new.on_conflict_do_update(
+                index_elements=list(key), set_={name: new.excluded[name] for name in changed}
+            )
+
+        upsert = mysql_insert(table)
+        kept = {name: table.c[name] for name in key[:1]}
+        return upsert.on_duplicate_key_update({name: upsert.inserted[name] for name in changed} or kept)
+
+    @property
+    def is_postgresql(self) -> bool:
+        return self.dialect == "postgresql"
+
+    async def transaction(self, work: Callable[[AsyncConnection], Awaitable[_Result]]) -> _Result:
+        """What ``work`` returns. It runs again after a deadlock or a lock timeout."""
+
+        for attempt in range(1, _TRIES + 1):
+            try:
+                async with asyncio.timeout(_STATEMENT_SECONDS), self.engine.begin() as connection:
+                    return await work(connection)
+            except (SQLAlchemyError, OSError) as error:
+                if attempt == _TRIES or _code(error) not in _RETRIED:
+                    raise site_error(error) from error
+            await asyncio.sleep(_FIRST_PAUSE_SECONDS * 2**attempt)
+        raise AssertionError
+
+    async def tables(self, names: Sequence[str]) -> Mapping[str, Table]:
+        """The tables of these names that exist, with their columns."""
+
+        def read(connection: Any) -> Mapping[str, Table]:
+            existing = set(inspect(connection).get_table_names())
+            metadata = MetaData()
+            metadata.reflect(connection, only=[name for name in names if name in existing], resolve_fks=False)
+            return dict(metadata.tables)
+
+        return await self.transaction(lambda connection: connection.run_sync(read))
+
+    async def rows(self, query: Select[Any]) -> Sequence[Mapping[str, Any]]:
+        async def read(connection: AsyncConnection) -> Sequence[Mapping[str, Any]]:
+            return [dict(row) for row in (await connection.execute(query)).mappings()]
+
+        return await self.transaction(read)
+
+    async def make_sync_table(self) -> None:
+        """Makes the table of positions, unless it exists."""
+
+        if SYNC_TABLE in await self.tables([SYNC_TABLE]):
+            return
+        columns = "source VARCHAR(64) NOT NULL PRIMARY KEY, position VARCHAR(255) NOT NULL"
+        statement = f"CREATE TABLE {SYNC_TABLE} ({columns})" + (
+            "" if self.is_postgresql else " ENGINE=InnoDB CHARACTER SET ascii COLLATE ascii_bin"
+        )
+        try:
+            await self.transaction(lambda connection: connection.execute(text(statement)))
+        except SiteError as error:
+            raise SiteError(f"{error}; or make the table {SYNC_TABLE} yourself: {statement}") from error
+
+
+def _engine(url: str) -> AsyncEngine:
+    try:
+        parsed = make_url(url)
+        parsed = parsed.set(drivername=_DRIVERS[parsed.drivername])
+    except (ArgumentError, KeyError) as error:  # the URL may contain a password
+        raise StartupError(
+            "TRACKER_SITE__DATABASE is a URL: mysql://user:password@host/database, or postgresql://…"
+        ) from error
+    is_postgresql = parsed.drivername.startswith("postgresql")
+    arguments: dict[str, Any] = (
+        {"timeout": _CONNECT_SECONDS, "server_settings": {"TimeZone": "UTC"}}
+        if is_postgresql
+        else {
+            "connect_timeout": _CONNECT_SECONDS,
+            "charset": "utf8mb4",
+            "init_command": "SET time_zone = '+00:00'",
+        }
+    )
+    return create_async_engine(
+        parsed,
+        connect_args=arguments,
+        hide_parameters=True,
+        isolation_level="READ COMMITTED",
+        pool_pre_ping=True,
+        pool_size=1,
+        max_overflow=1,
+    )
+
+
+def _code(error: BaseException) -> int | str | None:
+    """The number of an error of MySQL, or the SQLSTATE of one of PostgreSQL."""
+    original = getattr(error, "orig", None) or error
+    first = original.args[0] if original.args else None
+    return first if isinstance(first, int) else getattr(original, "sqlstate", None)
+
+
+def site_error(error: Exception) -> SiteError:
+    """The error with what to do about it. Values in the text of the database are left out."""
+    code, original = _code(error), getattr(error, "orig", None) or error
+    reason = _QUOTED.sub("…", str(original.args[-1] if original.args else type(original).__name__))
+    reason = reason.splitlines()[0][:200] if reason else type(original).__name__
+    if code in _DENIED:
+        return SiteError(f"the account has too few rights: {reason}; docs/sync.md has the GRANT lines")
+    if code in _READ_ONLY:
+        return SiteError(f"the database is read-only ({reason}): name the primary in TRACKER_SITE__DATABASE")
+    if code in _RETRIED:
+        return SiteError(f"rows of the site stay locked ({reason}): look for a long transaction of the site")
+    state = str(getattr(original, "sqlstate", None) or "")
+    if isinstance(error, IntegrityError | DataError) or state[:2] in ("22", "23") or code in _OF_ROW:
+        return SiteError(f"a row does not fit: {reason}", of_row=True)
+    if isinstance(error, OperationalError | OSError):
+        return SiteError(f"the site's database is unavailable ({reason})")
+    return SiteError(f"the site's database refused a statement: {reason}")

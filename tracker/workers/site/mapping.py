@@ -1,0 +1,176 @@
+"""Mapping files: which tables and columns of a site's database hold which values of the store.
+
+A file is TOML; ``presets/`` has those of known programs.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tracker.errors import StartupError
+
+Rows = Literal["users", "torrents", "history", "peers"]
+Constant = int | bool
+PRESETS = Path(__file__).parent / "presets"
+_TIMES = frozenset({"now", "completed_at", "first_announce", "last_announce"})
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "users": ("user_id", "uploaded", "downloaded", "snatches"),
+    "torrents": ("torrent_id", "info_hash", "seeders", "leechers", "snatches", "now"),
+    "history": (
+        "user_id",
+        "torrent_id",
+        "uploaded",
+        "downloaded",
+        "seed_time",
+        "total_time",
+        "completed_at",
+        "last_announce",
+        "peers",
+        "active",
+        "seeding",
+        "complete",
+        "left",
+    ),
+    "peers": (
+        "user_id",
+        "torrent_id",
+        "peer_id",
+        "ip",
+        "port",
+        "agent",
+        "uploaded",
+        "downloaded",
+        "left",
+        "active",
+        "seeding",
+        "connectable",
+        "first_announce",
+        "last_announce",
+    ),
+}
+"""What a column may hold, by the kind of rows."""
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "users": ("user_id",),
+    "torrents": ("torrent_id",),
+    "history": ("user_id", "torrent_id"),
+    "peers": ("user_id", "torrent_id", "peer_id"),
+}
+_ADDED = ("uploaded", "downloaded", "snatches")
+"""Values that may be added: they only grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableMapping:
+    """One table. Each mapping has the columns with our values."""
+
+    rows: Rows
+    name: str
+    key: Mapping[str, str]
+    replaced: Mapping[str, str]
+    """Columns that are replaced."""
+    added: Mapping[str, str]
+    """Columns to which what our value has grown is added. The site may change them itself."""
+    once: Mapping[str, str | Constant]
+    """Columns that only new rows get, with a value of ours or a constant."""
+    insert: bool
+    """Whether missing rows are made; else the site makes them."""
+
+    @property
+    def columns(self) -> list[str]:
+        return [*self.key, *self.replaced, *self.added, *self.once]
+
+    @property
+    def values(self) -> set[str]:
+        found = [*self.key.values(), *self.replaced.values(), *self.added.values(), *self.once.values()]
+        return {each for each in found if isinstance(each, str)}
+
+
+@dataclass(frozen=True, slots=True)
+class SiteMapping:
+    name: str
+    tables: tuple[TableMapping, ...]
+    imports: Mapping[str, Mapping[str, Any]]
+    """What ``tracker sync import`` reads, by kind."""
+
+    def of(self, rows: Rows) -> list[TableMapping]:
+        return [table for table in self.tables if table.rows == rows]
+
+
+def check_libraries() -> None:
+    """Raises StartupError without the libraries of the extra ``site``, which modules of this folder import."""
+    if not all(map(find_spec, ("sqlalchemy", "asyncmy", "asyncpg"))):
+        raise StartupError("site sync needs further libraries: pip install 'swarmkeeper[site]'")
+
+
+def is_time(value: str) -> bool:
+    """Whether a value of ours is a time (epoch s)."""
+    return value in _TIMES
+
+
+def load_mapping(name: str) -> SiteMapping:
+    """A preset by its name, or a file by its path. Raises StartupError with what is wrong."""
+    preset = PRESETS / f"{name}.toml"
+    path = preset if "/" not in name and preset.exists() else Path(name)
+    try:
+        return read_mapping(name, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        known = ", ".join(sorted(each.stem for each in PRESETS.glob("*.toml")))
+        raise StartupError(f"the mapping {name} cannot be read ({error}); presets: {known}") from error
+
+
+def read_mapping(name: str, text: str) -> SiteMapping:
+    """Raises StartupError."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise StartupError(f"the mapping {name} is no valid TOML: {error}") from error
+    try:
+        tables = found.pop("table")
+        imports = found.pop("import", {})
+        if found:
+            raise _Wrong(f"unknown: {', '.join(found)}")
+        return SiteMapping(name, tuple(map(_table, tables)), imports)
+    except (_Wrong, KeyError, TypeError, AttributeError) as error:
+        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
+        raise StartupError(f"the mapping {name}: {reason}") from error
+
+
+class _Wrong(Exception):
+    pass
+
+
+def _table(found: dict[str, Any]) -> TableMapping:
+    row = dict(found)
+    rows, name, key = row.pop("rows"), row.pop("name"), row.pop("key")
+    table = TableMapping(
+        rows,
+        name,
+        key,
+        row.pop("set", {}),
+        row.pop("add", {}),
+        row.pop("once", {}),
+        row.pop("insert", False),
+    )
+    if row:
+        raise _Wrong(f"table {name}: unknown: {', '.join(row)}")
+    if rows not in get_args(Rows):
+        raise _Wrong(f"table {name}: rows is one of {', '.join(get_args(Rows))}")
+    if sorted(key.values()) != sorted(_KEYS[rows]):
+        raise _Wrong(f"table {name}: the key has a column for each of {', '.join(_KEYS[rows])}")
+    _check_values(table)
+    return table
+
+
+def _check_values(table: TableMapping) -> None:
+    if unknown := table.values - set(VALUES[table.rows]):
+        known = ", ".join(VALUES[table.rows])
+        raise _Wrong(f"table {table.name}: unknown: {', '.join(sorted(unknown))}; known: {known}")
+    if len(set(table.columns)) < len(table.columns):
+        raise _Wrong(f"table {table.name}: a column is given twice")
+    if table.added and (table.rows != "users" or set(table.added.values()) - set(_ADDED)):
+        raise _Wrong(f"table {table.name}: only {', '.join(_ADDED)} of users can be added")
+    if not (table.replaced or table.added):
+        raise _Wrong(f"table {table.name}: no columns")

@@ -1,0 +1,111 @@
+"""Reads what a site's tables hold: the rows that changes of the feed name, or all of them, in parts."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tracker.store.changes.changes import Change
+from tracker.store.store import Store
+from tracker.store.users.site_rows import PeerOnTorrent, SiteRow, UserOnTorrent
+from tracker.workers.site.columns import with_agent
+from tracker.workers.site.mapping import Rows, SiteMapping
+from tracker.workers.site.writer import Key, TableWriter, Written
+
+
+@dataclass(slots=True)
+class Named:
+    """Rows by their keys, each once, in the order in which they were named."""
+
+    users: dict[str, None] = field(default_factory=dict)
+    torrents: dict[str, None] = field(default_factory=dict)
+    history: dict[UserOnTorrent, None] = field(default_factory=dict)
+    peers: dict[PeerOnTorrent, str] = field(default_factory=dict)
+    """With the ids of their users."""
+
+    def __len__(self) -> int:
+        return len(self.users) + len(self.torrents) + len(self.history) + len(self.peers)
+
+    def add(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            if torrent_id := change.torrent_id:
+                self.torrents[torrent_id] = None
+            if user_id := change.user_id:
+                self.users[user_id] = None
+                if torrent_id:
+                    self.history[UserOnTorrent(user_id, torrent_id)] = None
+                if torrent_id and change.peer_id:
+                    self.peers[PeerOnTorrent(torrent_id, change.peer_id)] = user_id
+
+
+class RowReader:
+    """Every method raises StoreUnavailable and redis.exceptions.RedisError."""
+
+    def __init__(self, store: Store, mapping: SiteMapping) -> None:
+        self._store = store
+        self._wanted: dict[Rows, set[str]] = {}
+        for table in mapping.tables:
+            self._wanted.setdefault(table.rows, set()).update(table.values)
+
+    async def read(self, named: Named) -> dict[Rows, list[SiteRow]]:
+        """The rows of each kind that has a table."""
+        rows, found = self._store.site_rows, dict[Rows, list[SiteRow]]()
+        if "users" in self._wanted:
+            found["users"] = await rows.users(list(named.users))
+        if "torrents" in self._wanted:
+            found["torrents"] = await rows.torrents(list(named.torrents))
+        if "history" in self._wanted:
+            found["history"] = await rows.history(list(named.history))
+        if "peers" in self._wanted:
+            found["peers"] = await self._peers(list(named.peers))
+        return found
+
+    async def _peers(self, named: list[PeerOnTorrent]) -> list[SiteRow]:
+        found = [with_agent(row) for row in await self._store.site_rows.peers(named)]
+        if "connectable" in self._wanted["peers"]:
+            await self._store.site_rows.note_connectable(found)
+        return found
+
+    async def all(self) -> AsyncIterator[Named]:
+        """The keys of all rows, in parts: of users with what they have on torrents, then of torrents with their active
+        peers."""
+        rows = self._store.site_rows
+        if "users" in self._wanted or "history" in self._wanted:
+            async for ids in rows.all_users():
+                pairs = await rows.all_history(ids) if "history" in self._wanted else []
+                yield Named(users=dict.fromkeys(ids), history=dict.fromkeys(pairs))
+        if "torrents" in self._wanted or "peers" in self._wanted:
+            async for torrents, peers in rows.all_torrents():
+                yield Named(torrents=dict.fromkeys(torrents), peers=dict.fromkeys(peers, ""))
+
+    def gone(self, writer: TableWriter, named: Named, found: Sequence[SiteRow]) -> list[Key]:
+        """The keys at the site of named peers that the store has forgotten since."""
+        if writer.mapping.rows != "peers":
+            return []
+        known = {(str(row["torrent_id"]), row["peer_id"].hex()) for row in found}
+        rows = [
+            {
+                "torrent_id": int(peer.torrent_id),
+                "peer_id": bytes.fromhex(peer.peer_id),
+                "user_id": int(user_id),
+            }
+            for peer, user_id in named.peers.items()
+            if user_id and peer not in known
+        ]
+        return [writer.key_of(each) for _, each in writer.encode_all(rows, Written())]
+
+    async def still_active(self, writer: TableWriter, keys: Sequence[Key]) -> set[Key]:
+        """Those of the keys at the site that are active in the store now."""
+        columns = {value: place for place, value in enumerate(writer.mapping.key.values())}
+        users = [str(key[columns["user_id"]]) for key in keys]
+        torrents = [str(key[columns["torrent_id"]]) for key in keys]
+        named = Named()
+        if writer.mapping.rows == "history":
+            named.history = dict.fromkeys(map(UserOnTorrent, users, torrents))
+        else:
+            ids = [_hex(key[columns["peer_id"]]) for key in keys]
+            named.peers = dict(zip(map(PeerOnTorrent, torrents, ids), users, strict=True))
+        rows = (await self.read(named))[writer.mapping.rows]
+        return {writer.key_of(each) for row, each in writer.encode_all(rows, Written()) if row["active"]}
+
+
+def _hex(peer_id: bytes | str) -> str:
+    return peer_id if isinstance(peer_id, str) else peer_id.hex()

@@ -1,0 +1,272 @@
+"""Site sync: keeps the tables of a site's own database.
+
+The change feed names the rows that changed. They are read as they are now and written, then the position in the feed.
+What was lost before that is read and written again, which changes nothing the second time (writer.py).
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tracker.errors import StartupError
+from tracker.settings.site import SiteSettings
+from tracker.store.changes.changes import FIRST
+from tracker.store.jobs.lease import Lease
+from tracker.store.stats.counters import Count
+from tracker.store.store import Store
+from tracker.system.logger import Logger
+from tracker.workers.loop import forever
+from tracker.workers.site.comparing import Comparison
+from tracker.workers.site.database import SiteDatabase, SiteError
+from tracker.workers.site.mapping import SiteMapping, load_mapping
+from tracker.workers.site.rows import Named, RowReader
+from tracker.workers.site.writer import TableWriter, Written, open_writers, read_positions, write_positions
+
+PAGE, MAX_PAGES = 1000, 20
+"""Changes of one read, and reads of one round."""
+LEASE_SECONDS = 30
+FEED, STORE, PASS = "feed", "store", "pass"
+"""Sources in the table of positions."""
+
+log = Logger("tracker.site")
+
+
+@dataclass(slots=True)
+class SyncState:
+    """What is known since the start of this process."""
+
+    rounds: int = 0
+    rows: int = 0
+    errors: int = 0
+    error: str = ""
+    """Why the last round failed; empty after a success."""
+    synced_until: float = 0.0
+    """Up to when the site has all changes (epoch s); 0: not known."""
+
+
+class SiteSync:
+    """Of one site. ``clock`` returns epoch seconds; ``pass_hour``: from which hour on all rows are compared (UTC)."""
+
+    def __init__(
+        self,
+        store: Store,
+        database: SiteDatabase,
+        mapping: SiteMapping,
+        count: Count,
+        clock: Callable[[], float] = time.time,
+        every_seconds: float = 3.0,
+        pass_hour: int = 4,
+    ) -> None:
+        self.state = SyncState()
+        self._store = store
+        self.database = database
+        self._mapping = mapping
+        self._reader = RowReader(store, mapping)
+        self._count = count
+        self._clock = clock
+        self._every = every_seconds
+        self._pass_hour = pass_hour
+        self._pass: tuple[Comparison, AsyncGenerator[int, None]] | None = None
+        self._writers: list[TableWriter] = []
+        self.lease = Lease(store.scripts, "site", "sync", LEASE_SECONDS, clock)
+
+    async def run(self) -> None:
+        """Runs until cancelled, in one of several processes."""
+
+        async def step() -> None:
+            began = self._clock()
+            if not await self.step():
+                await asyncio.sleep(max(0.1, self._every - (self._clock() - began)))
+
+        await forever(
+            step,
+            0.0,
+            "site sync cannot read the store",
+            error_seconds=self._every,
+            connection=self._store.connection,
+            lease=self.lease,
+        )
+
+    @property
+    def lag_seconds(self) -> float:
+        """How far the site is behind."""
+        return max(0.0, self._clock() - self.state.synced_until) if self.state.synced_until else 0.0
+
+    async def step(self) -> bool:
+        """A round; an error of the site's database is logged once, and the next round tries again. Returns whether more
+        changes wait. Raises StoreUnavailable and redis.exceptions.RedisError."""
+        try:
+            more = await self.round()
+            if not more:
+                await self._go_on_with_pass()
+        except (SiteError, TimeoutError) as error:
+            self._fail(str(error) or "the site's database does not answer")
+            return False
+        if self.state.error:
+            log.info("site sync works again")
+            self.state.error = ""
+        return more
+
+    def _fail(self, reason: str) -> None:
+        self.state.errors += 1
+        self._count("site_sync.errors")
+        self._pass, self._writers = None, []  # the site may change its tables meanwhile
+        if reason != self.state.error:
+            log.error("site sync failed, trying again", reason=reason)
+        self.state.error = reason
+
+    async def round(self) -> bool:
+        """Writes what has changed since the last round. Returns whether more waits. Raises SiteError."""
+        await self.open()
+        began = self._clock()
+        position = (await self._positions(FEED)).get(FEED)
+        named, position, gap, more = await self.collect(position or FIRST)
+        if gap or not position:
+            log.warning("the change feed does not reach back to the last round: comparing all rows")
+            await self.full_pass()
+        done = await self.write(named)
+        await self._record({FEED: position})
+        self.state.rounds += 1
+        if not more:
+            self.state.synced_until = began
+        self._tell(done)
+        return more
+
+    async def open(self) -> None:
+        """Reads which columns the site's tables have, unless that was done. Raises SiteError with what is wrong."""
+        if not self._writers:
+            writers = await open_writers(self.database, self._mapping)
+            await self._check_store()
+            self._writers = writers
+
+    async def collect(self, position: str) -> tuple[Named, str, bool, bool]:
+        """The rows that changes after a position name, the position after them, whether some are missing, and whether
+        more wait."""
+        named, gap = Named(), False
+        for _ in range(MAX_PAGES):
+            page = await self._store.changes.after(position, PAGE)
+            named.add(page.changes)
+            position, gap = page.next, gap or page.gap
+            if len(page.changes) < PAGE:
+                return named, position, gap, False
+        return named, position, gap, True
+
+    async def write(self, named: Named) -> Written:
+        """Writes the rows as they are now."""
+        done = Written()
+        if named:
+            found = await self._reader.read(named)
+            for writer in self._writers:
+                done += await writer.write(found[writer.mapping.rows])
+                if gone := self._reader.gone(writer, named, found[writer.mapping.rows]):
+                    await writer.end(gone)
+        return done
+
+    def _tell(self, done: Written) -> None:
+        self.state.rows += done.rows
+        if done.rows:
+            self._count("site_sync.written", by=done.rows)
+        if done.failed:
+            self._count("site_sync.refused", by=done.failed)
+        for problem in done.problems:
+            log.warning("a row of the site was left out", reason=problem)
+
+    async def full_pass(self) -> Comparison:
+        """Compares all rows, repairs them, and says what it repaired."""
+        comparison = self.comparison(repair=True)
+        async for _ in comparison.run():
+            pass
+        self._tell_pass(comparison)
+        return comparison
+
+    def comparison(self, *, repair: bool) -> Comparison:
+        return Comparison(self.database, self._reader, self._writers, repair=repair)
+
+    def _tell_pass(self, comparison: Comparison) -> None:
+        self._tell(comparison.written)
+        for each in comparison.tables.values():
+            if each.differences:
+                self._count("site_sync.repaired", by=each.differences)
+                log.warning(
+                    "rows of the site differed and were repaired",
+                    table=each.table,
+                    missing=each.missing,
+                    differing=each.differing,
+                    stale=each.stale,
+                    first="; ".join(each.named[:3]),
+                )
+        log.info(
+            "all rows of the site were compared", rows=sum(each.rows for each in comparison.tables.values())
+        )
+
+    async def _go_on_with_pass(self) -> None:
+        """Does a part of the nightly pass, between two rounds."""
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        if self._pass is None:
+            today = f"{now:%Y-%m-%d}"
+            if now.hour < self._pass_hour or (await self._positions(PASS)).get(PASS) == today:
+                return
+            await self._record({PASS: today})
+            comparison = self.comparison(repair=True)
+            self._pass = comparison, comparison.run()
+        comparison, parts = self._pass
+        until = self._clock() + self._every
+        async for _ in parts:
+            if self._clock() > until:
+                return
+        self._pass = None
+        self._tell_pass(comparison)
+
+    async def _positions(self, *sources: str) -> dict[str, str]:
+        return await self.database.transaction(
+            lambda connection: read_positions(connection, self.database, sources)
+        )
+
+    async def _record(self, positions: dict[str, str]) -> None:
+        await self.database.transaction(
+            lambda connection: write_positions(connection, self.database, positions)
+        )
+
+    async def _check_store(self) -> None:
+        """The site's additions are those of one store."""
+        known = (await self._positions(STORE)).get(STORE)
+        if known is None:
+            raise SiteError("the site's database is not moved in yet: run tracker sync import")
+        if known != await self.store_id():
+            raise SiteError(
+                "the site's database belongs to another store (was this one emptied?): run tracker sync import"
+            )
+
+    async def store_id(self) -> str:
+        """Names the store, without its secret."""
+        return hashlib.sha256(b"site sync" + await self._store.load_secret()).hexdigest()[:32]
+
+    async def adopt(self) -> None:
+        """The site's database belongs to this store from now on."""
+        self._writers = self._writers or await open_writers(self.database, self._mapping)
+        newest = await self._store.changes.newest(1)
+        await self._record({STORE: await self.store_id(), FEED: newest[0].id if newest else FIRST})
+
+
+@asynccontextmanager
+async def open_sync(
+    store: Store, settings: SiteSettings, count: Count, clock: Callable[[], float] = time.time
+) -> AsyncIterator[SiteSync]:
+    """Raises StartupError if a setting is wrong; the database itself may be unavailable."""
+    if settings.database is None:
+        raise StartupError("TRACKER_SITE__DATABASE is not set: the site's database, see docs/sync.md")
+    mapping = load_mapping(settings.mapping)
+    async with SiteDatabase(settings.database.get_secret_value()) as database:
+        yield SiteSync(
+            store,
+            database,
+            mapping,
+            count,
+            clock,
+            every_seconds=settings.sync_seconds,
+            pass_hour=settings.full_pass_hour,
+        )

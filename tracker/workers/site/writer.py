@@ -1,0 +1,302 @@
+"""Writes rows into a site's tables.
+
+Replaced columns heal by themselves. What is added to a column is recorded in the same transaction, in the table
+``tracker_sync``: how much of a user's totals the site has. So a row that is written twice, by a restarted or by a
+second process, adds nothing the second time, and a lost one is made up for by the next.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Table, bindparam, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tracker.store.sharding.shards import in_parts
+from tracker.workers.site.columns import Encode, encoder, kind_of, problems
+from tracker.workers.site.database import SiteDatabase, SiteError
+from tracker.workers.site.mapping import SiteMapping, TableMapping
+
+Row = Mapping[str, Any]
+Encoded = dict[str, Any]
+"""The columns of a row, in the form that the database has."""
+Key = tuple[Any, ...]
+_BATCH = 500
+"""Rows of one transaction, which hold locks of the site for some milliseconds."""
+_MOVED = ("ip", "port", "agent", "connectable")
+"""Values that only active peers have."""
+_ACTIVE = ("active", "seeding")
+_MAX_PROBLEMS = 20
+
+
+@dataclass(slots=True)
+class Written:
+    rows: int = 0
+    added: int = 0
+    """Bytes and counts that were added."""
+    problems: list[str] = field(default_factory=list)
+    """Rows that could not be written, a line each; the first ones."""
+    failed: int = 0
+    missing: int = 0
+    """Rows that the site does not have."""
+
+    def fail(self, text: str) -> None:
+        self.failed += 1
+        if len(self.problems) < _MAX_PROBLEMS and text not in self.problems:
+            self.problems.append(text)
+
+    def __iadd__(self, other: "Written") -> "Written":
+        self.rows += other.rows
+        self.added += other.added
+        self.failed += other.failed
+        self.missing += other.missing
+        self.problems += other.problems[: _MAX_PROBLEMS - len(self.problems)]
+        return self
+
+
+class TableWriter:
+    """One table. ``table`` has its columns as they are."""
+
+    def __init__(self, database: SiteDatabase, mapping: TableMapping, table: Table) -> None:
+        self.mapping = mapping
+        self._database = database
+        self.table = table
+        self._encoders: dict[str, tuple[str, Encode]] = {
+            column: (value, encoder(table.c[column], value))
+            for column, value in (*mapping.key.items(), *mapping.replaced.items(), *mapping.once.items())
+            if isinstance(value, str)
+        }
+        self._constants = {name: value for name, value in mapping.once.items() if not isinstance(value, str)}
+        self._left = [name for name, value in mapping.replaced.items() if value not in _MOVED]
+
+    async def write(self, rows: Sequence[Row]) -> Written:
+        """Writes the rows, in batches. A row that does not fit is left out, and named. Raises SiteError."""
+        done = Written()
+        encoded = self.encode_all(rows, done)
+        encoded.sort(key=lambda pair: self.key_of(pair[1]))  # locks in one order
+        for some in in_parts(encoded, _BATCH):
+            done += await self._write(some)
+        return done
+
+    def encode_all(self, rows: Iterable[Row], done: Written) -> list[tuple[Row, Encoded]]:
+        """The rows that fit, with their columns."""
+        found: list[tuple[Row, Encoded]] = []
+        for row in rows:
+            try:
+                values = {name: encode(row.get(value)) for name, (value, encode) in self._encoders.items()}
+            except ValueError as error:
+                done.fail(f"{self.name_of(row)}: {error}")
+            else:
+                found.append((row, {**values, **self._constants}))
+        return found
+
+    def key_of(self, encoded: Mapping[str, Any]) -> Key:
+        return tuple(encoded[name] for name in self.mapping.key)
+
+    def name_of(self, row: Row) -> str:
+        values = (row[value] for value in self.mapping.key.values())
+        shown = " ".join(each.hex() if isinstance(each, bytes) else str(each) for each in values)
+        return f"{self.mapping.name} {shown}"
+
+    async def end(self, keys: Sequence[Key]) -> None:
+        """These rows of the site are active no longer. Raises SiteError."""
+        columns = [name for name, value in self.mapping.replaced.items() if value in _ACTIVE]
+        ended = [
+            {**dict(zip(self.mapping.key, key, strict=True)), **dict.fromkeys(columns, 0)}
+            for key in sorted(keys)
+        ]
+        if self._database.is_postgresql:
+            flags = {name for name in columns if kind_of(self.table.c[name]) == "flag"}
+            ended = [{**each, **dict.fromkeys(flags, False)} for each in ended]
+        for some in in_parts(ended, _BATCH):
+            await self._database.transaction(partial(self._update, rows=some, columns=columns))
+
+    @property
+    def activity(self) -> str:
+        """The column that says whether a row is active; empty: none."""
+        return next((name for name, value in self.mapping.replaced.items() if value == "active"), "")
+
+    async def _write(self, batch: Sequence[tuple[Row, Encoded]]) -> Written:
+        """Rows that a database refuses are found by halves."""
+        try:
+            return await self._database.transaction(lambda connection: self._write_in(connection, batch))
+        except SiteError as error:
+            if not error.of_row:
+                raise
+            if len(batch) == 1:
+                done = Written()
+                done.fail(f"{self.name_of(batch[0][0])}: {error}")
+                return done
+        half = len(batch) // 2
+        done = await self._write(batch[:half])
+        done += await self._write(batch[half:])
+        return done
+
+    async def _write_in(self, connection: AsyncConnection, batch: Sequence[tuple[Row, Encoded]]) -> Written:
+        done = Written(rows=len(batch))
+        if self.mapping.added:
+            await self._add(connection, [row for row, _ in batch], done)
+        if self.mapping.insert:
+            is_peer = self.mapping.rows == "peers"
+            here = [each for row, each in batch if not is_peer or row["active"]]
+            gone = [each for row, each in batch if is_peer and not row["active"]]
+            await self._upsert(connection, here)
+            await self._update(connection, gone, self._left)
+        elif self.mapping.replaced:
+            await self._update(connection, [each for _, each in batch], list(self.mapping.replaced))
+        return done
+
+    async def _upsert(self, connection: AsyncConnection, rows: Sequence[Encoded]) -> None:
+        if rows:
+            statement = self._database.upsert(self.table, list(self.mapping.key), list(self.mapping.replaced))
+            await connection.execute(statement, rows)
+
+    async def _update(
+        self,
+        connection: AsyncConnection,
+        rows: Sequence[Encoded],
+        columns: Sequence[str],
+        *,
+        adding: bool = False,
+    ) -> None:
+        """Sets, or adds to, these columns of rows that exist, in one statement."""
+        if not rows or not columns:
+            return
+        if self._database.is_postgresql:
+            await self._update_each(connection, rows, columns, adding=adding)
+            return
+        quote = self._database.quote
+        keys, first = list(self.mapping.key), True
+        selects: list[str] = []
+        values: list[Any] = []
+        for row in rows:
+            names = [*keys, *columns]
+            selects.append("SELECT " + ", ".join(f"%s AS {quote(name)}" if first else "%s" for name in names))
+            values += (row[name] for name in names)
+            first = False
+        table = quote(self.mapping.name)
+        same = " AND ".join(f"{table}.{quote(name)} = news.{quote(name)}" for name in keys)
+        changed = ", ".join(
+            f"{table}.{quote(name)} = "
+            + (f"{table}.{quote(name)} + " if adding else "")
+            + f"news.{quote(name)}"
+            for name in columns
+        )
+        news = " UNION ALL ".join(selects)
+        statement = f"UPDATE {table} JOIN ({news}) AS news ON {same} SET {changed}"  # noqa: S608 - names, quoted
+        await connection.exec_driver_sql(statement, tuple(values))
+
+    async def _update_each(
+        self,
+        connection: AsyncConnection,
+        rows: Sequence[Encoded],
+        columns: Sequence[str],
+        *,
+        adding: bool,
+    ) -> None:
+        """The same with a statement for each row, which PostgreSQL's driver sends together."""
+
+        table, statement = self.table, update(self.table)
+        for name in self.mapping.key:
+            statement = statement.where(table.c[name] == bindparam(f"key_{name}", type_=table.c[name].type))
+        new = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in columns}
+        statement = statement.values(
+            {name: table.c[name] + each if adding else each for name, each in new.items()}
+        )
+        await connection.execute(
+            statement,
+            [
+                {f"key_{name}": row[name] for name in self.mapping.key}
+                | {f"new_{name}": row[name] for name in columns}
+                for row in rows
+            ],
+        )
+
+    async def _add(self, connection: AsyncConnection, rows: Sequence[Row], done: Written) -> None:
+        """Adds what our totals are beyond the recorded ones, and records ours. Users without a row at the site keep
+        theirs for later. A total of ours that is lower than the recorded one adds nothing until it has caught up: a
+        store that was restored from a backup counts some bytes again."""
+        key, value = next(iter(self.mapping.key.items()))
+        existing = await self._existing(connection, key, [row[value] for row in rows])
+        done.missing += len(rows) - len(existing)
+        ours = {self.source_of(row): row for row in rows if row[value] in existing}
+        recorded = await _locked_positions(connection, self._database, list(ours), len(self.mapping.added))
+        grown: list[Encoded] = []
+        positions: dict[str, str] = {}
+        for source, row in ours.items():
+            totals = [row[name] for name in self.mapping.added.values()]
+            deltas = [max(0, new - old) for new, old in zip(totals, recorded[source], strict=True)]
+            if any(deltas):
+                grown.append({key: row[value], **dict(zip(self.mapping.added, deltas, strict=True))})
+                positions[source] = " ".join(map(str, map(max, totals, recorded[source])))
+                done.added += sum(deltas)
+        await self._update(connection, grown, list(self.mapping.added), adding=True)
+        await write_positions(connection, self._database, positions)
+
+    def source_of(self, row: Row) -> str:
+        """The name under which what the site has of a user's totals is recorded."""
+        return ":".join((self.mapping.name, *(str(row[value]) for value in self.mapping.key.values())))
+
+    async def recorded(self, rows: Iterable[Row]) -> dict[str, list[int]]:
+        """What is recorded of these rows, by source. Raises SiteError."""
+        sources = [self.source_of(row) for row in rows] if self.mapping.added else []
+        if not sources:
+            return {}
+        found = await self._database.transaction(
+            lambda connection: read_positions(connection, self._database, sources)
+        )
+        return {source: [int(each) for each in text.split()] for source, text in found.items()}
+
+    async def _existing(self, connection: AsyncConnection, key: str, ids: Sequence[int]) -> set[int]:
+
+        column = self.table.c[key]
+        return set(await connection.scalars(select(column).where(column.in_(ids))))
+
+
+async def _locked_positions(
+    connection: AsyncConnection, database: SiteDatabase, sources: Sequence[str], length: int
+) -> dict[str, list[int]]:
+    """What is recorded of these, locked until the end of the transaction. New ones are recorded as zeros first, so
+    that a second process waits for them too."""
+    found = await read_positions(connection, database, sources, lock=True)
+    if missing := [source for source in sources if source not in found]:
+        zeros = " ".join(["0"] * length)
+        await write_positions(connection, database, dict.fromkeys(missing, zeros), replace=False)
+        found |= await read_positions(connection, database, missing, lock=True)
+    return {source: [int(each) for each in text.split()] for source, text in found.items()}
+
+
+async def read_positions(
+    connection: AsyncConnection, database: SiteDatabase, sources: Iterable[str], *, lock: bool = False
+) -> dict[str, str]:
+
+    table = database.sync_table
+    query = select(table.c.source, table.c.position).where(table.c.source.in_(sorted(sources)))
+    query = query.order_by(table.c.source)
+    rows = await connection.execute(query.with_for_update() if lock else query)
+    return {row.source: row.position for row in rows}
+
+
+async def write_positions(
+    connection: AsyncConnection,
+    database: SiteDatabase,
+    positions: Mapping[str, str],
+    *,
+    replace: bool = True,
+) -> None:
+    if not positions:
+        return
+    rows = [{"source": source, "position": positions[source]} for source in sorted(positions)]
+    changed = ["position"] if replace else []
+    await connection.execute(database.upsert(database.sync_table, ["source"], changed), rows)
+
+
+async def open_writers(database: SiteDatabase, mapping: SiteMapping) -> list[TableWriter]:
+    """Those of all tables of a mapping. Makes the table of positions. Raises SiteError with all that is wrong with the
+    site's tables."""
+    tables = await database.tables([each.name for each in mapping.tables])
+    if wrong := problems(mapping, tables):
+        raise SiteError("; ".join(wrong))
+    await database.make_sync_table()
+    return [TableWriter(database, each, tables[each.name]) for each in mapping.tables]
