@@ -130,14 +130,10 @@ async def webhooks(call: Call) -> WebhookList:
     urls = [url.get_secret_value() for url in call.context.settings.changes.webhook_urls]
     return WebhookList(
         items=[
-            WebhookRow(
+            WebhookRow.from_record(
+                state,
                 receiver=receiver,
-                position=state.position,
-                delivered=state.delivered,
                 delivered_at=state.delivered_at or None,
-                gaps=state.gaps,
-                failures=state.failures,
-                error=state.error,
                 retry_at=state.retry_at or None,
             )
             for receiver, state in await call.store.webhooks.all(urls)

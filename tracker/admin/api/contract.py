@@ -14,7 +14,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, RootModel, create_model
 
@@ -87,6 +87,13 @@ class Reply(BaseModel):
     """The JSON that an endpoint sends back."""
 
     model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def from_record(cls, found: object, **others: Any) -> Self:
+        """The fields that are not among ``others`` are attributes of ``found``."""
+        return cls(
+            **{name: getattr(found, name) for name in cls.model_fields if name not in others}, **others
+        )
 
 
 class Download(Reply):

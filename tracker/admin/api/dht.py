@@ -139,32 +139,16 @@ async def look_up(call: Call, info_hash: InfoHashText) -> JobEnqueued:
 
 def _row(status: NodeStatus, now: float) -> DhtNodeRow:
     counted = status.participation
-    return DhtNodeRow(
-        name=status.name,
+    return DhtNodeRow.from_record(
+        status,
         state=status.state(now),
         torrents=status.mode,
-        started=status.started,
-        saved=status.saved,
-        last_answer=status.last_answer,
         ipv4=_family(status, 4),
         ipv6=_family(status, 6),
-        hashes=status.hashes,
-        peers=status.peers,
-        packets_in=status.packets_in,
-        packets_out=status.packets_out,
-        bytes_in=status.bytes_in,
-        bytes_out=status.bytes_out,
         dropped=_sorted(status.dropped),
         lookups=_sorted(status.lookups),
         participation=(
-            None
-            if counted is None
-            else DhtParticipation(
-                registered=counted.registered,
-                looked_at=counted.looked_at,
-                torrents=counted.estimate,
-                advice=counted.advice,
-            )
+            None if counted is None else DhtParticipation.from_record(counted, torrents=counted.estimate)
         ),
     )
 

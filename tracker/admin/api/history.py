@@ -67,13 +67,11 @@ async def chart(call: Call, chart: ChartName, query: HistoryQuery) -> History:
     since = until - RANGES[query.range].seconds if query.since is None else query.since
     window = history.window_between(since, until, now, max(query.step, shown.min_step))
     slices = await history.read(call.store.counters, lines, window, now)
-    return History(
+    return History.from_record(
+        window,
         chart=chart,
         title=shown.title,
         unit=shown.unit,
-        since=window.since,
-        until=window.until,
-        step=window.step,
         incomplete=slices.incomplete,
         starts=slices.starts,
         lines=[HistoryLine(name=e.name, label=e.label, values=slices.values[e.name]) for e in lines],

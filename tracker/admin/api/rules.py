@@ -136,13 +136,7 @@ async def _registered(call: Call, info_hash: str) -> None:
 def _listed(call: Call, upload: Rules, download: Rules) -> RuleList:
     now = call.context.clock()
     rows = [
-        RuleRow(
-            name=rule.name,
-            direction=direction,
-            factor=rule.factor,
-            until=rule.until,
-            active=rule.is_active(now),
-        )
+        RuleRow.from_record(rule, direction=direction, active=rule.is_active(now))
         for direction, rules in (("upload", upload), ("download", download))
         for rule in rules
     ]

@@ -157,14 +157,7 @@ async def history(call: Call, info_hash: InfoHashText) -> History:
     points = await call.store.torrents.history(await known(call, info_hash))
     return History(
         items=[
-            HistoryPoint(
-                at=int(point.at),
-                seeders=point.seeders,
-                leechers=point.leechers,
-                snatches=point.completions,
-                score=point.score,
-            )
-            for point in points
+            HistoryPoint.from_record(point, at=int(point.at), snatches=point.completions) for point in points
         ]
     )
 

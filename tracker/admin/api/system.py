@@ -110,6 +110,4 @@ async def examine(call: Call) -> Findings:
     context, store = call.context, call.store
     checked = checks.DoctorContext(store, context.settings, context.clock)
     found = [each async for each in checks.run_checks(checked)]
-    return Findings(
-        items=[FindingRow(level=f.level, subject=f.subject, text=f.text, remedy=f.remedy) for f in found]
-    )
+    return Findings(items=[FindingRow.from_record(f) for f in found])

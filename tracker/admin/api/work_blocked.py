@@ -125,11 +125,9 @@ async def log(call: Call, project: ProjectText, query: BlockLogQuery) -> BlockLo
 
 
 def _row(event: BlockEvent) -> BlockRow:
-    return BlockRow(
-        id=event.id,
+    return BlockRow.from_record(
+        event,
         at=int(event.at),
-        what=event.what,
-        who=event.who,
         address=event.address or None,
         item=event.item or None,
         reported=event.reported or None,

@@ -99,14 +99,10 @@ async def release(call: Call, project: ProjectText, body: ReleaseFilter) -> Rele
 
 
 def _claim(call: Call, claim: Claim) -> ClaimRow:
-    return ClaimRow(
-        item=claim.item,
-        claimant=claim.claimant,
+    return ClaimRow.from_record(
+        claim,
         address=(claim.address or None) if call.sees_secrets else None,
         claimed_at=int(claim.claimed_at),
         lease_ends=int(claim.lease_ends),
-        state=claim.state,
-        queue=claim.queue,
-        version=claim.version,
         checked_at=int(claim.checked_at) or None,
     )

@@ -46,16 +46,7 @@ async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> Polic
     found = await policy_preview(call.store, project, max_torrents=query.max_torrents)
     return PolicyPreview(
         items=[
-            PolicyRow(
-                info_hash=each.info_hash.hex(),
-                reason=each.reason,
-                copies_before=each.copies_before,
-                copies=each.copies,
-                queue=each.queue,
-                asked=list(each.asked),
-                average=each.average,
-                seeders=each.seeders,
-            )
+            PolicyRow.from_record(each, info_hash=each.info_hash.hex(), asked=list(each.asked))
             for each in found
         ]
     )

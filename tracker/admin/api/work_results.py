@@ -88,26 +88,14 @@ async def leaderboard(call: Call, project: ProjectText, query: RankQuery) -> Ran
     work = call.store.work
     await work.projects.get(project)
     found, total = await work.leaderboard.table(project, query.by, span, query.limit, query.offset)
-    rows = [
-        RankRow(claimant=each.claimant, items=each.items, bytes=each.bytes, seconds=each.seconds)
-        for each in found
-    ]
+    rows = [RankRow.from_record(each) for each in found]
     return RankPage(**page_of(query, rows, total))
 
 
 def _row(call: Call, entry: FinishedClaim) -> LogRow:
-    return LogRow(
-        id=entry.id,
+    return LogRow.from_record(
+        entry,
         at=int(entry.at),
-        item=entry.item,
-        claimant=entry.claimant,
         address=(entry.address or None) if call.sees_secrets else None,
-        user_agent=entry.user_agent,
-        version=entry.version,
-        bytes=entry.bytes,
-        total_bytes=entry.total_bytes,
-        seconds=entry.seconds,
         claimed_at=int(entry.claimed_at) or None,
-        late=entry.late,
-        note=entry.note,
     )

@@ -4,6 +4,7 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.forms import page_number, read_form
+from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent, parse_hash
@@ -16,14 +17,9 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
 
     async def page(request: web.Request, error: str = "", info_hash: str = "") -> web.Response:
         number = page_number(request.query.get("page", ""))
-        first = (number - 1) * PAGE
-        total = await torrents.denial_count()
         variables = {
-            "denials": await torrents.denials(first, PAGE),
-            "first": first + 1,
-            "total": total,
-            "previous_url": f"/torrents/denied?page={number - 1}" if number > 1 else "",
-            "next_url": f"/torrents/denied?page={number + 1}" if first + PAGE < total else "",
+            "denials": await torrents.denials((number - 1) * PAGE, PAGE),
+            **turned("/torrents/denied", number, PAGE, await torrents.denial_count()),
             "error": error,
             "info_hash": info_hash,
             "now": context.clock(),

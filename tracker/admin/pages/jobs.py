@@ -9,6 +9,7 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, page_number, read_form
+from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.errors import ClientError
 from tracker.operations import service
@@ -60,7 +61,6 @@ class JobPages:
         queues = [(name, await self._jobs.sizes(name)) for name in (await self._jobs.queues())[:_MAX_QUEUES]]
         queue, status = _chosen(queues, request.query.get("queue", ""), request.query.get("status", ""))
         number = page_number(request.query.get("page", ""))
-        first = (number - 1) * PAGE
         total = dict(queues).get(queue, {}).get(status, 0)
         here = f"/jobs?queue={queue}&status={status}"
         return {
@@ -70,13 +70,10 @@ class JobPages:
             "status": status,
             "statuses": STATUSES,
             "tones": _TONES,
-            "jobs": await self._jobs.page(queue, status, first, PAGE) if queue else [],
+            "jobs": await self._jobs.page(queue, status, (number - 1) * PAGE, PAGE) if queue else [],
             "purgeable": status != "running",
             "here": f"{here}&page={number}",
-            "first": first + 1,
-            "total": total,
-            "previous_url": f"{here}&page={number - 1}" if number > 1 else "",
-            "next_url": f"{here}&page={number + 1}" if first + PAGE < total else "",
+            **turned(here, number, PAGE, total),
         }
 
     async def _webhooks(self) -> list[tuple[str, WebhookState]]:

@@ -1,9 +1,9 @@
 """The list of torrents, with filters, search, sorting and actions on several; and the page that adds torrents."""
 
 import asyncio
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 from aiohttp import web
 
@@ -12,9 +12,9 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.multipart import File
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import Form, clean, page_number, read_form
-from tracker.admin.pages.paging import DEFAULT_SIZE, SIZES, numbered, read_size
-from tracker.admin.pages.rendering import Heading, done, render, wants_part
+from tracker.admin.pages.forms import Form, read_form
+from tracker.admin.pages.paging import SIZES, ListQuery
+from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.errors import ClientError
 from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
 from tracker.operations.lists import find_torrents
@@ -27,13 +27,11 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
-from tracker.store.torrents.filter import ORDERS, Order, TorrentFilter
+from tracker.store.torrents.filter import Order, TorrentFilter
 from tracker.store.torrents.records import Enabled
 
 MAX_FILES = 100
 """Max files per upload; `tracker import` takes any number."""
-_MAX_SEARCH_LENGTH = 200
-_MAX_CURSOR_LENGTH = 4000
 SORTS: dict[Order, str] = {
     "name": "Name",
     "size": "Size",
@@ -66,98 +64,36 @@ class Refused(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """The list options in the URL: search text, filters, sorting, page. Invalid values become defaults."""
+class Query(ListQuery):
+    """The options of the list of torrents."""
 
-    text: str = ""
+    path: ClassVar[str] = "/torrents"
+    sorts: ClassVar[Mapping[Order, str]] = SORTS
+    choices: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        name: values for name, (_, values) in FILTERS.items()
+    }
+    lowest_first: ClassVar[tuple[str, ...]] = ("name",)
+
+    sort: Order = "seeders"
+    descending: bool = True
     state: str = ""
     seeders: str = ""
     private: str = ""
-    cursor: str = ""
-    sort: Order = "seeders"
-    ascending: bool = False
-    page: int = 1
-    size: int = DEFAULT_SIZE
-
-    @classmethod
-    def read(cls, request: web.Request) -> "Query":
-        asked = request.query
-        sort = asked.get("sort", "")
-        chosen = {name: asked.get(name, "") for name in FILTERS}
-        return cls(
-            text=clean(asked.get("q", ""), _MAX_SEARCH_LENGTH),
-            **{name: value for name, value in chosen.items() if value in FILTERS[name][1]},
-            cursor=clean(asked.get("cursor", ""), _MAX_CURSOR_LENGTH),
-            sort=sort if sort in ORDERS else "seeders",
-            ascending=asked.get("order") == "asc",
-            page=page_number(asked.get("page", "")),
-            size=read_size(request),
-        )
 
     @property
     def filter(self) -> TorrentFilter:
         """The filter without the search text."""
         private, seeded = _FLAGS.get(self.private), _FLAGS.get(self.seeders)
-        return TorrentFilter(self.sort, not self.ascending, _STATES.get(self.state), private, seeded)
+        return TorrentFilter(self.sort, self.descending, _STATES.get(self.state), private, seeded)
 
     @property
     def is_selective(self) -> bool:
         return bool(self.text) or self.filter.is_selective
 
-    def _parts(self) -> dict[str, str]:
-        """The options of the list without its page; defaults are left out."""
-        sorted_by = "" if self.text or self.sort == "seeders" else self.sort
-        return {
-            "q": self.text,
-            **{name: getattr(self, name) for name in FILTERS},
-            "sort": sorted_by,
-            "order": "asc" if self.ascending and not self.text else "",
-            "size": "" if self.size == DEFAULT_SIZE else str(self.size),
-        }
-
-    def href(self, *, page: int = 1, cursor: str = "", path: str = "/torrents") -> str:
-        """The URL of a page of this list."""
-        parts = {**self._parts(), "page": str(page) if page > 1 else "", "cursor": cursor}
-        query = urlencode({name: value for name, value in parts.items() if value})
-        return f"{path}?{query}" if query else path
-
     @property
-    def here(self) -> str:
-        """The query string of this page."""
-        return self.href(page=self.page, cursor=self.cursor, path="")
-
-    @property
-    def exports(self) -> list[tuple[str, str]]:
-        """(URL, label) of the exports of this list."""
+    def flags(self) -> Mapping[str, object]:
         wanted = self.filter
-        flags = {"enabled": wanted.enabled, "private": wanted.private, "seeded": wanted.seeded}
-        parts = {name: str(flag).lower() for name, flag in flags.items() if flag is not None}
-        parts |= (
-            {"q": self.text}
-            if self.text
-            else {"sort": self.sort, "order": "asc" if self.ascending else "desc"}
-        )
-        return [
-            (f"/api/v1/torrents/{path}?{urlencode(parts)}", label)
-            for path, label in (("csv", "CSV"), ("json-lines", "JSON lines"))
-        ]
-
-    def headings(self) -> list[Heading]:
-        """None for a search, which has an order of its own. The first click sorts descending, names ascending."""
-        if self.text:
-            return []
-        return [
-            Heading(
-                name,
-                label,
-                replace(self, sort=name, ascending=self._next_ascending(name)).href(),
-                ("ascending" if self.ascending else "descending") if name == self.sort else "",
-            )
-            for name, label in SORTS.items()
-        ]
-
-    def _next_ascending(self, name: Order) -> bool:
-        return not self.ascending if name == self.sort else name == "name"
+        return {"enabled": wanted.enabled, "private": wanted.private, "seeded": wanted.seeded}
 
 
 class TorrentPages:
@@ -216,29 +152,13 @@ class TorrentPages:
         page = await find_torrents(self._context.store, query.filter, query.text, cursor, query.size)
         shown = len(page.torrents)
         if page.total is not None and page.first is not None:
-            return {
-                "torrents": page.torrents,
-                **numbered(query.page, query.size, shown, page.total, lambda number: query.href(page=number)),
-            }
-        return {
-            "torrents": page.torrents,
-            "first": 0,
-            "last": 0,
-            "total": None,
-            "matching": page.total,
-            "previous_url": query.href() if query.cursor else "",
-            "next_url": query.href(cursor=page.cursor) if page.cursor else "",
-            "numbers": [],
-        }
+            return {"torrents": page.torrents, **query.numbered(shown, page.total)}
+        return {"torrents": page.torrents, "matching": page.total, **query.unnumbered(0, page.cursor)}
 
     async def _sorted(self, query: Query) -> dict[str, Any]:
         first = (query.page - 1) * query.size
         page = await self._context.store.torrent_listing.page(query.filter, first, query.size)
-        shown = len(page.torrents)
-        return {
-            "torrents": page.torrents,
-            **numbered(query.page, query.size, shown, page.total, lambda number: query.href(page=number)),
-        }
+        return {"torrents": page.torrents, **query.numbered(len(page.torrents), page.total)}
 
     async def change(self, request: web.Request) -> web.Response:
         """Applies one action to all selected torrents; returns to the same page of the list."""

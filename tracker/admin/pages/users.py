@@ -1,11 +1,10 @@
 """The user pages: list with search, filters, sorting and actions on several; creation, lookup by passkey, and
 hit-and-runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
-from urllib.parse import urlencode
+from typing import Any, ClassVar
 
 from aiohttp import web
 
@@ -13,20 +12,19 @@ from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import Form, clean, page_number, read_form, removed_rule, rule_of
-from tracker.admin.pages.paging import DEFAULT_SIZE, SIZES, numbered, read_size
-from tracker.admin.pages.rendering import Heading, done, render
+from tracker.admin.pages.forms import Form, page_number, read_form, removed_rule, rule_of
+from tracker.admin.pages.paging import SIZES, ListQuery, turned
+from tracker.admin.pages.rendering import done, render
 from tracker.admin.pages.user import ratio
 from tracker.errors import ClientError
 from tracker.operations.bulk import USER_ACTIONS, UserAction, change_users
 from tracker.operations.users import pending_hit_and_runs
 from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange, rules_text
 from tracker.store.users.fields import GROUP_ID, MAX_GROUP_ID, TOTALS, is_user_id
-from tracker.store.users.listing import CURSOR, ORDERS, Order, UserFilter
+from tracker.store.users.listing import CURSOR, Order, UserFilter
 from tracker.store.users.rules import GROUP_FIELDS, Group
 
 PAGE = 50
-_MAX_SEARCH_LENGTH = 200
 SORTS: dict[Order, str] = {
     "id": "User",
     "name": "Name",
@@ -40,92 +38,31 @@ STATES = {"": "All", "disabled": "Disabled", "blocked": "Download blocked"}
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """The list options in the URL: search text, filter, sorting, page. Invalid values become defaults."""
+class Query(ListQuery):
+    """The options of the list of users."""
 
-    text: str = ""
-    state: str = ""
+    path: ClassVar[str] = "/users"
+    sorts: ClassVar[Mapping[Order, str]] = SORTS
+    choices: ClassVar[Mapping[str, Mapping[str, str]]] = {"state": STATES}
+    lowest_first: ClassVar[tuple[str, ...]] = ("id", "name")
+
     sort: Order = "id"
-    descending: bool = False
-    page: int = 1
-    cursor: str = ""
-    size: int = DEFAULT_SIZE
+    state: str = ""
 
-    @classmethod
-    def read(cls, request: web.Request) -> "Query":
-        asked = request.query
-        sort, state, cursor = (asked.get(name, "") for name in ("sort", "state", "cursor"))
-        return cls(
-            text=clean(asked.get("q", ""), _MAX_SEARCH_LENGTH),
-            state=state if state in STATES else "",
-            sort=sort if sort in ORDERS else "id",
-            descending=asked.get("order") == "desc",
-            page=page_number(asked.get("page", "")),
-            cursor=cursor if CURSOR.fullmatch(cursor) else "",
-            size=read_size(request),
-        )
+    @staticmethod
+    def checked(cursor: str) -> str:
+        return cursor if CURSOR.fullmatch(cursor) else ""
 
     @property
     def filter(self) -> UserFilter:
-        return UserFilter(
-            self.sort,
-            self.descending,
-            enabled=False if self.state == "disabled" else None,
-            can_leech=False if self.state == "blocked" else None,
-            name=self.text,
-        )
+        return UserFilter(self.sort, self.descending, **self.flags, name=self.text)
 
-    def href(self, *, page: int = 1, cursor: str = "", path: str = "/users") -> str:
-        """The URL of a page of this list; defaults are left out."""
-        parts = {
-            "q": self.text,
-            "state": self.state,
-            "sort": "" if self.text or self.sort == "id" else self.sort,
-            "order": "desc" if self.descending and not self.text else "",
-            "size": self.size if self.size != DEFAULT_SIZE else "",
-            "page": page if page > 1 else "",
-            "cursor": cursor,
+    @property
+    def flags(self) -> dict[str, bool | None]:
+        return {
+            "enabled": False if self.state == "disabled" else None,
+            "can_leech": False if self.state == "blocked" else None,
         }
-        query = urlencode({name: value for name, value in parts.items() if value})
-        return f"{path}?{query}" if query else path
-
-    @property
-    def here(self) -> str:
-        """The query string of this page."""
-        return self.href(page=self.page, cursor=self.cursor, path="")
-
-    @property
-    def exports(self) -> list[tuple[str, str]]:
-        """(URL, label) of the exports of this list."""
-        wanted = self.filter
-        flags = {"enabled": wanted.enabled, "can_leech": wanted.can_leech}
-        parts = {name: str(flag).lower() for name, flag in flags.items() if flag is not None}
-        parts |= (
-            {"q": self.text}
-            if self.text
-            else {"sort": self.sort, "order": "desc" if self.descending else "asc"}
-        )
-        return [
-            (f"/api/v1/users/{path}?{urlencode(parts)}", label)
-            for path, label in (("csv", "CSV"), ("json-lines", "JSON lines"))
-        ]
-
-    def headings(self) -> list[Heading]:
-        """None for a search, which is ordered by name. The first click sorts totals descending, names ascending."""
-        if self.text:
-            return []
-        return [
-            Heading(
-                name,
-                label,
-                replace(self, sort=name, descending=self._next_descending(name)).href(),
-                ("descending" if self.descending else "ascending") if name == self.sort else "",
-            )
-            for name, label in SORTS.items()
-        ]
-
-    def _next_descending(self, name: Order) -> bool:
-        return not self.descending if name == self.sort else name not in ("id", "name")
 
 
 class UserPages:
@@ -188,23 +125,10 @@ class UserPages:
     async def _found(self, query: Query) -> dict[str, Any]:
         cursor = query.cursor or (f"f{(query.page - 1) * query.size}" if query.page > 1 else "")
         found = await self._listing.page(query.filter, cursor, query.size)
+        shown = len(found.users)
         if found.first is not None:
-            shown = len(found.users)
-            return {
-                "users": found.users,
-                **numbered(
-                    query.page, query.size, shown, found.total, lambda number: query.href(page=number)
-                ),
-            }
-        return {  # pages have no numbers
-            "users": found.users,
-            "first": 1,
-            "last": len(found.users),
-            "total": None,
-            "previous_url": query.href() if query.cursor else "",
-            "next_url": query.href(cursor=found.cursor) if found.cursor else "",
-            "numbers": [],
-        }
+            return {"users": found.users, **query.numbered(shown, found.total)}
+        return {"users": found.users, **query.unnumbered(shown, found.cursor)}
 
     async def change(self, request: web.Request) -> web.Response:
         """Applies one action to all selected users; returns to the same page of the list."""
@@ -246,7 +170,7 @@ class UserPages:
             "accounts": self._context.settings.users.private,
             "hit_and_runs": await self._users.hit_and_runs((number - 1) * PAGE, PAGE),
             "rules": self._context.settings.users,
-            **_pages("/users/owing", number, total),
+            **turned("/users/owing", number, PAGE, total),
             "registered": await self._users.count(),
             "hit_and_run_users": total,
         }
@@ -261,7 +185,7 @@ class UserPages:
             "pending": await pending_hit_and_runs(self._context.store, (number - 1) * PAGE, PAGE),
             "rules": self._context.settings.users,
             "now": self._context.clock(),
-            **_pages("/users/pending", number, total),
+            **turned("/users/pending", number, PAGE, total),
             "hit_and_run_users": await self._users.hit_and_run_count(),
         }
         return render(request, "hit_and_runs_pending.html", variables)
@@ -338,16 +262,6 @@ class UserPages:
         except ClientError as error:
             return await self._page(request, error=str(error))
         return done(request, "/users", "saved")
-
-
-def _pages(path: str, number: int, total: int) -> dict[str, Any]:
-    first = (number - 1) * PAGE
-    return {
-        "first": first + 1,
-        "total": total,
-        "previous_url": f"{path}?page={number - 1}" if number > 1 else "",
-        "next_url": f"{path}?page={number + 1}" if first + PAGE < total else "",
-    }
 
 
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:

@@ -9,6 +9,7 @@ from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.forms import clean, page_number, read_form
+from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import done, render
 from tracker.admin.pages.work import project_frame, project_name, unknown_project
 from tracker.errors import ClientError
@@ -73,10 +74,7 @@ class ProjectPages:
             ],
             "period": period,
             "spans": spans,
-            "first": first + 1,
-            "total": total,
-            "previous_url": f"{here}?{urlencode({**query, 'page': number - 1})}" if number > 1 else "",
-            "next_url": f"{here}?{urlencode({**query, 'page': number + 1})}" if first + PAGE < total else "",
+            **turned(f"{here}?{urlencode(query)}", number, PAGE, total),
             "log": [finished_claim(entry) for entry in await self._work.log.newest(name, _LOGGED)],
             "domain_bytes": await self._work.statistics.domain_bytes(name),
             "now": self._clock(),

@@ -66,10 +66,6 @@ class Log:
             if not str(error).startswith("BUSYGROUP"):
                 raise
 
-    async def close_drain(self, project: str) -> None:
-        """This log is no longer drained: it is cut to its usual length."""
-        await self._connection.command("XGROUP", "DESTROY", self._keys.work_log(project), GROUP)
-
     async def undrained(self, projects: Sequence[str]) -> dict[str, int]:
         """How many entries are not drained, by project; only projects with an open drain."""
         keys = [self._keys.work_log(project) for project in projects]
