@@ -19,6 +19,7 @@ from tracker.settings.types import queue_numbers
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.store.store import Store
+from tracker.store.work.sizes import EVERY_SECONDS as SIZES_EVERY_SECONDS
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_torrent_file
@@ -250,7 +251,7 @@ def _jobs(
         CLEAN_COUNTERS: Queue(clean_up, every=counter_cleanup.EVERY_SECONDS),
         WORK_POLICY: Queue(policy.handle, every=work_policy.EVERY_SECONDS),
         WORK_VERIFY: Queue(_verification(context, prober).handle, every=work_verification.EVERY_SECONDS),
-        WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle, every=work_policy.SIZES_EVERY_SECONDS),
+        WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle, every=SIZES_EVERY_SECONDS),
         CHECK_CONNECTABLE: Queue(checks.handle, every=settings.probe.connectable * connectable.EVERY_SECONDS),
         PUSH_FIGURES: Queue(sender.flush, every=receiver.enabled * FLUSH_SECONDS),
     }

@@ -1,5 +1,7 @@
 """The pages of work distribution (rows W12, W17, W18, W20)."""
 
+import re
+
 import aiohttp
 import pytest
 
@@ -200,6 +202,9 @@ async def test_the_chart_shows_bytes_by_number_of_seeders(
 ) -> None:
     page = await get(browser, "/work")
     assert page.one("figure").attributes["data-chart"] == "/work/bytes.json"
+    empty = page.one("figure").attributes["data-empty"]
+    assert re.fullmatch(r"First figures at (00|06|12|18):00 UTC", str(empty))
+    await admin.store.work.sizes.save([0, 0, 0, 0])  # the tracker has no torrents yet
     async with browser.get("/work/bytes.json") as response:
         assert (await response.json())["x"] == []
     await admin.store.work.sizes.save([2**30, 3 * 2**29, 0, 2**60])

@@ -84,6 +84,12 @@ def prose(text: str) -> Markup:
     )
 
 
+def clock(at: float) -> str:
+    """The time of the day of an epoch time."""
+    then = _utc(at)
+    return NOTHING if then is None else then.strftime("%H:%M UTC")
+
+
 def moment(at: float | None) -> Markup | str:
     """An epoch time in UTC, as a ``time`` element."""
     then = _utc(at)
@@ -138,6 +144,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "duration": duration,
     "prose": prose,
     "moment": moment,
+    "clock": clock,
     "ago": ago,
     "input_time": input_time,
     "factors": lambda both, now: factors(both[0], both[1], now),

@@ -12,7 +12,7 @@ from tracker.errors import ClientError
 from tracker.operations.work import create_project, policy_preview
 from tracker.store.schema.record import settable
 from tracker.store.work.records import Kind, Project, UnknownProject
-from tracker.store.work.sizes import CLASSES
+from tracker.store.work.sizes import CLASSES, EVERY_SECONDS
 from tracker.store.work.verification import asks_for_probes
 
 _TABS = {
@@ -62,6 +62,7 @@ class WorkPages:
             "projects": list(zip(projects, found, strict=True)),
             "blocked": await self._work.blocks.all(),
             "kinds": get_args(Kind),
+            "next_sizes": (int(self._context.clock()) // EVERY_SECONDS + 1) * EVERY_SECONDS,
             "error": error,
             "given": given,
         }
@@ -71,6 +72,8 @@ class WorkPages:
         """GiB of registered torrents by number of seeders for each day, in the format of charts.js."""
         del request
         days = await self._work.sizes.days()
+        while days and not any(days[0].sums):  # before the first torrent
+            days = days[1:]
         series = [
             {"name": f"{seeders} seeders", "values": [day.sums[place] / _GIB for day in days]}
             for place, seeders in enumerate(CLASSES)

@@ -17,6 +17,8 @@ _LEAST = (1, 4, 11)
 SLICE = 50
 """Torrents per script call. More would delay announces by more than a millisecond."""
 MAX_DAYS = 400
+EVERY_SECONDS = 21_600
+"""How often they are added up: in the first seconds of such a slot of epoch time."""
 _DAY = "%Y-%m-%d"
 
 

@@ -25,7 +25,6 @@ enqueues."""
 _VISITED, _LOOKED_AT, _NOTED = 100, 500, 50
 """Torrents per call. More would delay announces by more than a millisecond."""
 _PAUSE_SECONDS = 0.02
-SIZES_EVERY_SECONDS = 21_600
 _SIZES_PAUSE_SECONDS = 0.002
 
 log = Logger("tracker.work")
