@@ -205,6 +205,8 @@ async def _check_complete(connection: Connection, keys: Keys) -> None:
     with suppress(ResponseError):
         if await connection.command("EXISTS", keys.reshard()):
             raise StartupError("`tracker reshard` has not filled this store yet: run it again to its end")
+        if await connection.command("EXISTS", keys.renumber()):
+            raise StartupError("`tracker torrent renumber` was interrupted: run it again with the same file")
 
 
 async def _has_one(connection: Connection, prefix: str) -> bool:

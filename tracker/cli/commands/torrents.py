@@ -34,6 +34,7 @@ from tracker.cli.commands.multipliers import (
 )
 from tracker.cli.commands.options import Given, options_of, row_of
 from tracker.cli.commands.paging import EVERYTHING, in_no_order
+from tracker.cli.commands.renumber import renumber
 from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError
 from tracker.operations import torrents as torrent_operations
@@ -149,6 +150,23 @@ async def disable_torrent(
     fields = {"enabled": "0", "reason": reason}
     await torrent_operations.edit_torrent(store, parse_info_hash(info_hash), fields)
     return f"disabled {info_hash}"
+
+
+@torrents.command("renumber")
+def renumber_torrents(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Two columns: info hash or present id, and new id. A first line of names is skipped.",
+        ),
+    ],
+) -> None:
+    """Give registered torrents other ids, while no tracker runs: in swarms, users' accounts and the change feed.
+
+    If it is interrupted, run it again with the same file. No tracker starts before it has come to its end.
+    """
+    renumber(file)
 
 
 @torrents.command("edit")

@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 from tracker.errors import ClientError
-from tracker.store.layout import ALIVE_SECONDS, LAYOUT, write_layout
+from tracker.store.layout import LAYOUT, write_layout
 from tracker.store.resharding.copying import Copying
 from tracker.store.resharding.counts import Counts, Progress, count, differences
 from tracker.store.resharding.joined import write_joined
-from tracker.store.resharding.parts import Page, Parts, Walk
+from tracker.store.resharding.parts import Page, Parts, Walk, check_idle, heartbeats
 
 _USED = ("heartbeat", "torrent_id", "users", "i:seeders", "admin:tokens")
 """Keys that a store in use has at least one of."""
@@ -33,7 +33,7 @@ class Reshard:
     async def check(self) -> None:
         """Raises ClientError unless no tracker runs, and the target is empty or was begun from this source."""
         for parts, shown in ((self._source, "old"), (self._target, "new")):
-            await self._check_idle(parts, shown)
+            await check_idle(parts, self._clock(), shown)
         state = await self._read_state()
         if not state and await self._is_used():
             raise ClientError("the new store is in use already: choose another server or prefix")
@@ -41,19 +41,6 @@ class Reshard:
             raise ClientError(
                 "the new store was begun from another one: delete its keys, or choose another server or prefix"
             )
-
-    async def _check_idle(self, parts: Parts, shown: str) -> None:
-        now = self._clock()
-        beats = await self._heartbeats(parts)
-        if any(abs(now - float(beat)) < ALIVE_SECONDS for beat in beats if beat):
-            raise ClientError(
-                f"a tracker runs on the {shown} store, or ran {ALIVE_SECONDS:.0f} seconds ago: stop it before"
-            )
-
-    @staticmethod
-    async def _heartbeats(parts: Parts) -> list[str]:
-        found = await parts.send([(part, ("GET", part.keys.heartbeat())) for part in parts.all])
-        return [beat.decode() if beat and beat.isdigit() else "" for beat in found]
 
     async def _is_used(self) -> bool:
         target = self._target
@@ -81,7 +68,7 @@ class Reshard:
         have not been restarted since; otherwise starts again. Yields how many keys of the source were read since the
         first call."""
         state, runs = await self._read_state(), await self._source.runs()
-        beats = " ".join(await self._heartbeats(self._source))
+        beats = " ".join(await heartbeats(self._source))
         if state and (state["runs"] != runs or state["beats"] != beats):
             await self._target.delete()
             state = {}
@@ -124,7 +111,7 @@ class Reshard:
         if found := differences(before, after, expiring):
             await self._save({"runs": ""})
             raise ClientError(f"the new store differs: {'; '.join(found)}. The next run starts again")
-        if " ".join(await self._heartbeats(self._source)) != state["beats"]:
+        if " ".join(await heartbeats(self._source)) != state["beats"]:
             raise ClientError("a tracker has run on the old store meanwhile: stop it, and begin again")
         main = self._target.main
         if self._target.others:

@@ -212,6 +212,14 @@ class Keys:
         """The progress of `tracker reshard`, under the main prefix of a store that it fills."""
         return f"{self.prefix}reshard"
 
+    def renumber(self) -> str:
+        """The progress of `tracker torrent renumber`, under the main prefix."""
+        return f"{self.prefix}renumber"
+
+    def renumbered_changes(self) -> str:
+        """A copy of the change feed that takes its place."""
+        return f"{self.prefix}renumber:changes"
+
     def changes(self) -> str:
         """The change feed."""
         return f"{self.prefix}changes"

@@ -1,11 +1,12 @@
 """Where the keys of each row of the key table are in a store with several shards. ``tracker reshard`` goes by it."""
 
 import re
+from collections.abc import Mapping
 from enum import Enum
 from typing import Literal
 
 from tracker.store.schema.keys import KeySpec
-from tracker.store.schema.table import WORK
+from tracker.store.schema.table import KEYS, WORK
 
 Named = Literal["tid", "ih", "uid:tid", "due"]
 """How an entry names its torrent: it is the torrent's id; it ends in the info hash; it is a user id, a colon and the
@@ -77,7 +78,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *("t:leases:<kind>", "t:leases:<kind>:tokens", "t:stats:peers"),
         *("t:registered_by:<address>", "t:addresses:full", "t:removing", "t:removing:torrents"),
         *("t:copies", "t:copies:version", "t:copied", "t:changed", "t:shards", "t:reshard", "t:layout"),
-        "t:indexed",
+        *("t:indexed", "t:renumber", "t:renumber:changes"),
     ),
 }
 NAMED_BY: dict[str, Named] = {
@@ -98,6 +99,16 @@ PLACES: dict[str, Place] = {
 }
 """By row of the key table."""
 
+TORRENT_ID = "t:torrent_id:<tid>"
+TORRENT_IDS_IN: Mapping[str, Literal["entry", "name", "value", "field", "token", "stream"]] = {
+    **{row.pattern: "name" for row in KEYS if "<tid>" in row.pattern},
+    **{pattern: "entry" for pattern, named in NAMED_BY.items() if named != "ih"},
+    "t:info_hash:<ih>": "value",
+    "t:t:<ih>": "field",
+    "t:u:<uid>": "token",
+    "t:changes": "stream",
+}
+"""By row whose keys name torrents by their ids, where these are."""
 PASSKEY, USER, WEBHOOK = "t:user:<passkey>", "t:u:<uid>", "t:webhook:<url>"
 CURSORS = {"t:job:<id>": "cursor", "t:w:<p>": "policy_at"}
 """By row, a field with the position of a walk through all torrents, which means something else with other shards."""

@@ -1,0 +1,80 @@
+"""``tracker torrent renumber``: gives torrents the ids of the site, while no tracker runs."""
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracker.bittorrent import InfoHash, parse_info_hash
+from tracker.cli.commands import StoreRefused, change_of, load_settings
+from tracker.cli.progress import progress
+from tracker.cli.terminal import say
+from tracker.errors import ClientError
+
+if TYPE_CHECKING:
+    from tracker.settings.model import Settings
+
+_SEPARATORS = re.compile(r"[ \t,;]+")
+_HASH_DIGITS = 40
+_TIMEOUT_SECONDS = 60.0
+
+
+def renumber(file: Path) -> None:
+    """Raises ClientError, StoreRefused and StoreUnavailable."""
+    wanted = _read(file)
+    from redis.exceptions import RedisError  # noqa: PLC0415
+
+    try:
+        asyncio.run(_run(load_settings(), wanted))
+    except RedisError as error:
+        raise StoreRefused(f"store error: {error}") from error
+
+
+def _read(file: Path) -> dict[str | InfoHash, str]:
+    """Raises ClientError."""
+    from tracker.store.torrents.torrents import is_torrent_id  # noqa: PLC0415
+
+    wanted: dict[str | InfoHash, str] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1):
+        words = _SEPARATORS.split(line.strip())
+        if words == [""] or (number == 1 and not words[-1].isdigit()):
+            continue
+        if len(words) != 2 or not is_torrent_id(words[1]):
+            raise ClientError(
+                f"{file} line {number}: needs an info hash or an id, and a new id of at most 14 digits"
+            )
+        try:
+            old = parse_info_hash(words[0]) if len(words[0]) == _HASH_DIGITS else words[0]
+        except ClientError as error:
+            raise ClientError(f"{file} line {number}: {error}") from None
+        if wanted.setdefault(old, words[1]) != words[1]:
+            raise ClientError(f"{file} line {number}: this torrent is in the file twice")
+    return wanted
+
+
+async def _run(settings: "Settings", wanted: dict[str | InfoHash, str]) -> None:
+    from tracker.runtime.store import build_store, open_connection  # noqa: PLC0415
+    from tracker.store.layout import check_current  # noqa: PLC0415
+    from tracker.store.resharding.parts import Parts  # noqa: PLC0415
+    from tracker.store.resharding.renumber import Renumber  # noqa: PLC0415
+    from tracker.valkey.opening import command_server  # noqa: PLC0415
+
+    async with (
+        command_server(settings) as url,
+        open_connection(url, settings.redis, _TIMEOUT_SECONDS) as (connection, _),
+    ):
+        store = build_store(connection, settings)
+        await check_current(store.shards)
+        parts = Parts(store, settings.redis.prefix)
+        if (await parts.number_written() or 1) != len(store.shards):
+            raise ClientError("the store was made with another number of shards: set TRACKER_REDIS__SHARDS")
+        run = Renumber(parts, time.time)
+        number = await run.begin(wanted)
+        with progress("keys read", 2 * await parts.size()) as shown:
+            async for read in run.run():
+                shown.reach(read)
+        change = change_of(store, "torrent.renumber")
+        change.count(torrents=number)
+        await change.record()
+        say(f"renumbered {number} torrents")
