@@ -6,6 +6,9 @@ from pathlib import Path
 from tracker.settings import reference
 from tracker.settings.model import FIELDS, variable
 from tracker.store.schema import keys, table
+from tracker.workers import connectable, counter_cleanup
+from tracker.workers.push import sender
+from tracker.workers.work import policy, verification
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -23,6 +26,22 @@ def test_the_page_of_settings_is_up_to_date() -> None:
 def test_every_setting_is_on_its_page() -> None:
     page = (DOCS / "settings.md").read_text(encoding="utf-8")
     assert all(f"`{variable(*field)}`" in page for field in FIELDS)
+
+
+def test_periodic_jobs_run_as_often_as_their_page_says() -> None:
+    page = (DOCS / "jobs.md").read_text(encoding="utf-8")
+    said = re.findall(r"(?m)^\| `(\w+)` \|.*once per (\d+) (s|minutes|hours)", page)
+    seconds = {
+        name: int(number) * {"s": 1, "minutes": 60, "hours": 3600}[unit] for name, number, unit in said
+    }
+    assert seconds == {
+        "work_policy": policy.EVERY_SECONDS,
+        "work_verify": verification.EVERY_SECONDS,
+        "work_sizes": policy.SIZES_EVERY_SECONDS,
+        "check_connectable": connectable.EVERY_SECONDS,
+        "clean_counters": counter_cleanup.EVERY_SECONDS,
+        "push_figures": sender.FLUSH_SECONDS,
+    }
 
 
 NOT_KEYS = {"timeouts", "channel"}

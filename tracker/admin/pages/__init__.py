@@ -1,8 +1,10 @@
 """The dashboard: pages rendered on the server, with htmx, live updates and charts."""
 
+import orjson
 from aiohttp import web
 
 from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import CONTENT_TYPE, Handler
 from tracker.admin.pages import (
     audit,
     clients,
@@ -22,9 +24,8 @@ from tracker.admin.pages import (
     work_project,
     world,
 )
-from tracker.admin.pages.error_pages import error_page_middleware
 from tracker.admin.pages.live import LatestReading, Live
-from tracker.admin.pages.rendering import setup_templates
+from tracker.admin.pages.rendering import render, setup_templates
 
 
 def setup(app: web.Application) -> None:
@@ -56,3 +57,35 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         *tokens.routes(context),
         *audit.routes(context),
     ]
+
+
+_PROGRAM_PATHS = ("/api/", "/metrics", "/live")
+
+
+@web.middleware
+async def error_page_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The outermost middleware: turns problem details into an HTML page when a browser navigates."""
+    response = await handler(request)
+    if not (
+        isinstance(response, web.Response)
+        and response.content_type == CONTENT_TYPE
+        and _is_navigation(request)
+    ):
+        return response
+    assert isinstance(response.body, bytes)
+    page = render(request, "error.html", {"problem": orjson.loads(response.body)}, status=response.status)
+    for name in ("Retry-After", "Allow", "WWW-Authenticate"):
+        if name in response.headers:
+            page.headers[name] = response.headers[name]
+    return page
+
+
+def _is_navigation(request: web.Request) -> bool:
+    """Whether a browser navigates to this URL; false for scripts and programs."""
+    accept = request.headers.get("Accept", "")
+    return (
+        "text/html" in accept
+        and "HX-Request" not in request.headers
+        and not request.path.startswith(_PROGRAM_PATHS)
+        and not request.path.endswith(".json")  # data of charts
+    )

@@ -11,8 +11,7 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.history import shown_of
-from tracker.admin.pages.history_data import chart_data
+from tracker.admin.pages.history import chart_data, shown_of
 from tracker.admin.pages.rendering import render
 from tracker.operations import history
 from tracker.operations.history import RANGES, Chart, Line

@@ -11,7 +11,6 @@ from aiohttp import web
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, size
-from tracker.admin.pages.history_data import UNITS, chart_data
 from tracker.admin.pages.rendering import render
 from tracker.operations import history
 from tracker.operations.history import (
@@ -27,6 +26,35 @@ from tracker.operations.history import (
     Unit,
     Window,
 )
+
+UNITS: dict[Unit, str] = {
+    "per second": "/s",
+    "bytes per second": "B/s",
+    "seconds": " ms",
+    "count": "",
+}
+"""What charts.js shows after a value. Seconds are drawn as milliseconds."""
+
+
+def chart_data(chart: Chart, slices: Slices, by: Part = "total") -> dict[str, Any]:
+    """The JSON of a chart. A line of UDP beside the total of all is left out while it is 0."""
+    factor, digits = 1000 if chart.unit == "seconds" else 1, 1 if chart.unit == "count" else 3
+    return {
+        "x": slices.starts,
+        "incomplete": slices.incomplete,
+        "series": [
+            {
+                "name": line.label,
+                "values": [
+                    None if value is None else round(value * factor, digits)
+                    for value in slices.values[line.name]
+                ],
+            }
+            for line in chart.lines_by(by)
+            if line.name != "udp" or by != "total" or any(slices.values[line.name])
+        ],
+    }
+
 
 _DEFAULT, _YOUNG = RANGES["24h"], RANGES["2h"]
 _MAX_DIGITS = 12

@@ -10,7 +10,7 @@ from typing import Any
 
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.formats import milliseconds, number, rate, size
-from tracker.admin.pages.history_data import chart_data
+from tracker.admin.pages.history import chart_data
 from tracker.operations import history
 from tracker.operations.history import CHARTS, JOINS, LATENCY, RANGES, REQUESTS, Slices
 

@@ -11,8 +11,7 @@ import typer
 
 from tracker.cli.commands import with_store
 from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
-from tracker.cli.files.rows import WHAT, Kind, Row, text_of
-from tracker.cli.files.writing import CsvRows, JsonRows
+from tracker.cli.files.rows import WHAT, CsvRows, JsonRows, Kind, Row, text_of
 from tracker.cli.progress import progress
 from tracker.errors import StoreUnavailable
 from tracker.operations.peers import format_prefix

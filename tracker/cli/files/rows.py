@@ -6,10 +6,12 @@ and strangers choose the names of torrents. So CSV puts an apostrophe before suc
 with apostrophes and such a character. Reading removes one apostrophe, which restores the text.
 """
 
+import csv
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import IO, Literal, get_args
 
 from tracker.errors import ClientError
 from tracker.store.schema.multipliers import MULTIPLIERS, multiplier_text, with_end_names
@@ -163,3 +165,26 @@ def kind_of(fields: Mapping[str, object]) -> Kind:
         if COLUMNS[kind][0] in fields:
             return kind
     raise ClientError("needs info_hash, user_id or prefix")
+
+
+class CsvRows:
+    """Rows of one kind; the first line names the columns."""
+
+    def __init__(self, file: IO[str], kind: Kind) -> None:
+        # With CR and LF in the line terminator, the writer quotes fields that contain either.
+        self._rows = csv.writer(file, lineterminator="\r\n")
+        self._rows.writerow(("kind", *COLUMNS[kind]))
+
+    def write(self, kind: Kind, row: Row) -> None:
+        cells = (guarded(name, row.get(name, "")) for name in COLUMNS[kind])
+        self._rows.writerow((kind, *cells))
+
+
+class JsonRows:
+    """Rows of any kind, one object per line."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, kind: Kind, row: Row) -> None:
+        self._file.write(json.dumps({"kind": kind, **typed(row)}) + "\n")
