@@ -30,6 +30,8 @@ NOT_HERE = {
     "dht find": "asks a running tracker",
     "dht ping": "asks a node of the DHT",
     "geoip lookup": "needs a database",
+    "sync run": "needs a site's database",
+    "sync check": "needs a site's database",
 }
 STEPS = f"""
 settings                                        | TRACKER_REDIS__SHARDS
@@ -58,6 +60,10 @@ user enable 9                                   |
 user edit 9 --no-leech --max-downloads 8        |
 user list --search new --json                   | "can_leech": false
 user forgive 7 --yes                            |
+group set 3 --name staff                        |
+group list                                      | staff
+group show 3                                    | staff
+group delete 3                                  |
 multipliers --download 0 --until 2d             |
 multipliers                                     | 0
 freeleech give 7 {B} --until 3d                 |

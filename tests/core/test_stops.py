@@ -116,7 +116,7 @@ async def test_an_old_passkey_stops_no_peer_of_another_user(redis_url: str, pref
         await passkey_replaced(tracker.store)
         assert (await tracker.refused(2, "stopped", ALICE)).label == "unknown passkey"
         assert (await tracker.refused(1, "stopped", "n" * 20)).label == "unknown passkey"
-        assert (await tracker.refused(1, "stopped", None)).label == "unknown passkey"
+        assert (await tracker.refused(1, "stopped", None)).label == "no passkey"
         await tracker.announce(1, "stopped", ALICE, address="11.9.9.9")
         await tracker.announce(1, "stopped", BOB)
         assert [(await tracker.peer(n))["active"] for n in (1, 2)] == ["1", "1"]

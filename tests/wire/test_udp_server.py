@@ -155,9 +155,10 @@ class TestScrapes:
         assert udp.parse_scrape(SCRAPE) == (HASH, bytes(20))
         assert udp.parse_scrape(SCRAPE + b"half") == (HASH, bytes(20))
 
-    def test_hashes_beyond_the_maximum_are_ignored(self) -> None:
+    def test_hashes_beyond_the_maximum_are_read(self) -> None:
+        """So that the front end can refuse the scrape."""
         packet = SCRAPE[:16] + b"".join(bytes((n,)) * 20 for n in range(100))
-        assert udp.parse_scrape(packet) == tuple(bytes((n,)) * 20 for n in range(74))
+        assert udp.parse_scrape(packet) == tuple(bytes((n,)) * 20 for n in range(100))
 
 
 class TestReplies:

@@ -66,7 +66,7 @@ async def test_a_reason_of_the_table_is_explained(admin: Admin) -> None:
         page = await get(browser, "/failures?reason=may+not+leech")
         for text in (
             "your account may not download",
-            "can_leech is off",
+            "can_leech of the user or of the user's group is off",
             "tracker user edit USER --can-leech",
         ):
             assert text in page.text

@@ -46,24 +46,24 @@ BEYOND: dict[str, str] = {
     "add": "changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
     "i:snatches i:torrent_* removing:torrents stats:* torrent_id torrents",
     "add_token": "admin:token:* admin:tokens",
-    "add_user": "changes copies copies:version deleting edits i:user_* i:user_downloaded i:user_name "
-    "i:user_ratio i:user_uploaded removing u:* u:*:active user:* user_id users",
+    "add_user": "changes copies copies:version deleting edits groups i:user_* i:user_downloaded "
+    "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
+    "users",
     "adopt": "copies copies:version deleting u:* user:* user_id users whitelist",
     "allow": "changes denied edits",
-    "announce": "i:torrent_* changed addresses addresses:full changes deleting dht:peers:* dht:peers:*:6 "
-    "download_multiplier due:* "
-    "gap heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed "
-    "i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* secret stats:* "
-    "removing removing:torrents stats:credit_cut torrent_id "
-    "u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* u:*:unregistered "
-    "upload_multiplier user:* user_id users",
+    "announce": "addresses addresses:full changed changes deleting dht:peers:* dht:peers:*:6 "
+    "download_multiplier due:* gap groups heartbeat i:* i:dht i:empty i:hnr i:hnr_pending "
+    "i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches i:torrent_* "
+    "i:unique:torrents: p:*:torrents registered_by:* removing removing:torrents secret "
+    "stats:* stats:credit_cut torrent_id u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* "
+    "u:*:unregistered upload_multiplier user:* user_id users",
     "audit": "audit audit:rows",
     "begin_removal": "removing",
     "claim": "job:* lease q:*: q:*:limits",
     "clean": "count: dist: known: known:dist",
     "cleanup": "* i:seeders w",
     "collect": "lease leases:outbox outbox outbox:* outbox:waiting",
-    "copy_users": "copied deleting removing u:* u:*:active user:* users",
+    "copy_users": "copied deleting groups removing u:* u:*:active user:* users",
     "count_announces": "changed u:* user:*",
     "count": "count:* counted:* dist:* known: known:dist outbox outbox:* outbox:waiting stats:* "
     "stats:failures stats:outbox_dropped",
@@ -71,24 +71,25 @@ BEYOND: dict[str, str] = {
     "count_hits": "limits limits:*",
     "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
     "stats:outbox_dropped",
-    "decide_hit_and_runs": "changed changes gap heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
-    "delete_user": "copies copies:version deleting i:hnr i:hnr_pending i:user_* i:user_name removing u:* u:*:active "
-    "user:* users",
+    "decide_hit_and_runs": "changed changes gap groups heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
+    "delete_user": "copies copies:version deleting groups i:hnr i:hnr_pending i:user_* i:user_name removing "
+    "u:* u:*:active user:* users",
     "deny": "changes denied edits removing:torrents",
     "dht_claim": "i:dht",
     "dht_found": "i:dht",
     "dht_give": "dht:peers:*",
     "dht_swarm": "removing swarm:*:*",
     "dht_page": "i:* i:dht",
-    "drop_hit_and_runs": "changed changes i:hnr u:* u:*:hnr u:*:t:* user:*",
+    "drop_hit_and_runs": "changed changes groups i:hnr u:* u:*:hnr u:*:t:* user:*",
     "dump_keys": "*",
-    "due": "addresses changed changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending i:leechers "
-    "i:processed i:score i:seeders i:snatches p:*:torrents stats:* u:* u:*:active u:*:hnr u:*:t:* "
-    "user:*",
+    "due": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "
+    "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* u:* u:*:active "
+    "u:*:hnr u:*:t:* user:*",
     "edit": "changes edits i:name i:seeders i:torrent_* removing:torrents",
-    "edit_user": "changes copies copies:version deleting edits i:user_* i:user_downloaded i:user_name "
-    "i:user_ratio i:user_uploaded removing u:* u:*:active user:* user_id users",
-    "end_removal": "deleting removing removing:torrents u:* u:*:active user:*",
+    "edit_user": "changes copies copies:version deleting edits groups i:user_* i:user_downloaded "
+    "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
+    "users",
+    "end_removal": "deleting groups removing removing:torrents u:* u:*:active user:*",
     "enqueue": "job job:* q q:*: q:*:limits",
     "enqueue_slot": "job job:* q q:*: q:*:limits q:*:slot",
     "estimate_unique": "countries.*.users hll:* i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
@@ -96,7 +97,7 @@ BEYOND: dict[str, str] = {
     "extend": "q:*:running",
     "finish": "job:* q:*:",
     "forget_markers": "* unique:forgotten",
-    "forgive": "changed changes i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
+    "forgive": "changed changes groups i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "freeleech": "deleting u:* users",
     "heartbeat": "gap heartbeat stats:*",
     "hold_webhook": "leases:webhook webhook:*",
@@ -111,14 +112,15 @@ BEYOND: dict[str, str] = {
     "note_users": "copies copies:version deleting u:* user:* user_id users",
     "pending_removals": "removing removing:torrents",
     "purge": "job:* q:*:",
-    "rank_hit_and_runs": "changed i:hnr u:* u:*:hnr u:*:t:* user:*",
+    "raise_torrent_id": "torrent_id",
+    "rank_hit_and_runs": "changed groups i:hnr u:* u:*:hnr u:*:t:* user:*",
     "rank_torrents": "i:seeders i:torrent_*",
     "read_torrents": "i:score",
     "read_users": "u:* user:* users",
     "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",
-    "reap": "addresses changed changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending i:leechers "
-    "i:processed i:score i:seeders i:snatches p:*:torrents stats:* u:* u:*:active u:*:hnr u:*:t:* "
-    "user:*",
+    "reap": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "
+    "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* u:* u:*:active "
+    "u:*:hnr u:*:t:* user:*",
     "reindex": "denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
     "i:snatches i:torrent_* stats:*",
     "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:leechers i:name "
@@ -129,8 +131,10 @@ BEYOND: dict[str, str] = {
     "retry": "job:* q:*:",
     "rotate_user": "copies copies:version changes deleting edits u:* user:* user_id users",
     "save_cursor": "job:* q:*:running",
-    "save_users": "changes copies copies:version deleting edits i:user_* i:user_downloaded i:user_name "
-    "i:user_ratio i:user_uploaded removing u:* u:*:active user:* user_id users",
+    "save_group": "groups",
+    "save_users": "changes copies copies:version deleting edits groups i:user_* i:user_downloaded "
+    "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
+    "users",
     "score": "i:processed i:score leases:torrents",
     "scrape": "user:*",
     "search": "i:name",
@@ -139,10 +143,10 @@ BEYOND: dict[str, str] = {
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all i:client:joins:all unlisted_clients",
     "sum_users": "i:hnr i:user_downloaded i:user_ratio i:user_uploaded u:*",
-    "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap heartbeat i:* "
-    "i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed i:score "
-    "i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents stats:* u:* u:*:active "
-    "u:*:hnr u:*:t:* user:*",
+    "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap groups "
+    "heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name "
+    "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents "
+    "stats:* u:* u:*:active u:*:hnr u:*:t:* user:*",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
     "unlink": "changes edits",
@@ -205,7 +209,7 @@ def test_scripts_build_keys_from_the_prefix_only() -> None:
             KEY.sub("", code),
         )
         if name == "announce":  # a library of functions gets the prefix with each call
-            rest = re.sub(r"\bP, call = prefix, .*|return announce\(KEYS, ARGV\)", "", rest)
+            rest = re.sub(r"\bP, (?:call|sharded) = prefix, .*|return announce\(KEYS, ARGV\)", "", rest)
         assert not re.search(r"\bP\b|\bKEYS\b", rest), name
 
 
