@@ -2,14 +2,15 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, group, load_settings
+from tracker.cli.commands import AsJson, audited, group, load_settings
 from tracker.cli.progress import progress
 from tracker.cli.terminal import complain, note, say, say_json
 from tracker.errors import ClientError
+from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.system.event_loop import running
 from tracker.workers.site.mapping import check_libraries
@@ -41,6 +42,44 @@ async def run(store: Store) -> None:
     async with _opened(store) as found, running(store.counters.run):
         note("syncing; what goes wrong is in the log")
         await found.run()
+
+
+@sync.command("import")
+@audited("import")
+async def import_site(
+    store: Store,
+    change: Change,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check each row and write nothing.")] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Replace the totals of users that were imported before."),
+    ] = False,
+) -> None:
+    """Read users, torrents, history, tokens, groups and client lists from the site's database. An interrupted import
+    goes on where it was. Rows that cannot be imported are reported, one per line; then the exit code is 1."""
+    failed = 0
+    async with _opened(store) as found:
+        work = await found.importing(again=again, dry_run=dry_run)
+        parts = work.run()
+        part = await anext(parts, None)
+        while part is not None:
+            kind, total = part.kind, part.total
+            with progress(f"{'checked' if dry_run else 'imported'} {kind.replace('_', ' ')}", total) as shown:
+                done = part
+                while part is not None and part.kind == kind:
+                    for problem in work.problems:
+                        complain(problem)
+                    work.problems = []
+                    shown.reach(part.rows)
+                    part = await anext(parts, None)
+            say(f"{kind.replace('_', ' ')}: {done.rows - done.problems} of {done.rows}")
+            change.count(**{kind: done.rows - done.problems})
+            failed += done.problems
+        if not dry_run:
+            await found.adopt()
+    if failed:
+        complain(f"{failed} rows could not be imported")
+        raise typer.Exit(1)
 
 
 @sync.command("check")

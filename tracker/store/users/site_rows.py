@@ -26,6 +26,8 @@ _PEER = (
     "last_announce",
 )
 _ACCOUNT = ("uploaded", "downloaded", "total_time", "seed_time", "completed_at", "until", "peers", "left")
+_EXTRA = ("extra_up", "extra_dn", "first_seen")
+"""By how much the credit differs from what the user moved; when the row began (epoch s)."""
 _TORRENT = ("seeders", "leechers", "snatches")
 _USER = ("uploaded", "downloaded", "snatches")
 _Item = TypeVar("_Item")
@@ -85,10 +87,34 @@ class SiteRows:
     async def history(self, pairs: Sequence[UserOnTorrent]) -> list[SiteRow]:
         """Rows of users on torrents."""
         rows = await self._read(
-            pairs, lambda shard, pair: ("HMGET", shard.keys.user_torrent(*pair), *_ACCOUNT)
+            pairs, lambda shard, pair: ("HMGET", shard.keys.user_torrent(*pair), *_ACCOUNT, *_EXTRA)
         )
         now = int(self._clock())
         return [_history(pair, row, now) for pair, row in zip(pairs, rows, strict=True) if any(row)]
+
+    async def save_history(self, rows: Sequence[SiteRow]) -> list[str]:
+        """Writes rows of users on torrents; totals of users stay. Of each, why it is not written; empty: it is."""
+        ids = list({str(row["user_id"]) for row in rows})
+        known = {str(row["user_id"]) for row in await self.users(ids)}
+        places = await self._shards.find_torrents([str(row["torrent_id"]) for row in rows])
+        commands: list[tuple[Shard, tuple[Argument, ...]]] = []
+        outcomes: list[str] = []
+        for row in rows:
+            user_id, torrent_id = str(row["user_id"]), str(row["torrent_id"])
+            if user_id not in known:
+                outcomes.append("there is no such user")
+            elif torrent_id not in places:
+                outcomes.append("unknown torrent")
+            else:
+                shard, _ = places[torrent_id]
+                name = "complete" if row["complete"] else "incomplete"
+                commands.append(
+                    (shard, ("HSET", shard.keys.user_torrent(user_id, torrent_id), *_stored(row)))
+                )
+                commands.append((shard, ("SADD", shard.keys.user_set(user_id, name), torrent_id)))
+                outcomes.append("")
+        await self._shards.send(commands)
+        return outcomes
 
     async def peers(self, ids: Sequence[PeerOnTorrent]) -> list[SiteRow]:
         """Peers of users, active and remembered ones."""
@@ -170,15 +196,42 @@ class SiteRows:
                     break
 
 
+def _signed(value: bytes | None) -> int:
+    return -whole(value[1:]) if value and value[:1] == b"-" else whole(value)
+
+
 def _numbers(names: Sequence[str], row: Sequence[bytes | None]) -> SiteRow:
     return dict(zip(names, map(whole, row), strict=False))
+
+
+def _stored(row: SiteRow) -> list[Argument]:
+    """The fields and values of a row of a user on a torrent."""
+    values: dict[str, int] = {
+        "uploaded": row["uploaded"],
+        "downloaded": row["downloaded"],
+        "seed_time": row["seed_time"],
+        "total_time": row.get("total_time") or row["seed_time"],
+        "extra_up": row.get("credited_uploaded", row["uploaded"]) - row["uploaded"],
+        "extra_dn": row.get("credited_downloaded", row["downloaded"]) - row["downloaded"],
+        **{
+            name: row[value]
+            for name, value in (("completed_at", "completed_at"), ("first_seen", "first_announce"))
+            if row.get(value)
+        },
+        **({"left": 0} if row["complete"] else {}),
+    }
+    return [part for pair in values.items() for part in pair]
 
 
 def _history(pair: UserOnTorrent, row: Sequence[bytes | None], now: int) -> SiteRow:
     found = _numbers(_ACCOUNT, row)
     left = None if row[7] is None else found["left"]
+    extra_up, extra_down, first = row[8:]
     return {
         **found,
+        "credited_uploaded": found["uploaded"] + _signed(extra_up),
+        "credited_downloaded": found["downloaded"] + _signed(extra_down),
+        "first_announce": whole(first) or found["until"] or now,
         "user_id": int(pair.user_id),
         "torrent_id": int(pair.torrent_id),
         "completed_at": found["completed_at"] or None,

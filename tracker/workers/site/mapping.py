@@ -24,9 +24,12 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         "torrent_id",
         "uploaded",
         "downloaded",
+        "credited_uploaded",
+        "credited_downloaded",
         "seed_time",
         "total_time",
         "completed_at",
+        "first_announce",
         "last_announce",
         "peers",
         "active",
@@ -88,12 +91,28 @@ class TableMapping:
         return {each for each in found if isinstance(each, str)}
 
 
+ImportKind = Literal["groups", "users", "torrents", "history", "tokens", "denied_clients", "allowed_clients"]
+"""In the order of the import."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportMapping:
+    """What ``tracker sync import`` reads from a table. ``values``: ours, each an expression of SQL."""
+
+    kind: ImportKind
+    source: str
+    """The table, or a join, after FROM."""
+    key: tuple[str, ...]
+    """Columns of whole numbers by which rows are read in order."""
+    values: Mapping[str, str]
+    where: str
+
+
 @dataclass(frozen=True, slots=True)
 class SiteMapping:
     name: str
     tables: tuple[TableMapping, ...]
-    imports: Mapping[str, Mapping[str, Any]]
-    """What ``tracker sync import`` reads, by kind."""
+    imports: tuple[ImportMapping, ...]
 
     def of(self, rows: Rows) -> list[TableMapping]:
         return [table for table in self.tables if table.rows == rows]
@@ -132,7 +151,7 @@ def read_mapping(name: str, text: str) -> SiteMapping:
         imports = found.pop("import", {})
         if found:
             raise _Wrong(f"unknown: {', '.join(found)}")
-        return SiteMapping(name, tuple(map(_table, tables)), imports)
+        return SiteMapping(name, tuple(map(_table, tables)), _imports(imports))
     except (_Wrong, KeyError, TypeError, AttributeError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
         raise StartupError(f"the mapping {name}: {reason}") from error
@@ -162,6 +181,21 @@ def _table(found: dict[str, Any]) -> TableMapping:
         raise _Wrong(f"table {name}: the key has a column for each of {', '.join(_KEYS[rows])}")
     _check_values(table)
     return table
+
+
+def _imports(found: dict[str, dict[str, Any]]) -> tuple[ImportMapping, ...]:
+    kinds = get_args(ImportKind)
+    if unknown := found.keys() - set(kinds):
+        raise _Wrong(f"import: unknown: {', '.join(sorted(unknown))}; known: {', '.join(kinds)}")
+    imports: list[ImportMapping] = []
+    for kind in kinds:
+        if kind in found:
+            row = dict(found[kind])
+            source, key, values = row.pop("from"), tuple(row.pop("key")), row.pop("values")
+            imports.append(ImportMapping(kind, source, key, values, row.pop("where", "")))
+            if row:
+                raise _Wrong(f"import of {kind}: unknown: {', '.join(row)}")
+    return tuple(imports)
 
 
 def _check_values(table: TableMapping) -> None:

@@ -22,6 +22,7 @@ from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 from tracker.workers.site.comparing import Comparison
 from tracker.workers.site.database import SiteDatabase, SiteError
+from tracker.workers.site.importing import SiteImport
 from tracker.workers.site.mapping import SiteMapping, load_mapping
 from tracker.workers.site.rows import Named, RowReader
 from tracker.workers.site.writer import TableWriter, Written, open_writers, read_positions, write_positions
@@ -240,6 +241,13 @@ class SiteSync:
             raise SiteError(
                 "the site's database belongs to another store (was this one emptied?): run tracker sync import"
             )
+
+    async def importing(self, *, again: bool, dry_run: bool) -> SiteImport:
+        """Raises SiteError with what is wrong with the site's tables."""
+        await open_writers(self.database, self._mapping)
+        known = (await self._positions(STORE)).get(STORE)
+        other = known is not None and known != await self.store_id()
+        return SiteImport(self._store, self.database, self._mapping, again=again or other, dry_run=dry_run)
 
     async def store_id(self) -> str:
         """Names the store, without its secret."""

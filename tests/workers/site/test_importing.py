@@ -1,0 +1,113 @@
+"""Moving a site in from its database, and what `tracker sync check` says afterwards."""
+
+import json
+
+import pytest
+from redis import Redis
+
+from tests.commands import Command
+from tests.databases import Site
+from tests.store.harness import info_hash
+from tests.workers.site.harness import passkey
+from tests.workers.site.test_commands import configure
+
+
+def fill(site: Site) -> None:
+    """Three users and torrents with what they have on them, and all that UNIT3D has of rules."""
+    site.sql(
+        "INSERT INTO `groups` (id, slug, name, download_slots, is_freeleech, is_immune) VALUES"
+        " (1, 'banned', 'Banned', NULL, 0, 0), (3, 'user', 'User', 5, 0, 0), (4, 'vip', 'VIP', NULL, 1, 1)",
+        "INSERT INTO users (id, username, passkey, group_id, uploaded, downloaded, can_download, is_donor) VALUES"
+        f" (7, 'seven', '{passkey(7)}', 3, 5000000000000, 70, 1, 0),"
+        f" (8, 'eight', '{passkey(8)}', 4, 80, 8, 0, 1), (9, 'nine', '{passkey(9)}', 1, 0, 0, 1, 0)",
+        *(
+            "INSERT INTO torrents (id, name, info_hash, size, free, doubleup, status, times_completed) VALUES"
+            f" ({number}, 't{number}', 0x{info_hash(number).hex()}, 734003200, {free}, {double}, {status}, {number})"
+            for number, free, double, status in ((12, 33, 0, 1), (500, 100, 1, 1), (501, 0, 0, 0))
+        ),
+        "INSERT INTO history (user_id, torrent_id, uploaded, actual_uploaded, downloaded, actual_downloaded, seedtime,"
+        " created_at, updated_at, completed_at) VALUES"
+        " (7, 12, 2000, 1000, 5, 10, 3600000, '2020-01-01', '2021-01-01', '2020-02-02'),"
+        " (8, 500, 1, 1, 0, 99, 0, '2020-01-01', '2021-01-01', NULL),"
+        " (8, 999, 1, 1, 0, 99, 0, '2020-01-01', '2021-01-01', NULL)",
+        "INSERT INTO freeleech_tokens (user_id, torrent_id) VALUES (7, 500), (7, 998)",
+        "INSERT INTO personal_freeleeches (user_id) VALUES (7)",
+        "INSERT INTO featured_torrents (user_id, torrent_id) VALUES (7, 501)",
+        "INSERT INTO blacklist_clients (name, peer_id_prefix) VALUES ('BitComet', '-BC')",
+    )
+
+
+def test_a_site_is_moved_in_and_nothing_differs(
+    tracker: Command, unit3d: Site, keys: Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(monkeypatch, unit3d)
+    fill(unit3d)
+    unknown = ["history 8 999: unknown torrent", "tokens 2: unknown torrent", "2 rows could not be imported"]
+    assert tracker("sync", "import", "--dry-run").stdout.splitlines()[1] == "users: 3 of 3"
+    assert not list(keys.scan_iter(f"{prefix}user:*"))
+
+    done = tracker("sync", "import", code=1)
+    assert done.stderr.splitlines() == [f"error: {line}" for line in unknown]
+    assert done.stdout.splitlines() == [
+        "groups: 3 of 3",
+        "users: 3 of 3",
+        "torrents: 3 of 3",
+        "history: 2 of 3",
+        "tokens: 1 of 2",
+        "denied clients: 1 of 1",
+    ]
+
+    checked = [json.loads(line) for line in tracker("sync", "check", "--json").stdout.splitlines()]
+    assert [(each["table"], each["rows"]) for each in checked] == [
+        ("users", 3),
+        ("torrents", 3),
+        ("history", 2),
+        ("peers", 0),
+    ]
+    assert not any(each["missing"] + each["differing"] + each["stale"] for each in checked)
+    assert checked[0]["uploaded_ours"] == checked[0]["uploaded_site"] == 5_000_000_000_080
+
+    user = json.loads(tracker("user", "show", "7", "--json").stdout)
+    assert (user["uploaded"], user["group"], user["download_multiplier"]) == (
+        5_000_000_000_000,
+        3,
+        "0 personal",
+    )
+    assert json.loads(tracker("user", "show", "8", "--json").stdout)["can_leech"] is False
+    shown = [
+        json.loads(tracker("torrent", "show", info_hash(number).hex(), "--json").stdout)
+        for number in (12, 500, 501)
+    ]
+    assert [each["torrent_id"] for each in shown] == ["12", "500", "501"]
+    assert [each["download_multiplier"] for each in shown] == ["0.67", "0", "0 featured"]
+    assert [each["upload_multiplier"] for each in shown] == ["1", "2", "2 featured"]
+    assert "-BC" in tracker("client", "denied").stdout
+
+
+def test_an_import_that_is_repeated_keeps_totals_unless_told_otherwise(
+    tracker: Command, unit3d: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(monkeypatch, unit3d)
+    fill(unit3d)
+    tracker("sync", "import", code=1)
+    unit3d.sql("UPDATE users SET uploaded = uploaded + 1 WHERE id = 8")
+    tracker("sync", "import", code=1)
+    assert json.loads(tracker("user", "show", "8", "--json").stdout)["uploaded"] == 80
+    tracker("sync", "import", "--again", code=1)
+    assert json.loads(tracker("user", "show", "8", "--json").stdout)["uploaded"] == 81
+    tracker("sync", "check")
+
+
+def test_a_passkey_that_two_users_have_is_named(
+    tracker: Command, unit3d: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(monkeypatch, unit3d)
+    fill(unit3d)
+    unit3d.sql(
+        "ALTER TABLE users DROP INDEX passkey", f"UPDATE users SET passkey = '{passkey(7)}' WHERE id = 9"
+    )
+    done = tracker("sync", "import", code=1)
+    assert done.stderr.splitlines()[0] == (
+        "error: users 9: this passkey belongs to another user: give one of them a new one"
+    )
+    assert done.stdout.splitlines()[1] == "users: 2 of 3"

@@ -1,0 +1,239 @@
+"""Moves a site in: reads users, torrents, what users have on torrents, and lists straight from its database.
+
+Rows are read in the order of their keys. How far each kind is stands in the table of positions, so an interrupted
+import goes on there. What is recorded of a user's totals is what was read, so the sync adds only what comes afterwards.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tracker.bittorrent import parse_info_hash
+from tracker.errors import ClientError
+from tracker.store.store import Store
+from tracker.store.torrents.records import STORED_NAMES
+from tracker.store.torrents.torrents import checked_torrent
+from tracker.store.users.importing import SavedUser, checked_user
+from tracker.workers.site.database import SiteDatabase
+from tracker.workers.site.mapping import ImportMapping, SiteMapping
+from tracker.workers.site.writer import read_positions, write_positions
+
+_PAGE = 1000
+_END = "end"
+"""The position of a kind that is complete."""
+
+
+@dataclass(slots=True)
+class Imported:
+    kind: str
+    total: int
+    rows: int = 0
+    problems: int = 0
+
+
+class SiteImport:
+    """``again``: totals of users that were imported before are replaced; else they stay. ``complain`` gets a line for
+    each row that is not imported."""
+
+    def __init__(
+        self, store: Store, database: SiteDatabase, mapping: SiteMapping, *, again: bool, dry_run: bool
+    ) -> None:
+        self.problems: list[str] = []
+        """Of the last part: a line for each row that was not imported."""
+        self._store = store
+        self._database = database
+        self._mapping = mapping
+        self._again = again
+        self._dry_run = dry_run
+        self._passkeys: dict[str, str] = {}
+        """The user of each passkey of a dry run."""
+
+    async def run(self) -> AsyncIterator[Imported]:
+        """Yields after each part. Raises SiteError, StoreUnavailable and redis.exceptions.RedisError."""
+        sources = [f"import:{each.kind}" for each in self._mapping.imports]
+        positions = {} if self._dry_run else await self._positions(sources)
+        if all(positions.get(source) == _END for source in sources):
+            positions = {}
+        for each in self._mapping.imports:
+            position = positions.get(f"import:{each.kind}", "")
+            if position == _END:
+                continue
+            done = Imported(each.kind, await self._count(each))
+            yield done
+            async for rows, after in self._pages(each, position):
+                self.problems = await self._take(each, rows)
+                done.rows += len(rows)
+                done.problems += len(self.problems)
+                if not self._dry_run:
+                    await self._record({f"import:{each.kind}": after})
+                yield done
+
+    async def _pages(
+        self, mapping: ImportMapping, position: str
+    ) -> AsyncIterator[tuple[Sequence[dict[str, Any]], str]]:
+        """The rows after a position, and the position after them."""
+        last = tuple(int(part) for part in position.split())
+        while True:
+            rows = await self._rows(mapping, last)
+            if not rows:
+                yield [], _END
+                return
+            last = tuple(int(rows[-1][f"key{n}"]) for n in range(len(mapping.key)))
+            yield rows, " ".join(map(str, last))
+
+    async def _rows(self, mapping: ImportMapping, last: tuple[int, ...]) -> Sequence[dict[str, Any]]:
+        keys = [self._database.quote(name) for name in mapping.key]
+        values = [f"{sql} AS {self._database.quote(name)}" for name, sql in mapping.values.items()]
+        wanted = [f"{key} AS key{n}" for n, key in enumerate(keys)]
+        conditions = [mapping.where] if mapping.where else []
+        if last:
+            conditions.append(_after(keys))
+        query = (
+            f"SELECT {', '.join([*wanted, *values])} FROM {mapping.source}"  # noqa: S608 - a mapping file of the operator
+            + (f" WHERE {' AND '.join(f'({each})' for each in conditions)}" if conditions else "")
+            + f" ORDER BY {', '.join(keys)} LIMIT {_PAGE}"
+        )
+        found = await self._all(query, {f"last{n}": value for n, value in enumerate(last)})
+        return [dict(row) for row in found]
+
+    async def _count(self, mapping: ImportMapping) -> int:
+        where = f" WHERE {mapping.where}" if mapping.where else ""
+        (row,) = await self._all(f"SELECT COUNT(*) AS number FROM {mapping.source}{where}", {})  # noqa: S608
+        return int(row["number"])
+
+    async def _all(self, query: str, values: dict[str, int]) -> Sequence[Mapping[str, Any]]:
+        async def read(connection: AsyncConnection) -> Sequence[Mapping[str, Any]]:
+            return [dict(row) for row in (await connection.execute(text(query), values)).mappings()]
+
+        return await self._database.transaction(read)
+
+    async def _take(self, mapping: ImportMapping, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Imports rows; returns a line for each one that could not be."""
+        wanted = [{name: row[name] for name in mapping.values if row[name] is not None} for row in rows]
+        names = (" ".join(str(row[f"key{n}"]) for n in range(len(mapping.key))) for row in rows)
+        outcomes = [self._check(mapping, row) for row in wanted]
+        if not self._dry_run:
+            valid = [row for row, reason in zip(wanted, outcomes, strict=True) if not reason]
+            written = iter(await self._write(mapping, valid) if valid else ())
+            outcomes = [reason or next(written) for reason in outcomes]
+        return [
+            f"{mapping.kind} {name}: {reason}" for name, reason in zip(names, outcomes, strict=True) if reason
+        ]
+
+    def _check(self, mapping: ImportMapping, row: dict[str, Any]) -> str:
+        """Why a row cannot be imported, as far as it says so itself."""
+        try:
+            if mapping.kind == "users":
+                user_id, passkey, _ = checked_user(_texts(row))
+                if passkey and self._passkeys.setdefault(passkey, user_id) != user_id:
+                    return "this passkey belongs to another user: give one of them a new one"
+            elif mapping.kind == "torrents":
+                parse_info_hash(str(row.get("info_hash", "")))
+                checked_torrent(_torrent_fields(row))
+            elif mapping.kind == "history":
+                row |= {name: int(value) for name, value in row.items()}
+        except (ClientError, ValueError) as error:
+            return str(error)
+        return ""
+
+    async def _write(self, mapping: ImportMapping, rows: Sequence[dict[str, Any]]) -> Sequence[str]:
+        if mapping.kind == "users":
+            return await self._users(rows)
+        if mapping.kind == "torrents":
+            pairs = [(parse_info_hash(row["info_hash"]), _torrent_fields(row)) for row in rows]
+            added = await self._store.torrents.add_many(pairs)
+            return [each.text if isinstance(each, ClientError) else "" for each in added]
+        if mapping.kind == "history":
+            return await self._store.site_rows.save_history([_HISTORY | row for row in rows])
+        if mapping.kind == "tokens":
+            torrents = await self._store.torrents.by_ids(list({str(row["torrent_id"]) for row in rows}))
+            known = {each.torrent_id for each in torrents}
+            return [
+                await self._write_one(mapping, row) if str(row["torrent_id"]) in known else "unknown torrent"
+                for row in rows
+            ]
+        return [await self._write_one(mapping, row) for row in rows]
+
+    async def _users(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Those whose totals are recorded were imported before."""
+        tables = [table for table in self._mapping.of("users") if table.added]
+        sources = {f"{table.name}:{row['user_id']}": row for table in tables for row in rows}
+        known = {} if self._again else await self._positions(list(sources))
+        old = {str(sources[source]["user_id"]) for source in known}
+        outcomes: dict[str, str] = {}
+        for replaced in (True, False):
+            some = [row for row in rows if (str(row["user_id"]) in old) != replaced]
+            saved = await self._store.user_import.save([_texts(row) for row in some], replace_totals=replaced)
+            for row, each in zip(some, saved, strict=True):
+                outcomes[str(row["user_id"])] = "" if isinstance(each, SavedUser) else each.text
+        await self._record(
+            {
+                f"{table.name}:{row['user_id']}": " ".join(
+                    str(int(row[name])) for name in table.added.values()
+                )
+                for table in tables
+                for row in rows
+                if str(row["user_id"]) not in old and not outcomes[str(row["user_id"])]
+            }
+        )
+        return [outcomes[str(row["user_id"])] for row in rows]
+
+    async def _write_one(self, mapping: ImportMapping, row: dict[str, Any]) -> str:
+        store = self._store
+        try:
+            if mapping.kind == "groups":
+                fields = {name: value for name, value in _texts(row).items() if name != "id"}
+                await store.groups.save(int(row["id"]), fields, replace=True)
+            elif mapping.kind == "tokens":
+                await store.freeleech.give(str(row["user_id"]), str(row["torrent_id"]))
+            elif mapping.kind == "denied_clients":
+                await store.deny_list.deny(str(row["prefix"]).encode(), str(row.get("reason", "")))
+            else:
+                await store.allow_list.allow(str(row["prefix"]).encode(), str(row.get("name", "")))
+        except ClientError as error:
+            return error.text
+        return ""
+
+    async def _positions(self, sources: Sequence[str]) -> dict[str, str]:
+        return await self._database.transaction(
+            lambda connection: read_positions(connection, self._database, sources)
+        )
+
+    async def _record(self, positions: dict[str, str]) -> None:
+        await self._database.transaction(
+            lambda connection: write_positions(connection, self._database, positions)
+        )
+
+
+_HISTORY = dict.fromkeys(("uploaded", "downloaded", "seed_time", "complete"), 0)
+
+
+def _after(keys: Sequence[str]) -> str:
+    """The condition for rows after the last one."""
+    if len(keys) == 1:
+        return f"{keys[0]} > :last0"
+    return f"{keys[0]} >= :last0 AND ({keys[0]} > :last0 OR {keys[1]} > :last1)"
+
+
+def _texts(row: Mapping[str, Any]) -> dict[str, str]:
+    """Values as files have them. No rules: the default."""
+    found = {
+        name: str(int(value)) if isinstance(value, bool | Decimal) else _text(value)
+        for name, value in row.items()
+    }
+    for name in ("upload_multiplier", "download_multiplier"):
+        if found.get(name) == "":
+            found[name] = "1"
+    return found
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _torrent_fields(row: Mapping[str, Any]) -> dict[str, str]:
+    return {STORED_NAMES.get(name, name): value for name, value in _texts(row).items() if name != "info_hash"}
