@@ -162,6 +162,14 @@ async def test_a_proxy_that_speaks_for_itself_is_no_peer(header: bytes) -> None:
 
 
 @on_loops("uvloop")
+async def test_a_client_on_the_proxys_host_is_named_by_the_proxy_header() -> None:
+    tracker = RecordingTracker()
+    async with talking(tracker, trusted_proxies=LOOPBACK, proxy_protocol=True) as client:
+        client.send(b"PROXY TCP4 127.0.0.1 127.0.0.1 4711 6969\r\n")
+        assert await credited(tracker, client) == "127.0.0.1"
+
+
+@on_loops("uvloop")
 async def test_clients_behind_proxy_protocol_are_not_trusted_themselves() -> None:
     """T25"""
     tracker = RecordingTracker()

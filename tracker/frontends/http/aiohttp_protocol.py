@@ -82,6 +82,7 @@ class Connection(GuardedConnection):
         "_table",
         "_tail",
         "address",
+        "named",
         "trusted",
         "until",
     )
@@ -113,6 +114,8 @@ class Connection(GuardedConnection):
         self._half_closed: asyncio.TimerHandle | None = None
         self.address = NO_ADDRESS
         self.trusted = False
+        self.named = False
+        """Whether a PROXY header has given ``address``: then it may be a client on the proxy's own host."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -242,6 +245,7 @@ class Connection(GuardedConnection):
         if header.source is not None:
             self.address = header.source
             self.trusted = header.source in self._rules.trusted
+            self.named = True
         return buffer[header.length :]
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio reads a bool

@@ -195,13 +195,10 @@ class HttpHandler:
         peers to any address.
         """
         connection, headers = cast(Connection, request.protocol), request.headers
-        request.client = self.client_address(
-            connection.address,
-            connection.trusted,
-            headers.getall("X-Forwarded-For", ()) if connection.trusted else (),
-            headers.getall("Forwarded", ()) if connection.trusted else (),
-            stated,
-        )
+        forwarded_for = headers.getall("X-Forwarded-For", ()) if connection.trusted else ()
+        forwarded = headers.getall("Forwarded", ()) if connection.trusted else ()
+        trusted = connection.trusted and not (connection.named and not forwarded_for and not forwarded)
+        request.client = self.client_address(connection.address, trusted, forwarded_for, forwarded, stated)
         return request.client
 
     def client_address(
