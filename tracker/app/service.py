@@ -381,6 +381,6 @@ async def open_work(context: RuntimeContext, listening: Sequence[str]) -> AsyncI
     work, figures = WorkRequests(context.store, time.time), WorkFigures(context.store, time.time)
     async with (
         running(update_limits),
-        serve_work(work, figures, settings.work, settings.http, limits, listening=listening) as addresses,
+        serve_work(work, figures, settings, limits, listening=listening) as addresses,
     ):
         yield addresses

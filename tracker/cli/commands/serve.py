@@ -43,10 +43,10 @@ def serve(workers: Workers = None) -> None:
     logs.configure(settings.log)
 
     def ready(banner: "Banner") -> None:
-        why_no_udp, accounts = settings.why_no_udp(banner.addresses), settings.users.private
+        why_no_udp = settings.why_no_udp(banner.addresses)
         if not (why_no_udp or banner.udp) and settings.udp_addresses(banner.addresses):
             why_no_udp = "its port is in use"
-        typer.echo(terminal.banner_text(banner, os.getpid(), accounts=accounts, why_no_udp=why_no_udp))
+        typer.echo(terminal.banner_text(banner, os.getpid(), settings, why_no_udp))
 
     raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:
