@@ -29,11 +29,20 @@ Workers = Annotated[
 ]
 
 
-def serve(workers: Workers = None) -> None:
+FailFast = Annotated[
+    bool,
+    typer.Option("--fail-fast", help="End if the store is not ready within a second, instead of waiting."),
+]
+
+
+def serve(workers: Workers = None, fail_fast: FailFast = False) -> None:
     """Serve until SIGTERM or Ctrl-C; a second signal stops at once. SIGHUP reloads settings."""
 
     def read() -> Settings:
         settings = load(config_file())
+        if fail_fast:
+            redis = settings.redis.model_copy(update={"start_wait_seconds": 1})
+            settings = settings.model_copy(update={"redis": redis})
         if workers is None:
             return settings
         http = settings.http.model_copy(update={"workers": workers})
