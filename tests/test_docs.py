@@ -6,6 +6,7 @@ from pathlib import Path
 from tracker.settings import reference
 from tracker.settings.model import FIELDS, variable
 from tracker.store.schema import keys, table
+from tracker.store.work import sizes
 from tracker.workers import connectable, counter_cleanup
 from tracker.workers.push import sender
 from tracker.workers.work import policy, verification
@@ -37,7 +38,7 @@ def test_periodic_jobs_run_as_often_as_their_page_says() -> None:
     assert seconds == {
         "work_policy": policy.EVERY_SECONDS,
         "work_verify": verification.EVERY_SECONDS,
-        "work_sizes": policy.SIZES_EVERY_SECONDS,
+        "work_sizes": sizes.EVERY_SECONDS,
         "check_connectable": connectable.EVERY_SECONDS,
         "clean_counters": counter_cleanup.EVERY_SECONDS,
         "push_figures": sender.FLUSH_SECONDS,

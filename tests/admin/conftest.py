@@ -131,7 +131,7 @@ async def running_admin(
         problems=lambda: tuple(problems),
         clock=clock,
         server="valkey under test",
-        listening=("127.0.0.1:6969",),
+        listening=settings.http.listen,
         stream_limits=streams,
     )
     async with serve_admin(context, settings.admin) as addresses:

@@ -22,12 +22,12 @@ from tracker.cli.main import SECTIONS
 HASH = info_hash(1).hex()
 RECORDS = {"change_store", "change_of", "run_each"}
 READS = """
-    audit backup changes client.denied client.list client.seen completion denied dht.find dht.hashes dht.ping dht.status
-    doctor export freeleech.list geoip.lookup group.list group.show health jobs.list jobs.queues jobs.show score.lag score.place
-    score.top serve settings stats sync.check sync.run token.list top torrent.history torrent.list torrent.search torrent.show
-    unique.figure unique.show unique.top user.list user.owing user.pending user.show user.torrents
-    user.unregistered work.blocked work.drain work.list work.log work.policy work.projects work.seed work.show
-    work.top
+    audit backup changes client.denied client.list client.seen completion denied dht.find dht.hashes dht.ping
+    dht.status doctor export freeleech.list geoip.lookup group.list group.show health jobs.list jobs.queues jobs.show
+    score.lag score.place score.top serve settings stats sync.check sync.run token.list top torrent.history
+    torrent.list torrent.search torrent.show unique.figure unique.show unique.top user.list user.owing user.pending
+    user.show user.torrents user.unregistered work.blocked work.drain work.list work.log work.policy work.projects
+    work.seed work.show work.top
 """
 """Commands without an entry. ``work drain`` acknowledges what it has written; ``work seed`` belongs to volunteers."""
 

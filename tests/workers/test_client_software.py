@@ -125,7 +125,7 @@ class Recorded(ClientSoftware):
 
 
 def recorded(store: Store) -> Recorded:
-    return Recorded(store.connection, store.scripts, store.keys)
+    return Recorded(store.shards.main)
 
 
 async def test_joins_and_refusals_add_up(store: Store) -> None:
@@ -316,7 +316,7 @@ async def test_a_flush_does_not_wait_for_an_unavailable_store(own: tuple[Server,
 
 
 async def test_a_flush_ends_within_its_time_limit(store: Store) -> None:
-    work = Work(store, Slow(store.connection, store.scripts, store.keys))
+    work = Work(store, Slow(store.shards.main))
     work.add("qB", times=100)
     async with asyncio.timeout(SECONDS):
         await work.counter.flush()
@@ -328,7 +328,7 @@ async def test_a_name_is_listed_once_it_came_from_three_addresses(
 ) -> None:
     """Also of several processes, and from then on; its failures too. A /64 is one address."""
     monkeypatch.setattr(client_software, "MIN_ADDRESSES", 3)
-    works = [Work(store), Work(store, ClientSoftware(store.connection, store.scripts, store.keys))]
+    works = [Work(store), Work(store, ClientSoftware(store.shards.main))]
 
     async def join(name: str, *addresses: str, work: int = 0, label: str = "") -> dict[str, int]:
         for address in addresses:

@@ -57,7 +57,6 @@ GROUPS = (
         (
             "http.listen",
             "udp.listen",
-            "announce.urls",
             "admin.url",
             "redis.url",
             "data.directory",

@@ -92,14 +92,13 @@ class Store(UserParts):
         self._options = options
         self._clock = clock
         self.shards = shards = Shards.under(connection, prefix, options.shards)
-        self.keys, self.scripts = keys, scripts = shards.main.keys, shards.main.scripts
+        self.scripts, self.keys = shards.main.scripts, (keys := shards.main.keys)
         self.rules = rules = LiveRules(options.rules.of_shard(len(shards)))
         self.reapings = {shard: Reaping(shard, shards, rules, clock, timer) for shard in shards.all}
         """One of each prefix: each needs heartbeats."""
         self.reaping = self.reapings[shards.main]
         super().__init__(shards, rules, self.reapings, clock)
         self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
-        self._common = common = (connection, scripts, keys)
         self.announce_counts = AnnounceCounts(shards)
         self.swarms = AllSwarms(shards, rules, self.announce_counts, clock, options.max_waiting)
         self.torrents = Torrents(shards, clock)
@@ -113,14 +112,14 @@ class Store(UserParts):
         self.removals = Removals(shards)
         self.deny_list = DenyList(connection, keys, self.removals.begin, self.removals.end)
         self.deny_list_cache = DenyListCache(self.deny_list)
-        self.connect_checks = ConnectChecks(*common, clock)
-        self.rate_limits = RateLimitStore(*common, clock)
+        self.connect_checks = ConnectChecks(shards.main, clock)
+        self.rate_limits = RateLimitStore(shards.main, clock)
         self.counters = Counters(
             shards, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap
         )
         self.refusal_samples = RefusalSamples(connection, keys)
         self.outbox = Outbox(shards)
-        self.client_software = ClientSoftware(*common)
+        self.client_software = ClientSoftware(shards.main)
         self.unique_users = UniqueUsers(shards, options.unique_rules)
         self.markers = Markers(shards, clock)
 
@@ -140,19 +139,19 @@ class Store(UserParts):
     def webhooks(self) -> "Webhooks":
         from tracker.store.changes.webhooks import Webhooks  # noqa: PLC0415
 
-        return Webhooks(*self._common, self._clock, self.changes)
+        return Webhooks(self.shards.main, self._clock, self.changes)
 
     @cached_property
     def tokens(self) -> "Tokens":
         from tracker.store.access.tokens import Tokens  # noqa: PLC0415
 
-        return Tokens(*self._common, self._clock)
+        return Tokens(self.shards.main, self._clock)
 
     @cached_property
     def audit(self) -> "Audit":
         from tracker.store.access.audit import Audit  # noqa: PLC0415
 
-        return Audit(*self._common, self._options.max_audit)
+        return Audit(self.shards.main, self._options.max_audit)
 
     @cached_property
     def repeats(self) -> "Repeats":
@@ -166,7 +165,8 @@ class Store(UserParts):
         from tracker.store.jobs.records import JobLimits  # noqa: PLC0415
 
         limits, counters = JobLimits(priorities=self._options.priorities), self.counters
-        return Jobs(*self._common, self._clock, limits, count=counters.count, observe=counters.observe)
+        place = (self.connection, self.scripts, self.keys)
+        return Jobs(*place, self._clock, limits, count=counters.count, observe=counters.observe)
 
     @cached_property
     def work(self) -> "Work":

@@ -99,7 +99,7 @@ async def test_a_rare_entry_is_found_over_several_pages(store: Store) -> None:
 
 
 async def test_the_oldest_entries_are_deleted(store: Store) -> None:
-    audit = Audit(store.connection, store.scripts, store.keys, 3)
+    audit = Audit(store.shards.main, 3)
     for number in range(5):
         await audit.add(replace(ENTRY, operation=str(number)))
     assert await found(store) == ["4", "3", "2"]
@@ -172,7 +172,7 @@ async def test_pages_merge_both_streams(store: Store, monkeypatch: pytest.Monkey
 
 async def test_large_calls_do_not_push_other_changes_out(store: Store) -> None:
     """The streams are bounded apart."""
-    limited = Audit(store.connection, store.scripts, store.keys, 30)
+    limited = Audit(store.shards.main, 30)
     await limited.add(ENTRY)
     for _ in range(3):
         many = tuple(ChangedObject("user", str(number)) for number in range(500))

@@ -95,7 +95,7 @@ async def test_names_are_unique_and_printable(store: Store) -> None:
 
 
 async def test_the_number_of_tokens_is_bounded(store: Store) -> None:
-    store.tokens = Tokens(store.connection, store.scripts, store.keys, store.clock, max_tokens=2)
+    store.tokens = Tokens(store.shards.main, store.clock, max_tokens=2)
     await store.tokens.create("1", "read")
     await store.tokens.create("2", "read")
     with pytest.raises(Conflict, match="too many"):
@@ -213,7 +213,7 @@ async def test_expired_entries_leave_the_store(store: Store) -> None:
 async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
     store: Store,
 ) -> None:
-    store.tokens = Tokens(store.connection, store.scripts, store.keys, store.clock, max_sessions=3)
+    store.tokens = Tokens(store.shards.main, store.clock, max_sessions=3)
     opened = []
     for _ in range(5):
         store.clock.now += 1
@@ -225,7 +225,7 @@ async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
 async def test_repeated_sign_ins_close_no_session_of_another_token(
     store: Store,
 ) -> None:
-    store.tokens = Tokens(store.connection, store.scripts, store.keys, store.clock, max_sessions=3)
+    store.tokens = Tokens(store.shards.main, store.clock, max_sessions=3)
     _, text = await store.tokens.create("site", "read")
     first = await link(store)
     opened = [await store.tokens.sign_in_by_token(text, 3600 + number) for number in range(5)]

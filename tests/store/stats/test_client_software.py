@@ -61,7 +61,7 @@ async def test_a_batch_that_is_sent_again_counts_once(store: Store) -> None:
     """Only the last batch of a sender is recognised; senders keep their batches in order."""
     for number in (1, 1, 2, 2):
         await count_software(store.client_software, number, {(QB, ""): 1}, START)
-    other = ClientSoftware(store.connection, store.scripts, store.keys)
+    other = ClientSoftware(store.shards.main)
     await count_software(other, 1, {(QB, ""): 1}, START)
     assert await store.client_software.top("joins") == [(QB, 3)]
 
@@ -75,9 +75,7 @@ async def test_more_than_a_batch_is_refused(store: Store) -> None:
 
 async def test_invented_names_do_not_push_out_the_frequent(store: Store) -> None:
     """A leaderboard that has grown too long is cut back to the names with the highest counts."""
-    store.client_software = ClientSoftware(
-        store.connection, store.scripts, store.keys, kept_members=10, max_members=15
-    )
+    store.client_software = ClientSoftware(store.shards.main, kept_members=10, max_members=15)
     await count_software(store.client_software, 1, {(QB, ""): 5, (TR, ""): 4, (QB, "denied"): 5}, START)
     for number in range(2, 50):
         invented = {(f"x{number}.{n}", label): 1 for n in range(4) for label in ("", "unknown torrent")}

@@ -10,6 +10,7 @@ from tests.store.users.test_deletion import Dying
 from tests.store.work.harness import add, check_sums, claimed, project, rank
 from tracker.errors import StoreUnavailable
 from tracker.store.client.scripts import Scripts
+from tracker.store.sharding.shards import Shard
 from tracker.store.work import periods
 from tracker.store.work.leaderboard import Leaderboard, Standing
 from tracker.store.work.log import GROUP
@@ -84,7 +85,7 @@ async def test_trimming_never_passes_what_is_not_drained(store: Store) -> None:
     await finish(store, "alice", 6)
     await rank(store)
     log = store.work.log
-    projects = Projects(store.connection, store.scripts, store.keys, store.clock, kept_log=2)
+    projects = Projects(store.shards.main, store.clock, kept_log=2)
     await log.open_drain("proj")
     await projects.trim("proj")
     assert await store.redis.xlen(store.keys.work_log("proj")) == 6
@@ -107,7 +108,7 @@ async def test_an_update_that_dies_counts_nothing_twice(store: Store) -> None:
     await finish(store, "alice", 7, data=5)
     for commands in range(6):
         dying = Dying(store.url, commands)
-        board = Leaderboard(dying, Scripts(dying, store.keys.prefix), store.keys)
+        board = Leaderboard(Shard(0, dying, Scripts(dying, store.keys.prefix), store.keys))
         with suppress(StoreUnavailable):
             while await board.update("proj", 1):
                 pass
@@ -135,7 +136,7 @@ async def test_entries_of_a_site_hold_up_no_leaderboard(store: Store) -> None:
 async def test_trimming_never_passes_what_is_in_no_leaderboard(store: Store) -> None:
     await project(store)
     await finish(store, "alice", 6)
-    projects = Projects(store.connection, store.scripts, store.keys, store.clock, kept_log=2)
+    projects = Projects(store.shards.main, store.clock, kept_log=2)
     for ranked, kept in ((0, 6), (3, 4), (3, 2)):
         if ranked:
             assert await store.work.leaderboard.update("proj", ranked) == ranked
@@ -160,7 +161,7 @@ async def test_what_is_not_acknowledged_is_not_drained(store: Store) -> None:
     await log.acknowledge("proj", first)
     assert await log.undrained(["proj"]) == {"proj": 2}
     await rank(store)
-    await Projects(store.connection, store.scripts, store.keys, store.clock, kept_log=2).trim("proj")
+    await Projects(store.shards.main, store.clock, kept_log=2).trim("proj")
     assert await log.undrained(["proj"]) == {"proj": 2}
     await store.redis.xdel(store.keys.work_log("proj"), (await log.newest("proj", 1))[0].id)
     assert await log.undrained(["proj"]) in (

@@ -16,8 +16,7 @@ STEADY = 72
 
 def limited(store: Store, max_managed: int) -> Policy:
     """The policy of the store with another limit."""
-    main, states = (store.connection, store.scripts, store.keys), store.work.policy._states
-    return Policy(*main, store.clock, states, max_managed=max_managed)
+    return Policy(store.shards.main, store.clock, store.work.policy._states, max_managed=max_managed)
 
 
 async def test_torrents_are_wanted_as_often_as_they_miss_seeders(store: Store) -> None:

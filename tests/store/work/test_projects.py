@@ -26,6 +26,7 @@ from tests.store.work.harness import (
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.periods import week_of
 from tracker.store.work.projects import Projects
@@ -159,7 +160,7 @@ async def test_deleting_a_project_deletes_its_keys_alone(store: Store) -> None:
         await store.redis.hset(store.keys.counter(60, "work.proj.refused"), START, 1)  # as the counters do
         await store.redis.zadd(f"{store.keys.prefix}known:", {"60:work.proj.refused": START})
         dying = Dying(store.url, commands)
-        projects = Projects(dying, Scripts(dying, store.keys.prefix), store.keys, store.clock)
+        projects = Projects(Shard(0, dying, Scripts(dying, store.keys.prefix), store.keys), store.clock)
         try:
             await projects.delete("proj")
             ended = True

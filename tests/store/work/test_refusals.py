@@ -70,7 +70,7 @@ async def test_every_order_is_equally_likely(store: Store) -> None:
     """W2. 600 times three items: each of the six orders comes 100 times, give or take four deviations."""
     await project(store, "random", start_budget=2000, budget=2000)
     chance = random.Random(7).random
-    items = Items(store.connection, store.scripts, store.keys, store.work.projects, chance)
+    items = Items(store.shards.main, store.work.projects, chance)
     orders: Counter[str] = Counter()
     for number in range(600):
         await items.add("random", [NewItem(f"{number}{letter}", place=1.0) for letter in "abc"])

@@ -9,6 +9,7 @@ from tests.store.work.harness import check_work, project
 from tests.store.work.policy import HOUR, completed, seeding, swarm, wanted
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
+from tracker.store.sharding.shards import Shard
 from tracker.store.work.policy import Policy
 from tracker.store.work.records import Project, UnknownProject
 from tracker.store.work.torrent_states import TorrentStates
@@ -139,7 +140,7 @@ async def test_the_neediest_of_all_win_the_room(store: Store) -> None:
     for number in range(1, 21):
         await swarm(store, number, WEAK, leechers=number * 7 % 20)
     states = TorrentStates(store.shards)
-    few = Policy(store.connection, store.scripts, store.keys, store.clock, states, max_managed=5)
+    few = Policy(store.shards.main, store.clock, states, max_managed=5)
     policy, _ = policy_of(store, few, max_weak=4, max_enqueued=3)
     runs = [await run(store, policy) for _ in range(10)]
     assert max(map(len, runs)) == 5
@@ -239,7 +240,9 @@ async def test_no_call_makes_announces_wait_for_a_millisecond(store: Store) -> N
             await completed(store, number, 7, 8)
     calls = Calls(store.connection)
     shards = one_shard(calls, store.keys.prefix)
-    few = Policy(calls, shards.main.scripts, store.keys, store.clock, TorrentStates(shards), max_managed=400)
+    few = Policy(
+        Shard(0, calls, shards.main.scripts, store.keys), store.clock, TorrentStates(shards), max_managed=400
+    )
     policy, _ = policy_of(store, few)
     for _ in range(2):
         assert len(await run(store, policy)) == 400

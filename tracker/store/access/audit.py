@@ -15,9 +15,7 @@ from redis.exceptions import RedisError
 
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.access.tokens import ROLES, Role
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part, Shard
 
 Way = Literal["api", "dashboard", "cli", "site"]
 
@@ -97,13 +95,11 @@ class AuditFilter:
         )
 
 
-class Audit:
+class Audit(Part):
     """``max_entries``: more than that, or older than KEPT_SECONDS, the oldest entries are deleted."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, max_entries: int) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = (keys.audit(), keys.audit_rows())
+    def __init__(self, shard: Shard, max_entries: int) -> None:
+        super().__init__(shard)
         self._max_entries = max_entries
 
     async def add(self, entry: AuditEntry) -> bool:
@@ -161,7 +157,7 @@ class Audit:
         """The newest entries of both streams until ``end``, newest first, and the end of the next ones; empty: none."""
         parts = [
             await self._connection.command("XREVRANGE", key, end, start, "COUNT", _CHUNK)
-            for key in self._keys
+            for key in (self._keys.audit(), self._keys.audit_rows())
         ]
         rows = sorted((row for part in parts for row in part), key=lambda row: _order(row[0]), reverse=True)
         unread = [part[-1][0] for part in parts if len(part) == _CHUNK]

@@ -5,13 +5,13 @@ State is bounded: at most MAX_SOURCES count in a minute, and at most MAX_STATES 
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part
 
 WINDOW_SECONDS = 60
 HOLD_SECONDS = 120
@@ -38,20 +38,8 @@ class RateLimitState(NamedTuple):
     until: float
 
 
-class RateLimitStore:
+class RateLimitStore(Part):
     """The rate limits of one prefix. ``clock`` returns epoch seconds."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
-        clock: Callable[[], float],
-    ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._clock = clock
 
     async def count_hits(self, hits: Sequence[Hit], limits: Mapping[str, int]) -> list[RateLimitState]:
         """Adds hits up and returns all states that hold now. ``limits`` is how many hits each limit allows in a minute.

@@ -18,10 +18,8 @@ from redis.exceptions import RedisError
 
 from tracker.bittorrent import Address
 from tracker.errors import ClientError, Conflict, StoreUnavailable
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.record import Field
+from tracker.store.sharding.shards import Part, Shard
 
 Role = Literal["read", "operate", "admin"]
 """Each role may do what the roles before it may."""
@@ -81,23 +79,18 @@ class Session:
     ends: int
 
 
-class Tokens:
+class Tokens(Part):
     """The tokens, sessions and links under one key prefix. ``clock`` returns epoch seconds."""
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shard: Shard,
         clock: Callable[[], float],
         *,
         max_tokens: int = MAX_TOKENS,
         max_sessions: int = MAX_SESSIONS,
     ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._clock = clock
+        super().__init__(shard, clock)
         self._max_tokens = max_tokens
         self._max_sessions = max_sessions
 

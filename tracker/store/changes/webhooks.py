@@ -10,10 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tracker.store.changes.changes import FIRST, Changes
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Part, Shard
 
 LEASE_SECONDS = 30
 KEPT_SECONDS = 30 * 86400
@@ -51,20 +49,15 @@ def receiver_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-class Webhooks:
+class Webhooks(Part):
     """``clock`` returns epoch seconds; ``feed``: the changes that are delivered.
 
     Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError.
     """
 
-    def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float], feed: Changes
-    ) -> None:
-        self._clock = clock
+    def __init__(self, shard: Shard, clock: Callable[[], float], feed: Changes) -> None:
+        super().__init__(shard, clock)
         self._feed = feed
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
 
     async def hold(
         self, id: str, token: str, changed: Mapping[str, str | int] | None = None

@@ -4,6 +4,7 @@ A shard is a key prefix with everything of its torrents and their peers. The fir
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,16 @@ class Shard:
     connection: Connection
     scripts: Scripts
     keys: Keys
+
+
+class Part:
+    """A part of the store under one prefix. ``clock`` returns epoch seconds."""
+
+    def __init__(self, shard: Shard, clock: Callable[[], float] = time.time) -> None:
+        self._connection = shard.connection
+        self._scripts = shard.scripts
+        self._keys = shard.keys
+        self._clock = clock
 
 
 class Shards:

@@ -13,10 +13,8 @@ from typing import Literal
 from zlib import crc32
 
 from tracker.bittorrent import Address
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked
+from tracker.store.sharding.shards import Part, Shard
 from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_of, month_start
 from tracker.system.logger import Logger
 
@@ -39,23 +37,15 @@ _VERSIONED = re.compile(r"(.+?) v?[0-9]\S*", re.ASCII)
 log = Logger("tracker.store")
 
 
-class ClientSoftware:
+class ClientSoftware(Part):
     """The client software of one prefix. Each object counts as one process: its batches are numbered, and a batch
     sent again after a lost reply counts once."""
 
     def __init__(
-        self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
-        *,
-        kept_members: int = KEPT_MEMBERS,
-        max_members: int = MAX_MEMBERS,
+        self, shard: Shard, *, kept_members: int = KEPT_MEMBERS, max_members: int = MAX_MEMBERS
     ) -> None:
+        super().__init__(shard)
         self._bounds = (kept_members, max_members)
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
         self._process = secrets.token_hex(8)
 
     async def add(

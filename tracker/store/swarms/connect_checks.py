@@ -1,13 +1,11 @@
 """Results of connecting to peers: which endpoints accepted a connection, and which users' clients did."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tracker.bittorrent import Endpoint
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Part
 
 KEEP_SECONDS = 86_400
 """A result counts for a day. Then the endpoint is checked again."""
@@ -20,16 +18,8 @@ class ConnectCheck(NamedTuple):
     """Epoch seconds."""
 
 
-class ConnectChecks:
+class ConnectChecks(Part):
     """The results under one key prefix. ``clock`` returns epoch seconds."""
-
-    def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]
-    ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._clock = clock
 
     async def note(self, endpoint: Endpoint, user_id: str, connectable: bool | None) -> None:
         """Saves a result of now, also for the user of the peer; ``user_id`` is empty if it has none."""

@@ -1,14 +1,11 @@
 """Who gets nothing: claimants, addresses and networks that are blocked, in one project or in all."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 from tracker.errors import ClientError
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part
 from tracker.store.work.records import UnknownProject, check_claimant
 
 LOG_ENTRIES = 1000
@@ -30,16 +27,8 @@ class BlockEvent:
     """Bytes by domain (JSON)."""
 
 
-class Blocks:
+class Blocks(Part):
     """``clock`` returns epoch seconds. A change is valid from the next call on."""
-
-    def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]
-    ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._clock = clock
 
     async def block(self, who: str, project: str | None = None) -> bool:
         """Blocks a claimant, an address, or the /64 of IPv6 addresses, in ``project`` or everywhere. False if it was

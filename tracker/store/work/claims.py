@@ -13,11 +13,9 @@ from typing import Any
 from tracker.bittorrent import Endpoint
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.clock import seconds_ahead
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.facts import TorrentFacts
 from tracker.store.work.paging import page_of
 from tracker.store.work.records import (
@@ -47,21 +45,11 @@ log = Logger("tracker.work")
 _REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty": "empty"}
 
 
-class Claims:
+class Claims(Part):
     """The claims of all projects. ``clock`` returns epoch seconds."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
-        clock: Callable[[], float],
-        facts: TorrentFacts,
-    ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._clock = clock
+    def __init__(self, shard: Shard, clock: Callable[[], float], facts: TorrentFacts) -> None:
+        super().__init__(shard, clock)
         self._facts = facts
 
     def _now(self) -> int:

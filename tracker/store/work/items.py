@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tracker.errors import ClientError
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.demand import SECONDARY
 from tracker.store.work.paging import page_of
 from tracker.store.work.projects import Projects
@@ -36,20 +34,11 @@ _MAX_ASKED = 10
 _NEEDIEST_QUEUES: tuple[Queue, ...] = ("todo", "secondary")
 
 
-class Items:
+class Items(Part):
     """``chance`` returns random numbers from 0 to 1, for the places of items."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
-        projects: Projects,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        self._connection = connection
-        self._keys = keys
-        self._scripts = scripts
+    def __init__(self, shard: Shard, projects: Projects, chance: Callable[[], float] = random.random) -> None:
+        super().__init__(shard)
         self._projects = projects
         self._chance = chance
 

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, score, whole
+from tracker.store.sharding.shards import Part
 from tracker.store.work.records import UnknownProject
 
 Board = Literal["count", "bytes", "seconds"]
@@ -47,13 +45,8 @@ class ChartPoint:
     seconds: int
 
 
-class Leaderboard:
+class Leaderboard(Part):
     """The leaderboards of all projects. ``span`` is a month or a week of ``periods``, or None for all time."""
-
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
 
     async def update(self, project: str, max_items: int = MAX_ADDED) -> int:
         """Adds what was finished since the last call to leaderboards, charts, versions, the bytes by domain and the
@@ -68,12 +61,7 @@ class Leaderboard:
         return int(answer)
 
     async def top(
-        self,
-        project: str,
-        board: Board = "count",
-        span: str | None = None,
-        count: int = 100,
-        offset: int = 0,
+        self, project: str, board: Board = "count", span: str | None = None, count: int = 100, offset: int = 0
     ) -> list[Standing]:
         """The first claimants by finished items, bytes reported or seconds verified."""
         key = self._key(project, board, span)

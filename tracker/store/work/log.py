@@ -12,9 +12,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from tracker.errors import ClientError
-from tracker.store.client.connection import Connection
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.projects import Projects
 
 GROUP = CONSUMER = "drain"
@@ -29,13 +27,11 @@ class LogEntry:
     fields: dict[str, str]
 
 
-class Log:
+class Log(Part):
     """The logs of all projects."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, projects: Projects) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+    def __init__(self, shard: Shard, projects: Projects) -> None:
+        super().__init__(shard)
         self._projects = projects
 
     async def newest(self, project: str, count: int = 20, before: str = "") -> list[LogEntry]:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from math import floor, inf
 
 from tracker.bittorrent import InfoHash, info_hash_of
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.demand import Demand, demand, is_settled
 from tracker.store.work.records import Project, UnknownProject
 from tracker.store.work.torrent_states import Found, TorrentStates
@@ -80,23 +78,18 @@ class Rehearsal:
 NOTHING = Rehearsal()
 
 
-class Policy:
+class Policy(Part):
     """``clock`` returns epoch seconds."""
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shard: Shard,
         clock: Callable[[], float],
         states: TorrentStates,
         *,
         max_managed: int = MAX_MANAGED,
     ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._clock = clock
+        super().__init__(shard, clock)
         self._max_managed = max_managed
         self._states = states
 

@@ -5,41 +5,22 @@ from dataclasses import replace
 from typing import Any
 
 from tracker.errors import ClientError
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work import periods
 from tracker.store.work.project_fields import check_project, project_of, project_row
-from tracker.store.work.records import (
-    PROJECT_FIELDS,
-    Project,
-    ProjectExists,
-    UnknownProject,
-    is_project_name,
-)
+from tracker.store.work.records import PROJECT_FIELDS, Project, ProjectExists, UnknownProject, is_project_name
 
 KEPT_LOG = KEPT_ENTRIES = 100_000
 MAX_TRIMMED = 1000
 _DELETED_PER_CALL = 200
 
 
-class Projects:
+class Projects(Part):
     """The projects under one key prefix. ``clock`` returns epoch seconds; ``kept_log`` entries of a log are kept."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
-        clock: Callable[[], float],
-        *,
-        kept_log: int = KEPT_LOG,
-    ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._clock = clock
+    def __init__(self, shard: Shard, clock: Callable[[], float], *, kept_log: int = KEPT_LOG) -> None:
+        super().__init__(shard, clock)
         self._kept_log = kept_log
 
     async def create(self, project: Project) -> Project:

@@ -67,12 +67,7 @@ LEASE_SECONDS: Mapping[Kind, int] = {"items": 7 * 86_400, "seeding": 6 * 3600}
 
 
 def _setting(
-    about: str,
-    *,
-    lowest: int = 0,
-    highest: int = 10**15,
-    max_length: int = MAX_ITEM_BYTES,
-    off: str = "",
+    about: str, *, lowest: int = 0, highest: int = 10**15, max_length: int = MAX_ITEM_BYTES, off: str = ""
 ) -> Field:
     return Field(about, "project", lowest=lowest, highest=highest, max_length=max_length, off=off)
 

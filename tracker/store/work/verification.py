@@ -6,10 +6,8 @@ from typing import Literal
 
 from tracker.bittorrent import Endpoint
 from tracker.errors import StoreUnavailable
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part, Shard
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.work.claims import Claims
 from tracker.store.work.facts import FactRow, TorrentFacts
@@ -45,22 +43,13 @@ class Checked:
 ProbeResult = Literal["confirmed", "failed", "unknown"]
 
 
-class Verification:
+class Verification(Part):
     """``clock`` returns epoch seconds. Every coroutine raises UnknownProject."""
 
     def __init__(
-        self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
-        claims: Claims,
-        rules: LiveRules,
-        clock: Callable[[], float],
-        facts: TorrentFacts,
+        self, shard: Shard, claims: Claims, rules: LiveRules, clock: Callable[[], float], facts: TorrentFacts
     ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+        super().__init__(shard)
         self._claims = claims
         self._rules = rules
         self._clock = clock

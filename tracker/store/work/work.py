@@ -38,17 +38,16 @@ class Work:
     @classmethod
     def on(cls, shards: Shards, rules: LiveRules, clock: Callable[[], float]) -> Self:
         main, facts = shards.main, TorrentFacts(shards)
-        common = (main.connection, main.scripts, main.keys)
-        projects, claims = Projects(*common, clock), Claims(*common, clock, facts)
+        projects, claims = Projects(main, clock), Claims(main, clock, facts)
         return cls(
             projects,
-            Items(*common, projects),
+            Items(main, projects),
             claims,
-            Blocks(*common, clock),
-            Log(*common, projects),
-            Leaderboard(*common),
-            Policy(*common, clock, TorrentStates(shards)),
+            Blocks(main, clock),
+            Log(main, projects),
+            Leaderboard(main),
+            Policy(main, clock, TorrentStates(shards)),
             Statistics(main.connection, main.keys),
             Sizes(shards, clock),
-            Verification(*common, claims, rules, clock, facts),
+            Verification(main, claims, rules, clock, facts),
         )
