@@ -43,8 +43,9 @@ OF_A_PROJECT = "w:*"
 BEYOND: dict[str, str] = {
     "abandon": "job:* q:*:",
     "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
-    "add": "changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
-    "i:snatches i:torrent_* removing:torrents stats:* torrent_id torrents",
+    "add": "changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score "
+    "i:seeders i:snatches i:torrent_* removing:torrents stats:* sweeping torrent_id "
+    "torrents",
     "add_token": "admin:token:* admin:tokens",
     "add_user": "changes copies copies:version deleting edits groups i:user_* i:user_downloaded "
     "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
@@ -55,8 +56,8 @@ BEYOND: dict[str, str] = {
     "download_multiplier due:* gap groups heartbeat i:* i:dht i:empty i:hnr i:hnr_pending "
     "i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches i:torrent_* "
     "i:unique:torrents: p:*:torrents registered_by:* removing removing:torrents secret "
-    "stats:* stats:credit_cut torrent_id u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* "
-    "u:*:unregistered upload_multiplier user:* user_id users",
+    "stats:* stats:credit_cut sweeping torrent_id u:* u:*:active u:*:hnr u:*:incomplete "
+    "u:*:t:* u:*:unregistered upload_multiplier user:* user_id users",
     "audit": "audit audit:rows",
     "begin_removal": "removing",
     "claim": "job:* lease q:*: q:*:limits",
@@ -83,8 +84,8 @@ BEYOND: dict[str, str] = {
     "drop_hit_and_runs": "changed changes groups i:hnr u:* u:*:hnr u:*:t:* user:*",
     "dump_keys": "*",
     "due": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "
-    "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* u:* u:*:active "
-    "u:*:hnr u:*:t:* user:*",
+    "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* sweeping u:* "
+    "u:*:active u:*:hnr u:*:t:* user:*",
     "edit": "changes edits i:name i:seeders i:torrent_* removing:torrents",
     "edit_user": "changes copies copies:version deleting edits groups i:user_* i:user_downloaded "
     "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
@@ -101,8 +102,8 @@ BEYOND: dict[str, str] = {
     "freeleech": "deleting u:* users",
     "heartbeat": "gap heartbeat stats:*",
     "hold_webhook": "leases:webhook webhook:*",
-    "index": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
-    "stats:*",
+    "index": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
+    "i:snatches stats:* sweeping",
     "link": "changes edits",
     "list_torrents": "i:*",
     "list_users": "i:hnr i:user_* u:* user:* users",
@@ -119,13 +120,13 @@ BEYOND: dict[str, str] = {
     "read_users": "u:* user:* users",
     "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",
     "reap": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "
-    "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* u:* u:*:active "
-    "u:*:hnr u:*:t:* user:*",
+    "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* sweeping u:* "
+    "u:*:active u:*:hnr u:*:t:* user:*",
     "reindex": "denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
-    "i:snatches i:torrent_* stats:*",
-    "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:leechers i:name "
-    "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: removing:torrents "
-    "stats:*",
+    "i:snatches i:torrent_* stats:* sweeping",
+    "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:leechers "
+    "i:name i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: "
+    "removing:torrents stats:* sweeping",
     "reset_score": "i:processed i:score leases:torrents",
     "restore_keys": "*",
     "retry": "job:* q:*:",
@@ -146,7 +147,7 @@ BEYOND: dict[str, str] = {
     "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap groups "
     "heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name "
     "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents "
-    "stats:* u:* u:*:active u:*:hnr u:*:t:* user:*",
+    "stats:* sweeping u:* u:*:active u:*:hnr u:*:t:* user:*",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
     "unlink": "changes edits",

@@ -113,19 +113,22 @@ def test_rules_of_peer_lists_come_last_and_ports_after_them() -> None:
     assert packed[33 * 8 :] == b"\x00\x01\x1a\xe1\xff\xff"
 
 
-def test_regular_announces_are_counted_by_torrent() -> None:
-    """All kinds of replies, with and without more than IPv4 peers; refusals are lists."""
+def test_announces_are_counted_by_torrent_if_they_were_applied() -> None:
+    """With all kinds of replies."""
     counted: list[InfoHash | str] = []
     codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5, counted.extend)
     long = struct.pack("<HHH", 0, 0, 0)
-    replies = [b"r 0 1 0 ", b"f 0 1 0 ", b"R 0 1 0 " + long, b"F 0 1 0 " + long, b"u 0 1 0 ", b"j 0 1 0 "]
-    others: list[Any] = [[1, b"denied", b""], [2, b"u 0 1 0 "], [3, b"j 0 1 0 ", b"1", b"2"]]
+    replies = [b"u 0 1 0 ", b"e 0 1 0 ", b"U 0 1 0 " + long, b"E 0 1 0 " + long, b"j 0 1 0 ", b"l 0 1 0 "]
+    others: list[Any] = [
+        *([2, b"u 0 1 0 "], [3, b"j 0 1 0 ", b"1", b"2"], [4, b"j 0 1 0 "], [5, [4, b"u 0 1 0 "]]),
+        *(b"a 0 1 0 ", b"S 0 1 0 " + long, b"d 0 1 0 ", [1, b"denied", b""], [4, b"o 0 1 0 "]),
+    ]
     updates = [update(1, torrent=1 + number) for number in range(len(replies) + len(others))]
     outcomes, _ = codec.decode(updates, [*replies, *others, b""])
-    assert counted == [info_hash(number) for number in (1, 2, 3, 4)]
+    assert counted == [info_hash(number) for number in range(1, 11)]
     assert [outcome.outcome for outcome in outcomes[:6] if isinstance(outcome, Admitted)] == [
         *("update", "early") * 2,
-        *("update", "join"),
+        *("join", "leave"),
     ]
 
 

@@ -148,6 +148,25 @@ async def test_slices_visit_every_peer_while_peers_come_and_go(store: Store) -> 
     await check_invariants(store.redis, store.keys)
 
 
+async def test_only_peers_that_come_or_leave_explain_other_counts_between_two_slices(store: Store) -> None:
+    """And no announces that change no peer, many as they are."""
+    await fill(store)
+    redis, keys = store.redis, store.keys
+    step = await store.reaping.sweep(["1"], "", BUDGET)
+    for name, by in (("seeders", 1), ("leechers", -1)):
+        await redis.hincrby(keys.torrent(info_hash(1)), name, by)
+        await redis.zincrby(keys.index(name), by, "1")
+        await redis.incrby(keys.stat(name), by)
+    await store.announce_together(*(update(n, bytes_left=n % 3, key_digest=b"k" * 8) for n in (1, 2, 4)))
+    await store.announce_counts.flush()
+    repairs = step.repairs
+    while step.position:
+        step = await store.reaping.sweep(["1"], step.position, BUDGET)
+        repairs += step.repairs
+    assert repairs == 1
+    assert await check_invariants(redis, keys) == LARGE
+
+
 async def test_a_torrent_removed_between_page_and_visit_is_no_repair(store: Store) -> None:
     for n in (1, 2):
         await store.torrents.add(info_hash(n))

@@ -162,7 +162,8 @@ def test_a_join_counts_when_the_store_was_suspended(
             assert client.get(f"t:torrents.{torrent}.users") == b"1"
             until(lambda: client.hvals("t:count:86400:joins") == [b"2"])
             assert b"peers" in tracker.announce()
-            assert client.hget(f"t:t:{torrent}", "announces") == b"2"
             assert client.hvals("t:count:86400:joins") == [b"2"]
+            tracker.end()
+            assert client.hget(f"t:t:{torrent}", "announces") == b"2"
     finally:
         tracker.end()

@@ -166,7 +166,7 @@ async def test_invalid_lower_counters_fail_no_announce(private: Store, held: str
     await report(private, "uploaded", 9 * MB)
     tid = await torrent_id(private)
     key = private.shard(TORRENT).keys.peer(tid, said().peer_id)
-    await private.redis.hset(key, "lower", held)
+    await private.redis.hset(key, mapping={"lower": held, "marks": "x"})
     assert await report(private, "uploaded", 10 * MB) == 10 * MB
     assert "lower" not in await stored(private)
 

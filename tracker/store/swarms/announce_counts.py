@@ -1,8 +1,6 @@
-"""Counts announces by user, and regular ones by torrent, and adds them every few seconds.
+"""Counts announces by user and by torrent, and adds them every few seconds.
 
-Nine of ten announces are regular. Adding each to its torrent at once would cost a twelfth of its time in the store. All
-other announces are counted for the torrent when they are applied, so the sweep can tell from the count whether a swarm
-has changed.
+Adding each to its torrent at once would cost a twelfth of its time in the store.
 """
 
 import asyncio

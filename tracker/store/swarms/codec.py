@@ -20,8 +20,6 @@ WITH_IDS, OWN_FAMILY = 1, 2
 _OUTCOMES = {
     b"u": "update",
     b"e": "early",
-    b"r": "update",
-    b"f": "early",
     b"j": "join",
     b"l": "leave",
     b"a": "absent",
@@ -30,10 +28,11 @@ _OUTCOMES = {
     b"o": "over",
 }
 _FIRST = itemgetter(0)
+_LAST = itemgetter(-1)
 _PASSKEY = itemgetter(9)
-_REGULAR = frozenset(b"rRfF").__contains__
-"""Whether a reply to a regular announce begins with this byte."""
-_COUNTED = frozenset((*b"rRfFuUeEjJlL", 3, 4)).__contains__
+_APPLIED = frozenset(("update", "early", "join", "leave")).__contains__
+"""Whether an outcome counts for the torrent."""
+_COUNTED = frozenset((*b"uUeEjJlL", 3, 4)).__contains__
 """Whether an announce whose reply begins with this byte or number counts for its user."""
 _ACCOUNTS: dict[Accounts, int] = {"off": 0, "optional": 1, "required": 2}
 _LENGTHS = struct.Struct("<HHH")
@@ -185,8 +184,7 @@ def pack_rules(rules: SwarmRules) -> bytes:
 
 class AnnounceCodec:
     """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds; ``count`` is called with
-    the torrents of regular announces, and with the passkeys of all that were applied: the script does not count
-    these."""
+    the torrents and the passkeys of all that were applied: the script does not count these."""
 
     def __init__(
         self, rules: LiveRules, clock: Callable[[], float], count: Callable[[Iterable[InfoHash | str]], None]
@@ -217,8 +215,8 @@ class AnnounceCodec:
         if len(replies) != len(updates):
             raise ValueError(f"{len(replies)} replies to {len(updates)} announces")
         outcomes = list(map(parse, replies))
+        self._count(compress(map(_FIRST, updates), map(_APPLIED, map(_LAST, outcomes))))
         # A refusal is a list that begins with a number less than any letter.
-        self._count(compress(map(_FIRST, updates), map(_REGULAR, map(_FIRST, replies))))
         if self._rules.accounts != "off":
             passkeys = compress(map(_PASSKEY, updates), map(_COUNTED, map(_FIRST, replies)))
             self._count(filter(None, passkeys))

@@ -33,7 +33,7 @@ def ignore_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
 
 
 class Swarms:
-    """The swarms of one shard. ``add`` counts regular announces; ``clock`` gives epoch seconds."""
+    """The swarms of one shard. ``add`` counts announces; ``clock`` gives epoch seconds."""
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Swarms:
         self._scripts = scripts
         self._keys = shard.keys
         self._clock = clock
+        self._add = add
         self._codec = AnnounceCodec(rules, clock, add)
         self._rules = rules
         self.announces = Batches(
@@ -72,10 +73,15 @@ class Swarms:
 
     async def run(self, on_late_join: OnJoin = ignore_join) -> None:
         """As AllSwarms.run."""
+
+        def count_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
+            self._add([info_hash])
+            on_late_join(info_hash, peer_id, address)
+
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.announces.run())
             tasks.create_task(self._scrapes.run())
-            tasks.create_task(self._unanswered.run(on_late_join))
+            tasks.create_task(self._unanswered.run(count_join))
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """As AllSwarms.announce."""

@@ -55,8 +55,8 @@
 --   1 when the network may have any number of endpoints (B)
 -- Answer    for each announce, in order, one of
 --   'outcome seeders leechers snatches peers'
---     outcome: u update, e early update, j join, l leave; r and f: an update and an early update that the caller counts
---       for the torrent (count_announces.lua). The caller counts all of these for the user. Nothing changed for
+--     outcome: u update, e early update, j join, l leave. The caller counts these for the torrent and for the user
+--       (count_announces.lua). Nothing changed for
 --       a absent (a stop of a peer that is not in the swarm)
 --       s stranger (the peer id belongs to another client)
 --       d displaced (another peer holds the endpoint)
@@ -164,6 +164,17 @@ local function write_traffic(key, stored, had_speed, left, uploaded, downloaded,
   else
     call('HSET', key, 'last_announce', now, 'total_time', total_time)
   end
+end
+
+-- `marks` of a peer says what else its hash has, so that most announces read one field for three: 's' speeds, 'x' more
+-- than these: it is paused, or has lower counters. False for neither.
+local function marks_of(paused, lower, moved)
+  return (paused == '1' or lower ~= '') and 'x' or moved and 's'
+end
+
+local function write_marks(key, before, marks)
+  if marks and marks ~= before then call('HSET', key, 'marks', marks) end
+  if before and not marks then call('HDEL', key, 'marks') end
 end
 
 -- A function has at most 200 names. Those that only one step uses are in a block of their own.
@@ -374,16 +385,13 @@ local function set_rules(packed)
       { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6', dht },
     torrent_of_peer = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
       'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
-    seeder = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up',
+    peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'marks',
       accounts and 'user_id' or nil },
-    leaving_peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'lower', 'paused', 'user_id',
-      'n4', memory > 0 and 'total_time' or nil, memory > 0 and 'speed_up' or nil },
+    leaving_peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'marks', 'user_id', 'n4',
+      memory > 0 and 'total_time' or nil },
     account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
       rules.limits_here and 'credited' or nil },
   }
-  field_lists.leecher = { unpack(field_lists.seeder) }
-  local n = #field_lists.leecher
-  field_lists.leecher[n + 1], field_lists.leecher[n + 2] = 'paused', 'lower'
   packed_rules = packed
 end
 

@@ -150,7 +150,7 @@ local function write_join(r, p, slot_field, slot)
     fields[n + 9], fields[n + 10] = 'speed_dn', speed(p.down, p.elapsed)
     fields[n + 11], fields[n + 12], n = 'udp', r.own_family and '1' or '0', n + 12
     if p.lower ~= '' then fields[n + 1], fields[n + 2], n = 'lower', p.lower, n + 2 end
-    if p.lower == '' and p.stored[6] then call('HDEL', p.at, 'lower') end
+    if p.lower == '' and p.had_lower then call('HDEL', p.at, 'lower') end
   else
     if p.exists then call('UNLINK', p.at) end -- another program wrote it
     p.paused = '0'
@@ -162,6 +162,9 @@ local function write_join(r, p, slot_field, slot)
     if r.own_family then fields[n + 1], fields[n + 2], n = 'udp', '1', n + 2 end
   end
   if p.paused ~= r.paused then fields[n + 1], fields[n + 2], n = 'paused', r.paused, n + 2 end
+  if known or r.paused == '1' then
+    fields[n + 1], fields[n + 2], n = 'marks', marks_of(r.paused, p.lower, true), n + 2
+  end
   if r.uid ~= '' then
     fields[n + 1], fields[n + 2], n = 'user_id', r.uid, n + 2
   elseif known then -- its user left before accounts were switched off
@@ -192,7 +195,6 @@ function join(t, r, p, a)
   if t.sole then drop_sole_address(t, endpoint) end
   call('SET', P .. 'ptimeout:' .. r.suffix, may_grow and add_due(tid, r.pid, r.timeout) or '', 'PX', r.timeout)
   if p.up + p.down > 0 then count_traffic(r, p) end
-  if t.announces then t.announces = t.announces + 1 else add_bounded(t.key, 'announces', 1) end
   sums.joined[#sums.joined + 1] = tid
   if empty then redis.pcall('ZREM', P .. 'i:empty', tid) end
   local completed = is_completion(r, p, a)

@@ -16,19 +16,19 @@ local function write_departure(r, p)
   if p.lower ~= '' then fields[n + 1], fields[n + 2], n = 'lower', p.lower, n + 2 end
   call('HSET', p.at, unpack(fields, 1, n))
   fields, n = { 'endpoints', nil, nil, nil, nil, nil }, 1
-  if v[9] then fields[2], n = 'n4', 2 end
+  if v[8] then fields[2], n = 'n4', 2 end
   if p.n6 then fields[n + 1], n = 'n6', n + 1 end
-  if v[11] and not moved then fields[n + 1], fields[n + 2], n = 'speed_up', 'speed_dn', n + 2 end
-  if v[6] and p.lower == '' then fields[n + 1], n = 'lower', n + 1 end
+  if p.had_speed and not moved then fields[n + 1], fields[n + 2], n = 'speed_up', 'speed_dn', n + 2 end
+  if p.had_lower and p.lower == '' then fields[n + 1], n = 'lower', n + 1 end
   call('HDEL', p.at, unpack(fields, 1, n))
+  write_marks(p.at, v[6], marks_of(p.paused, p.lower, moved))
   call('EXPIRE', p.at, memory)
 end
 
 function leave(t, r, p, a)
-  local timeout, uid = P .. 'ptimeout:' .. r.suffix, p.stored[8] or ''
+  local timeout, uid = P .. 'ptimeout:' .. r.suffix, p.stored[7] or ''
   if p.n6 then read_counts6(t) end
-  leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[9], p.n6, p.endpoints)
-  if t.announces then t.announces = t.announces + 1 else add_bounded(t.key, 'announces', 1) end
+  leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[8], p.n6, p.endpoints)
   save_torrent(t)
   if p.up + p.down > 0 then count_traffic(r, p) end
   if is_remembered(r.uid) then

@@ -70,6 +70,7 @@ end
 -- the hash: these fields stand first in it, and rarely needed ones are read where they are needed.
 local function load_peer(tid, r)
   local suffix, p, v, last, total_time, repeated = tid .. ':' .. r.pidx, peer
+  local lower, paused, had_speed = false, false, false
   local key = P .. 'p:' .. suffix
   r.suffix = suffix
   if r.event == 's' and call('EXISTS', key) == 0 then
@@ -78,21 +79,26 @@ local function load_peer(tid, r)
     return p
   elseif r.event == 'x' then
     v = call('HMGET', key, unpack(field_lists.leaving_peer))
-    total_time, p.n6 = v[10], v[1] and #v[1] ~= 6 and call('HGET', key, 'n6')
+    total_time, p.n6 = v[9], v[1] and #v[1] ~= 6 and call('HGET', key, 'n6')
   else
-    v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'lower', 'paused',
-      'user_id', 'total_time', 'speed_up')
-    total_time = v[9]
+    v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'marks', 'user_id',
+      'total_time')
+    total_time = v[8]
+  end
+  if v[6] then
+    local more = call('HMGET', key, 'lower', 'paused', 'speed_up')
+    lower, paused, had_speed = more[1], more[2], more[3]
   end
   last = tonumber(v[5] or '')
-  local endpoints, left, uploaded, downloaded, paused = v[1], v[2], r.uploaded, r.downloaded, v[7] or '0'
+  local endpoints, left, uploaded, downloaded = v[1], v[2], r.uploaded, r.downloaded
   local active = endpoints and true
-  local same_user = not accounts or last and (v[8] or '') == r.uid or false
+  local same_user = not accounts or last and (v[7] or '') == r.uid or false
   local mine = same_user and (endpoints == r.endpoint or address_matches(endpoints or '', r.endpoint)
     or active and has_key(key, endpoints, r))
   p.at, p.stored, p.active, p.endpoints, p.exists, p.mine = key, v, active, endpoints or '', active or last, mine
   p.same_user, p.taken = same_user or not last, active and not mine or last and not same_user
-  p.kind, p.left, p.paused = kind_of(left, paused), left, paused
+  p.kind, p.left, p.paused = kind_of(left, paused), left, paused or '0'
+  p.had_lower, p.had_speed = lower, had_speed
   p.up, p.down, p.base_up, p.base_down, p.lower, p.again, p.time = 0, 0, uploaded, downloaded, '', 0, 0
   if not (last and same_user) then
     p.known, p.total_time, p.elapsed, p.restarted = false, 0, 0, true
@@ -103,9 +109,9 @@ local function load_peer(tid, r)
   if r.event == 's' then
     p.up = max(0, uploaded - (tonumber(old_up) or 0))
     p.down = max(0, downloaded - (tonumber(old_down) or 0))
-  elseif uploaded ~= old_up or downloaded ~= old_down or v[6] then
+  elseif uploaded ~= old_up or downloaded ~= old_down or lower then
     p.up, p.down, p.base_up, p.base_down, p.lower, p.again, repeated =
-      move_both(uploaded, downloaded, v[3], v[4], v[6], v[5])
+      move_both(uploaded, downloaded, v[3], v[4], lower, v[5])
   end
   if downloaded ~= old_down and tonumber(downloaded) < (tonumber(old_down) or 0) then
     p.restarted = r.event == 's' or p.base_down ~= downloaded and not repeated

@@ -25,6 +25,11 @@ local function load_counts(torrent, seeding, of_user, moved)
     end
     return t, nil, hybrid_of, multi_up, multi_dn
   end
+  if of_user and not moved and rules.give_below == 0 then
+    local t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4',
+      's6', 'hybrid_of')
+    return t, nil, t[11]
+  end
   local t = call('HMGET', torrent, unpack(of_user and field_lists.torrent_of_peer or field_lists.regular_torrent))
   if seeding then t[9], t[10] = false, false end
   if of_user then return t, t[15], t[11], t[12], t[13], t[14] end
@@ -37,9 +42,10 @@ end
 function update_regular(packed, ih, tid)
   local pidx, _, form, want, timeout, random, uploaded, downloaded, left, endpoint, passkey =
     read('<c40BBHI4I4sssBc0Bc0', packed, 41)
-  local suffix, seeding = tid .. ':' .. pidx, left == '0'
-  local key = P .. 'p:' .. suffix
-  local stored = call('HMGET', key, unpack(seeding and field_lists.seeder or field_lists.leecher))
+  local key, seeding = P .. 'p:' .. tid .. ':' .. pidx, left == '0'
+  local stored = call('HMGET', key, unpack(field_lists.peer))
+  local had_speed = stored[7]
+  if had_speed and had_speed ~= 's' then return end -- paused, or with lower counters
   local endpoints, on_v4, own4, own6 = stored[1], #endpoint == 6, nil, nil
   if endpoints == endpoint then
     if on_v4 then own4 = endpoint else own6 = endpoint end
@@ -51,11 +57,7 @@ function update_regular(packed, ih, tid)
   end
   if (stored[2] == '0') ~= seeding then return end
   local elapsed, up, down, time = now - stored[5], 0, 0, 0
-  if elapsed < 0 then
-    elapsed = since_step_back(elapsed)
-  elseif elapsed == 0 and seeding and call('HGET', key, 'lower') then -- it may hold in this second
-    return
-  end
+  if elapsed < 0 then elapsed = since_step_back(elapsed) end
   if uploaded ~= (stored[3] or '0') then up = uploaded - (stored[3] or 0) end
   if downloaded ~= (stored[4] or '0') then down = downloaded - (stored[4] or 0) end
   if up < 0 or down < 0 then return end -- late, or a client that restarted its counters
@@ -64,14 +66,9 @@ function update_regular(packed, ih, tid)
     if time >= rules.max_gap then time = 0 end
   end
   local moved, user = up + down > 0, nil
-  if not accounts then
-    if stored[8] == '1' or stored[9] then return end -- paused, or with lower counters
-  else
-    if stored[9] == '1' or stored[10] then return end
-    if passkey ~= '' or stored[8] or rules.required then
-      user = load_user(passkey, stored[8], seeding, up, down)
-      if not user or elapsed < rules.regular_after then return end
-    end
+  if accounts and (passkey ~= '' or stored[8] or rules.required) then
+    user = load_user(passkey, stored[8], seeding, up, down)
+    if not user or elapsed < rules.regular_after then return end
   end
   local torrent = P .. 't:' .. ih
   local t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_counts(torrent, seeding, user, moved)
@@ -83,9 +80,9 @@ function update_regular(packed, ih, tid)
     if not account then return end
     if moved then credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn) end
   end
-  local outcome = elapsed < early and elapsed >= 0 and 'f ' or 'r '
+  local outcome = elapsed < early and elapsed >= 0 and 'e ' or 'u '
   local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
-  if #reply > 50 or not find(reply, '^[fr] %d+ %d+ %d+ $') then return end -- another program wrote these counts
+  if #reply > 50 or not find(reply, '^[eu] %d+ %d+ %d+ $') then return end -- another program wrote these counts
   if want > 0 then
     if form == 2 then -- no peers of the other family
       if on_v4 then t[7], t[10] = false, false else t[6], t[9] = false, false end
@@ -95,9 +92,10 @@ function update_regular(packed, ih, tid)
       known[t[6]] or 0, known[t[7]] or 0, want, random, form == 1, on_v4, own4, own6, t[8],
       form == 1 and call('HGET', torrent, 'derived') and tid, dht, tid)
   end
-  if call('PEXPIRE', P .. 'ptimeout:' .. suffix, timeout) == 0 then return end
-  if changed or stored[7] then
-    write_traffic(key, stored, stored[7], left, uploaded, downloaded, up, down, elapsed, (stored[6] or 0) + time)
+  if call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then return end
+  if changed or had_speed then
+    write_traffic(key, stored, had_speed, left, uploaded, downloaded, up, down, elapsed, (stored[6] or 0) + time)
+    write_marks(key, had_speed, moved and 's')
     if moved then add_traffic(up, down, elapsed, on_v4, form == 2) end
   else
     call('HSET', key, 'last_announce', now, 'total_time', (stored[6] or 0) + time)
@@ -118,11 +116,12 @@ end
 
 -- The traffic of any announce, with the lower counters.
 local function write_peer(r, p)
-  write_traffic(p.at, p.stored, p.stored[10], r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed,
+  write_traffic(p.at, p.stored, p.had_speed, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed,
     p.total_time + p.time)
+  write_marks(p.at, p.stored[6], marks_of(r.paused, p.lower, p.up + p.down > 0))
   if p.lower ~= '' then
     call('HSET', p.at, 'lower', p.lower)
-  elseif p.stored[6] then
+  elseif p.had_lower then
     call('HDEL', p.at, 'lower')
   end
 end
@@ -162,7 +161,6 @@ function update(t, r, p, a, old)
   if t.sole then drop_sole_address(t, r.endpoint) end
   renew_timeout(t, r)
   if p.up + p.down > 0 then count_traffic(r, p) end
-  add_bounded(t.key, 'announces', 1)
   update_peer(t, r, p, endpoints)
   if a then
     credit_announce(t, r, p, a)

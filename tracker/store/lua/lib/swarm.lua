@@ -2,9 +2,18 @@
 -- are checked. After torrent.lua, addresses.lua, `call` and `memory` (seconds that the hash of an inactive peer of a
 -- user is kept; 0: it is deleted, as an anonymous peer's hash always is).
 
--- Peer ids (20 bytes) to and from hex.
-local function to_hex(id)
-  return string.format('%08x%08x%08x%08x%08x', struct.unpack('>I4I4I4I4I4', id))
+-- Peer ids (20 bytes) to and from hex. One format() for all bytes takes half as long again.
+local to_hex
+do
+local hex_of = setmetatable({}, { __index = function(known, number)
+  known[number] = string.format('%02x', number)
+  return known[number]
+end })
+function to_hex(id)
+  local hex, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t = hex_of, string.byte(id, 1, 20)
+  return hex[a] .. hex[b] .. hex[c] .. hex[d] .. hex[e] .. hex[f] .. hex[g] .. hex[h] .. hex[i] .. hex[j] .. hex[k]
+    .. hex[l] .. hex[m] .. hex[n] .. hex[o] .. hex[p] .. hex[q] .. hex[r] .. hex[s] .. hex[t]
+end
 end
 
 local function to_raw(idx)
@@ -26,6 +35,7 @@ local function count_peer(t, kind, paused, by)
   local count = t[name] + by
   t[name] = count > 0 and count or 0
   if paused then t.paused = t.paused + by end
+  t.moves = t.moves + 1
 end
 
 local function is_remembered(uid)

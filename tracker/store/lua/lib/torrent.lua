@@ -13,24 +13,25 @@ local count_of = setmetatable({ [false] = false }, { __index = function(known, d
   return number
 end })
 
--- Fills `t` with the torrent, and returns the values of more fields. The counts as stored stand at 1 to 8 of the table,
--- in the order of save_torrent(); `t.paused` is the change of the paused count. `only_v4`: without the IPv6 counts.
+-- Fills `t` with the torrent, and returns the values of more fields. The counts as stored stand at 1 to 7 of the table,
+-- in the order of save_torrent(); `t.paused` is the change of the paused count, `t.moves` how many peers came, left or
+-- changed. `only_v4`: without the IPv6 counts.
 local function read_torrent(t, ih, only_v4, ...)
   local key, known = P .. 't:' .. ih, count_of
   local s6, l6, v = 0, 0
   if only_v4 then
-    v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 'crowded', 'announces', ...)
+    v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 'crowded', ...)
   else
-    v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 'crowded', 'announces', 's6', 'l6', ...)
-    s6, l6 = known[v[8]] or 0, known[v[9]] or 0
+    v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 'crowded', 's6', 'l6', ...)
+    s6, l6 = known[v[7]] or 0, known[v[8]] or 0
   end
-  local seeders, leechers, crowded, announces = known[v[2]], known[v[3]], known[v[6]], not v[7] and 0 or known[v[7]]
+  local seeders, leechers, crowded = known[v[2]], known[v[3]], known[v[6]]
   local s4, l4 = known[v[4]] or 0, known[v[5]] or 0
-  t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8] = seeders, leechers, s4, l4, s6, l6, crowded, announces
+  t[1], t[2], t[3], t[4], t[5], t[6], t[7] = seeders, leechers, s4, l4, s6, l6, crowded
   t.ih, t.key, t.arrays, t.tid, t.paused = ih, key, P .. 'swarm:' .. ih .. ':', v[1], 0
   t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6 = seeders or 0, leechers or 0, s4, l4, s6, l6
-  t.crowded, t.announces = crowded, announces
-  return unpack(v, only_v4 and 8 or 10)
+  t.crowded, t.moves = crowded, 0
+  return unpack(v, only_v4 and 7 or 9)
 end
 
 -- luacheck: push ignore 211 (few scripts need it)
@@ -50,8 +51,16 @@ end
 
 -- luacheck: push ignore 113 211 (some scripts only read)
 -- The new scores in `i:seeders` and `i:leechers`, and the changes of the two global sums. save_rankings() writes them.
-local rankings = { { name = 'seeders', change = 0, scores = {} }, { name = 'leechers', change = 0, scores = {} } }
+-- `moves`, by torrent id: at least as many as peers came, left or changed.
+local rankings = { { name = 'seeders', change = 0, scores = {} }, { name = 'leechers', change = 0, scores = {} },
+  moves = {} }
 
+-- Writes the counts of `t` that have changed. It must not fail, as one torrent would fail a batch that is applied
+-- already. Keys of a wrong type are therefore left as they are; the sweep repairs them.
+local save_torrent
+-- Writes the two rankings and the global sums, once for all torrents of the call.
+local save_rankings
+do
 -- `i:empty` lists empty torrents that registered themselves, by when they became empty: the first one is deleted when
 -- there are too many torrents. A disabled or pending torrent is not listed: it would come back
 -- enabled.
@@ -60,10 +69,6 @@ local function list_empty(t)
   if v[1] == '1' and v[2] ~= '0' and v[2] ~= 'pending' then redis.pcall('ZADD', P .. 'i:empty', now, t.tid) end
 end
 
--- Writes the counts of `t` that have changed. It must not fail, as one torrent would fail a batch that is applied
--- already. Keys of a wrong type are therefore left as they are; the sweep repairs them.
-local save_torrent
-do
 local changes = {} -- fields and values; reused by each call: a new table that grows is slower
 local function note_score(t, i, value)
   local ranking = rankings[i]
@@ -85,18 +90,28 @@ function save_torrent(t)
   if t.s6 ~= t[5] then t[5], changes[n + 1], changes[n + 2], n = t.s6, 's6', t.s6, n + 2 end
   if t.l6 ~= t[6] then t[6], changes[n + 1], changes[n + 2], n = t.l6, 'l6', t.l6, n + 2 end
   if t.crowded ~= t[7] then t[7], changes[n + 1], changes[n + 2], n = t.crowded, 'crowded', t.crowded, n + 2 end
-  if t.announces ~= t[8] then t[8], changes[n + 1], changes[n + 2], n = t.announces, 'announces', t.announces, n + 2 end
   local empty = seeders + leechers == 0
   if empty then changes[n + 1], changes[n + 2], n = 'empty_since', now, n + 2 end
   if n > 0 then call('HSET', t.key, unpack(changes, 1, n)) end
   if empty then list_empty(t) end
   if t.paused ~= 0 then redis.pcall('HINCRBY', t.key, 'paused', t.paused) end
-  t.paused = 0
-end
+  rankings.moves[t.tid] = (rankings.moves[t.tid] or 0) + t.moves + 1
+  t.paused, t.moves = 0, 0
 end
 
--- Writes the two rankings and the global sums, once for all torrents of the call.
-local function save_rankings()
+-- The sweep visits a large swarm in several calls. `sweeping` holds the id of its torrent, and how much has changed
+-- there since: then the counts of the sweep may be off by as much.
+local function note_moves()
+  local tid, known = string.match(call('GET', P .. 'sweeping') or '', '^(%d+) (%d+)$')
+  local own = rankings.moves[tid]
+  if own then call('SET', P .. 'sweeping', tid .. ' ' .. string.format('%.0f', known + own), 'KEEPTTL') end
+end
+
+function save_rankings()
+  if next(rankings.moves) then
+    pcall(note_moves)
+    rankings.moves = {}
+  end
   for _, ranking in ipairs(rankings) do
     local scores, n = {}, 0
     for tid, score in pairs(ranking.scores) do
@@ -106,6 +121,7 @@ local function save_rankings()
     if ranking.change ~= 0 then redis.pcall('INCRBY', P .. 'stats:' .. ranking.name, ranking.change) end
     ranking.scores, ranking.change = {}, 0
   end
+end
 end
 
 local function load_snatches(t)
@@ -121,12 +137,10 @@ end
 -- Torrents that were registered or joined are scored from now on, if they are not yet.
 local function add_to_scoring(tids)
   if #tids == 0 then return end
-  local scores, times = {}, {}
-  for i, tid in ipairs(tids) do
-    scores[2 * i - 1], scores[2 * i] = 1, tid
-    times[2 * i - 1], times[2 * i] = now, tid
-  end
-  call('ZADD', P .. 'i:score', 'NX', unpack(scores))
-  call('ZADD', P .. 'i:processed', 'NX', unpack(times))
+  local entries, n = {}, 0
+  for _, tid in ipairs(tids) do entries[n + 1], entries[n + 2], n = 1, tid, n + 2 end
+  if call('ZADD', P .. 'i:score', 'NX', unpack(entries)) == 0 then return end -- nearly always
+  for i = 1, n, 2 do entries[i] = now end
+  call('ZADD', P .. 'i:processed', 'NX', unpack(entries))
 end
 -- luacheck: pop

@@ -120,19 +120,25 @@ local function visit_small(t, tid, is_summed)
   if not is_summed then sum_peers(t, t.udp.s, t.udp.l) end
 end
 
-local function announces_of(t)
-  return tonumber(call('HGET', t.key, 'announces') or '') or 0
+-- From now on, how many peers come, leave or change is counted (note_moves() of torrent.lua).
+local function count_moves(tid)
+  call('SET', P .. 'sweeping', tid .. ' 0', 'EX', 3600)
+end
+
+-- By how much counts may be off that calls since count_moves() made.
+local function max_off(tid)
+  local of, moves = string.match(call('GET', P .. 'sweeping') or '', '^(%d+) (%d+)$')
+  return of == tid and 3 * tonumber(moves) or math.huge
 end
 
 -- Visits a larger swarm in slices: its members, then the slots of its arrays, then its addresses. Each slice is
 -- consistent in itself. The members seen are counted on the way: `position` holds the cursor, seeders, leechers, paused
--- members, the number of announces at the start, and seeders and leechers that joined over UDP. If the sum differs from
--- the counts by more than the announces in between explain, the whole swarm is counted at once.
+-- members, and seeders and leechers that joined over UDP. If the sum differs from the counts by more than the changes
+-- in between explain, the whole swarm is counted at once.
 local function visit_members(t, tid, position)
-  local cursor, s, l, paused, since, udp_s, udp_l =
-    string.match(position, '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$')
-  local announces = announces_of(t)
-  s, l, paused, since = tonumber(s) or 0, tonumber(l) or 0, tonumber(paused) or 0, tonumber(since) or announces
+  local cursor, s, l, paused, udp_s, udp_l = string.match(position, '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$')
+  if not cursor then count_moves(tid) end
+  s, l, paused = tonumber(s) or 0, tonumber(l) or 0, tonumber(paused) or 0
   local udp = { s = tonumber(udp_s) or 0, l = tonumber(udp_l) or 0 }
   local page = call('SSCAN', P .. 'tpeers:' .. t.ih, cursor or '0', 'COUNT', budget)
   seen = seen + #page[2]
@@ -163,10 +169,10 @@ local function visit_members(t, tid, position)
     end
   end
   if page[1] ~= '0' then
-    return string.format('m:%s,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f', page[1], s, l, paused, since, udp.s, udp.l)
+    return string.format('m:%s,%.0f,%.0f,%.0f,%.0f,%.0f', page[1], s, l, paused, udp.s, udp.l)
   end
   local off = math.abs(s - t.seeders) + math.abs(l - t.leechers) + math.abs(paused - paused_count(t))
-  local is_right = off <= 3 * (announces - since) or check_swarm(t)
+  local is_right = off <= max_off(tid) or check_swarm(t)
   if not is_right then repair(t) end
   sum_peers(t, udp.s, udp.l)
   return is_right and 's4:0' or ''
@@ -190,9 +196,9 @@ end
 
 -- All addresses have been added by now. Crowded networks are counted on the way, as members are.
 local function visit_addresses(t, position)
-  local cursor, crowded, since = string.match(position, '^(%d+),(%d+),(%d+)$')
-  local announces = announces_of(t)
-  crowded, since = tonumber(crowded) or 0, tonumber(since) or announces
+  local cursor, crowded = string.match(position, '^(%d+),(%d+)$')
+  if not cursor then count_moves(t.tid) end
+  crowded = tonumber(crowded) or 0
   local key = P .. 'addresses:' .. t.ih
   local networks = math.ceil(budget * call('HLEN', key) / (t.seeders + t.leechers)) -- they hold about `budget` entries
   local page = call('HSCAN', key, cursor or '0', 'COUNT', math.max(1, networks))
@@ -203,13 +209,14 @@ local function visit_addresses(t, position)
     return ''
   end
   crowded = crowded + more
-  if page[1] ~= '0' then return string.format('a:%s,%.0f,%.0f', page[1], crowded, since) end
+  if page[1] ~= '0' then return string.format('a:%s,%.0f', page[1], crowded) end
   local off = t.crowded and math.abs(crowded - t.crowded)
-  if not off or off > 3 * (announces - since) then -- announces in between explain a smaller difference
+  if not off or off > max_off(t.tid) then -- changes in between explain a smaller difference
     if off then repairs = repairs + 1 end
     t.crowded = crowded
     save_torrent(t)
   end
+  call('DEL', P .. 'sweeping')
   return ''
 end
 

@@ -71,7 +71,16 @@ _PLACES: dict[Place, tuple[str, ...]] = {
     ),
     Place.JOINED: (
         *("t:u:<uid>", "t:i:hnr", "t:deleting", "t:torrent_id", "t:lease", "t:stats:<counter>"),
-        *("t:heartbeat", "t:gap", "t:due", "t:addresses", "t:changes", "t:edits", "t:unique:forgotten"),
+        *(
+            "t:heartbeat",
+            "t:gap",
+            "t:due",
+            "t:sweeping",
+            "t:addresses",
+            "t:changes",
+            "t:edits",
+            "t:unique:forgotten",
+        ),
         *("t:outbox:<minute>", "t:outbox", "t:outbox:waiting"),
     ),
     Place.DROPPED: (
