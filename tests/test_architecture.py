@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "valkey": ("errors", "settings", "store", "system"),
     # What every process needs.
     "runtime": (*NOUNS, "dht", "settings", "store", "system", "valkey"),
-    "doctor": (*NOUNS, "geoip", "settings", "store", "system"),
+    "doctor": (*NOUNS, "geoip", "refusals", "settings", "store", "system"),
     # Operations of the API, the dashboard and the command line.
     "operations": (*NOUNS, "geoip", "store", "system", "wire", "workers.work"),
     # The admin port.
@@ -441,14 +441,14 @@ def lone_tasks(module: str) -> Iterator[str]:
 
 
 def test_background_work_waits_for_the_store_in_one_loop() -> None:
-    """In workers/loop.py. Besides, the deny list is not read meanwhile, and a start tries again."""
+    """In workers/loop.py. Besides, the deny list is not read meanwhile."""
     waiting = {
         module
         for module in modules()
         for node in nodes_of(path_of(module))
         if isinstance(node, ast.Attribute) and node.attr == "until_available" and not covers("store", module)
     }
-    assert waiting == {"workers.loop", "workers.client_lists", "app.service"}
+    assert waiting == {"workers.loop", "workers.client_lists"}
 
 
 def test_tasks_are_started_in_task_groups_only() -> None:

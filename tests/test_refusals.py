@@ -14,7 +14,20 @@ from tracker import refusals
 from tracker.core.rate_limits import LIMITED
 from tracker.core.work import Reason as WorkReason
 from tracker.frontends.work.replies import PHRASES, STATUSES
-from tracker.refusals import CLOSED, NAMES, REASONS, SUBJECTS, Busy, Refusal, SilentlyDropped, explained
+from tracker.refusals import (
+    ADDRESS_HIDDEN,
+    ADDRESS_IMPOSSIBLE,
+    CLOSED,
+    NAMES,
+    PROXY_HEADER_MISSING,
+    PROXY_HEADER_UNEXPECTED,
+    REASONS,
+    SUBJECTS,
+    Busy,
+    Refusal,
+    SilentlyDropped,
+    explained,
+)
 
 ROOT = Path(__file__).parents[1]
 REFUSING = ("core", "frontends/http", "frontends/udp", "wire")
@@ -78,6 +91,7 @@ def test_every_refusal_in_the_code_is_in_the_table_and_the_other_way_round() -> 
             said |= {each for each in found if isinstance(each, str)}
     for path in (ROOT / "tracker/frontends").rglob("*.py"):
         said |= set(re.findall(r'text = "([^"]+)"', path.read_text(encoding="utf-8"))) & REASONS.keys()
+    said |= {ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED}
     scripts = "".join(each.read_text() for each in sorted((ROOT / "tracker/store/lua").rglob("*.lua")))
     in_scripts = {name for name in REASONS if f"'{name}'" in scripts}
     assert said <= REASONS.keys()

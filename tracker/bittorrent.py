@@ -154,6 +154,14 @@ def parse_info_hash(text: str) -> InfoHash:
     return InfoHash(raw)
 
 
+def is_of_a_host(address: bytes) -> bool:
+    """Whether a packed address may be that of a host anywhere, also in a private network: it is not unspecified,
+    multicast, broadcast or reserved."""
+    if len(address) == 4:
+        return 0 < address[0] < 224
+    return len(address) == 16 and any(address) and address[0] != 0xFF
+
+
 def is_routable(address: bytes) -> bool:
     """Whether a packed address may be a host on the public internet (global unicast).
 

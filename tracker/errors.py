@@ -59,6 +59,10 @@ class StartupError(Exception):
     """The tracker cannot start. The text is one line for the operator."""
 
 
+class StoreNotReady(StartupError):
+    """The store does not answer, or refuses work for now. A start may wait for it."""
+
+
 class SettingsError(ValueError):
     """The settings are invalid. One readable line per problem, without any value that may be secret."""
 

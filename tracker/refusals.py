@@ -23,6 +23,10 @@ _ADD = (
     "`tracker torrent add FILE`, which adds both info hashes of a hybrid torrent; `tracker user unregistered USER` "
     "lists those that a user tried"
 )
+PROXY_HEADER_MISSING = "the proxy must send a PROXY protocol header"
+PROXY_HEADER_UNEXPECTED = "the tracker does not expect the PROXY protocol header that its proxy sends"
+ADDRESS_HIDDEN = "the tracker cannot see your address: its proxy must send X-Forwarded-For"
+ADDRESS_IMPOSSIBLE = "no peer can have the address that your client or a proxy states"
 _BROKEN = "a broken client, or a manual request"
 _AS_TEXT = "a client or proxy decodes the URL as text"
 _UNCHANGED = f"a proxy must pass the URL on unchanged: {_PROXY}"
@@ -235,9 +239,28 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
             60,
         ),
         _own(
-            "the tracker cannot see your address: its proxy must send X-Forwarded-For",
-            "a request through a unix socket without the header",
-            f"configure the proxy: {_PROXY}",
+            ADDRESS_HIDDEN,
+            "a request through a unix socket, or from a network in `TRACKER_HTTP__TRUSTED_PROXIES`, without the header",
+            f"configure the proxy: {_PROXY}; or take the network out, if peers come from it themselves",
+            30,
+        ),
+        _own(
+            ADDRESS_IMPOSSIBLE,
+            "`ip=`, X-Forwarded-For or Forwarded names an address such as 0.0.0.0, ::, or a multicast one",
+            f"configure the proxy: {_PROXY}; or the `ip` of the client",
+            30,
+        ),
+        _own(
+            PROXY_HEADER_MISSING,
+            "`TRACKER_HTTP__PROXY_PROTOCOL` is on, and a trusted proxy sends plain HTTP. The connection is closed",
+            f"set it to false, or let the proxy send the header: {_PROXY}",
+            30,
+        ),
+        _own(
+            PROXY_HEADER_UNEXPECTED,
+            "a proxy sends a PROXY protocol header, but `TRACKER_HTTP__PROXY_PROTOCOL` is off, or "
+            "`TRACKER_HTTP__TRUSTED_PROXIES` does not name it",
+            f"set both, or let the proxy send plain HTTP: {_PROXY}",
             30,
         ),
         _own(

@@ -131,7 +131,7 @@ async def running_admin(
         problems=lambda: tuple(problems),
         clock=clock,
         server="valkey under test",
-        listening=settings.http.listen,
+        listening=("127.0.0.1:6969",),
         stream_limits=streams,
     )
     async with serve_admin(context, settings.admin) as addresses:

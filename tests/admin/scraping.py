@@ -30,7 +30,7 @@ from tracker.app.web import Readiness, open_web
 from tracker.bittorrent import Endpoint
 from tracker.runtime.context import open_context
 from tracker.runtime.dht_telemetry import DhtTelemetry
-from tracker.runtime.store import open_connection
+from tracker.runtime.store import Patience, open_connection
 from tracker.runtime.telemetry import Telemetry
 from tracker.settings.background import GeoIPSettings
 from tracker.settings.dht import DhtSettings
@@ -124,7 +124,7 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
         open_context(settings, connection, telemetry) as context,
     ):
         some_dht(telemetry)
-        reaper = await reaper_on(context)
+        reaper = await reaper_on(context, Patience(60))
         problems = Readiness(context.store.shards, lambda: False, reaper).problems
         store = context.store
         async with (

@@ -30,7 +30,7 @@ from tracker import __version__
 from tracker.app.start import STOP_SECONDS, serve
 from tracker.bittorrent import InfoHash
 from tracker.errors import StartupError
-from tracker.runtime.store import open_connection, open_store
+from tracker.runtime.store import Patience, open_connection, open_store
 from tracker.settings.model import DataSettings, HttpSettings, RedisSettings, Settings
 from tracker.store.layout import LAYOUT
 from tracker.system.event_loop import freeze_gc
@@ -165,9 +165,11 @@ def old_server() -> Iterator[str]:
         thread.join()
 
 
-async def refusal(url: str) -> str:
-    """The error of a start with ``url``."""
-    redis = RedisSettings(url=SecretStr(url), timeout_seconds=8, connect_timeout_seconds=8)
+async def refusal(url: str, wait: float = 0.001) -> str:
+    """The error of a start with ``url`` that waits ``wait`` seconds for the store; 0: for ever."""
+    redis = RedisSettings(
+        url=SecretStr(url), timeout_seconds=8, connect_timeout_seconds=8, start_wait_seconds=wait
+    )
     settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
     with pytest.raises(StartupError) as refused:
         await serve(settings, lambda banner: pytest.fail(f"it serves: {banner}"), lambda: settings)
@@ -175,7 +177,7 @@ async def refusal(url: str) -> str:
 
 
 async def test_a_server_that_is_too_old_is_refused(old_server: str) -> None:
-    assert "redis 6.2.0: Redis 7.0, Valkey 7.2 or newer is needed" in await refusal(old_server)
+    assert "redis 6.2.0: Redis 7.0, Valkey 7.2 or newer is needed" in await refusal(old_server, wait=0)
 
 
 @pytest.mark.parametrize(
@@ -202,18 +204,23 @@ async def test_a_wrong_password_is_refused(start_server: StartServer) -> None:
     server = start_server("--appendonly", "no", binary="system")
     with server.client() as client:
         client.config_set("requirepass", "right")
-    text = await refusal(f"redis://:wrong@127.0.0.1:{server.port}/0")
+    text = await refusal(f"redis://:wrong@127.0.0.1:{server.port}/0", wait=0)
     assert "no usable store" in text and "wrong@" not in text
 
 
 async def test_a_tls_server_with_an_unknown_certificate_is_refused(debian_redis: Server) -> None:
     if not debian_redis.tls_port:
         pytest.skip("no openssl to make a certificate with")
-    assert "certificate verify failed" in (await refusal(debian_redis.tls_url)).lower()
+    assert "certificate verify failed" in (await refusal(debian_redis.tls_url, wait=0)).lower()
 
 
 def test_a_refused_start_is_a_one_line_error_without_traceback(tmp_path: Path) -> None:
-    refused = trackers.run(tmp_path, "serve", TRACKER_REDIS__URL="redis://:hunter2@127.0.0.1:1/0")
+    refused = trackers.run(
+        tmp_path,
+        "serve",
+        TRACKER_REDIS__URL="redis://:hunter2@127.0.0.1:1/0",
+        TRACKER_REDIS__START_WAIT_SECONDS="0.001",
+    )
     assert (refused.returncode, refused.stdout) == (1, "")
     assert errors(refused.stderr) == [refused.stderr.strip()]
     assert "hunter2" not in refused.stderr
@@ -231,6 +238,21 @@ def test_a_refused_start_shows_no_arguments_of_store_commands(tmp_path: Path) ->
     assert "the private store did not start" in refused.stderr and "NOSUCH" in refused.stderr
     assert "docs/backup.md" in refused.stderr
     assert passkey not in refused.stderr + refused.stdout
+
+
+@pytest.mark.slow
+async def test_a_start_waits_for_a_store_that_is_down(start_server: StartServer, tmp_path: Path) -> None:
+    """With one line of the log, for as long as it takes."""
+    server = start_server("--appendonly", "no")
+    server.kill()
+    starting = asyncio.Task(asyncio.to_thread(trackers.start, tmp_path, TRACKER_REDIS__URL=server.url))
+    await eventually(lambda: "waiting for the store" in _log(tmp_path))
+    assert not starting.done()
+    server.start()
+    tracker = await starting
+    assert b"peers" in await asyncio.to_thread(tracker.announce)
+    assert _log(tmp_path).count("waiting for the store") == 1
+    assert await asyncio.to_thread(tracker.end) == 0
 
 
 @pytest.mark.slow
@@ -292,7 +314,7 @@ async def test_a_start_waits_for_a_private_store_that_hangs(start_server: StartS
 
 
 async def opened(url: str) -> str:
-    async with open_connection(url, RedisSettings(), 1.0, wait_for_server=True) as (_, version):
+    async with open_connection(url, RedisSettings(), 1.0, patience=Patience(60)) as (_, version):
         return version
 
 
@@ -513,6 +535,6 @@ def test_a_start_on_a_store_that_refuses_writes_ends_with_the_reason(
         client.hset("t:layout", mapping={"number": LAYOUT, "version": __version__})
         client.set("t:secret", b"x" * 32)
         client.replicaof("127.0.0.1", "1")
-    done = trackers.run(tmp_path, "serve", **trackers.ANY_PORTS, TRACKER_REDIS__URL=server.url)
+    done = trackers.run(tmp_path, "serve", "--fail-fast", **trackers.ANY_PORTS, TRACKER_REDIS__URL=server.url)
     assert done.returncode == 1
     assert "cannot start: the store refuses writes: read-only" in done.stderr

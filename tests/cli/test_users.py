@@ -221,3 +221,12 @@ def test_every_command_knows_a_user_written_by_a_site(user: Command) -> None:
         assert rows(client("list")) == [["-TR", "Transmission"]]
         client("disallow", "--", "-TR")
         assert client("list").stdout == ""
+
+
+def test_a_new_passkey_comes_with_the_announce_urls(user: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "unknown: set TRACKER_ANNOUNCE__URLS" in user("add", "--id", "7").stdout
+    assert json.loads(user("rotate", "7", "--json").stdout)["announce_urls"] == ""
+    monkeypatch.setenv("TRACKER_ANNOUNCE__URLS", "https://t.example,udp://t.example:6969")
+    found = json.loads(user("rotate", "7", "--json").stdout)
+    paths = [f"https://t.example{found['announce_path']}", f"udp://t.example:6969{found['announce_path']}"]
+    assert found["announce_urls"].split() == paths

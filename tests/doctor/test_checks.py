@@ -17,6 +17,7 @@ from tracker.doctor import Finding
 from tracker.doctor.checks import DoctorContext, run_checks
 from tracker.doctor.server_checks import check_disk, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings, is_public
+from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.runtime.store import open_store
 from tracker.settings.model import (
     AdminSettings,
@@ -135,6 +136,22 @@ async def test_a_replica_is_wrong(start_server: StartServer) -> None:
     async with context_at(server.url) as context:
         found = await findings(context)
     assert found["role"].level == "wrong" and "127.0.0.1:1" in found["role"].text
+    assert found["writes"] == Finding(
+        "wrong", "writes", "the store refuses writes: read-only", "point TRACKER_REDIS__URL at the primary"
+    )
+
+
+@pytest.mark.parametrize("fault", [ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED])
+async def test_what_a_proxy_does_wrong_has_a_line_for_an_hour(
+    redis_url: str, prefix: str, fault: str
+) -> None:
+    async with context_at(redis_url, prefix) as context:
+        context.store.counters.count(f"failures.{fault}", by=3)
+        await context.store.counters.flush()
+        found = (await findings(context))["proxy"]
+        assert found.level == "warning" and found.text == f"3 requests in an hour: {fault}"
+        later = replace(context, clock=lambda: time.time() + 4000)
+        assert "proxy" not in await findings(later)
 
 
 async def test_a_clock_difference_is_wrong(redis_url: str, prefix: str) -> None:

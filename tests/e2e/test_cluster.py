@@ -1,5 +1,6 @@
 """A tracker on a cluster, as on a managed service: one prefix with a hash tag."""
 
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,40 @@ def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
         for shard in others:
             until(lambda shard=shard: b"complete" in join(shard))  # type: ignore[misc]
         assert tracker.end() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("majority", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_a_tracker_starts_when_the_cluster_serves_again(tmp_path: Path, majority: bool) -> None:
+    """Started while the main node is down, or while no majority of the nodes is there."""
+    with cluster() as nodes:
+        main = nodes.primary("t:{main}:")
+        down = [main] if majority else nodes.nodes[:2]
+        left = next(node for node in nodes.nodes if node not in down)
+        for node in down:
+            node.stop()
+        if not majority:
+            until(lambda: "cluster_state:fail" in str(left.ask("CLUSTER", "INFO")))
+        settings = {"TRACKER_REDIS__URL": left.tcp_url, "TRACKER_REDIS__SHARDS": "4"}
+        ended = trackers.run(tmp_path, "serve", "--fail-fast", **settings, **trackers.ANY_PORTS)
+        assert ended.returncode == 1 and "Traceback" not in ended.stderr
+        with ThreadPoolExecutor(1) as threads:
+            starting = threads.submit(trackers.start, tmp_path, **settings)
+            until(lambda: "waiting for the store" in log_of(tmp_path))
+            assert not starting.done()
+            for node in down:
+                node.start()
+            tracker = starting.result()
+        try:
+            assert tracker.announce()[b"complete"] == 1
+            assert log_of(tmp_path).count("waiting for the store") == 1
+        finally:
+            tracker.end()
+
+
+def log_of(directory: Path) -> str:
+    path = directory / "log"
+    return path.read_text() if path.exists() else ""
 
 
 @pytest.mark.slow

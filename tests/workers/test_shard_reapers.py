@@ -4,12 +4,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.store.harness import Clock, Store, running, update
+from structlog.testing import capture_logs
+
+from tests.store.harness import START, Clock, Store, running, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import eventually, in_background
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.reaper import Reaper
+from tracker.workers.reaper import Pauses, Reaper
 from tracker.workers.shard_leases import LeaseKeeper
 from tracker.workers.shard_reapers import ShardReapers
 
@@ -29,6 +31,34 @@ def reapers_of(store: Store, name: str) -> ShardReapers:
     ]
     leases = LeaseKeeper(store.scripts, store.shards, name, time.time)
     return ShardReapers(reapers, store.reaping, leases)
+
+
+async def test_a_pause_of_all_shards_is_logged_once_with_its_end(redis_url: str, prefix: str) -> None:
+    async with store_on(redis_url, prefix) as store:
+        clock, pauses = store.clock, Pauses()
+        reapers = [
+            Reaper(
+                store.reapings[shard],
+                shard.connection,
+                shard.keys,
+                store.counters,
+                lambda: 1.0,
+                clock,
+                clock,
+                pauses=pauses,
+            )
+            for shard in store.shards
+        ]
+        for reaper in reapers:
+            await reaper.send_heartbeat()
+        clock.now = START + 600
+        with capture_logs() as logs:
+            for reaper in reapers:
+                await reaper.send_heartbeat()
+                clock.now += 1
+        (line,) = (each for each in logs if each["event"].startswith("reaping paused"))
+        ends = START + 600 + store.reaping.grace_seconds + 1
+        assert line["until"] == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends))
 
 
 async def test_an_outage_of_one_shard_reaps_no_peer_there_and_delays_no_other(

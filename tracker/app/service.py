@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from math import inf
 from typing import TypeVar
 
 from redis.exceptions import RedisError
@@ -29,14 +30,13 @@ from tracker.core.work_limits import WorkLimits
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.frontends.work.server import serve_work
 from tracker.runtime.context import RuntimeContext, open_context
-from tracker.runtime.store import open_connection
+from tracker.runtime.store import Patience, open_connection
 from tracker.runtime.telemetry import Snapshot, Telemetry, merged
 from tracker.settings.model import Settings
 from tracker.settings.reference import mask_url
 from tracker.settings.reload import Reload
 from tracker.store.access.audit import AuditEntry
 from tracker.store.access.tokens import Tokens
-from tracker.store.client.connection import Connection
 from tracker.store.client.reply_errors import refused_writes
 from tracker.store.dht.participation import Participation
 from tracker.store.store import Store
@@ -47,7 +47,7 @@ from tracker.system.logger import Logger
 from tracker.valkey.opening import StoreServer
 from tracker.workers.client_lists import denied_prefixes
 from tracker.workers.rate_limits import share_limits
-from tracker.workers.reaper import Reaper
+from tracker.workers.reaper import Pauses, Reaper
 from tracker.workers.shard_leases import LeaseKeeper
 from tracker.workers.shard_reapers import AnyReaper, ShardReapers
 
@@ -55,7 +55,6 @@ Problems = Callable[[], Sequence[str]]
 """Returns why the tracker is not ready; empty if it is."""
 
 _Result = TypeVar("_Result")
-_MAX_REFUSALS, _RETRY_SECONDS = 3, 0.1
 
 log = Logger("tracker")
 
@@ -95,19 +94,20 @@ async def serve(
 ) -> None:
     """Serves from ``server`` until ``stop``; raises StartupError when it cannot start."""
     redis, telemetry, url = settings.redis, Telemetry(), server.url
+    patience = Patience(inf if server.private else redis.start_wait_seconds or inf)
     async with (
         open_connection(
             url,
             redis,
             redis.timeout_seconds,
             telemetry.round_trip,
-            wait_for_server=server.private is not None,
+            patience,
         ) as (connection, version),
         running(*([server.private.supervise] if server.private else [])),
         open_context(settings, connection, telemetry) as context,
     ):
-        upgraded = await upgrade_store(context.store)
-        reaper = await reaper_on(context)
+        upgraded = await upgrade_store(context.store, patience)
+        reaper = await reaper_on(context, patience)
         problems = Readiness(context.store.shards, stop.is_set, reaper).problems
         prober, dht = build_prober(context), DhtRuntime()
         async with (
@@ -127,7 +127,7 @@ async def serve(
                     running(partial(reload.run, settings, apply)),
                 ):
                     link = (
-                        await retry_while_unavailable(connection, partial(_link, tokens))
+                        await retry_while_unavailable(partial(_link, tokens), patience)
                         if admin and server.private
                         else ""
                     )
@@ -146,23 +146,13 @@ async def serve(
             log.info("stopping")
 
 
-async def retry_while_unavailable(
-    connection: Connection, operation: Callable[[], Awaitable[_Result]]
-) -> _Result:
-    """Returns what ``operation`` returns. Retries while the store is unavailable.
-
-    Raises StartupError if the store is connected but keeps refusing work.
-    """
-    refusals = 0
+async def retry_while_unavailable(operation: Callable[[], Awaitable[_Result]], patience: Patience) -> _Result:
+    """Returns what ``operation`` returns. Retries while the store is unavailable; raises StartupError after that."""
     while True:
         try:
             return await operation()
         except StoreUnavailable as error:
-            refusals += not connection.unavailable
-            if refusals == _MAX_REFUSALS:
-                raise StartupError(f"cannot start: {error}") from error
-        await asyncio.sleep(_RETRY_SECONDS)
-        await connection.until_available()
+            await patience.wait(StartupError(f"cannot start: {error}"))
 
 
 def _banner(
@@ -218,10 +208,10 @@ def _apply_settings(context: RuntimeContext, joins: JoinEvents, web: _Web, chang
     web.apply_settings(changed)
 
 
-async def upgrade_store(store: Store) -> str:
+async def upgrade_store(store: Store, patience: Patience) -> str:
     """Checks the store's layout. Upgrades an older one, and returns what was done."""
     try:
-        upgraded = await retry_while_unavailable(store.connection, store.upgrade)
+        upgraded = await retry_while_unavailable(store.upgrade, patience)
     except RedisError as error:
         raise _rejected(error) from error
     store.keep_checking_layout()
@@ -241,9 +231,9 @@ def _rejected(error: RedisError) -> StartupError:
     return StartupError(f"{refused}: {error}")
 
 
-async def reaper_on(context: RuntimeContext) -> AnyReaper:
+async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
     """Loads the shared secret, writes a first heartbeat, and returns the reaper."""
-    store = context.store
+    store, pauses = context.store, Pauses()
     reapers = [
         Reaper(
             store.reapings[shard],
@@ -253,12 +243,13 @@ async def reaper_on(context: RuntimeContext) -> AnyReaper:
             lambda: context.live.current.reaper.interval_seconds,
             time.time,
             denied=partial(denied_prefixes, store.deny_list, lambda: context.live.current.clients.deny_list),
+            pauses=pauses,
         )
         for shard in store.shards
     ]
     try:
-        await retry_while_unavailable(store.connection, store.load_secret)
-        await retry_while_unavailable(store.connection, store.reaping.heartbeat)
+        await retry_while_unavailable(store.load_secret, patience)
+        await retry_while_unavailable(store.reaping.heartbeat, patience)
         await _start_shards(store)
     except RedisError as error:
         raise _rejected(error) from error
@@ -381,6 +372,6 @@ async def open_work(context: RuntimeContext, listening: Sequence[str]) -> AsyncI
     work, figures = WorkRequests(context.store, time.time), WorkFigures(context.store, time.time)
     async with (
         running(update_limits),
-        serve_work(work, figures, settings.work, settings.http, limits, listening=listening) as addresses,
+        serve_work(work, figures, settings, limits, listening=listening) as addresses,
     ):
         yield addresses

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tracker.app.service import Banner
-    from tracker.bittorrent import Accounts
+    from tracker.settings.model import Settings
 
+UNKNOWN_URL = "unknown: set TRACKER_ANNOUNCE__URLS"
 _MIN_WIDTH = 10
 _GAP = 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -184,12 +185,9 @@ def describe(row: Row, *, as_json: bool) -> None:
         typer.echo(f"{name.replace('_', ' '):<{width}}{_cell(value)}".rstrip())
 
 
-def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts", why_no_udp: str = "") -> str:
+def banner_text(banner: "Banner", pid: int, settings: "Settings", why_no_udp: str = "") -> str:
     """Printed when the tracker serves; announce URLs first. ``why_no_udp``: why ``auto`` serves none, or empty."""
-    paths = ["/announce"] * (accounts != "required") + ["/<passkey>/announce"] * (accounts != "off")
-    urls = [url for path in paths for url in announce_urls(banner.addresses, path)]
-    urls += [url for path in paths for url in announce_urls(banner.udp, path, scheme="udp")]
-    lines = [("announce" if not number else "", url) for number, url in enumerate(urls)]
+    lines = _announce_lines(banner, settings)
     if why_no_udp:
         lines.append(("udp", f"off: {why_no_udp} (TRACKER_UDP__LISTEN)"))
     configured = [f"{banner.admin_url}/"] if banner.admin and banner.admin_url else []
@@ -214,6 +212,25 @@ def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts", why_no_udp:
     return "\n".join(
         [f"swarmkeeper {__version__} is running", *(f"  {name:<10}{text}" for name, text in lines)]
     )
+
+
+def _announce_lines(banner: "Banner", settings: "Settings") -> list[tuple[str, str]]:
+    """Announce URLs; those that the settings name, or none behind a proxy, are followed by the addresses."""
+    accounts, passkey = settings.users.private, "<passkey>"
+    passkeys = [""] * (accounts != "required") + [passkey] * (accounts != "off")
+    listening: list[str] = []
+    if settings.announce.urls or settings.http.trusted_proxies:
+        urls = [url for each in passkeys for url in settings.announce.urls_of(each)] or [UNKNOWN_URL]
+        listening = announce_urls(banner.addresses, "") + announce_urls(banner.udp, "", scheme="udp")
+    else:
+        paths = [f"/{each}/announce" if each else "/announce" for each in passkeys]
+        urls = [url for path in paths for url in announce_urls(banner.addresses, path)]
+        urls += [url for path in paths for url in announce_urls(banner.udp, path, scheme="udp")]
+    return [
+        (name if not number else "", url)
+        for name, group in (("announce", urls), ("listen", listening))
+        for number, url in enumerate(group)
+    ]
 
 
 def announce_urls(addresses: Sequence[str], path: str, scheme: str = "http") -> list[str]:

@@ -19,6 +19,12 @@ from tracker.doctor.replicas import check_cluster, check_failover
 from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings
 from tracker.doctor.udp_checks import check_udp
+from tracker.refusals import (
+    ADDRESS_HIDDEN,
+    ADDRESS_IMPOSSIBLE,
+    PROXY_HEADER_MISSING,
+    PROXY_HEADER_UNEXPECTED,
+)
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import read_info
@@ -33,6 +39,7 @@ SLOW_SECONDS = 0.05
 MAX_NAMED = 5
 """How many projects of work distribution a finding names."""
 _PINGS = 5
+_RECENT_SECONDS, _SLICE_SECONDS = 3600, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,8 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
     yield await check_clock(context.connection, context.clock)
     for check in (_writes, _scripts, _channels, _latency, _heartbeat, _repairs):
         yield await check(context)
+    async for finding in _proxies(context):
+        yield finding
     async for finding in _work(context):
         yield finding
     async for finding in check_dht_node(context.store.dht_nodes, context.settings, context.clock()):
@@ -166,6 +175,27 @@ async def _repairs(context: DoctorContext) -> Finding:
     text = f"the sweep repaired {repairs}; this happens only if another program changes keys, or keys are evicted"
     remedy = "find the cause, then reset the counter: tracker wipe-stats --repairs"
     return Finding("wrong", "counts", text, remedy)
+
+
+_PROXY_FAULTS = {
+    ADDRESS_HIDDEN: "let it send X-Forwarded-For, or take it out of TRACKER_HTTP__TRUSTED_PROXIES",
+    ADDRESS_IMPOSSIBLE: "look at the forwarding headers of the proxy; a client's ip= counts too",
+    PROXY_HEADER_MISSING: "set TRACKER_HTTP__PROXY_PROTOCOL=false, or let the proxy send the header",
+    PROXY_HEADER_UNEXPECTED: "set TRACKER_HTTP__PROXY_PROTOCOL=true, and the proxy in TRACKER_HTTP__TRUSTED_PROXIES",
+}
+
+
+async def _proxies(context: DoctorContext) -> AsyncIterator[Finding]:
+    """What proxies do not say about clients, by the refusals of the last hour."""
+    since = context.clock() - _RECENT_SECONDS
+    for text, remedy in _PROXY_FAULTS.items():
+        try:
+            slices = await context.store.counters.series(f"failures.{text}", _SLICE_SECONDS, since)
+        except RedisError:
+            return
+        if refused := sum(count for _, count in slices):
+            told = f"{refused} requests in an hour: {text}"
+            yield Finding("warning", "proxy", told, f"{remedy} (docs/proxies.md)")
 
 
 async def _work(context: DoctorContext) -> AsyncIterator[Finding]:

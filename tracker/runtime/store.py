@@ -1,11 +1,13 @@
 """Opens the store, for a serving tracker or for one command, and derives its options from the settings."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from math import inf
 
-from tracker.errors import StartupError
+from tracker.errors import StartupError, StoreNotReady
 from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
 from tracker.settings.reference import mask_url
 from tracker.settings.types import queue_numbers
@@ -13,7 +15,7 @@ from tracker.store.client.cluster import Cluster, SlotMap, SlotRange, check_node
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.server import OnRoundTrip
 from tracker.store.client.url import Address, node_urls, url_at
-from tracker.store.client.version import NoAnswer, check_server
+from tracker.store.client.version import check_server
 from tracker.store.schema.keys import main_prefix_of
 from tracker.store.stats.counters import Tap
 from tracker.store.stats.outbox import MAX_WAITING
@@ -27,6 +29,7 @@ from tracker.valkey.opening import command_server
 EARLY_SECONDS = 30.0
 """An announce sooner than this after the peer's last one counts as early."""
 _COMMAND_TIMEOUT_SECONDS = 10.0
+_RETRY_SECONDS = 0.5
 _MAX_GAP_INTERVALS = 4
 _CREDIT_SAVED_INTERVALS = 2
 _LATE_SECONDS = 60
@@ -38,42 +41,82 @@ _EXPORTED = frozenset({"announces", "torrents.processed"})
 log = Logger("tracker.store")
 
 
+class Patience:
+    """How long a start waits for the store: ``seconds`` from now on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._ends = time.monotonic() + seconds
+        self.waiting = False
+
+    async def wait(self, error: StartupError) -> None:
+        """Pauses before the next attempt. Raises ``error`` when the time is up."""
+        if time.monotonic() >= self._ends:
+            raise error
+        if not self.waiting:
+            log.warning("waiting for the store", error=str(error))
+        self.waiting = True
+        await asyncio.sleep(_RETRY_SECONDS)
+
+
 @asynccontextmanager
 async def open_connection(
     url: str,
     redis: RedisSettings,
     timeout: float,
     on_round_trip: OnRoundTrip | None = None,
-    *,
-    wait_for_server: bool = False,
+    patience: Patience | None = None,
 ) -> AsyncIterator[tuple[Connection, str]]:
     """Yields the connection, and the server's name and version. ``on_round_trip`` as in Connection.
 
     Of several nodes of a cluster, the first that answers names the others. Raises StartupError if the server cannot be
-    used. With ``wait_for_server``, retries until the server answers.
+    used. With ``patience`` it waits for one that is not ready.
     """
-    urls, prefix = node_urls(url), main_prefix_of(redis.prefix, redis.shards)
-    version, ranges, nodes = "", list[SlotRange](), list[Address]()
-    for number, each in enumerate(urls, 1):
-        async with open_unchecked(each, redis, timeout, on_round_trip) as connection:
+    async with AsyncExitStack() as stack:
+        while True:
             try:
-                version, (ranges, nodes) = await _check(
-                    connection, prefix, mask_url(each), wait_for_server=wait_for_server
-                )
+                async with AsyncExitStack() as attempt:
+                    found = await _checked(attempt, url, redis, timeout, on_round_trip, patience)
+                    stack.push_async_exit(attempt.pop_all())
+                break
+            except StoreNotReady as error:
+                if patience is None:
+                    raise
+                await patience.wait(error)
+        yield found
+
+
+async def _checked(
+    stack: AsyncExitStack,
+    url: str,
+    redis: RedisSettings,
+    timeout: float,
+    on_round_trip: OnRoundTrip | None,
+    patience: Patience | None,
+) -> tuple[Connection, str]:
+    """A connection that ``stack`` closes, and the server's name and version."""
+    urls, prefix = node_urls(url), main_prefix_of(redis.prefix, redis.shards)
+    for number, each in enumerate(urls, 1):
+        async with AsyncExitStack() as of_one:
+            connection = await of_one.enter_async_context(open_unchecked(each, redis, timeout, on_round_trip))
+            try:
+                version, (ranges, nodes) = await _check(connection, prefix, mask_url(each))
             except StartupError as error:
                 if number == len(urls):
                     raise
-                log.warning("a node of the store is unavailable", error=str(error))
+                if patience is None or not patience.waiting:
+                    log.warning("a node of the store is unavailable", error=str(error))
                 continue
             if not nodes and len(urls) > 1:
                 raise StartupError(f"the store at {mask_url(each)} is no cluster: name one server")
             if not nodes:
-                yield connection, version
-                return
-            break
-    async with open_unchecked(url, redis, timeout, on_round_trip, nodes, ranges) as connection:
-        await check_node(connection, prefix)
-        yield connection, version
+                stack.push_async_exit(of_one.pop_all())
+                return connection, version
+        break
+    connection = await stack.enter_async_context(
+        open_unchecked(url, redis, timeout, on_round_trip, nodes, ranges)
+    )
+    await check_node(connection, prefix)
+    return connection, version
 
 
 @asynccontextmanager
@@ -112,20 +155,11 @@ async def open_unchecked(
         await connection.close()
 
 
-async def _check(
-    connection: Connection, prefix: str, shown: str, *, wait_for_server: bool
-) -> tuple[str, SlotMap]:
+async def _check(connection: Connection, prefix: str, shown: str) -> tuple[str, SlotMap]:
     """The server's name and version, and its cluster."""
-    while True:
-        try:
-            server = await check_server(connection.server, shown)
-        except NoAnswer as error:
-            if not wait_for_server:
-                raise
-            log.warning("waiting for the store", error=str(error))
-        else:
-            found = await find_nodes(connection.server, prefix, shown) if server.clustered else ([], [])
-            return server.name, found
+    server = await check_server(connection.server, shown)
+    found = await find_nodes(connection.server, prefix, shown) if server.clustered else ([], [])
+    return server.name, found
 
 
 @asynccontextmanager

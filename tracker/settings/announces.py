@@ -4,12 +4,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tracker.settings.types import MAX_SECONDS, Section
+from tracker.settings.types import MAX_SECONDS, AnnounceBase, Section
 
 
 class AnnounceSettings(Section):
     """Replies to announces."""
 
+    urls: tuple[AnnounceBase, ...] = Field(
+        (),
+        max_length=16,
+        description="Where clients reach the tracker, such as `https://tracker.example,udp://tracker.example:6969`, "
+        "without `/announce`; the most important one first. The banner, the dashboard, the API, .torrent files and "
+        "work distribution name these. Empty: the addresses of `TRACKER_HTTP__LISTEN`, unless clients come through "
+        "a proxy.",
+    )
     interval_seconds: int = Field(
         1800,
         ge=1,
@@ -39,6 +47,10 @@ class AnnounceSettings(Section):
         max_length=64,
         description="Peers on these ports are not returned to others, at most 64 ports.",
     )
+
+    def urls_of(self, passkey: str = "") -> list[str]:
+        """The configured announce URLs, of a user if there is a passkey."""
+        return [f"{url}/{passkey}/announce" if passkey else f"{url}/announce" for url in self.urls]
 
     @property
     def max_interval_seconds(self) -> int:

@@ -153,6 +153,7 @@ def variable(section: str, name: str) -> str:
 RELOADED: Mapping[str, frozenset[str]] = {
     "announce": frozenset(
         {
+            "urls",
             "interval_seconds",
             "interval_jitter",
             "min_interval_seconds",

@@ -57,6 +57,7 @@ GROUPS = (
         (
             "http.listen",
             "udp.listen",
+            "announce.urls",
             "admin.url",
             "redis.url",
             "data.directory",

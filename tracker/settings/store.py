@@ -53,6 +53,13 @@ class RedisSettings(Section):
         le=60,
         description="How long an answer of the store may take. After that, announces fail with `retry in`.",
     )
+    start_wait_seconds: float = Field(
+        0,
+        ge=0,
+        le=86_400,
+        description="How long a start waits for a store that does not answer or refuses work for now; 0: for ever. "
+        "`tracker serve --fail-fast` waits for a second.",
+    )
     max_waiting: int = Field(
         2048,
         ge=64,

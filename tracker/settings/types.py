@@ -48,6 +48,25 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 """The URL of a server, without a trailing slash."""
 
 
+def _announce_base(value: str) -> str:
+    """The error does not show the value: it may contain a passkey."""
+    try:
+        parts = urlsplit(value)
+        valid = (
+            parts.scheme in ("https", "http", "udp", "wss", "ws") and bool(parts.hostname) and parts.port != 0
+        )
+        valid = valid and (parts.scheme != "udp" or parts.port is not None)
+    except ValueError:
+        valid = False
+    if not valid or re.search(r"[@?#\s<>\"]", value) or not value.isprintable() or parts.path.strip("/"):
+        raise ValueError("must be the URL of a server, such as https://tracker.example, without a path")
+    return value.rstrip("/")
+
+
+AnnounceBase = Annotated[str, AfterValidator(_announce_base)]
+"""An announce URL without its path: https, http, udp with a port, wss or ws."""
+
+
 def host_and_port(address: str) -> tuple[str, int]:
     """Parses ``host:port`` or ``[ipv6]:port``; raises ValueError."""
     found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/@]+)):([0-9]{1,5})", address)

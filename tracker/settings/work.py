@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from tracker.settings.types import ListenAddress, Section, WebAddress
+from tracker.settings.types import ListenAddress, Section
 
 INFO_HASH = "{info_hash}"
 
@@ -48,9 +48,4 @@ class WorkSettings(Section):
         "",
         description="Where claimants download a .torrent file: a URL in which `{info_hash}` stands for its 40 hex "
         "digits. Empty: they get a magnet link only.",
-    )
-    announce_url: WebAddress | None = Field(
-        None,
-        description="Where claimants' clients announce, such as `https://tracker.example`, without `/announce`. Empty: "
-        "the host name by which the claimant reached this port, with the port of `TRACKER_HTTP__LISTEN`.",
     )

@@ -92,6 +92,16 @@ def client_address(
     return hop
 
 
+def names_client(forwarded_for: Sequence[str], forwarded: Sequence[str]) -> bool:
+    """Whether the nearest proxy states an address at all."""
+    return next(_hops(forwarded_for) if forwarded_for else _rfc7239_hops(forwarded), None) is not None
+
+
+def begins_proxy_header(received: bytes) -> bool:
+    """Whether the first bytes of a connection are those of a PROXY header, and of no HTTP request."""
+    return received.startswith((_V1_START, _V2_START))
+
+
 def parse_proxy_header(buffer: bytes) -> ProxyHeader | None:
     """The PROXY header at the start of ``buffer``; ``None`` while it is incomplete.
 

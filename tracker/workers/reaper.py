@@ -59,6 +59,9 @@ SHARDED_HEARTBEAT_SECONDS = 4 * HEARTBEAT_SECONDS
 _FORBIDDEN_SECONDS = 60.0
 """How long to wait before the next attempt where the store forbids subscriptions."""
 
+_SAME_PAUSE_SECONDS = 30
+"""Shards notice an interruption within so many seconds of each other."""
+
 log = Logger("tracker.reaper")
 
 
@@ -93,6 +96,22 @@ async def _none_denied() -> Sequence[bytes]:
     return ()
 
 
+class Pauses:
+    """Reports pauses of the reapers of a tracker: once, though each shard notices the interruption by itself."""
+
+    def __init__(self) -> None:
+        self._until = float("-inf")
+
+    def report(self, until: float, clock: float) -> None:
+        """``until`` and ``clock``: the end of the pause, by the timer and in epoch seconds."""
+        if until > self._until + _SAME_PAUSE_SECONDS:
+            log.warning(
+                "reaping paused: no announces during an outage of tracker or store, or a clock stepped",
+                until=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock)),
+            )
+        self._until = max(self._until, until)
+
+
 class Reaper:
     """``reap_interval`` returns the reap interval (s), ``clock`` epoch seconds, ``timer`` monotonic seconds.
 
@@ -110,6 +129,7 @@ class Reaper:
         timer: Callable[[], float] = time.monotonic,
         wait: Callable[[asyncio.Event, float], Awaitable[None]] = wait_for,
         denied: Callable[[], Awaitable[Sequence[bytes]]] = _none_denied,
+        pauses: Pauses | None = None,
     ) -> None:
         self._reaping = reaping
         self._connection = connection
@@ -123,6 +143,7 @@ class Reaper:
         self._timer = timer
         self._wait = wait
         self._denied = denied
+        self._pauses = pauses or Pauses()
         self._expired: deque[tuple[str, str]] = deque(maxlen=_MAX_WAITING)
         self._received = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -359,10 +380,7 @@ class Reaper:
         until = await self._reaping.heartbeat()
         now, left = self._timer(), until + self._reaping.grace_seconds + 1 - self._clock()
         if left > 0 and now + left > self._grace_until + 1:
-            log.warning(
-                "reaping paused: no announces during an outage of tracker or store, or a clock stepped",
-                seconds=round(left),
-            )
+            self._pauses.report(now + left, self._clock() + left)
         if left > 0:
             self._grace_until = now + left
         elif self._grace_until:

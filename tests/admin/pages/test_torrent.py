@@ -192,7 +192,6 @@ async def test_a_kept_file_is_downloaded_with_an_announce_url(
     admin.context.live.current = admin.context.settings.model_copy(update=changes)
     admin.context.torrent_files.keep(ONE, b"d4:infodee")
     assert "Download the .torrent file" in (await get(browser, HERE)).text
-    admin.context.listening = ("0.0.0.0:6969",)
     response = await browser.get(f"{HERE}/file")
     assert await response.read() == b"d8:announce30:http://127.0.0.1:6969/announce4:infodee"
     private = {**changes, "users": admin.context.settings.users.model_copy(update={"private": "required"})}

@@ -9,6 +9,12 @@ import pytest
 from tests.frontends.http.conftest import Logs
 from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops, serving, talking
 from tests.raw_http import Client, connect, request
+from tracker.refusals import (
+    ADDRESS_HIDDEN,
+    ADDRESS_IMPOSSIBLE,
+    PROXY_HEADER_MISSING,
+    PROXY_HEADER_UNEXPECTED,
+)
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 ELSEWHERE = (ipaddress.ip_network("192.0.2.0/24"),)
@@ -54,10 +60,29 @@ async def test_trusted_proxies_name_the_client() -> None:
             (["X-Forwarded-For: ::ffff:198.51.100.4"], "198.51.100.4"),
             (["Forwarded: for=198.51.100.2;proto=http"], "198.51.100.2"),
             (['Forwarded: for="[2001:db8::5]:4711"'], "2001:db8::5"),
-            (["X-Forwarded-For: , nonsense,,\xff"], "127.0.0.1"),
-            ([], "127.0.0.1"),
+            (["X-Forwarded-For: 127.0.0.1"], "127.0.0.1"),  # a client on the proxy's own host
         ):
             assert await credited(tracker, client, *headers) == address
+
+
+@on_loops()
+async def test_a_trusted_proxy_that_names_no_client_is_no_peer() -> None:
+    tracker = RecordingTracker()
+    async with talking(tracker, trusted_proxies=LOOPBACK) as client:
+        for headers in ([], ["X-Forwarded-For: , nonsense,,\xff"], ["Forwarded: for=unknown"]):
+            for path in (ANNOUNCE, f"{ANNOUNCE}&ip=nonsense", "/scrape"):
+                assert (await client.get(path, *headers)).failure == ADDRESS_HIDDEN
+    assert not tracker.announces and set(tracker.labels) == {ADDRESS_HIDDEN}
+
+
+@on_loops()
+@pytest.mark.parametrize("address", ["0.0.0.0", "0.1.2.3", "224.0.0.1", "255.255.255.255", "::", "ff02::1"])
+async def test_addresses_that_no_peer_can_have_are_refused(address: str) -> None:
+    tracker = RecordingTracker()
+    async with talking(tracker, trusted_proxies=LOOPBACK) as client:
+        for headers, query in (([f"X-Forwarded-For: {address}"], ""), ([], f"&ip={address}")):
+            assert (await client.get(ANNOUNCE + query, *headers)).failure == ADDRESS_IMPOSSIBLE
+    assert not tracker.announces and tracker.labels == 2 * [ADDRESS_IMPOSSIBLE]
 
 
 @on_loops("uvloop")
@@ -68,7 +93,6 @@ async def test_ip_parameter_applies_only_to_the_trusted_proxy_itself() -> None:
         assert await credited(tracker, client, query="&ip=198.51.100.3") == "198.51.100.3"
         forwarded = "X-Forwarded-For: 198.51.100.1"
         assert await credited(tracker, client, forwarded, query="&ip=198.51.100.3") == "198.51.100.1"
-        assert await credited(tracker, client, query="&ip=nonsense") == "127.0.0.1"
 
 
 @on_loops("uvloop")
@@ -106,8 +130,6 @@ async def test_unix_sockets_serve_only_proxies(tmp_path: Path, logs: Logs) -> No
         (V1, "198.51.100.7"),
         (V1_6, "2001:db8::7"),
         (V2, "198.51.100.8"),
-        (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
-        (V2_LOCAL, "127.0.0.1"),
     ],
 )
 async def test_proxy_protocol_names_the_client(header: bytes, address: str) -> None:
@@ -126,6 +148,25 @@ async def test_proxy_protocol_names_the_client(header: bytes, address: str) -> N
             await client.receive()
             assert tracker.address == address
     assert len(tracker.announces) == 3
+
+
+@on_loops()
+@pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", V2_LOCAL])
+async def test_a_proxy_that_speaks_for_itself_is_no_peer(header: bytes) -> None:
+    tracker = RecordingTracker()
+    async with talking(tracker, trusted_proxies=LOOPBACK, proxy_protocol=True) as client:
+        client.send(header + request("/health"))
+        assert (await client.receive()).body == b"alive\n"
+        assert (await client.get(ANNOUNCE)).failure == ADDRESS_HIDDEN
+    assert not tracker.announces
+
+
+@on_loops("uvloop")
+async def test_a_client_on_the_proxys_host_is_named_by_the_proxy_header() -> None:
+    tracker = RecordingTracker()
+    async with talking(tracker, trusted_proxies=LOOPBACK, proxy_protocol=True) as client:
+        client.send(b"PROXY TCP4 127.0.0.1 127.0.0.1 4711 6969\r\n")
+        assert await credited(tracker, client) == "127.0.0.1"
 
 
 @on_loops("uvloop")
@@ -151,30 +192,42 @@ async def test_proxy_protocol_works_over_a_unix_socket(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "first", [request(ANNOUNCE), b"PROXY nonsense\r\n", b"\r\n\r\n\0\r\nQUIX\n", b"P" * 600]
 )
-async def test_trusted_connections_without_the_header_are_closed(first: bytes) -> None:
+async def test_trusted_connections_without_the_header_are_closed(first: bytes, logs: Logs) -> None:
+    """One warning names the setting."""
     tracker = RecordingTracker()
-    async with talking(tracker, trusted_proxies=LOOPBACK, proxy_protocol=True) as client:
-        client.send(first)
-        assert await client.is_closed()
+    async with serving(tracker, trusted_proxies=LOOPBACK, proxy_protocol=True) as served:
+        for _ in range(2):
+            async with connect(served) as client:
+                client.send(first)
+                assert await client.is_closed()
     assert tracker.announces == []
-    assert tracker.labels == ["malformed HTTP request"]
+    if first.startswith(b"PROXY "):
+        assert tracker.labels == 2 * ["malformed HTTP request"]
+    else:
+        assert tracker.labels == 2 * [PROXY_HEADER_MISSING]
+        (told,) = logs
+        assert (told["event"], told["setting"]) == (PROXY_HEADER_MISSING, "TRACKER_HTTP__PROXY_PROTOCOL")
 
 
 @on_loops("uvloop")
 @pytest.mark.parametrize(
     "settings", [{"trusted_proxies": ELSEWHERE, "proxy_protocol": True}, {"trusted_proxies": LOOPBACK}]
 )
-async def test_untrusted_clients_get_plain_http_and_cannot_send_the_header(settings: dict[str, Any]) -> None:
+async def test_a_proxy_header_that_is_not_expected_is_refused_and_told_once(
+    settings: dict[str, Any], logs: Logs
+) -> None:
     tracker = RecordingTracker()
     async with serving(tracker, **settings) as served:
         async with connect(served) as client:
-            assert await credited(tracker, client) == "127.0.0.1"
+            assert await credited(tracker, client, "X-Forwarded-For: 127.0.0.1") == "127.0.0.1"
         for header in (V1, V2):
             async with connect(served) as client:
                 client.send(header + request(ANNOUNCE))
-                assert (await client.receive()).failure
+                assert (await client.receive()).failure == PROXY_HEADER_UNEXPECTED
                 assert await client.is_closed()
-    assert len(tracker.announces) == 1
+    assert len(tracker.announces) == 1 and tracker.labels == 2 * [PROXY_HEADER_UNEXPECTED]
+    (told,) = logs
+    assert (told["event"], told["setting"]) == (PROXY_HEADER_UNEXPECTED, "TRACKER_HTTP__PROXY_PROTOCOL")
 
 
 @on_loops()

@@ -70,8 +70,10 @@ async def test_one_request_is_parsed_at_a_time_wherever_the_bytes_are_split(body
     """A trusted proxy's next request may have no Host, so it must be parsed from its first byte."""
     tracker = RecordingTracker()
     bare = f"GET {ANNOUNCE} HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n".encode()
-    first = request(ANNOUNCE, "Transfer-Encoding: chunked") + body if body else request(ANNOUNCE)
-    several = [first, request(ANNOUNCE), request(ANNOUNCE)] if body else [first, bare]
+    of_client = "X-Forwarded-For: 1.2.3.4"
+    usual = request(ANNOUNCE, of_client)
+    first = request(ANNOUNCE, of_client, "Transfer-Encoding: chunked") + body if body else usual
+    several = [first, usual, usual] if body else [first, bare]
     sent = b"".join(several)
     settings = HttpSettings(trusted_proxies=("127.0.0.1/32",))
     front = HttpHandler(tracker, LiveSettings(Settings(http=settings)))

@@ -172,7 +172,7 @@ async def test_the_proxy_protocol_is_read_by_aiohttp(direct: list[DirectTranspor
         assert len(direct) == 2, "the proxy's connection was passed on"
         async with connect(address) as client:  # not a proxy
             client.send(line + request(ANNOUNCE, CLOSE))
-            assert b"not an HTTP request" in (await client.receive()).body
+            assert b"does not expect the PROXY protocol" in (await client.receive()).body
     assert len(tracker.announces) == 3
 
 

@@ -101,7 +101,7 @@ async def exchange(address: str, pieces: list[bytes]) -> bytes:
             async with asyncio.timeout(PATIENCE):
                 received = await client.reader.read()
     async with connect(address) as client:
-        assert (await client.get(ANNOUNCE)).reply[b"peers"] == b""
+        assert (await client.get(ANNOUNCE, "X-Forwarded-For: 9.9.9.9")).reply[b"peers"] == b""
     return received
 
 

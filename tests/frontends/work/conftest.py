@@ -21,7 +21,7 @@ from tracker.core.work_figures import WorkFigures
 from tracker.core.work_limits import WorkLimits
 from tracker.frontends.work.connections import Limits
 from tracker.frontends.work.server import serve_work
-from tracker.settings.model import HttpSettings, LimitSettings, Settings, WorkSettings
+from tracker.settings.model import AnnounceSettings, HttpSettings, LimitSettings, Settings, WorkSettings
 from tracker.settings.reload import LiveSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
@@ -95,6 +95,7 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
             work: dict[str, Any] | None = None,
             http: dict[str, Any] | None = None,
             limits: dict[str, Any] | None = None,
+            announce: dict[str, Any] | None = None,
             connections: Limits | None = None,
             url: str = redis_url,
         ) -> Site:
@@ -102,6 +103,7 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
                 work=WorkSettings(**{"listen": ("127.0.0.1:0",), **(work or {})}),
                 http=HttpSettings(**{"listen": ("127.0.0.1:6969",), **(http or {})}),
                 limits=LimitSettings(**(limits or {})),
+                announce=AnnounceSettings(**(announce or {})),
             )
             store = await stack.enter_async_context(running(Store(url, Keys(prefix), SwarmRules())))
             return await stack.enter_async_context(listening(settings, store, connections))
@@ -115,8 +117,7 @@ async def listening(settings: Settings, store: Store, connections: Limits | None
     async with serve_work(
         WorkRequests(store, store.clock),
         WorkFigures(store, store.clock),
-        settings.work,
-        settings.http,
+        settings,
         limits,
         listening=settings.http.listen,
         clock=store.clock,

@@ -391,10 +391,8 @@ async def test_an_unverified_report_says_how_much_is_missing(seeding: Site) -> N
 
 async def test_configured_urls(serve: Serve) -> None:
     site = await serve(
-        work={
-            "announce_url": "https://tracker.example",
-            "torrent_url": "https://site.example/t/{info_hash}.torrent",
-        }
+        work={"torrent_url": "https://site.example/t/{info_hash}.torrent"},
+        announce={"urls": ("https://tracker.example", "udp://tracker.example:6969")},
     )
     await site.project("seeds", kind="seeding", keep_done_days=30)
     await site.store.users.add("7", ALICE)

@@ -4,10 +4,10 @@ import pytest
 
 from loadtest.servers import Server
 from tests.store.fakes import answering, silent_server
-from tracker.errors import StartupError
+from tracker.errors import StartupError, StoreNotReady
 from tracker.store.client.connection import connect
 from tracker.store.client.server_info import parse_info
-from tracker.store.client.version import NoAnswer, check_server, version_of
+from tracker.store.client.version import check_server, version_of
 
 
 def test_redis_is_recognised() -> None:
@@ -53,7 +53,7 @@ async def test_a_silent_server_is_named_whoever_loses_patience_first(timeout: fl
     """The connection gives up with StoreUnavailable, the check with TimeoutError."""
     async with silent_server() as url:
         server = connect(url, connect_timeout=60, timeout=timeout)
-        with pytest.raises(NoAnswer) as refused:
+        with pytest.raises(StoreNotReady) as refused:
             await check_server(server, "it", patience)
         await server.close()
     assert str(refused.value) == f"no usable store at it: no answer within {patience:g} s"

@@ -33,6 +33,7 @@ from tracker.admin.api.models import (
 )
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.selections import UserQuery
+from tracker.admin.pages.announce_urls import announce_urls
 from tracker.errors import ClientError
 from tracker.operations.users import Share, shares
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
@@ -97,6 +98,9 @@ class Passkey(Reply):
     user_id: str
     passkey: str
     announce_path: str = Field(description="Path of the announce URL, after host and port.")
+    announce_urls: list[str] = Field(
+        description="Announce URLs of the user, from `TRACKER_ANNOUNCE__URLS`. Empty: unknown."
+    )
 
 
 @changes_of(User)
@@ -176,8 +180,13 @@ def _given(call: Call, body: UserFields) -> dict[str, Any]:
     return fields
 
 
-def _passkey(user: User) -> Passkey:
-    return Passkey(user_id=user.user_id, passkey=user.passkey, announce_path=f"/{user.passkey}/announce")
+def _passkey(call: Call, user: User) -> Passkey:
+    return Passkey(
+        user_id=user.user_id,
+        passkey=user.passkey,
+        announce_path=f"/{user.passkey}/announce",
+        announce_urls=announce_urls(call.context, passkey=user.passkey),
+    )
 
 
 @endpoints.get("/users", "List or search users", errors=FEED_ERRORS)
@@ -205,7 +214,7 @@ async def list_all(call: Call, query: UserQuery) -> UserPage:
 )
 async def create(call: Call, body: UserNew) -> Passkey:
     """The response contains the passkey."""
-    return _passkey(await call.store.users.add(body.user_id, body.passkey, **_given(call, body)))
+    return _passkey(call, await call.store.users.add(body.user_id, body.passkey, **_given(call, body)))
 
 
 @endpoints.post("/users/lookup", "Find a user by passkey", errors=_UNKNOWN)
@@ -261,7 +270,7 @@ async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
 async def rotate(call: Call, user_id: UserIdText) -> Passkey:
     """The old passkey stops working immediately. The response contains the new one."""
     user = await _known(call, user_id)
-    return _passkey(await call.store.users.rotate(user.passkey))
+    return _passkey(call, await call.store.users.rotate(user.passkey))
 
 
 @endpoints.delete("/users/{user_id}", "Delete a user", errors=_UNKNOWN)

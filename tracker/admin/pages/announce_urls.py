@@ -1,19 +1,25 @@
-"""The announce URLs that the dashboard shows."""
+"""The announce URLs that the dashboard and the API show."""
 
 from collections.abc import Iterator, Sequence
+
+from tracker.admin.context import AdminContext
 
 EVERYWHERE = ("0.0.0.0", "[::]", "*")
 
 
-def announce_urls(listen: Sequence[str], udp: Sequence[str], host: str, passkey: str = "") -> list[str]:
-    """One URL per address for peers, first those over HTTP, then those over UDP.
+def announce_urls(context: AdminContext, host: str = "", passkey: str = "") -> list[str]:
+    """The configured ones; else one URL per address for peers, first those over HTTP, then those over UDP.
 
-    Wildcard addresses are replaced by ``host``, the Host header of the request.
-    ``passkey`` is part of a user's URL.
+    Wildcard addresses are replaced by ``host``, the Host header of the request. They are left out where that is this
+    machine, which a tunnel may have made of another one. Behind proxies nothing is known. ``passkey`` is part of a
+    user's URL.
     """
+    settings = context.settings
+    if settings.announce.urls or settings.http.trusted_proxies:
+        return settings.announce.urls_of(passkey)
     path, name = f"/{passkey}/announce" if passkey else "/announce", _name(host)
-    urls = [f"http://{place.removesuffix(':80')}{path}" for place in _places(listen, name)]
-    urls += [f"udp://{place}{path}" for place in _places(udp, name)]
+    urls = [f"http://{place.removesuffix(':80')}{path}" for place in _places(context.listening, name)]
+    urls += [f"udp://{place}{path}" for place in _places(context.udp, name)]
     return list(dict.fromkeys(urls))
 
 
@@ -22,12 +28,13 @@ def _places(listen: Sequence[str], name: str) -> Iterator[str]:
         if address.startswith("unix:"):
             continue
         at, _, port = address.rpartition(":")
-        if port == "0":  # chosen by the system at startup
-            continue
-        yield f"{name if at in EVERYWHERE else at}:{port}"
+        at = name if at in EVERYWHERE else at
+        if at and port != "0":  # 0: chosen by the system at startup
+            yield f"{at}:{port}"
 
 
 def _name(host: str) -> str:
-    """``host`` without its port; an IPv6 address keeps its brackets."""
+    """``host`` without its port; an IPv6 address keeps its brackets. Empty for this machine."""
     bracketed, bracket, _ = host.partition("]")
-    return f"{bracketed}]" if bracket else host.partition(":")[0] or "localhost"
+    name = f"{bracketed}]" if bracket else host.partition(":")[0]
+    return "" if name in ("localhost", "[::1]") or name.startswith("127.") else name

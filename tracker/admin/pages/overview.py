@@ -35,7 +35,7 @@ async def _variables(
         "mode": context.settings.torrents.mode,
         "accounts": context.settings.users.private,
         "listen": context.listening,
-        "announce_urls": announce_urls(context.listening, context.udp, request.host),
+        "announce_urls": announce_urls(context, request.host),
         "texts": {},
         "tones": {},
         "failures": [],

@@ -89,7 +89,7 @@ class TorrentPage:
             "charted": len(points) >= MIN_POINTS,
             "scored": bool(points),
             "scored_every": self._context.settings.scoring.interval_seconds,
-            "announce_urls": announce_urls(self._context.listening, self._context.udp, request.host),
+            "announce_urls": announce_urls(self._context, request.host),
             "now": self._context.clock(),
             "has_dht": self._context.settings.dht.enabled,
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
@@ -115,7 +115,7 @@ class TorrentPage:
         data = await asyncio.to_thread(self._context.torrent_files.read, torrent.info_hash)
         if data is None:
             raise Problem(404, detail="no .torrent file is kept")
-        urls = announce_urls(self._context.listening, self._context.udp, request.host)
+        urls = announce_urls(self._context, request.host)
         if urls and self._context.settings.users.private != "required":
             data = with_announce_url(data, urls[0])
         disposition = f'attachment; filename="{torrent.info_hash.hex()}.torrent"'

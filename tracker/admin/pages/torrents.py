@@ -114,7 +114,7 @@ class TorrentPages:
     def _announced_to(self, request: web.Request) -> dict[str, Any]:
         return {
             "accounts": self._context.settings.users.private,
-            "announce_urls": announce_urls(self._context.listening, self._context.udp, request.host),
+            "announce_urls": announce_urls(self._context, request.host),
         }
 
     async def show(self, request: web.Request) -> web.Response:

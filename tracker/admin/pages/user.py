@@ -180,7 +180,7 @@ class UserPage:
         return self._show_passkey(request, rotated, ROTATED)
 
     def _show_passkey(self, request: web.Request, user: User, message: str = "") -> web.Response:
-        urls = announce_urls(self._context.listening, self._context.udp, request.host, user.passkey)
+        urls = announce_urls(self._context, request.host, user.passkey)
         variables: dict[str, Any] = {"user": user, "announce_urls": urls, "message": message}
         return render(request, "user_passkey.html", variables)
 

@@ -245,7 +245,7 @@ class UserPages:
         except ClientError as error:
             return await self._page(request, error=str(error))
         request[CHANGE].created("user", user.user_id)
-        urls = announce_urls(self._context.listening, self._context.udp, request.host, user.passkey)
+        urls = announce_urls(self._context, request.host, user.passkey)
         return render(
             request,
             "user_passkey.html",

@@ -29,11 +29,20 @@ Workers = Annotated[
 ]
 
 
-def serve(workers: Workers = None) -> None:
+FailFast = Annotated[
+    bool,
+    typer.Option("--fail-fast", help="End if the store is not ready within a second, instead of waiting."),
+]
+
+
+def serve(workers: Workers = None, fail_fast: FailFast = False) -> None:
     """Serve until SIGTERM or Ctrl-C; a second signal stops at once. SIGHUP reloads settings."""
 
     def read() -> Settings:
         settings = load(config_file())
+        if fail_fast:
+            redis = settings.redis.model_copy(update={"start_wait_seconds": 1})
+            settings = settings.model_copy(update={"redis": redis})
         if workers is None:
             return settings
         http = settings.http.model_copy(update={"workers": workers})
@@ -43,10 +52,10 @@ def serve(workers: Workers = None) -> None:
     logs.configure(settings.log)
 
     def ready(banner: "Banner") -> None:
-        why_no_udp, accounts = settings.why_no_udp(banner.addresses), settings.users.private
+        why_no_udp = settings.why_no_udp(banner.addresses)
         if not (why_no_udp or banner.udp) and settings.udp_addresses(banner.addresses):
             why_no_udp = "its port is in use"
-        typer.echo(terminal.banner_text(banner, os.getpid(), accounts=accounts, why_no_udp=why_no_udp))
+        typer.echo(terminal.banner_text(banner, os.getpid(), settings, why_no_udp))
 
     raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:

@@ -19,6 +19,7 @@ from tracker.cli.commands import (
     each,
     group,
     lists,
+    load_settings,
     run_each,
 )
 from tracker.cli.commands.multipliers import (
@@ -117,10 +118,12 @@ async def rotate_passkey(
 
 
 def _show_passkey(found: User, as_json: bool) -> None:
+    urls = load_settings().announce.urls_of(found.passkey)
     row: Row = {
         "user_id": found.user_id,
         "passkey": found.passkey,
         "announce_path": f"/{found.passkey}/announce",
+        "announce_urls": " ".join(urls) or ("" if as_json else terminal.UNKNOWN_URL),
     }
     terminal.describe(row, as_json=as_json)
 

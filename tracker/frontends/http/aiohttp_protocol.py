@@ -27,13 +27,15 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
+from tracker.bittorrent import is_routable
 from tracker.frontends.http.aiohttp_messages import Answer, Request, with_host
 from tracker.frontends.http.connection_table import NO_ADDRESS, ConnectionTable
 from tracker.frontends.http.request_heads import MAX_HEADERS
+from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.settings.model import HttpSettings
 from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, describe
 from tracker.system.logger import Logger
-from tracker.wire.proxy import TrustedNetworks, parse_proxy_header
+from tracker.wire.proxy import TrustedNetworks, begins_proxy_header, parse_proxy_header
 
 _MAX_READ_AHEAD = 32768
 """Unparsed bytes after which reading pauses until the answer is sent. The last read may add as many again."""
@@ -43,6 +45,10 @@ _NO_DEADLINE = sys.maxsize
 """Between two requests aiohttp's keep-alive timer applies."""
 
 log = Logger(__name__)
+
+
+class ProxyMismatch(Exception):
+    """A connection begins with a PROXY header, or with none, against the setting. Its argument is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +75,14 @@ class Connection(GuardedConnection):
         "_answering",
         "_half_closed",
         "_last",
+        "_mismatch",
         "_preface",
         "_rules",
         "_seen",
         "_table",
         "_tail",
         "address",
+        "named",
         "trusted",
         "until",
     )
@@ -101,10 +109,13 @@ class Connection(GuardedConnection):
         self._table = manager.table
         self.until = self._table.now + self._table.head_sweeps
         self._preface: bytes | None = None
+        self._mismatch: ProxyMismatch | None = None
         self._last = False
         self._half_closed: asyncio.TimerHandle | None = None
         self.address = NO_ADDRESS
         self.trusted = False
+        self.named = False
+        """Whether a PROXY header has given ``address``: then it may be a client on the proxy's own host."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -125,6 +136,8 @@ class Connection(GuardedConnection):
             data = self._take_preface(data)
             if not data:
                 return
+        elif self.fresh and begins_proxy_header(data) and (self.trusted or not is_routable(self.address)):
+            self._mismatch = ProxyMismatch(PROXY_HEADER_UNEXPECTED)
         if self.writing_paused or self.pending or (self._answering and self._body.is_eof()):
             self._ahead += data
             if len(self._ahead) > _MAX_READ_AHEAD:
@@ -221,7 +234,8 @@ class Connection(GuardedConnection):
         try:
             header = parse_proxy_header(buffer)
         except ValueError:
-            self._rules.malformed(None)
+            begins = begins_proxy_header(buffer)
+            self._rules.malformed(None if begins else ProxyMismatch(PROXY_HEADER_MISSING))
             self.force_close()
             return b""
         if header is None:
@@ -231,6 +245,7 @@ class Connection(GuardedConnection):
         if header.source is not None:
             self.address = header.source
             self.trusted = header.source in self._rules.trusted
+            self.named = True
         return buffer[header.length :]
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio reads a bool
@@ -274,7 +289,7 @@ class Connection(GuardedConnection):
             self._table.continue_in_turn(self._continue)
 
     def malformed_reply(self, error: BaseException | None) -> web.StreamResponse:
-        return self._rules.malformed(error)
+        return self._rules.malformed(self._mismatch or error)
 
     def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
         return self._rules.crashed(error)

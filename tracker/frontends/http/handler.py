@@ -18,11 +18,20 @@ from aiohttp.http_exceptions import (
     LineTooLong,
 )
 
-from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
+from tracker.bittorrent import (
+    Address,
+    Announce,
+    AnnounceReply,
+    Scrape,
+    ScrapeReply,
+    is_of_a_host,
+    is_routable,
+    unmap,
+)
 from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser
-from tracker.frontends.http.aiohttp_protocol import Connection, Rules
+from tracker.frontends.http.aiohttp_protocol import Connection, ProxyMismatch, Rules
 from tracker.frontends.http.connection_table import NO_ADDRESS
-from tracker.refusals import Busy, Label, Refusal, SilentlyDropped
+from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, Busy, Label, Refusal, SilentlyDropped
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
@@ -30,7 +39,7 @@ from tracker.system.logger import Logger
 from tracker.wire.announce_path import Route, find_route
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts
 from tracker.wire.http_request import parse_announce, parse_scrape
-from tracker.wire.proxy import TrustedProxies
+from tracker.wire.proxy import TrustedProxies, names_client
 from tracker.wire.proxy import client_address as forwarded_address
 
 _INDEX = (
@@ -104,6 +113,7 @@ class HttpHandler:
         self.passkey_forms = settings.current.users.passkey_forms
         self._routes = {} if self.passkey_forms.parameter else _ROUTES
         self._ip_from_private = http.ip_parameter_from_private
+        self._mismatches = set[str]()
         self.rules = Rules(http, self._proxies, malformed=self.malformed, crashed=self.crashed)
 
     @property
@@ -185,13 +195,10 @@ class HttpHandler:
         peers to any address.
         """
         connection, headers = cast(Connection, request.protocol), request.headers
-        request.client = self.client_address(
-            connection.address,
-            connection.trusted,
-            headers.getall("X-Forwarded-For", ()) if connection.trusted else (),
-            headers.getall("Forwarded", ()) if connection.trusted else (),
-            stated,
-        )
+        forwarded_for = headers.getall("X-Forwarded-For", ()) if connection.trusted else ()
+        forwarded = headers.getall("Forwarded", ()) if connection.trusted else ()
+        trusted = connection.trusted and not (connection.named and not forwarded_for and not forwarded)
+        request.client = self.client_address(connection.address, trusted, forwarded_for, forwarded, stated)
         return request.client
 
     def client_address(
@@ -204,11 +211,15 @@ class HttpHandler:
     ) -> Address:
         """The same, for a connection from ``address``. Raises Refusal when the address is unknown."""
         if trusted:
-            address = forwarded_address(address, forwarded_for, forwarded, self._proxies)
+            connection, address = address, forwarded_address(address, forwarded_for, forwarded, self._proxies)
+            if address == unmap(connection) and not names_client(forwarded_for, forwarded):
+                address = NO_ADDRESS  # else the proxy would be the peer
         if stated is not None and self._may_state(trusted, address):
             address = stated
         if address == NO_ADDRESS:
-            raise Refusal("the tracker cannot see your address: its proxy must send X-Forwarded-For")
+            raise Refusal(ADDRESS_HIDDEN)
+        if not is_of_a_host(address):
+            raise Refusal(ADDRESS_IMPOSSIBLE)
         return address
 
     def _may_state(self, trusted: bool, address: Address) -> bool:
@@ -227,9 +238,18 @@ class HttpHandler:
         return answer
 
     def malformed(self, error: BaseException | None) -> Answer:
+        if isinstance(error, ProxyMismatch):
+            self._warn_once(str(error))
         answer = self._refuse(explain(error, self.rules.settings))
         answer.force_close()
         return answer
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._mismatches:
+            self._mismatches.add(text)
+            log.warning(
+                text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=self.rules.settings.proxy_protocol
+            )
 
     def crashed(self, error: BaseException | None) -> Answer:
         answer = Answer(self.crash(error))
@@ -273,7 +293,9 @@ class HttpHandler:
 def explain(error: BaseException | None, http: HttpSettings) -> Refusal:
     """The failure for a request that aiohttp's parser refused."""
     text = "malformed HTTP request"
-    if isinstance(error, LineTooLong) and error.args[1] == http.max_header_bytes:
+    if isinstance(error, ProxyMismatch):
+        text = str(error)
+    elif isinstance(error, LineTooLong) and error.args[1] == http.max_header_bytes:
         text = "a header line of the request is too long"
     elif isinstance(error, LineTooLong):
         text = "GET string too long: scrape fewer torrents at once"

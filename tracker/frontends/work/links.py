@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from tracker.settings.work import INFO_HASH, WorkSettings
+from tracker.settings.model import Settings
+from tracker.settings.work import INFO_HASH
 
 _HOST = re.compile(r"[-.0-9A-Za-z]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
@@ -14,17 +15,19 @@ _HOST = re.compile(r"[-.0-9A-Za-z]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 class Links:
     """``listening`` are the addresses where peers announce."""
 
-    def __init__(self, settings: WorkSettings, listening: Sequence[str]) -> None:
+    def __init__(self, settings: Settings, listening: Sequence[str]) -> None:
         self._settings = settings
         ports = [address.rpartition(":")[2] for address in listening if not address.startswith("unix:")]
-        self._port = next(iter(ports), "")
+        self._port = "" if settings.http.trusted_proxies else next(iter(ports), "")
 
     def announce_url(self, request: web.Request, passkey: str) -> str | None:
         """None where no setting names it and it cannot be derived from the request."""
-        path = f"/{passkey}/announce" if passkey else "/announce"
-        if self._settings.announce_url:
-            return self._settings.announce_url + path
-        host = _host(request.headers.get("Host", ""))
+        if urls := self._settings.announce.urls_of(passkey):
+            return urls[0]
+        host, path = (
+            _host(request.headers.get("Host", "")),
+            f"/{passkey}/announce" if passkey else "/announce",
+        )
         if not host or not self._port:
             return None
         return f"http://{host}{path}" if self._port == "80" else f"http://{host}:{self._port}{path}"
@@ -35,7 +38,7 @@ class Links:
         return f"http://{host}/{project}/" if _host(host) else f"/{project}/"
 
     def torrent_url(self, info_hash: str) -> str | None:
-        return self._settings.torrent_url.replace(INFO_HASH, info_hash) or None
+        return self._settings.work.torrent_url.replace(INFO_HASH, info_hash) or None
 
     def magnet(self, info_hash: str, name: str, size: int | None, announce_url: str | None) -> str:
         parts = [f"magnet:?xt=urn:btih:{info_hash}"]

@@ -21,7 +21,7 @@ from tracker.frontends.work.live import STOPPING, Live
 from tracker.frontends.work.public import Public
 from tracker.frontends.work.replies import PRIVATE, refusal
 from tracker.frontends.work.requests import MAX_BODY_BYTES, Senders
-from tracker.settings.model import HttpSettings
+from tracker.settings.model import Settings
 from tracker.settings.work import WorkSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.system.listeners import Listener, open_listeners
@@ -45,8 +45,7 @@ class AddressLimit(Protocol):
 async def serve_work(
     work: WorkRequests,
     figures: WorkFigures,
-    settings: WorkSettings,
-    http: HttpSettings,
+    settings: Settings,
     address_limit: AddressLimit,
     *,
     listening: Sequence[str] = (),
@@ -55,16 +54,22 @@ async def serve_work(
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serves until the block is left; yields the addresses, with real ports in place of 0.
 
-    ``http`` names the trusted proxies, ``listening`` the addresses where peers announce. Raises StartupError for an
-    address that is not available.
+    ``listening`` are the addresses where peers announce. Raises StartupError for an address that is not available.
     """
     limits = limits or Limits()
-    proxies = TrustedProxies(http.trusted_proxies)
+    proxies = TrustedProxies(settings.http.trusted_proxies)
     app = make_app(
-        work, figures, settings, Senders(proxies), address_limit, Links(settings, listening), clock, limits
+        work,
+        figures,
+        settings.work,
+        Senders(proxies),
+        address_limit,
+        Links(settings, listening),
+        clock,
+        limits,
     )
-    listeners = await open_listeners(settings.listen)
-    runner = Runner(app, limits, proxies, proxy_protocol=http.proxy_protocol)
+    listeners = await open_listeners(settings.work.listen)
+    runner = Runner(app, limits, proxies, proxy_protocol=settings.http.proxy_protocol)
     async with _accepting(runner, listeners):
         yield tuple(listener.address for listener in listeners)
 

@@ -16,7 +16,7 @@ from typing import Any
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError, TryAgainError
 
-from tracker.errors import StartupError, StoreUnavailable
+from tracker.errors import StartupError, StoreNotReady, StoreUnavailable
 from tracker.store.client.connection import Connection, Topology
 from tracker.store.client.sentinel import MasterPool
 from tracker.store.client.server import Server
@@ -188,19 +188,23 @@ async def find_nodes(server: Server, prefix: str, shown: str) -> SlotMap:
     try:
         ranges, addresses = await read_slot_map(server)
     except (RedisError, OSError) as error:
-        raise StartupError(f"the store at {shown} does not tell the nodes of its cluster: {error}") from error
+        raise StoreNotReady(
+            f"the store at {shown} does not tell the nodes of its cluster: {error}"
+        ) from error
     primary = _primary(ranges, slot)
     if primary is None:
-        raise StartupError(f"no node of the cluster at {shown} serves the slot {slot} of the prefix {prefix}")
+        raise StoreNotReady(
+            f"no node of the cluster at {shown} serves the slot {slot} of the prefix {prefix}"
+        )
     return ranges, list(dict.fromkeys([primary, *addresses]))
 
 
 async def check_node(connection: Connection, prefix: str) -> None:
-    """Raises StartupError when the node does not answer that serves ``prefix``."""
+    """Raises StoreNotReady when the node does not answer that serves ``prefix``."""
     try:
         await connection.command("PING")
     except (StoreUnavailable, RedisError) as error:
-        raise StartupError(
+        raise StoreNotReady(
             f"the node {connection.master} of the cluster, which serves {prefix}, does not answer. If it runs, it "
             "announces a wrong address (cluster-announce-ip, cluster-announce-hostname)"
         ) from error

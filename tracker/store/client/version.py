@@ -6,17 +6,14 @@ import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
 
-from tracker.errors import StartupError, StoreUnavailable
+from tracker.errors import StartupError, StoreNotReady, StoreUnavailable
+from tracker.store.client.reply_errors import NO_REPLY, is_refusal
 from tracker.store.client.server import Server
 from tracker.store.client.server_info import parse_info
 
 _MIN_VERSIONS = {"valkey": (7, 2), "redis": (7, 0)}
-
-
-class NoAnswer(StartupError):
-    """The server accepts connections but does not reply."""
 
 
 def version_of(info: Mapping[str, str]) -> tuple[str, tuple[int, int], str]:
@@ -40,7 +37,8 @@ class CheckedServer(NamedTuple):
 
 
 async def check_server(server: Server, shown: str, timeout: float = 2.0) -> CheckedServer:
-    """Raises NoAnswer when the server does not answer in time (s), StartupError when it is unusable.
+    """Raises StoreNotReady when the server gives no answer in time (s) or refuses work for now, StartupError when it is
+    unusable.
 
     ``shown`` is its address as it may be printed (no password).
     """
@@ -48,16 +46,24 @@ async def check_server(server: Server, shown: str, timeout: float = 2.0) -> Chec
         async with asyncio.timeout(timeout):
             raw = await server.execute("INFO", "server", "cluster")
     except (TimeoutError, StoreUnavailable) as error:
-        raise NoAnswer(f"no usable store at {shown}: no answer within {timeout:g} s") from error
+        raise StoreNotReady(f"no usable store at {shown}: no answer within {timeout:g} s") from error
     except (RedisError, OSError, ssl.SSLError, ValueError) as error:
         reason = str(error) or type(error).__name__
-        raise StartupError(
-            f"no usable store at {shown}: {reason.splitlines()[0]}{_advice(shown, error)}"
-        ) from error
+        kind = StoreNotReady if _may_pass(error) else StartupError
+        raise kind(f"no usable store at {shown}: {reason.splitlines()[0]}{_advice(shown, error)}") from error
     info = parse_info(raw)
     if reason := too_old(info):
         raise StartupError(f"the store at {shown} is {reason}")
     return CheckedServer(version_of(info)[2], info.get("cluster_enabled") == "1")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Not a wrong password, protocol or certificate."""
+    lasting = (AuthenticationError, InvalidResponse, ssl.SSLError)
+    causes = (error, error.__cause__, error.__context__)
+    return (isinstance(error, NO_REPLY) or is_refusal(error)) and not any(
+        isinstance(each, lasting) for each in causes
+    )
 
 
 def _advice(shown: str, error: Exception) -> str:
