@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, info_hash, text, update
 from tracker.store.swarms.codec import PeerUpdate
@@ -159,6 +160,22 @@ async def test_an_update_by_a_remembered_peer_is_credited(limited: Store) -> Non
     limited.clock.now += 5000
     await limited.announce(alice(uploaded=4321))
     assert await uploaded(limited) == 4321
+
+
+async def test_a_stop_of_a_remembered_peer_is_credited_once(limited: Store) -> None:
+    """As an update of it. It does not come back into the swarm, nor does it leave a second time."""
+    await limited.announce(alice(event="s"))
+    assert await limited.silence(alice()) == 1
+    before = await account(limited)
+    limited.clock.now += 5000
+    for _ in range(2):
+        reply = await limited.announce(alice(event="x", uploaded=4321, downloaded=5))
+        assert (reply.outcome, reply.seeders + reply.leechers) == ("absent", 0)
+    assert await uploaded(limited) == 4321
+    after = await account(limited)
+    assert (after["uploaded"], after["downloaded"]) == ("4321", "5")
+    assert after.get("peers") == before.get("peers")
+    assert await check_invariants(limited.redis, limited.keys) == 0
 
 
 @pytest.mark.parametrize("event", ["s", "u"])

@@ -220,7 +220,7 @@ do
 --@ include lib/registration.lua
 --@ include announce/join.lua
 end
-local leave
+local leave, leave_late
 do
 --@ include announce/leave.lua
 end
@@ -294,7 +294,10 @@ local function announce_of(r, registered, denied)
   if not (r.may_join or active and mine) then return refuse('may not join') end
   local is_user = r.uid ~= '' and r.user
   if leaves then
-    if not (active and mine) then return answer_to(t, r, 'a') end
+    if not (active and mine) then
+      if is_user and p.known and not active and p.up + p.down > 0 then leave_late(t, r, p, tid) end
+      return answer_to(t, r, 'a')
+    end
     leave(t, r, p, is_user and load_credited_account(r, load_totals(r, p, tid), tid, p))
     if is_user and r.moves_only then pcall(credit_v1_half, r, p) end
     return answer_to(t, r, 'l')

@@ -49,3 +49,17 @@ function leave(t, r, p, a)
   -- It joined before accounts were switched off, or before the halves of a hybrid torrent were linked.
   if uid ~= '' then end_activity_of(uid, t.tid, true) end
 end
+
+-- A user's peer that was removed before stops: what it moved since its last announce is credited, as by an announce
+-- with which it would come back.
+function leave_late(t, r, p, tid)
+  local a = load_credited_account(r, load_totals(r, p, tid), tid, p)
+  if not a then return end
+  count_traffic(r, p)
+  call('HSET', p.at, 'left', r.left, 'uploaded', p.base_up, 'downloaded', p.base_down, 'last_announce', now)
+  if p.lower ~= '' then call('HSET', p.at, 'lower', p.lower) end
+  credit_user(t, r, p, a)
+  record_announce('stopped', t, r, r.uid, a)
+  save_account(a)
+  save_user(a.user)
+end
