@@ -1,6 +1,8 @@
 """The listener for a site's calls: keys, addresses, limits, the audit log."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -8,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.admin.site.conftest import KEY, OTHER, PASSKEY, TORRENT, USER, Serve, Site
-from tests.raw_http import connect
+from tests.raw_http import PATIENCE, connect
 from tracker.admin.http.connections import Limits
 from tracker.settings.model import Settings, SiteSettings
 from tracker.store.access.audit import AuditEntry, AuditFilter
@@ -34,9 +36,7 @@ def test_a_key_has_at_least_32_characters(key: str) -> None:
 async def test_other_keys_are_refused_and_soon_for_a_while(site: Site) -> None:
     for key in ("x" * 32, KEY[:-1], KEY + "k", "%C3%A9" * 6, PASSKEY):
         assert (await site.ask("PUT", "users", USER, key))[0] == 401
-    for _ in range(5):
-        await site.ask("GET", "users/7", key="x" * 32)
-    assert (await site.ask("GET", "users/7", key="x" * 32))[0] == 429
+    assert 429 in {(await site.ask("GET", "users/7", key="x" * 32))[0] for _ in range(40)}
     assert await site.put("users", USER) == 200  # the right key is always answered
     assert len(await entries(site)) == 1
 
@@ -141,16 +141,16 @@ async def test_anything_else_is_refused(site: Site, data: bytes) -> None:
 
 async def test_many_correct_calls_are_not_limited(site: Site) -> None:
     await site.put("users", USER)
-    assert {await site.put("users", USER) for _ in range(300)} == {200}
+    assert {await site.put("users", USER) for _ in range(100)} == {200}
 
 
 async def test_a_head_that_does_not_end_is_given_up(serve: Serve) -> None:
     site = await serve(Limits(idle_seconds=0.2))
     for start in (b"", b"GET /", b"GET / HTTP/1.1\r\nX: 1\r\n", b"GET /" + b"x" * 20_000):
-        async with connect(site.address) as client:
+        async with connect(site.address) as client, asyncio.timeout(PATIENCE):
             client.send(start)
-            await client.receive() if len(start) > 10_000 else None
-            assert await client.is_closed()
+            with suppress(ConnectionError):
+                await client.reader.read()  # to the end of the connection
 
 
 async def test_a_request_without_host_is_answered_however_it_arrives(site: Site) -> None:
