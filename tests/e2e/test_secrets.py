@@ -21,11 +21,14 @@ STORE, STATHAT, UPSTREAM, SENTINEL = ("storehunter2", "stathathunter2", "upstrea
 UNKNOWN, CLIENT_KEY, PROXY, NONSENSE = (
     f"{word}hunter2hunter2" for word in ("nobody", "client", "proxy", "odd")
 )
+SITE = "sitehunter2" * 3
 VERBOSE = {
     "TRACKER_LOG__LEVEL": "debug",
     "TRACKER_HTTP__ACCESS_LOG": "true",
     "TRACKER_HTTP__WORKERS": "2",
     "TRACKER_USERS__PRIVATE": "required",
+    "TRACKER_SITE__LISTEN": "127.0.0.1:0",
+    "TRACKER_SITE__KEY": SITE,
     "TRACKER_STATHAT__EZKEY": STATHAT,
     "TRACKER_STATHAT__URL": "http://127.0.0.1:9",
     "TRACKER_SCORING__UPSTREAMS": f"http://127.0.0.1:9/{UPSTREAM}/announce",
@@ -79,6 +82,23 @@ class AdminClient:
         self._line.close()
 
 
+def call_as_site(tracker: RunningTracker, passkey: str) -> None:
+    """Calls with the site's key and with another one, of which some are refused."""
+    found = re.search(r"site +([\d.:]+)", tracker.banner)
+    assert found, tracker.banner
+    for key in (SITE, UNKNOWN):
+        for path in (
+            f"/{key}/update?action=change_passkey&oldpasskey={passkey}&newpasskey={passkey}",
+            f"/{key}/update?action=add_user&id=9&passkey={passkey}",
+            f"/{key}/update?action={NONSENSE}&passkey={passkey}",
+            f"/announce/{key}/users/{passkey}",
+            f"/announce/{key}/users/1",
+        ):
+            with closing(HTTPConnection(found[1], timeout=trackers.SECONDS)) as line:
+                line.request("GET", path)
+                assert line.getresponse().status < 500, path
+
+
 PAGES = (
     *("/", "/torrents", "/users", "/users/1", "/jobs", "/clients", "/settings", "/doctor", "/tokens", "/api"),
     *(
@@ -127,6 +147,7 @@ def use(tracker: RunningTracker, client: AdminClient, home: Path, settings: dict
         f"POST /{passkey}/scrape HTTP/1.1\nHost: x\nContent-Length: {NONSENSE}\n\n",
         f"{NONSENSE} /{passkey}/announce",
     )
+    call_as_site(tracker, passkey)
     status, session = client.ask("POST", "/sign-in", f"link={link}")
     assert status == 303
     assert client.ask("POST", "/sign-in", f"token={UNKNOWN}")[0] == 403
@@ -181,6 +202,7 @@ def test_no_secret_is_printed(
         "store": STORE,
         "stathat": STATHAT,
         "upstream": UPSTREAM,
+        "site": SITE,
         "unknown": UNKNOWN,
         "key": CLIENT_KEY,
     }
