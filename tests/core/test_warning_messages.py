@@ -1,6 +1,7 @@
 """Warnings of accepted announces."""
 
-from tracker.core.warning_messages import MAX_TOLD, PRIVATE_ADDRESS, PrivateAddresses
+from tracker.core.announce import MAX_TOLD, PrivateAddresses
+from tracker.core.warning_messages import PRIVATE_ADDRESS
 
 PUBLIC, PRIVATE, OTHER = (b"\x0b\0\0\1", b"\x0a\0\0\1", b"\x0a\0\0\2")
 

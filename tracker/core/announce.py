@@ -34,7 +34,7 @@ from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS,
 from tracker.core.refusals import Failures, RegistrationLimits
 from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
-from tracker.core.warning_messages import WARNINGS, PrivateAddresses, answer_with_warning, warning_of
+from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, answer_with_warning, warning_of
 from tracker.errors import StoreUnavailable
 from tracker.refusals import Label, Refusal
 from tracker.settings.reload import LiveSettings
@@ -65,6 +65,30 @@ _Pending = tuple[Announce, Address, Step, float, Answer, str, Decision | None]
 _Failure = Refused | StoreUnavailable | Refusal
 _Outcome = Admitted | _Failure
 _Settled = list[tuple[_Pending, _Outcome]]
+
+
+MAX_TOLD = 10_000
+"""Private addresses that are remembered as warned."""
+
+
+class PrivateAddresses:
+    """Warns each private address once, by its first join after one from a public address: in a LAN there is none."""
+
+    def __init__(self) -> None:
+        self._told: set[bytes] = set()
+        self._public = False
+
+    def warning(self, address: bytes) -> str | None:
+        """For a peer that joined from ``address``."""
+        if is_routable(address):
+            self._public = True
+            return None
+        if not self._public or address in self._told:
+            return None
+        if len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        self._told.add(address)
+        return PRIVATE_ADDRESS
 
 
 class Tracker:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tracker.bittorrent import AnnounceReply, is_routable
+from tracker.bittorrent import AnnounceReply
 from tracker.refusals import Refusal
 from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers, WithoutPeers, WithoutSlot
 
@@ -20,29 +20,6 @@ NO_SLOT = (
     "you are downloading as many torrents as you may: no peers for this one until you finish or stop one"
 )
 UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
-
-MAX_TOLD = 10_000
-"""Addresses that are remembered as told."""
-
-
-class PrivateAddresses:
-    """Warns each private address once, by its first join after one from a public address: in a LAN there is none."""
-
-    def __init__(self) -> None:
-        self._told: set[bytes] = set()
-        self._public = False
-
-    def warning(self, address: bytes) -> str | None:
-        """For a peer that joined from ``address``."""
-        if is_routable(address):
-            self._public = True
-            return None
-        if not self._public or address in self._told:
-            return None
-        if len(self._told) >= MAX_TOLD:
-            self._told.clear()
-        self._told.add(address)
-        return PRIVATE_ADDRESS
 
 
 def warning_of(outcome: Admitted) -> str:

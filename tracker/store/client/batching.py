@@ -49,7 +49,8 @@ class Connection(Protocol):
 
 
 class Room:
-    """How many requests may wait for their calls, in all batches that share it; of these, one each may be more."""
+    """How many requests may wait for their calls, in all batches that share it; of these, a full batch each may be
+    more."""
 
     __slots__ = ("size", "waiting")
 
@@ -83,9 +84,11 @@ class Batches:
         self._call = call
         self._max_requests = max_requests
         self._room = room
+        self._in_room = 0
+        """Waiting requests that the room counts: to count each would cost as much as a tenth of its parsing."""
         self._waiting: deque[_Entry] = deque()
         self._arrived = asyncio.Event()
-        self._sent = self._helpers = 0
+        self._sent = self._helpers = self._checked_at = 0
 
     @property
     def in_flight(self) -> int:
@@ -97,15 +100,23 @@ class Batches:
 
         Raises StoreUnavailable when the store is known to be unavailable, StoreOverloaded when too many requests wait.
         """
-        waiting, room = self._waiting, self._room
+        waiting = self._waiting
         if not waiting:
             if self._connection.unavailable:
                 raise StoreUnavailable("the store is unavailable")
             self._arrived.set()
-        elif room.waiting >= room.size:
-            raise StoreOverloaded("too many requests wait for the store")
+        elif len(waiting) >= self._checked_at:
+            self._check_room()
         waiting.append((request, settle, context))
-        room.waiting += 1
+
+    def _check_room(self) -> None:
+        room, number = self._room, len(self._waiting)
+        room.waiting += number - self._in_room
+        self._in_room = number
+        left = room.size - room.waiting
+        if left <= 0:
+            raise StoreOverloaded("too many requests wait for the store")
+        self._checked_at = number + (left if left < self._max_requests else self._max_requests)
 
     async def execute(self, request: Any) -> Any:
         """The outcome of one request; raises StoreUnavailable."""
@@ -177,8 +188,13 @@ class Batches:
     def _take(self, count: int) -> list[_Entry]:
         """The first waiting requests, at most so many."""
         waiting = self._waiting
-        taken = [waiting.popleft() for _ in range(min(count, len(waiting)))]
-        self._room.waiting -= len(taken)
+        if len(waiting) <= count:
+            taken = list(waiting)
+            waiting.clear()
+        else:
+            taken = [waiting.popleft() for _ in range(count)]
+        self._room.waiting += len(waiting) - self._in_room
+        self._in_room = self._checked_at = len(waiting)
         return taken
 
     async def _execute(self, argv: list[Argument]) -> Any:
