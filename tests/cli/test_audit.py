@@ -20,7 +20,7 @@ from tests.store.harness import info_hash
 from tracker.cli.main import SECTIONS
 
 HASH = info_hash(1).hex()
-RECORDS = {"change_store", "change_of", "run_each"}
+RECORDS = {"change_store", "change_of", "run_each", "renumber"}
 READS = """
     audit backup changes client.denied client.list client.seen completion denied dht.find dht.hashes dht.ping
     dht.status doctor export freeleech.list geoip.lookup group.list group.show health jobs.list jobs.queues jobs.show
