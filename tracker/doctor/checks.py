@@ -18,6 +18,7 @@ from tracker.doctor.nodes import check_clock, check_nodes
 from tracker.doctor.replicas import check_cluster, check_failover
 from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings
+from tracker.doctor.site_checks import check_site
 from tracker.doctor.udp_checks import check_udp
 from tracker.refusals import (
     ADDRESS_HIDDEN,
@@ -80,6 +81,8 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
     async for finding in _work(context):
         yield finding
     async for finding in check_dht_node(context.store.dht_nodes, context.settings, context.clock()):
+        yield finding
+    async for finding in check_site(context.store, context.settings):
         yield finding
     yield check_geoip(context.settings.geoip.database, context.clock())
     settings = context.settings

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.commands import Command
-from tests.databases import Site
+from tests.databases import Database, Site
 from tests.workers.site.harness import passkey
 
 
@@ -31,3 +31,34 @@ def test_a_site_that_was_not_moved_in_is_not_written(
     configure(monkeypatch, unit3d)
     tracker("user", "add", "--id", "7", "--passkey", passkey(7))
     assert "run tracker sync import" in tracker("sync", "check", code=1).stderr
+
+
+def test_the_doctor_says_what_is_wrong_with_the_database(
+    tracker: Command, unit3d: Site, mariadb: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def site_lines(code: int) -> list[str]:
+        lines = tracker("doctor", code=code).stdout.splitlines()
+        return [line[24:] for line in lines if line[9:13] == "site"]
+
+    configure(monkeypatch, unit3d)
+    assert site_lines(1) == [
+        "the site's database is not moved in yet: run tracker sync import: see docs/sync.md"
+    ]
+    tracker("sync", "import")
+    assert site_lines(1) == ["the tables of the site's database fit the mapping"]
+    user = f"doctor_{unit3d.name}"
+    unit3d.sql(
+        f"CREATE USER {user}@localhost IDENTIFIED BY 'hunter2'",
+        f"GRANT SELECT ON {unit3d.name}.* TO {user}@localhost",
+        "SET GLOBAL time_zone = '+02:00'",
+        "ALTER TABLE peers DROP COLUMN port",
+    )
+    monkeypatch.setenv("TRACKER_SITE__DATABASE", mariadb.url(unit3d.name, user, "hunter2"))
+    try:
+        found = site_lines(1)
+    finally:
+        unit3d.sql("SET GLOBAL time_zone = 'SYSTEM'", f"DROP USER {user}@localhost")
+    assert found[0].startswith("column peers.port is missing")
+    assert found[1].startswith("UPDATE on users: the account has too few rights")
+    assert found[-1].startswith("the time zone of the database is +02:00")
+    assert not [line for line in found if "hunter2" in line]

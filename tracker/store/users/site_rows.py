@@ -24,6 +24,9 @@ _PEER = (
     "paused",
     "first_announce",
     "last_announce",
+    "speed_up",
+    "speed_dn",
+    "total_time",
 )
 _ACCOUNT = ("uploaded", "downloaded", "total_time", "seed_time", "completed_at", "until", "peers", "left")
 _EXTRA = ("extra_up", "extra_dn", "first_seen")
@@ -244,7 +247,7 @@ def _history(pair: UserOnTorrent, row: Sequence[bytes | None], now: int) -> Site
 
 
 def _peer(peer: PeerOnTorrent, row: Sequence[bytes | None]) -> SiteRow:
-    user_id, packed, uploaded, downloaded, left, active, paused, first, last = row
+    user_id, packed, uploaded, downloaded, left, active, paused, first, last, *others = row
     packed = packed or b""
     address = packed[:6] if len(packed) in (6, 24) else packed[-18:]
     return {
@@ -261,4 +264,5 @@ def _peer(peer: PeerOnTorrent, row: Sequence[bytes | None]) -> SiteRow:
         "seeding": left == b"0" and paused != b"1",
         "first_announce": whole(first) or None,
         "last_announce": whole(last) or None,
+        **_numbers(("speed_up", "speed_dn", "total_time"), others),
     }

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Column, Table, UniqueConstraint, types
 
 from tracker.wire.peer_id import client_name
-from tracker.workers.site.mapping import SiteMapping, TableMapping, is_time
+from tracker.workers.site.mapping import SiteMapping, TableMapping, is_time, is_value
 
 Encode = Callable[[Any], Any]
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32, "BIGINT": 64}
@@ -49,6 +49,8 @@ def encoder(column: Column[Any], value: str) -> Encode:
         return _number_encoder(column)
     if kind == "flag":
         return lambda flag: None if flag is None else bool(flag)
+    if _says_yes(column):
+        return lambda flag: "yes" if flag else "no"
     if kind == "text":
         length = getattr(column.type, "length", None)
         if value == "ip":
@@ -57,6 +59,11 @@ def encoder(column: Column[Any], value: str) -> Encode:
     if kind == "bytes":
         return lambda raw: raw if raw is None or isinstance(raw, bytes) else str(raw).encode()
     return lambda number: number
+
+
+def _says_yes(column: Column[Any]) -> bool:
+    """Whether the column holds a flag as ``yes`` or ``no``."""
+    return {"yes", "no"} <= set(getattr(column.type, "enums", ()))
 
 
 def _number_encoder(column: Column[Any]) -> Encode:
@@ -109,13 +116,13 @@ def _table_problems(mapping: TableMapping, table: Table) -> list[str]:
     ]
     pairs = [*mapping.key.items(), *mapping.replaced.items(), *mapping.added.items(), *mapping.once.items()]
     for name, value in pairs:
-        if name in known and isinstance(value, str):
+        if name in known and is_value(value):
             found += _column_problems(f"{mapping.name}.{name}", known[name], value)
     return found + ([] if missing else _key_problems(mapping, table))
 
 
 def _column_problems(where: str, column: Column[Any], value: str) -> list[str]:
-    kind = kind_of(column)
+    kind = "flag" if _says_yes(column) else kind_of(column)
     wanted = _kinds(value)
     if kind not in wanted:
         return [f"column {where} has the type {column.type}, and {value} needs {' or '.join(wanted)}"]
@@ -148,7 +155,7 @@ def _key_problems(mapping: TableMapping, table: Table) -> list[str]:
         for each in table.constraints
         if isinstance(each, UniqueConstraint)
     ]
-    if set(mapping.key) in keys:
+    if set(mapping.key) in keys or (mapping.insert and not mapping.replaced):
         return []
     columns = ", ".join(mapping.key)
     return [f"table {mapping.name} has no unique key on ({columns}): add one"]

@@ -109,12 +109,9 @@ class Comparison:
         return wrong
 
     async def _of_site(self, writer: TableWriter, keys: Sequence[Key]) -> dict[Key, Mapping[str, Any]]:
-        columns = writer.table.c
-        named = [columns[name] for name in writer.mapping.key]
-        query = select(*(columns[name] for name in writer.mapping.columns))
-        query = query.where(named[0].in_({key[0] for key in keys}))
-        if len(named) > 1:
-            query = query.where(tuple_(*named).in_(keys))
+        if not keys:
+            return {}
+        query = writer.select(keys, writer.mapping.columns)
         rows = await self._database.rows(query)
         return {writer.key_of(row): row for row in rows}
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Column, MetaData, Select, String, Table, inspect, text
@@ -30,6 +30,7 @@ _READ_ONLY = frozenset({1290, 1792, 1836, "25006"})
 _OF_ROW = frozenset({1265, 1364, 1366})
 _TRIES, _FIRST_PAUSE_SECONDS = 5, 0.05
 _CONNECT_SECONDS, _STATEMENT_SECONDS = 10, 60
+_CLOCK_SECONDS = 5
 _QUOTED = re.compile(r"'[^']*'")
 _Result = TypeVar("_Result")
 
@@ -117,6 +118,49 @@ class SiteDatabase:
 
         return await self.transaction(read)
 
+    async def missing_rights(self, wanted: Mapping[str, Sequence[str]]) -> list[str]:
+        """Tries each right on no row."""
+        found: list[str] = []
+        for name, rights in wanted.items():
+            column = await self._first_column(name)
+            table = self.quote(name)
+            statements = {
+                "SELECT": f"SELECT {column} FROM {table} WHERE 1 = 0",  # noqa: S608 - names, quoted
+                "UPDATE": f"UPDATE {table} SET {column} = {column} WHERE 1 = 0",  # noqa: S608
+                "INSERT": f"INSERT INTO {table} ({column}) SELECT {column} FROM {table} WHERE 1 = 0",  # noqa: S608
+            }
+            for right in rights:
+                try:
+                    await self.transaction(partial(_run, statements[right]))
+                except SiteError as error:
+                    if not error.of_row:  # else it was allowed
+                        found.append(f"{right} on {name}: {error}")
+        return found
+
+    async def _first_column(self, name: str) -> str:
+        table = (await self.tables([name]))[name]
+        return self.quote(next(iter(table.columns)).name)
+
+    async def clock_problems(self, now: float) -> list[str]:
+        """The database's clock and time zone beside ours (epoch s)."""
+        query = (
+            "SELECT extract(epoch FROM now()), current_setting('TimeZone')"
+            if self.is_postgresql
+            else "SELECT UNIX_TIMESTAMP(), TIMEDIFF(NOW(), UTC_TIMESTAMP()), @@global.time_zone, @@system_time_zone"
+        )
+        row = await self.transaction(partial(_first, query))
+        found: list[str] = []
+        if abs(float(row[0]) - now) > _CLOCK_SECONDS:
+            found.append(
+                f"the clock of the database is {float(row[0]) - now:+.0f} s off: run NTP on both machines"
+            )
+        if not self.is_postgresql:
+            zone = str(row[3] if row[2] == "SYSTEM" else row[2])
+            if zone not in ("UTC", "+00:00", "Etc/UTC", "GMT"):
+                what = f"the time zone of the database is {zone}, and the tracker writes times in UTC"
+                found.append(f"{what}: set default_time_zone = '+00:00'")
+        return found
+
     async def make_sync_table(self) -> None:
         """Makes the table of positions, unless it exists."""
 
@@ -159,6 +203,14 @@ def _engine(url: str) -> AsyncEngine:
         pool_size=1,
         max_overflow=1,
     )
+
+
+async def _run(statement: str, connection: AsyncConnection) -> None:
+    await connection.execute(text(statement))
+
+
+async def _first(query: str, connection: AsyncConnection) -> Sequence[Any]:
+    return (await connection.execute(text(query))).one()
 
 
 def _code(error: BaseException) -> int | str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from tracker.errors import StartupError
 
@@ -50,6 +50,9 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         "active",
         "seeding",
         "connectable",
+        "speed_up",
+        "speed_dn",
+        "total_time",
         "first_announce",
         "last_announce",
     ),
@@ -77,9 +80,11 @@ class TableMapping:
     added: Mapping[str, str]
     """Columns to which what our value has grown is added. The site may change them itself."""
     once: Mapping[str, str | Constant]
-    """Columns that only new rows get, with a value of ours or a constant."""
+    """Columns that only new rows get, with a value of ours or a constant: a number, or a text after ``=``."""
     insert: bool
     """Whether missing rows are made; else the site makes them."""
+    only: str = ""
+    """A value of ours without which a row is left out."""
 
     @property
     def columns(self) -> list[str]:
@@ -87,8 +92,14 @@ class TableMapping:
 
     @property
     def values(self) -> set[str]:
-        found = [*self.key.values(), *self.replaced.values(), *self.added.values(), *self.once.values()]
-        return {each for each in found if isinstance(each, str)}
+        found = [
+            self.only or "=",
+            *self.key.values(),
+            *self.replaced.values(),
+            *self.added.values(),
+            *self.once.values(),
+        ]
+        return {each for each in found if is_value(each)}
 
 
 ImportKind = Literal["groups", "users", "torrents", "history", "tokens", "denied_clients", "allowed_clients"]
@@ -114,6 +125,13 @@ class SiteMapping:
     tables: tuple[TableMapping, ...]
     imports: tuple[ImportMapping, ...]
 
+    @property
+    def rights(self) -> dict[str, tuple[str, ...]]:
+        """What the account must be allowed to do with each table."""
+        found: dict[str, tuple[str, ...]] = {table.name: ("SELECT", "UPDATE") for table in self.tables}
+        found |= {table.name: ("SELECT", "INSERT", "UPDATE") for table in self.tables if table.insert}
+        return found
+
     def of(self, rows: Rows) -> list[TableMapping]:
         return [table for table in self.tables if table.rows == rows]
 
@@ -122,6 +140,11 @@ def check_libraries() -> None:
     """Raises StartupError without the libraries of the extra ``site``, which modules of this folder import."""
     if not all(map(find_spec, ("sqlalchemy", "asyncmy", "asyncpg"))):
         raise StartupError("site sync needs further libraries: pip install 'swarmkeeper[site]'")
+
+
+def is_value(value: str | Constant) -> TypeGuard[str]:
+    """Whether it is the name of a value of ours, and not a constant."""
+    return isinstance(value, str) and not value.startswith("=")
 
 
 def is_time(value: str) -> bool:
@@ -172,6 +195,7 @@ def _table(found: dict[str, Any]) -> TableMapping:
         row.pop("add", {}),
         row.pop("once", {}),
         row.pop("insert", False),
+        row.pop("only", ""),
     )
     if row:
         raise _Wrong(f"table {name}: unknown: {', '.join(row)}")
@@ -206,5 +230,5 @@ def _check_values(table: TableMapping) -> None:
         raise _Wrong(f"table {table.name}: a column is given twice")
     if table.added and (table.rows != "users" or set(table.added.values()) - set(_ADDED)):
         raise _Wrong(f"table {table.name}: only {', '.join(_ADDED)} of users can be added")
-    if not (table.replaced or table.added):
+    if not (table.replaced or table.added or (table.insert and table.once)):
         raise _Wrong(f"table {table.name}: no columns")

@@ -20,6 +20,7 @@ from tracker.store.stats.counters import Count
 from tracker.store.store import Store
 from tracker.system.logger import Logger
 from tracker.workers.loop import forever
+from tracker.workers.site.columns import problems
 from tracker.workers.site.comparing import Comparison
 from tracker.workers.site.database import SiteDatabase, SiteError
 from tracker.workers.site.importing import SiteImport
@@ -248,6 +249,20 @@ class SiteSync:
         known = (await self._positions(STORE)).get(STORE)
         other = known is not None and known != await self.store_id()
         return SiteImport(self._store, self.database, self._mapping, again=again or other, dry_run=dry_run)
+
+    async def problems(self) -> list[str]:
+        """What keeps the site from being written, a line each. Changes nothing but an empty table of positions."""
+        found: list[str] = []
+        try:
+            tables = await self.database.tables([each.name for each in self._mapping.tables])
+            found += problems(self._mapping, tables)
+            found += await self.database.missing_rights(self._mapping.rights)
+            found += await self.database.clock_problems(self._clock())
+            if not found:
+                await self.open()
+        except SiteError as error:
+            found.append(str(error))
+        return found
 
     async def store_id(self) -> str:
         """Names the store, without its secret."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Table, bindparam, select, update
+from sqlalchemy import Select, Table, bindparam, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tracker.store.sharding.shards import in_parts
 from tracker.workers.site.columns import Encode, encoder, kind_of, problems
 from tracker.workers.site.database import SiteDatabase, SiteError
-from tracker.workers.site.mapping import SiteMapping, TableMapping
+from tracker.workers.site.mapping import SiteMapping, TableMapping, is_value
 
 Row = Mapping[str, Any]
 Encoded = dict[str, Any]
@@ -65,9 +65,13 @@ class TableWriter:
         self._encoders: dict[str, tuple[str, Encode]] = {
             column: (value, encoder(table.c[column], value))
             for column, value in (*mapping.key.items(), *mapping.replaced.items(), *mapping.once.items())
-            if isinstance(value, str)
+            if is_value(value)
         }
-        self._constants = {name: value for name, value in mapping.once.items() if not isinstance(value, str)}
+        self._constants = {
+            name: value[1:] if isinstance(value, str) else value
+            for name, value in mapping.once.items()
+            if not is_value(value)
+        }
         self._left = [name for name, value in mapping.replaced.items() if value not in _MOVED]
 
     async def write(self, rows: Sequence[Row]) -> Written:
@@ -83,6 +87,8 @@ class TableWriter:
         """The rows that fit, with their columns."""
         found: list[tuple[Row, Encoded]] = []
         for row in rows:
+            if self.mapping.only and not row.get(self.mapping.only):
+                continue
             try:
                 values = {name: encode(row.get(value)) for name, (value, encode) in self._encoders.items()}
             except ValueError as error:
@@ -148,9 +154,28 @@ class TableWriter:
         return done
 
     async def _upsert(self, connection: AsyncConnection, rows: Sequence[Encoded]) -> None:
-        if rows:
+        if not self.mapping.replaced:  # such a table needs no unique key
+            known = await self._known(connection, [self.key_of(row) for row in rows])
+            rows = [row for row in rows if self.key_of(row) not in known]
+            if rows:
+                await connection.execute(insert(self.table), rows)
+        elif rows:
             statement = self._database.upsert(self.table, list(self.mapping.key), list(self.mapping.replaced))
             await connection.execute(statement, rows)
+
+    async def _known(self, connection: AsyncConnection, keys: Sequence[Key]) -> set[Key]:
+        if not keys:
+            return set()
+        found = await connection.execute(self.select(keys, self.mapping.key))
+        return {tuple(row) for row in found}
+
+    def select(self, keys: Sequence[Key], columns: Iterable[str]) -> Select[Any]:
+        """Reads columns of the rows with these keys."""
+        named = [self.table.c[name] for name in self.mapping.key]
+        query = select(*(self.table.c[name] for name in columns)).where(
+            named[0].in_({key[0] for key in keys})
+        )
+        return query.where(tuple_(*named).in_(keys)) if len(named) > 1 else query
 
     async def _update(
         self,

@@ -1,0 +1,130 @@
+"""The presets of Gazelle and NexusPHP, on tables as these programs make them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Command
+from tests.databases import Database, site_on
+from tests.store.harness import Store, info_hash, peer_id
+from tests.workers.site.harness import announce, passkey, register, syncing
+from tests.workers.site.tables import GAZELLE, NEXUSPHP
+from tests.workers.site.test_commands import configure
+from tests.workers.site.test_comparing import compared
+from tracker.errors import StartupError
+from tracker.workers.site.mapping import PRESETS, load_mapping, read_mapping
+
+HASH = info_hash(1).hex()
+
+
+async def download(store: Store) -> None:
+    await announce(store, 7, "s")
+    await store.pass_time(600)
+    await announce(store, 7, "c", up=300, down=1000, left=0)
+
+
+async def test_gazelle(store: Store, mariadb: Database) -> None:
+    await register(store, [7])
+    with site_on(mariadb, GAZELLE) as site:
+        site.sql(
+            f"INSERT INTO users_main (ID, Username, torrent_pass, Uploaded) VALUES (7, 'u', '{passkey(7)}', 5000)",
+            f"INSERT INTO torrents (ID, info_hash, Size) VALUES (1, 0x{HASH}, 1000)",
+        )
+        async with syncing(store, site, load_mapping("gazelle")) as sync:
+            await download(store)
+            await sync.round()
+            await sync.full_pass()
+            await announce(store, 7, "x", up=300, down=1000, left=0)
+            await sync.round()
+            assert not any(each.differences for each in (await compared(sync)).values())
+        now = str(int(store.clock.now))
+        assert site.sql("SELECT Uploaded, Downloaded FROM users_main") == [["5300", "1000"]]
+        assert site.sql("SELECT Seeders, Leechers, Snatched FROM torrents") == [["0", "0", "1"]]
+        assert site.sql("SELECT uid, fid, tstamp FROM xbt_snatched") == [["7", "1", now]]
+        assert site.sql(
+            "SELECT HEX(peer_id), active, uploaded, remaining, ip, mtime FROM xbt_files_users"
+        ) == [[peer_id(7).hex().upper(), "0", "300", "0", "11.0.0.7", now]]
+
+
+async def test_nexusphp(store: Store, mariadb: Database) -> None:
+    await register(store, [7])
+    with site_on(mariadb, NEXUSPHP) as site:
+        site.sql(
+            f"INSERT INTO users (id, username, passkey, uploaded) VALUES (7, 'u', '{passkey(7)}', 5000)",
+            f"INSERT INTO torrents (id, info_hash, name) VALUES (1, 0x{HASH}, 't')",
+        )
+        async with syncing(store, site, load_mapping("nexusphp")) as sync:
+            await download(store)
+            await sync.round()
+            assert not any(each.differences for each in (await compared(sync)).values())
+        assert site.sql("SELECT uploaded, downloaded FROM users") == [["5300", "1000"]]
+        assert site.sql("SELECT uploaded, downloaded, to_go, finished FROM snatched") == [
+            ["300", "1000", "0", "yes"]
+        ]
+        assert site.sql("SELECT ip, port, seeder, connectable FROM peers") == [
+            ["11.0.0.7", "6881", "yes", "no"]
+        ]
+
+
+@pytest.mark.parametrize(("mapping", "tables"), [("gazelle", GAZELLE), ("nexusphp", NEXUSPHP)])
+def test_a_site_is_moved_in(
+    tracker: Command,
+    mariadb: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    mapping: str,
+    tables: tuple[str, ...],
+) -> None:
+    with site_on(mariadb, tables) as site:
+        configure(monkeypatch, site)
+        monkeypatch.setenv("TRACKER_SITE__MAPPING", mapping)
+        if mapping == "gazelle":
+            site.sql(
+                "INSERT INTO users_main (ID, Username, torrent_pass, Uploaded, Downloaded)"
+                f" VALUES (7, 'u', '{passkey(7)}', 5000, 70)",
+                f"INSERT INTO torrents (ID, info_hash, Size, FreeTorrent) VALUES (1, 0x{HASH}, 1000, '2')",
+                "INSERT INTO xbt_files_users (uid, fid, peer_id, uploaded, timespent, active) VALUES"
+                " (7, 1, REPEAT('a', 20), 5, 60, 0), (7, 1, REPEAT('b', 20), 6, 60, 0)",
+                "INSERT INTO xbt_snatched (uid, fid, tstamp, IP) VALUES (7, 1, 1700000000, '')",
+                "INSERT INTO users_freeleeches (UserID, TorrentID) VALUES (7, 1)",
+                "INSERT INTO xbt_client_whitelist (peer_id, vstring) VALUES ('-TR', 'Transmission')",
+            )
+        else:
+            site.sql(
+                "INSERT INTO users (id, username, passkey, uploaded, downloaded)"
+                f" VALUES (7, 'u', '{passkey(7)}', 5000, 70)",
+                f"INSERT INTO torrents (id, info_hash, name, sp_state) VALUES (1, 0x{HASH}, 't', 4)",
+                "INSERT INTO snatched (torrentid, userid, uploaded, seedtime, finished, completedat, startdat,"
+                " last_action) VALUES (1, 7, 11, 120, 'yes', '2020-01-01', '2020-01-01', '2020-01-02')",
+            )
+        tracker("sync", "import")
+        checked = tracker("sync", "check").stdout
+    assert {line for line in checked.splitlines() if "differences" in line} >= {
+        "users_main: 1 rows, 0 differences" if mapping == "gazelle" else "snatched: 1 rows, 0 differences",
+        "torrents: 1 rows, 0 differences",
+    }
+    assert tracker("user", "torrents", "7", "complete").stdout.split()[-1]
+    shown = json.loads(tracker("torrent", "show", HASH, "--json").stdout)
+    neutral = ("0", "0") if mapping == "gazelle" else ("0", "2")
+    assert (shown["download_multiplier"], shown["upload_multiplier"]) == neutral
+
+
+def test_wrong_mapping_files_say_what_is_wrong(tmp_path: Path) -> None:
+    assert {each.stem for each in PRESETS.glob("*.toml")} == {"unit3d", "gazelle", "nexusphp"}
+    for text, reason in {
+        "": "table is missing",
+        "[[table]]": "rows is missing",
+        "table = 7": "not iterable",
+        "x": "no valid TOML",
+        '[[table]]\nrows = "x"\nname = "y"\nkey = {}': "rows is one of users, torrents, history, peers",
+        '[[table]]\nrows = "users"\nname = "y"\nkey = {}': "a column for each of user_id",
+        '[[table]]\nrows = "users"\nname = "y"\nkey = {id = "user_id"}': "no columns",
+        '[[table]]\nrows = "users"\nname = "y"\nkey = {id = "user_id"}\nset = {a = "b"}': "unknown: b; known:",
+        '[[table]]\nrows = "users"\nname = "y"\nkey = {id = "user_id"}\nadd = {a = "user_id"}': "can be added",
+        "table = []\n[import.x]": "import: unknown: x",
+    }.items():
+        with pytest.raises(StartupError) as caught:
+            read_mapping("m", text)
+        assert reason in str(caught.value)
+    with pytest.raises(StartupError, match="presets: gazelle, nexusphp, unit3d"):
+        load_mapping(str(tmp_path / "nothing"))
