@@ -92,7 +92,7 @@ class Store(UserParts):
         self._options = options
         self._clock = clock
         self.shards = shards = Shards.under(connection, prefix, options.shards)
-        self.scripts, self.keys = shards.main.scripts, (keys := shards.main.keys)
+        self.scripts, self.keys = shards.main.scripts, shards.main.keys
         self.rules = rules = LiveRules(options.rules.of_shard(len(shards)))
         self.reapings = {shard: Reaping(shard, shards, rules, clock, timer) for shard in shards.all}
         """One of each prefix: each needs heartbeats."""
@@ -107,17 +107,17 @@ class Store(UserParts):
         self.scores = Scores(
             shards, clock, interval_seconds=options.scoring_interval_seconds, history=options.score_history
         )
-        self.allow_list = AllowList(connection, keys)
+        self.allow_list = AllowList(shards.main)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.removals = Removals(shards)
-        self.deny_list = DenyList(connection, keys, self.removals.begin, self.removals.end)
+        self.deny_list = DenyList(shards.main, self.removals.begin, self.removals.end)
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(shards.main, clock)
         self.rate_limits = RateLimitStore(shards.main, clock)
         self.counters = Counters(
             shards, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap
         )
-        self.refusal_samples = RefusalSamples(connection, keys)
+        self.refusal_samples = RefusalSamples(shards.main)
         self.outbox = Outbox(shards)
         self.client_software = ClientSoftware(shards.main)
         self.unique_users = UniqueUsers(shards, options.unique_rules)
@@ -157,7 +157,7 @@ class Store(UserParts):
     def repeats(self) -> "Repeats":
         from tracker.store.access.repeats import Repeats  # noqa: PLC0415
 
-        return Repeats(self.connection, self.keys)
+        return Repeats(self.shards.main)
 
     @cached_property
     def jobs(self) -> "Jobs":
@@ -178,7 +178,7 @@ class Store(UserParts):
     def dht_nodes(self) -> "DhtNodes":
         from tracker.store.dht.nodes import DhtNodes  # noqa: PLC0415
 
-        return DhtNodes(self.connection, self.keys)
+        return DhtNodes(self.shards.main)
 
     @cached_property
     def dht_torrents(self) -> "DhtTorrents":

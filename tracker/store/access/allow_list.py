@@ -9,19 +9,14 @@ from redis.exceptions import ResponseError
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError
 from tracker.names import clean_text
-from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part
 
 STALE_SECONDS = 4.0
 """How long a process uses its cache of the allow-list."""
 
 
-class AllowList:
+class AllowList(Part):
     """The allow-list in the store."""
-
-    def __init__(self, connection: Connection, keys: Keys) -> None:
-        self._connection = connection
-        self._keys = keys
 
     @property
     def is_unavailable(self) -> bool:

@@ -7,27 +7,24 @@ from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import Conflict
 from tracker.names import clean_text
 from tracker.store.access.allow_list import check_prefix
-from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part, Shard
 
 MAX_PREFIXES = 1000
 """Prefixes of the list. Each process keeps them in memory, and compares each announce with all of them."""
 MAX_REASON_LENGTH = 200
 
 
-class DenyList:
+class DenyList(Part):
     """The deny list in the store. ``begin_removal`` has the peers of a
     client removed, ``end_removal`` lets them stay."""
 
     def __init__(
         self,
-        connection: Connection,
-        keys: Keys,
+        shard: Shard,
         begin_removal: Callable[[bytes], Awaitable[None]],
         end_removal: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        self._connection = connection
-        self._keys = keys
+        super().__init__(shard)
         self._begin_removal = begin_removal
         self._end_removal = end_removal
 

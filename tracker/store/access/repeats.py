@@ -9,20 +9,15 @@ import re
 import zlib
 
 from tracker.errors import ClientError
-from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part
 
 KEPT_SECONDS = 7 * 86_400
 KEY = "[!-~]{1,255}"
 """A regular expression for the caller's key."""
 
 
-class Repeats:
+class Repeats(Part):
     """``begin`` comes before the request is applied, ``finish`` after it. Raises StoreUnavailable and RedisError."""
-
-    def __init__(self, connection: Connection, keys: Keys) -> None:
-        self._connection = connection
-        self._keys = keys
 
     async def begin(self, key: str, request: bytes) -> bytes | None:
         """The reply that this request got before; None if it has got none. Raises ClientError for an invalid key, and

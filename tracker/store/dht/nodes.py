@@ -10,10 +10,9 @@ from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import Conflict
-from tracker.store.client.connection import Connection
 from tracker.store.dht.status import NodeStatus, fields_of, status_of
 from tracker.store.dht.torrents import DhtTorrents
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part
 
 LIFETIME_SECONDS = 7 * 86400
 MAX_NODES = 2000
@@ -57,11 +56,7 @@ class AnnouncedHash(NamedTuple):
     """Epoch seconds of the last announce."""
 
 
-class DhtNodes:
-    def __init__(self, connection: Connection, keys: Keys) -> None:
-        self._connection = connection
-        self._keys = keys
-
+class DhtNodes(Part):
     async def save_status(self, status: NodeStatus) -> None:
         """Replaces the status of this name. Raises StoreUnavailable."""
         assert is_name(status.name)

@@ -11,8 +11,7 @@ from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
-from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Part
 from tracker.system.logger import Logger
 
 MAX_KEPT = 50
@@ -32,12 +31,8 @@ class RefusedAnnounce(NamedTuple):
     user_id: str = ""
 
 
-class RefusalSamples:
+class RefusalSamples(Part):
     """Methods raise StoreUnavailable and RedisError."""
-
-    def __init__(self, connection: Connection, keys: Keys) -> None:
-        self._connection = connection
-        self._keys = keys
 
     async def add(self, samples: Mapping[str, Sequence[RefusedAnnounce]]) -> None:
         """Adds samples by reason, oldest first. Each reason keeps its last MAX_KEPT."""

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tracker.store.client.connection import Connection
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Part
 
 TOTALS = ("added", "claimed", "done", "lapsed", "released", "repaired", "bytes", "seconds", "unverified")
 CLAIM_SECONDS = (60, 600, 3600, 21_600, 86_400, 172_800, 345_600, 604_800, 1_209_600)
@@ -39,12 +38,8 @@ class ProjectStatistics:
         return self.todo + self.secondary + self.redo + self.asked
 
 
-class Statistics:
+class Statistics(Part):
     """The statistics of all projects under one key prefix."""
-
-    def __init__(self, connection: Connection, keys: Keys) -> None:
-        self._connection = connection
-        self._keys = keys
 
     async def read(self, projects: Sequence[str]) -> list[ProjectStatistics]:
         """Returns statistics in the order of ``projects``, in one round trip."""

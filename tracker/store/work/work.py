@@ -47,7 +47,7 @@ class Work:
             Log(main, projects),
             Leaderboard(main),
             Policy(main, clock, TorrentStates(shards)),
-            Statistics(main.connection, main.keys),
+            Statistics(main),
             Sizes(shards, clock),
             Verification(main, claims, rules, clock, facts),
         )
