@@ -130,7 +130,7 @@ async def test_every_page_and_list_is_shown_without_a_shard(without_node: tuple[
         shown = set(re.findall(r'^tracker_store_memory_bytes\{node="([^"]*)"\}', text, re.MULTILINE))
         assert shown == {*others, admin.store.connection.master}
         async with client.get("/ready") as response:
-            assert await response.text() == f"ready\nunavailable: {named(unavailable)}\n"
+            assert await response.text() == f"degraded\nunavailable: {named(unavailable)}\n"
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
             reply = join(shard)
             assert (b"retry in" in reply) if shard in unavailable else reply[b"complete"] == 1
         for base in (tracker.url, tracker.admin_url):
-            assert ready(base) == f"ready\nunavailable: {named(unavailable)}\n"
+            assert ready(base) == f"degraded\nunavailable: {named(unavailable)}\n"
         node.start()
         for shard in unavailable:
             until(lambda shard=shard: b"complete" in join(shard))  # type: ignore[misc]

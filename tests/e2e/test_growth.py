@@ -19,7 +19,7 @@ from tests.e2e.conftest import StartTracker
 from tests.waiting import until
 
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^    ((?:valkey-cli|redis-cli|tracker) .+)$", PAGE, re.MULTILINE)
+COMMANDS = re.findall(r"^    ((?:redis-cli|tracker) .+)$", PAGE, re.MULTILINE)
 CLI = shutil.which("redis-cli")
 needs_cli = pytest.mark.skipif(CLI is None, reason="no redis-cli")
 PEERS, HASHES = 24, 12
@@ -37,7 +37,7 @@ class Operator:
         for number, node in enumerate(self.nodes.nodes, 1):
             command = command.replace(f"10.0.0.{number}:6379", f"127.0.0.1:{node.port}")
             command = command.replace(f"-h 10.0.0.{number} ", f"-h 127.0.0.1 -p {node.port} ")
-        return re.sub(r"\bID\b", id, command.replace("valkey-cli", "redis-cli"))
+        return re.sub(r"\bID\b", id, command)
 
     def run(self, start: str, id: str = "", **settings: str) -> str:
         """Runs the commands of the page that begin so; returns what they print."""
@@ -117,7 +117,7 @@ def test_from_the_private_store_to_a_cluster_that_grows(
         join(tracker, number)
     assert tracker.end() == 0
     operator.run("tracker backup")
-    assert "All 16384 slots covered" in operator.run("valkey-cli --cluster check")
+    assert "All 16384 slots covered" in operator.run("redis-cli --cluster check")
     printed = operator.reshard("tracker reshard --url")
     assert re.search(rf"^torrents +{HASHES} before +{HASHES} after$", printed, re.MULTILINE), printed
     settings = {"TRACKER_REDIS__URL": nodes.url, "TRACKER_REDIS__SHARDS": "64"}
@@ -127,7 +127,7 @@ def test_from_the_private_store_to_a_cluster_that_grows(
     assert "64" in doctored.stdout or doctored.returncode in (0, 1)
 
     fourth = nodes.add_node(join=False)
-    operator.run("valkey-cli --cluster add-node 10.0.0.4:6379")
+    operator.run("redis-cli --cluster add-node 10.0.0.4:6379")
     nodes.until(lambda: all(fourth.id in node.ask("CLUSTER", "NODES").decode() for node in nodes.nodes))
     refused = move_under_announces(operator, tracker, fourth)
     assert all(reply[b"retry in"] == 1 for reply in refused)  # as the slot changes hands
@@ -137,9 +137,9 @@ def test_from_the_private_store_to_a_cluster_that_grows(
     replica = nodes.add_node(join=False)
     primary = nodes.nodes[0]
     nodes.until(lambda: b"cluster_state:ok" in primary.ask("CLUSTER", "INFO"))
-    operator.run("valkey-cli --cluster add-node 10.0.0.5:6379", id=primary.id)
+    operator.run("redis-cli --cluster add-node 10.0.0.5:6379", id=primary.id)
     nodes.until(lambda: b"master_link_status:up" in replica.ask("INFO", "replication"))
-    operator.run("valkey-cli -h 10.0.0.5 cluster failover")
+    operator.run("redis-cli -h 10.0.0.5 cluster failover")
     nodes.until(lambda: b"role:master" in replica.ask("INFO", "replication"))
     check_all_known(tracker)
     assert tracker.end() == 0
@@ -163,8 +163,8 @@ def move_under_announces(
     thread.start()
     try:
         for node in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
-            operator.run(f"valkey-cli -h {node} cluster migrateslots", id=fourth.id)
-        operator.run("valkey-cli -h 10.0.0.1 cluster getslotmigrations")
+            operator.run(f"redis-cli -h {node} cluster migrateslots", id=fourth.id)
+        operator.run("redis-cli -h 10.0.0.1 cluster getslotmigrations")
         for slot in (0, 1364, 5462, 6827, 10924, 12288):
             operator.nodes.until(
                 lambda slot=slot: all(node.server_of(slot) == fourth.id for node in operator.nodes.nodes)  # type: ignore[misc]
@@ -186,13 +186,13 @@ def test_backup_restore_and_the_way_back(start_tracker: StartTracker, operator: 
         join(tracker, number)
     assert tracker.end() == 0
     for number, node in enumerate(nodes.nodes, 1):
-        operator.run(f"valkey-cli -h 10.0.0.{number} --rdb")
+        operator.run(f"redis-cli -h 10.0.0.{number} --rdb")
         node.stop()
         shutil.copy(operator.home / f"node{number}.rdb", node.directory / "dump.rdb")
     for node in nodes.nodes:
         node.start()  # without an append-only file, as the page says
     for number in (1, 2, 3):
-        operator.run(f"valkey-cli -h 10.0.0.{number} config set appendonly yes")
+        operator.run(f"redis-cli -h 10.0.0.{number} config set appendonly yes")
     nodes.until(lambda: all(b"cluster_state:ok" in node.ask("CLUSTER", "INFO") for node in nodes.nodes))
     tracker = start_tracker(**settings)
     check_all_known(tracker)
@@ -221,7 +221,7 @@ def test_a_node_of_redis_comes_and_goes_key_by_key(start_tracker: StartTracker, 
         for number in range(PEERS):
             join(tracker, number)
         fourth = nodes.add_node(join=False)
-        operator.run("valkey-cli --cluster add-node 10.0.0.4:6379")
+        operator.run("redis-cli --cluster add-node 10.0.0.4:6379")
         nodes.until(lambda: all(fourth.id in node.ask("CLUSTER", "NODES").decode() for node in nodes.nodes))
         nodes.until(lambda: b"cluster_state:ok" in fourth.ask("CLUSTER", "INFO"))
         operator.run("redis-cli --cluster reshard", id=fourth.id)
@@ -237,7 +237,7 @@ def test_a_node_of_redis_comes_and_goes_key_by_key(start_tracker: StartTracker, 
 
 def test_the_page_has_no_other_commands() -> None:
     """Those that these tests do not run: two that run a tracker, and one of tests/deploy."""
-    run = ("tracker backup", "tracker reshard", "valkey-cli --cluster add-node", "valkey-cli --cluster check")
+    run = ("tracker backup", "tracker reshard", "redis-cli --cluster add-node", "redis-cli --cluster check")
     by_key = tuple(f"redis-cli --cluster {name}" for name in ("reshard", "rebalance", "del-node"))
     nodes = (
         "cluster info",
@@ -248,9 +248,9 @@ def test_the_page_has_no_other_commands() -> None:
         "config set appendonly",
     )
     left = [command for command in COMMANDS if not command.startswith(run + by_key)]
-    left = [command for command in left if not re.match(rf"valkey-cli -h \S+ (?:{'|'.join(nodes)})", command)]
+    left = [command for command in left if not re.match(rf"redis-cli -h \S+ (?:{'|'.join(nodes)})", command)]
     assert [command.partition(" 10.0.0.1")[0] for command in left] == [
-        "valkey-cli --cluster create",
+        "redis-cli --cluster create",
         "tracker doctor",
         "tracker serve",
     ]

@@ -19,6 +19,7 @@ from tracker.admin.http.stopping import STOPPING
 from tracker.admin.pages import sign_in
 from tracker.settings.model import AdminSettings
 from tracker.system.listeners import open_listeners
+from tracker.wire.http_reply import ready_text
 from tracker.wire.proxy import TrustedProxies
 
 
@@ -83,6 +84,6 @@ def _probes(context: AdminContext) -> list[web.AbstractRouteDef]:
         problems = context.problems()
         if problems:
             return web.Response(status=503, text="".join(f"{problem}\n" for problem in problems))
-        return web.Response(text="".join(f"{line}\n" for line in ("ready", *context.store.shards.notices())))
+        return web.Response(text=ready_text(context.store.shards.notices()))
 
     return [web.get("/health", health), web.get("/ready", ready)]

@@ -22,7 +22,7 @@ from tracker.app.background import build_prober, open_background
 from tracker.app.dht import DhtRuntime, open_dht
 from tracker.app.join_events import JoinEvents, open_joins
 from tracker.app.udp import open_udp_sockets
-from tracker.app.web import NO_WEB_PROCESS, Readiness, open_web
+from tracker.app.web import NO_WEB_PROCESS, Readiness, needs_all_shards, open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
 from tracker.core.work import WorkRequests
 from tracker.core.work_figures import WorkFigures
@@ -108,7 +108,8 @@ async def serve(
     ):
         upgraded = await upgrade_store(context.store, patience)
         reaper = await reaper_on(context, patience)
-        problems = Readiness(context.store.shards, stop.is_set, reaper).problems
+        needs_all = partial(needs_all_shards, context)
+        problems = Readiness(context.store.shards, stop.is_set, reaper, needs_all).problems
         prober, dht = build_prober(context), DhtRuntime()
         async with (
             open_joins(context) as joins,

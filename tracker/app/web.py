@@ -101,13 +101,25 @@ def copy_users_on_reconnect(store: Store) -> None:
         shard.connection.on_reconnect(partial(store.user_copies.copy_before_serving, shard))
 
 
+def needs_all_shards(context: RuntimeContext) -> bool:
+    return not context.live.current.http.ready_when_degraded
+
+
 class Readiness:
     """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps.
 
-    A tracker is ready while at least one shard is served: Store.notices names the unavailable ones.
+    A tracker is ready while at least one shard is served, and degraded if not all are: Shards.notices names the
+    unavailable ones. ``needs_all`` returns whether they are problems.
     """
 
-    def __init__(self, shards: Shards, stopping: Callable[[], bool], reaper: AnyReaper | None) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        stopping: Callable[[], bool],
+        reaper: AnyReaper | None,
+        needs_all: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._needs_all = needs_all
         self._shards = shards
         self._stopping = stopping
         self._reaper = reaper
@@ -118,6 +130,7 @@ class Readiness:
         if len(self._shards.unavailable) == len(self._shards):
             return [*found, STORE_UNAVAILABLE]
         found += [f"store refuses writes: {reason}"] if (reason := self._shards.refusal) else []
+        found += self._shards.notices() if self._needs_all() else []
         if self._reaper is not None:
             found += [NO_EXPIRY_EVENTS] if self._reaper.missing_events else []
             found += [SWEEP_BEHIND] if self._reaper.sweep_behind else []

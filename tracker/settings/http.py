@@ -71,6 +71,12 @@ class HttpSettings(Section):
         description="How long to keep serving after SIGTERM while `/ready` reports not ready, so that a load balancer "
         "stops sending requests before the port closes.",
     )
+    ready_when_degraded: bool = Field(
+        True,
+        description="Answer `/ready` with 200 while this tracker reaches only some shards of the store. `false` where "
+        "a load balancer has another tracker, which may reach them all: 503. It must still use a tracker if none is "
+        "ready.",
+    )
     workers: int = Field(
         1,
         ge=1,

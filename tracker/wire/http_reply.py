@@ -5,7 +5,7 @@ may cover hundreds of torrents. ``bencode.encode`` encodes the rest. It does not
 in order here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tracker.bittorrent import HASH_LENGTH, AnnounceReply, InfoHash, ScrapeReply
 from tracker.refusals import Refusal
@@ -143,3 +143,8 @@ def _long_form(reply: AnnounceReply, no_peer_id: bool) -> bytes:
 def _text(text: str) -> bytes:
     """UTF-8; an unpaired surrogate becomes a question mark."""
     return text.encode("utf-8", "replace")
+
+
+def ready_text(notices: Sequence[str]) -> str:
+    """The answer of /ready; ``notices``: what is unavailable."""
+    return "".join(f"{line}\n" for line in ("degraded" if notices else "ready", *notices))

@@ -27,7 +27,7 @@ from tracker.settings.model import LimitSettings, RedisSettings, Settings, UserS
 from tracker.settings.reload import LiveSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.schema.keys import main_prefix_of, shard_prefixes
-from tracker.store.sharding.unavailable import named, noting_unavailable_shards
+from tracker.store.sharding.unavailable import named, noting_unavailable_shards, ready_text
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.store import Store
@@ -417,6 +417,9 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
         assert await store.maintenance.cleanup() is not None
         assert readiness.problems() == []
         assert store.shards.notices() == [f"unavailable: {named(unavailable)}"]
+        assert ready_text(store.shards.notices()) == f"degraded\nunavailable: {named(unavailable)}\n"
+        beside_another = Readiness(store.shards, lambda: False, None, lambda: True)
+        assert beside_another.problems() == store.shards.notices()
         for each in group.nodes:
             each.kill()
         with pytest.raises(StoreUnavailable):

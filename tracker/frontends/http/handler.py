@@ -37,7 +37,13 @@ from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.system.logger import Logger
 from tracker.wire.announce_path import Route, find_route
-from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts
+from tracker.wire.http_reply import (
+    encode_announce,
+    encode_failure,
+    encode_scrape,
+    encode_scrape_parts,
+    ready_text,
+)
 from tracker.wire.http_request import parse_announce, parse_scrape
 from tracker.wire.proxy import TrustedProxies, names_client
 from tracker.wire.proxy import client_address as forwarded_address
@@ -147,7 +153,7 @@ class HttpHandler:
         problems = self._problems()
         if problems:
             return Answer("".join(f"{problem}\n" for problem in problems).encode(), status=503)
-        return Answer("".join(f"{line}\n" for line in ("ready", *self._notices())).encode())
+        return Answer(ready_text(self._notices()).encode())
 
     async def _announce(self, request: Request, query: str, passkey: str | None) -> Answer:
         if not query:
