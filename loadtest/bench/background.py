@@ -220,7 +220,7 @@ async def flush(store: Store, meter: Meter) -> int:
 
 async def run_jobs(store: Store, meter: Meter) -> int:
     """Enqueued, claimed, run and finished, by one worker; the jobs do nothing."""
-    jobs, done, all_done = Jobs(store.connection, store.scripts, store.keys, time.time), 0, asyncio.Event()
+    jobs, done, all_done = Jobs(store.shards.main, time.time), 0, asyncio.Event()
 
     async def count(_: object) -> None:
         nonlocal done

@@ -16,6 +16,7 @@ from tracker.store.client.scripts import Scripts
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import JobLimits
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shard
 from tracker.workers.jobs import JobWorker, Queue
 
 
@@ -27,9 +28,7 @@ def say(text: str) -> None:
 async def main(url: str, prefix: str, lease_seconds: float) -> None:
     connection = Connection(connect(url, connect_timeout=5, timeout=5))
     jobs = Jobs(
-        connection,
-        Scripts(connection, prefix),
-        Keys(prefix),
+        Shard(0, connection, Scripts(connection, prefix), Keys(prefix)),
         time.time,
         JobLimits(lease_seconds=lease_seconds),
     )

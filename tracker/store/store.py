@@ -165,8 +165,8 @@ class Store(UserParts):
         from tracker.store.jobs.records import JobLimits  # noqa: PLC0415
 
         limits, counters = JobLimits(priorities=self._options.priorities), self.counters
-        place = (self.connection, self.scripts, self.keys)
-        return Jobs(*place, self._clock, limits, count=counters.count, observe=counters.observe)
+        count, observe = counters.count, counters.observe
+        return Jobs(self.shards.main, self._clock, limits, count=count, observe=observe)
 
     @cached_property
     def work(self) -> "Work":

@@ -31,9 +31,7 @@ def jobs_of(
     """The queues of ``store`` as one process sees them."""
     metrics = metrics or Metrics()
     return Jobs(
-        store.connection,
-        store.scripts,
-        store.keys,
+        store.shards.main,
         clock or store.clock,
         JobLimits(**limits),
         count=metrics.count,

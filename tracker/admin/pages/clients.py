@@ -153,7 +153,3 @@ class ClientPages:
         if not await self._deny_list.undeny(prefix):
             return await self._page(request, {"deny_error": "that prefix is not on the deny list"})
         return done(request, "/clients", "removed")
-
-
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return ClientPages(context).routes()

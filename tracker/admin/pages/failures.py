@@ -81,7 +81,3 @@ def _for_page(reason: Reason) -> tuple[str, str, str]:
 def _by_torrent(samples: Sequence[RefusedAnnounce]) -> list[tuple[str, int]]:
     """(info hash in hex, number of samples), most first."""
     return Counter(sample.info_hash.hex() for sample in samples).most_common()
-
-
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return FailurePages(context).routes()

@@ -218,7 +218,3 @@ def _rows(unit: Unit, lines: Sequence[Line], slices: Slices) -> list[tuple[int, 
         for place, start in enumerate(slices.starts)
     ]
     return rows[::-1]
-
-
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return HistoryPages(context).routes()

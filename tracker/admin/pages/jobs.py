@@ -124,10 +124,6 @@ class JobPages:
         return done(request, "/jobs", "sweep")
 
 
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return JobPages(context).routes()
-
-
 def _chosen(queues: Queues, queue: str, status: str) -> tuple[str, str]:
     """The list to show: the requested one, else failed, retry, running or pending jobs."""
     names = [name for name, _ in queues]

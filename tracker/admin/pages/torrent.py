@@ -235,7 +235,3 @@ def _info_hash(request: web.Request) -> InfoHash:
 
 def _address(info_hash: InfoHash) -> str:
     return f"/torrents/{info_hash.hex()}"
-
-
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return TorrentPage(context).routes()

@@ -251,7 +251,3 @@ class TorrentPages:
 def _labels(form: Form) -> list[str] | None:
     text = form.text("labels")
     return [text] if text else None
-
-
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return TorrentPages(context).routes()

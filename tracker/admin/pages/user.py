@@ -224,7 +224,3 @@ def ratio(uploaded: int, downloaded: int) -> str:
     if downloaded:
         return f"{uploaded / downloaded:,.2f}"
     return "∞" if uploaded else "–"
-
-
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return UserPage(context).routes()

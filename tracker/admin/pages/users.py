@@ -262,7 +262,3 @@ class UserPages:
         except ClientError as error:
             return await self._page(request, error=str(error))
         return done(request, "/users", "saved")
-
-
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return UserPages(context).routes()

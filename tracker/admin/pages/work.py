@@ -147,10 +147,6 @@ class WorkPages:
         return done(request, "/work", "removed")
 
 
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return WorkPages(context).routes()
-
-
 def project_name(request: web.Request) -> str:
     return str(request.match_info["project"])
 

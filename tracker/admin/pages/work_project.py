@@ -241,10 +241,6 @@ class ProjectPages:
         return done(request, f"/work/{name}/blocked", notice)
 
 
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return ProjectPages(context).routes()
-
-
 def _sees_addresses(request: web.Request) -> bool:
     return request[IDENTITY].may("operate")
 

@@ -296,7 +296,3 @@ def _label_of(period: str) -> str:
     if period == ALL_TIME:
         return "All time"
     return datetime.strptime(f"{period}+0000", "%Y-%m%z").strftime("%B %Y")
-
-
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    return WorldPages(context).routes()

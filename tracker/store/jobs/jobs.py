@@ -12,9 +12,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from tracker.errors import ClientError, Conflict, NotFound
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
 from tracker.store.jobs.records import (
     FIELDS,
     FINISHED,
@@ -34,8 +32,8 @@ from tracker.store.jobs.records import (
     parse_job,
     whole,
 )
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.record import fields_of
+from tracker.store.sharding.shards import Part, Shard
 from tracker.store.stats.counters import Count
 from tracker.system.logger import Logger
 
@@ -56,7 +54,7 @@ def _ignore(*names: str, by: int = 1) -> None:
     del names, by
 
 
-class Jobs:
+class Jobs(Part):
     """The queues under one key prefix. ``clock`` returns epoch seconds.
 
     ``count`` receives ``jobs.<queue>.<status>`` for each job that enters the status. ``observe`` receives (name,
@@ -65,19 +63,14 @@ class Jobs:
 
     def __init__(
         self,
-        connection: Connection,
-        scripts: Scripts,
-        keys: Keys,
+        shard: Shard,
         clock: Callable[[], float],
         limits: JobLimits | None = None,
         *,
         count: Count = _ignore,
         observe: Callable[[str, float], None] = lambda name, value: None,
     ) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
-        self._clock = clock
+        super().__init__(shard, clock)
         self.limits = limits or JobLimits()
         self._count = count
         self._observe = observe
