@@ -115,7 +115,7 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
     """Starts listeners. Options are settings of section site; ``limits`` are those of its connections."""
     async with AsyncExitStack() as stack:
 
-        async def start(limits: Limits | None = None, **options: Any) -> Site:
+        async def start(limits: Limits | None = None, shards: int = 1, **options: Any) -> Site:
             own = {
                 "listen": ("127.0.0.1:0",),
                 "key": KEY,
@@ -124,7 +124,7 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
                 **options,
             }
             settings = Settings(
-                redis=RedisSettings(prefix=prefix),
+                redis=RedisSettings(prefix=prefix, shards=shards),
                 users=UserSettings(private="required"),
                 site=SiteSettings(**own),
             )
@@ -150,6 +150,6 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
         yield start
 
 
-@pytest.fixture
-async def site(serve: Serve) -> Site:
-    return await serve()
+@pytest.fixture(params=[1, 4], ids=["one shard", "four shards"])
+async def site(serve: Serve, request: pytest.FixtureRequest) -> Site:
+    return await serve(shards=request.param)

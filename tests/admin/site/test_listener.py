@@ -16,6 +16,12 @@ from tracker.settings.model import Settings, SiteSettings
 from tracker.store.access.audit import AuditEntry, AuditFilter
 
 
+@pytest.fixture
+async def site(serve: Serve) -> Site:
+    """The number of shards makes no difference here."""
+    return await serve()
+
+
 async def entries(site: Site) -> list[AuditEntry]:
     """Oldest first."""
     return (await site.store.audit.page(AuditFilter()))[0][::-1]
