@@ -7,8 +7,10 @@ from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import Page, get, post_form
 from tracker.settings.changes import ChangeSettings
 from tracker.settings.model import RedisSettings, Settings
+from tracker.settings.site import SiteSettings
 from tracker.store.changes.webhooks import webhook_id
 from tracker.store.jobs.records import REPROCESS, SWEEP, Result
+from tracker.store.users.site_rows import SyncState
 
 
 async def failed_job(admin: Admin, error: str = "it broke") -> str:
@@ -135,3 +137,18 @@ async def test_webhooks_are_shown_without_their_urls(serve: Serve, prefix: str) 
     ):
         assert text in shown
     assert "hunter2" not in page.text
+
+
+async def test_the_sync_of_the_sites_tables_is_shown(serve: Serve, prefix: str) -> None:
+    site = SiteSettings(database=SecretStr("mysql://root:hunter2@localhost/site"))
+    admin = await serve(Settings(redis=RedisSettings(prefix=prefix), site=site))
+    async with admin.browser() as browser:
+        page = await get(browser, "/jobs")
+        assert "not started yet" in page.one("section", id="site").text
+        state = SyncState(at=9, until=9, rows=4321, repaired=3, compared_at=9, error="no answer")
+        await admin.store.site_rows.save_state(state)
+        page = await get(browser, "/jobs")
+    shown = page.one("section", id="site").text
+    for text in ("failing", "no answer", "4,321", "3 repaired"):
+        assert text in shown
+    assert "hunter2" not in shown

@@ -28,6 +28,7 @@ from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.refusal_samples import RefusedAnnounce
 from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.torrents.scores import Scored
+from tracker.store.users.site_rows import SyncState
 
 PLACE = r"countries\.[^./]+(?:\.(?:cities|postcodes)\.[^./]+)?"
 PLACEHOLDERS = {
@@ -49,7 +50,7 @@ PLACEHOLDERS = {
     "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
     "scope": "countries|cities|postcodes|torrents",
     "period": "all|[0-9]{4}-[0-9]{2}",
-    "kind": "torrents|outbox|dht|shard|trackers|samples|webhook",
+    "kind": "torrents|outbox|dht|shard|trackers|samples|webhook|site",
     "reason": ".+",
     "outcome": "joins|failures",
     "precision": "1|5|60|300|900|3600|7200|18000|28800|86400",
@@ -271,8 +272,7 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts:
     of_users, for_a_moment = (
         {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:i:hnr_pending", "t:completed:<tid>"}
         | {"t:u:<uid>:unregistered"},
-        {"t:deleting", "t:removing:torrents", "t:addresses:full", "t:sweeping", "t:shards", "t:updated"}
-        | {*OF_SHARDS},
+        {"t:deleting", "t:removing:torrents", "t:addresses:full", "t:sweeping", "t:shards", *OF_SHARDS},
     )
     assert set(PATTERNS) - seen - for_a_moment == (of_users if accounts == "off" else set())
 
@@ -353,6 +353,7 @@ async def everything(store: Store) -> None:
     await count_software(store.client_software, 1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
     await store.client_software.add(2, {("c", ""): 1}, store.clock.now, {("c", ""): [Address(bytes(4))]})
     await store.webhooks.hold("0" * 16, "token")
+    await store.site_rows.save_state(SyncState())
     await store.refusal_samples.add({"unknown torrent": [RefusedAnnounce(START, info_hash(8), "a 1")]})
 
 

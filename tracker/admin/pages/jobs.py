@@ -15,6 +15,7 @@ from tracker.errors import ClientError
 from tracker.operations import service
 from tracker.store.changes.webhooks import WebhookState
 from tracker.store.jobs.records import FINISHED, STATUSES, is_queue
+from tracker.store.users.site_rows import SyncState
 
 PAGE = 50
 FILTERS = ("min_score", "max_score", "min_seeders", "max_seeders")
@@ -66,6 +67,7 @@ class JobPages:
         return {
             "queues": queues,
             "webhooks": await self._webhooks(),
+            "site": await self._site(),
             "queue": queue,
             "status": status,
             "statuses": STATUSES,
@@ -79,6 +81,12 @@ class JobPages:
     async def _webhooks(self) -> list[tuple[str, WebhookState]]:
         urls = self._context.settings.changes.webhook_urls
         return await self._context.store.webhooks.all([url.get_secret_value() for url in urls])
+
+    async def _site(self) -> SyncState | None:
+        """None where no site's database is kept."""
+        if self._context.settings.site.database is None:
+            return None
+        return await self._context.store.site_rows.state() or SyncState()
 
     async def show_one(self, request: web.Request) -> web.Response:
         job = await self._jobs.get(request.match_info["id"])

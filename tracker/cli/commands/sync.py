@@ -39,7 +39,8 @@ async def _opened(store: Store) -> "AsyncIterator[SiteSync]":
 @sync.command("run")
 async def run(store: Store) -> None:
     """Write what changes in swarms into the site's tables, until interrupted. Of several processes one does."""
-    async with _opened(store) as found, running(store.counters.run):
+    connection = store.connection
+    async with _opened(store) as found, running(connection.watch, connection.follow, store.counters.run):
         note("syncing; what goes wrong is in the log")
         await found.run()
 

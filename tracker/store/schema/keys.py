@@ -224,10 +224,6 @@ class Keys:
         """The change feed."""
         return f"{self.prefix}changes"
 
-    def updated(self) -> str:
-        """Peers that announced since ``updated`` was last recorded."""
-        return f"{self.prefix}updated"
-
     def edits(self) -> str:
         """Users and torrents that programs changed."""
         return f"{self.prefix}edits"
@@ -235,6 +231,10 @@ class Keys:
     def webhook(self, url_id: str) -> str:
         """The state of deliveries to one URL."""
         return f"{self.prefix}webhook:{url_id}"
+
+    def site(self) -> str:
+        """The state of the site sync."""
+        return f"{self.prefix}site"
 
     def limits(self) -> str:
         """Sources over a rate limit."""

@@ -1,11 +1,13 @@
 """What a site's tables hold of the store: rows of users, torrents, users on torrents, and peers, read in bulk."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from tracker.bittorrent import Endpoint, PeerId
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.record import Field, fields_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.users.sums import UserSums
 from tracker.store.users.users import Users
@@ -47,6 +49,18 @@ class PeerOnTorrent(NamedTuple):
     """40 hex digits."""
 
 
+@dataclass(frozen=True, slots=True)
+class SyncState:
+    """How the sync of the site's tables goes, in the tracker that does it."""
+
+    at: Annotated[int, Field("When this was saved.", unit="epoch s")] = 0
+    until: Annotated[int, Field("Up to when the site has all changes.", unit="epoch s")] = 0
+    rows: Annotated[int, Field("Rows written since the start of that process.")] = 0
+    repaired: Annotated[int, Field("Rows that the last comparison of all repaired.")] = 0
+    compared_at: Annotated[int, Field("When that ended.", unit="epoch s")] = 0
+    error: Annotated[str, Field("Why the last round failed.")] = ""
+
+
 class SiteRows:
     """What the store does not have is left out. Every method raises StoreUnavailable, and redis.exceptions.RedisError.
     ``clock`` returns epoch seconds."""
@@ -56,6 +70,22 @@ class SiteRows:
         self._users = users
         self._sums = sums
         self._clock = clock
+
+    async def save_state(self, state: SyncState) -> None:
+        main = self._shards.main
+        pairs = [part for pair in asdict(state).items() for part in pair]
+        await main.connection.command("HSET", main.keys.site(), *pairs)
+
+    async def state(self) -> SyncState | None:
+        """None if no tracker has ever synced."""
+        main = self._shards.main
+        known = fields_of(SyncState)
+        row = await main.connection.command("HMGET", main.keys.site(), *known)
+        if row[0] is None:
+            return None
+        return SyncState(
+            **{name: each.read(value) for (name, each), value in zip(known.items(), row, strict=True)}
+        )
 
     async def users(self, ids: Sequence[str]) -> list[SiteRow]:
         main, found = self._shards.main, list[SiteRow]()

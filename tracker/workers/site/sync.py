@@ -9,7 +9,7 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from tracker.errors import StartupError
@@ -18,6 +18,7 @@ from tracker.store.changes.changes import FIRST
 from tracker.store.jobs.lease import Lease
 from tracker.store.stats.counters import Count
 from tracker.store.store import Store
+from tracker.store.users.site_rows import SyncState
 from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 from tracker.workers.site.columns import problems
@@ -35,19 +36,6 @@ FEED, STORE, PASS = "feed", "store", "pass"
 """Sources in the table of positions."""
 
 log = Logger("tracker.site")
-
-
-@dataclass(slots=True)
-class SyncState:
-    """What is known since the start of this process."""
-
-    rounds: int = 0
-    rows: int = 0
-    errors: int = 0
-    error: str = ""
-    """Why the last round failed; empty after a success."""
-    synced_until: float = 0.0
-    """Up to when the site has all changes (epoch s); 0: not known."""
 
 
 class SiteSync:
@@ -96,30 +84,34 @@ class SiteSync:
     @property
     def lag_seconds(self) -> float:
         """How far the site is behind."""
-        return max(0.0, self._clock() - self.state.synced_until) if self.state.synced_until else 0.0
+        return max(0.0, self._clock() - self.state.until) if self.state.until else 0.0
 
     async def step(self) -> bool:
         """A round; an error of the site's database is logged once, and the next round tries again. Returns whether more
         changes wait. Raises StoreUnavailable and redis.exceptions.RedisError."""
+        more = False
         try:
             more = await self.round()
             if not more:
                 await self._go_on_with_pass()
+            if self.state.error:
+                log.info("site sync works again")
+                self._note(error="")
         except (SiteError, TimeoutError) as error:
             self._fail(str(error) or "the site's database does not answer")
-            return False
-        if self.state.error:
-            log.info("site sync works again")
-            self.state.error = ""
+        self._note(at=int(self._clock()))
+        await self._store.site_rows.save_state(self.state)
         return more
 
+    def _note(self, **changed: int | str) -> None:
+        self.state = replace(self.state, **changed)  # type: ignore[arg-type]
+
     def _fail(self, reason: str) -> None:
-        self.state.errors += 1
         self._count("site_sync.errors")
         self._pass, self._writers = None, []  # the site may change its tables meanwhile
         if reason != self.state.error:
             log.error("site sync failed, trying again", reason=reason)
-        self.state.error = reason
+        self._note(error=reason)
 
     async def round(self) -> bool:
         """Writes what has changed since the last round. Returns whether more waits. Raises SiteError."""
@@ -132,9 +124,8 @@ class SiteSync:
             await self.full_pass()
         done = await self.write(named)
         await self._record({FEED: position})
-        self.state.rounds += 1
         if not more:
-            self.state.synced_until = began
+            self._note(until=int(began))
         self._tell(done)
         return more
 
@@ -169,7 +160,7 @@ class SiteSync:
         return done
 
     def _tell(self, done: Written) -> None:
-        self.state.rows += done.rows
+        self._note(rows=self.state.rows + done.rows)
         if done.rows:
             self._count("site_sync.written", by=done.rows)
         if done.failed:
@@ -190,6 +181,7 @@ class SiteSync:
 
     def _tell_pass(self, comparison: Comparison) -> None:
         self._tell(comparison.written)
+        self._note(repaired=comparison.differences, compared_at=int(self._clock()))
         for each in comparison.tables.values():
             if each.differences:
                 self._count("site_sync.repaired", by=each.differences)

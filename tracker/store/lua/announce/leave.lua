@@ -39,14 +39,13 @@ function leave(t, r, p, a)
   end
   if a then
     credit_user(t, r, p, a)
-    if p.time == 0 then a.last_seen = now end -- else the end of its time says so
-    if max_changes > 0 then record_announce('stopped', t, r, r.uid, a) end
+    record_announce('stopped', t, r, r.uid, a)
     end_activity(a, true)
     save_account(a)
     save_user(a.user)
     return
   end
-  if max_changes > 0 then record_announce('stopped', t, r, uid, nil) end
+  record_announce('stopped', t, r, uid, nil)
   -- It joined before accounts were switched off, or before the halves of a hybrid torrent were linked.
   if uid ~= '' then end_activity_of(uid, t.tid, true) end
 end

@@ -33,7 +33,7 @@ _PLACEHOLDERS = {
     "prefix": ".{1,20}",
     "passkey": "[0-9A-Za-z_-]{16,64}",
     "address": "[0-9.]+(?:/24)?|[0-9a-f:]+(?:/48)?",
-    "kind": "torrents|outbox|dht|shard|trackers|samples|webhook|layout",
+    "kind": "torrents|outbox|dht|shard|trackers|samples|webhook|layout|site",
     "node": "[-.0-9A-Za-z]{1,64}",
     "family": "[46]",
     "name": ".+",

@@ -34,7 +34,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
             "t:unlisted_clients",
         ),
         *("t:user_id", "t:i:user_name", "t:i:user_<total>"),
-        *("t:webhook:<url>", "t:once:<digest>"),
+        *("t:webhook:<url>", "t:once:<digest>", "t:site"),
         *("t:stats:failures", "t:refused:<reason>", "t:counted:<process>", "t:known:", "t:known:dist"),
         *("t:count:<precision>:<name>", "t:dist:<precision>:<name>"),
         *(
@@ -87,7 +87,6 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *("t:leases:<kind>", "t:leases:<kind>:tokens", "t:stats:peers"),
         *("t:registered_by:<address>", "t:addresses:full", "t:removing", "t:removing:torrents"),
         *("t:copies", "t:copies:version", "t:copied", "t:changed", "t:shards", "t:reshard", "t:layout"),
-        "t:updated",
         *("t:indexed", "t:renumber", "t:renumber:changes"),
     ),
 }
