@@ -258,7 +258,8 @@ async def test_a_snatch_takes_few_commands(redis_url: str, prefix: str) -> None:
 
 @pytest.mark.parametrize("with_rules", [False, True])
 async def test_rules_for_users_take_few_commands(redis_url: str, prefix: str, *, with_rules: bool) -> None:
-    """Multipliers, tokens and the limit on peers cost nothing; the limit on downloads costs one at a leecher's join."""
+    """Multipliers, tokens, groups and the limit on peers cost nothing; the limit on downloads costs one at a leecher's
+    join."""
     rules = SwarmRules(accounts="required", peer_memory=3600)
     if with_rules:
         rules = replace(rules, max_peers=3, max_downloads=1000)
@@ -267,10 +268,12 @@ async def test_rules_for_users_take_few_commands(redis_url: str, prefix: str, *,
         for user, passkey in enumerate(passkeys, 1):
             await store.users.add(str(user), passkey)
             if with_rules:
-                await store.users.edit(passkey, {"upload_multiplier": "3", "max_downloads": "50"})
+                await store.users.edit(passkey, {"upload_multiplier": "3", "max_downloads": "50", "group": 5})
                 await store.freeleech.give(str(user), "2", 2**40)
         if with_rules:
             await store.multipliers.set(f"2 {2**39}", f"0.5 {2**39}")
+            for group in range(1, 21):
+                await store.groups.save(group, {"upload_multiplier": "4", "max_downloads": "60"})
 
         async def announce_all(event: str, torrent: int, **changes: Any) -> float:
             """Commands per announce."""

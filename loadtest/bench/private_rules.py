@@ -47,7 +47,7 @@ ALL_RULES = replace(
     max_downloads=20,
 )
 TRACKERS = {"public": SwarmRules(), "private": WITHOUT_RULES, "private, all rules": ALL_RULES}
-_USERS, _TORRENTS = 2 * MAX_BATCH, 16
+_USERS, _TORRENTS, _GROUPS = 2 * MAX_BATCH, 16, 20
 ANNOUNCES = {"idle": _USERS, "moving": _USERS, "join": _USERS, "completed": _USERS // 2, "stop": _USERS}
 """How many announces of each kind are measured."""
 _SIZE = 2**30
@@ -166,6 +166,7 @@ async def _fill(store: Store, users: Sequence[int], *, with_rules: bool) -> None
             "upload_multiplier": f"1.5 {end}",
             "download_multiplier": f"0.9 {end}",
             "max_downloads": "50",
+            "group": 1 + user % _GROUPS,
         }
         await store.users.add(str(user), _passkey(user))
         if with_rules:
@@ -173,6 +174,10 @@ async def _fill(store: Store, users: Sequence[int], *, with_rules: bool) -> None
             await store.freeleech.give(str(user), str(_TORRENTS + 1), end)
     if with_rules:
         await store.multipliers.set(f"1.25 {_END}", f"0.5 {_END}")
+        for group in range(1, _GROUPS + 1):
+            await store.groups.save(
+                group, {"name": f"group-{group}", "max_downloads": "60", "upload_multiplier": "1.75"}
+            )
 
 
 async def _announce(store: Store, updates: Sequence[PeerUpdate], *, alone: bool) -> None:

@@ -77,6 +77,7 @@ PRIVATE_PATHS = (
     "/users/owing",
     "/users/pending",
     "/users/groups",
+    "/users/groups?edit=20",
     "/users?id=9",
 )
 
@@ -193,7 +194,8 @@ def private_tracker(start_tracker: StartTracker) -> SampleTracker:
     sample = sample_of(tracker, PRIVATE_PATHS)
     passkey = sample.call_api("POST", "/users", {"user_id": "1", "name": LONG[:60]})["passkey"]
     sample.call_api("POST", "/users", {"user_id": "2", "can_leech": False, "download_multiplier": 0})
-    sample.call_api("POST", "/users", {"user_id": "3"})
+    sample.call_api("POST", "/users", {"user_id": "3", "group": 20})
+    sample.call_api("PUT", "/groups/20", {"name": LONG[:60], "download_multiplier": 0, "hnr_exempt": True})
     sample.call_api("PATCH", "/users/3", {"enabled": False, "reason": LONG})
     get(tracker.url, announce_path(passkey, left=1000))
     other = {"info_hash": b"\x02" * 20, "left": 1000}

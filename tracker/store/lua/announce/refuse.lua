@@ -15,10 +15,24 @@ local function read_with_group(_, key, ...)
   return row
 end
 
-local function read_regular_with_group(...)
-  local row = read_with_group(...)
-  local leeches = select(select('#', ...), ...) == 'can_leech'
-  if user_group and (user_group.may_announce == '0' or leeches and user_group.can_leech == '0') then row[1] = false end
+-- With two, three or five fields: a list of any length would cost as much as the command.
+local function read_regular_with_group(_, key, a, b, c, d, e)
+  local row, id
+  if not c then
+    row = call('HMGET', key, a, b, 'group')
+    id = row[3]
+  elseif not d then
+    row = call('HMGET', key, a, b, c, 'group')
+    id = row[4]
+  else
+    row = call('HMGET', key, a, b, c, d, e, 'group')
+    id = row[6]
+  end
+  user_group = id and find_group(id, groups)
+  if user_group and (user_group.may_announce == '0'
+      or user_group.can_leech == '0' and (c == 'can_leech' or e == 'can_leech')) then
+    row[1] = false
+  end
   return row
 end
 
