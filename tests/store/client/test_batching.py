@@ -93,11 +93,11 @@ async def test_requests_that_arrive_during_a_call_share_the_next() -> None:
             await asyncio.sleep(0)
         for n in (2, 3):
             batches.submit(n, settled, f"later {n}")
-        assert (len(batches._waiting), batches.in_flight, settled.pairs) == (2, 3, [])
+        assert (batches.waiting, batches.in_flight, settled.pairs) == (2, 3, [])
         calls.gate.set()
         while len(settled.pairs) < 3:
             await asyncio.sleep(0)
-        assert (len(batches._waiting), batches.in_flight) == (0, 0)
+        assert (batches.waiting, batches.in_flight) == (0, 0)
     assert calls.made == [[1], [2, 3]] and settled.pairs == [("first", 2), ("later 2", 4), ("later 3", 6)]
 
 
@@ -122,7 +122,7 @@ async def test_a_small_call_waits_while_the_server_works_on_those_of_other_shard
         await loop_turns(5)
         batches.submit("2", settled, None)
         await loop_turns(5)
-        assert (pipe.in_flight, len(batches._waiting)) == (1, 2)
+        assert (pipe.in_flight, batches.waiting) == (1, 2)
         await end_work()
         await eventually(lambda: settled.batches == [(2, "2 numbers")])
         assert settled.outcomes == [b"1", b"2"] and working.done()
@@ -146,7 +146,7 @@ async def test_several_calls_are_in_flight_when_more_wait_than_one_takes() -> No
             batches.submit(n, settled, None)
         while len(calls.made) < MAX_CALLS:
             await asyncio.sleep(0)
-        assert (len(batches._waiting), batches.in_flight) == (10, 4 * MAX_CALLS + 10)
+        assert (batches.waiting, batches.in_flight) == (10, 4 * MAX_CALLS + 10)
         calls.gate.set()
         while batches.in_flight:
             await asyncio.sleep(0)

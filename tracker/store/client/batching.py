@@ -91,6 +91,11 @@ class Batches:
         self._sent = self._helpers = self._checked_at = 0
 
     @property
+    def waiting(self) -> int:
+        """Requests that wait for their call."""
+        return len(self._waiting)
+
+    @property
     def in_flight(self) -> int:
         """Requests without an outcome."""
         return self._sent + len(self._waiting)

@@ -188,8 +188,8 @@ class AllSwarms:
         max_waiting: int = 2048,
     ) -> None:
         self._shards = shards
-        self._room = Room(max_waiting)
-        self._all = [Swarms(shard, rules, counts.of(shard).update, clock, self._room) for shard in shards]
+        room = Room(max_waiting)
+        self._all = [Swarms(shard, rules, counts.of(shard).update, clock, room) for shard in shards]
         self.submits = [self.of(InfoHash(bytes([first]))).announces.submit for first in range(256)]
         """By the first byte of the info hash: each applies an announce with the next batch. Its outcome is Admitted,
         Refused or StoreUnavailable; the totals of a batch are TrafficTotals."""
@@ -197,7 +197,7 @@ class AllSwarms:
     @property
     def waiting(self) -> int:
         """Announces that wait for their call of the store."""
-        return self._room.waiting
+        return sum(swarms.announces.waiting for swarms in self._all)
 
     @property
     def in_flight(self) -> int:
