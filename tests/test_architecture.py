@@ -97,6 +97,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "valkey",
         "volunteer",
         "wire",
+        "workers.geoip_update",
         "workers.site",
     ),
 }
@@ -151,6 +152,7 @@ ONLY: dict[str, tuple[str, ...]] = {
         "frontends",
         "workers.push.stathat",
         "workers.upstreams",
+        "workers.geoip_update",
         "workers.webhooks",
         "volunteer.work_api",
     ),

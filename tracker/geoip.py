@@ -85,6 +85,15 @@ class Description:
         return f"{self.database_type}{age}: {fields}"
 
 
+def update_notes(path: Path) -> dict[str, Any]:
+    """What the last update of a fetched database left beside it; empty if there was none."""
+    try:
+        noted = json.loads(path.with_suffix(".json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return noted if isinstance(noted, dict) else {}
+
+
 class GeoIP:
     """Looks up addresses in the database at ``path``. Without a usable file every address is unknown.
 

@@ -23,11 +23,11 @@ HASH = info_hash(1).hex()
 RECORDS = {"change_store", "change_of", "run_each", "renumber"}
 READS = """
     audit backup changes client.denied client.list client.seen completion denied dht.find dht.hashes dht.ping
-    dht.status doctor export freeleech.list geoip.lookup group.list group.show health jobs.list jobs.queues jobs.show
-    score.lag score.place score.top serve settings stats sync.check sync.run token.list top torrent.history
-    torrent.list torrent.search torrent.show unique.figure unique.show unique.top user.list user.owing user.pending
-    user.show user.torrents user.unregistered work.blocked work.drain work.list work.log work.policy work.projects
-    work.seed work.show work.top
+    dht.status doctor export freeleech.list geoip.lookup geoip.update group.list group.show health jobs.list
+    jobs.queues jobs.show score.lag score.place score.top serve settings stats sync.check sync.run token.list top
+    torrent.history torrent.list torrent.search torrent.show unique.figure unique.show unique.top user.list
+    user.owing user.pending user.show user.torrents user.unregistered work.blocked work.drain work.list work.log
+    work.policy work.projects work.seed work.show work.top
 """
 """Commands without an entry. ``work drain`` acknowledges what it has written; ``work seed`` belongs to volunteers."""
 

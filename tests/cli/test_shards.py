@@ -30,6 +30,7 @@ NOT_HERE = {
     "dht find": "asks a running tracker",
     "dht ping": "asks a node of the DHT",
     "geoip lookup": "needs a database",
+    "geoip update": "needs a network",
     "sync run": "needs a site's database",
     "sync check": "needs a site's database",
 }

@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tracker.bittorrent import Address, InfoHash
 from tracker.core.scoring import Source
 from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
+from tracker.settings.background import GeoIPSettings
 from tracker.settings.types import queue_numbers
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
@@ -28,6 +30,7 @@ from tracker.workers.adoption import AdoptionWorker
 from tracker.workers.client_lists import denied_prefixes
 from tracker.workers.connectable import ConnectableWorker
 from tracker.workers.counter_cleanup import CounterCleaner
+from tracker.workers.geoip_update import GeoIPUpdater
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.marker_cleanup import MarkerCleaner
 from tracker.workers.prober import Prober
@@ -93,7 +96,15 @@ async def open_background(
         webhooks = _webhooks(context)
         samples = SizeSampler(store, time.time)
         users = _users_of_shards(context, reaper)
-        others = (markers.run, leases.run, webhooks.run, samples.run, _removals(context, reaper).run)
+        updates = _geoip_updates(context)
+        others = (
+            markers.run,
+            leases.run,
+            webhooks.run,
+            samples.run,
+            updates.run,
+            _removals(context, reaper).run,
+        )
         async with running(jobs.run, adoption.run, *others, *scoring, *users, *site):
             try:
                 yield jobs
@@ -186,6 +197,14 @@ async def _site(context: RuntimeContext) -> AsyncIterator[list[Callable[[], Coro
     async with open_sync(context.store, settings, context.store.counters.count) as sync:
         context.telemetry.gauge("site_lag_seconds", lambda: sync.lag_seconds)
         yield [sync.run]
+
+
+def _geoip_updates(context: RuntimeContext) -> GeoIPUpdater:
+    def settings() -> tuple[GeoIPSettings, Path | None]:
+        current = context.live.current
+        return current.geoip, current.geoip_file
+
+    return GeoIPUpdater(settings, context.store.counters.count, time.time)
 
 
 def _webhooks(context: RuntimeContext) -> WebhookWorker:

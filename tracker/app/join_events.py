@@ -58,7 +58,7 @@ class JoinEvents:
 async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     """Opens the GeoIP database and runs the counters. On exit, after the last announce, counts what is still queued."""
     settings = context.live.current
-    places = GeoIP(settings.geoip.database)
+    places = GeoIP(settings.geoip_file)
     store = context.store
     joins = JoinEvents(
         unique_users=_unique_users(settings, store, places),

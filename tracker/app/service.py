@@ -205,7 +205,7 @@ class _Web:
 
 def _apply_settings(context: RuntimeContext, joins: JoinEvents, web: _Web, changed: Settings) -> None:
     context.apply_settings(changed)
-    joins.places.use(changed.geoip.database)
+    joins.places.use(changed.geoip_file)
     web.apply_settings(changed)
 
 

@@ -67,7 +67,7 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
 
     def apply_values(values: Mapping[str, Any]) -> None:
         context.apply_settings(with_values(context.live.current, values))
-        joins.places.use(context.live.current.geoip.database)
+        joins.places.use(context.live.current.geoip_file)
 
     parent = ParentConnection(stop, apply_values)
     listeners = list(map(Listener, sockets, config.addresses))

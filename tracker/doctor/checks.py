@@ -84,7 +84,7 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
         yield finding
     async for finding in check_site(context.store, context.settings):
         yield finding
-    yield check_geoip(context.settings.geoip.database, context.clock())
+    yield check_geoip(context.settings.geoip_file, context.clock())
     settings = context.settings
     for finding in (*check_settings(settings), *check_dht_settings(settings), *check_udp(settings)):
         yield finding

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tracker.doctor import Finding, ago
-from tracker.geoip import GeoIP
+from tracker.geoip import GeoIP, update_notes
 from tracker.settings.model import AnnounceSettings, Settings
 
 LISTED_INTERVALS = range(300, 10801)
@@ -89,17 +89,27 @@ def check_geoip(path: Path | None, now: float) -> Finding:
     """Checks the GeoIP database. ``now`` is in epoch seconds."""
     if path is None:
         text = "no database configured, so users are not counted by place"
-        return Finding("ok", "geoip", text, "to count them set TRACKER_GEOIP__DATABASE, see docs/geoip.md")
+        remedy = "to count them set TRACKER_GEOIP__DATABASE=dbip-city-lite, see docs/geoip.md"
+        return Finding("ok", "geoip", text, remedy)
     geoip = GeoIP(path)
     database = geoip.describe()
     geoip.close()
     if database is None:
         text = f"{path} is unusable ({geoip.problem}), so users are not counted by place"
-        return Finding("wrong", "geoip", text, "download a database as described in docs/geoip.md")
+        failed = update_notes(path).get("problem")
+        remedy = (
+            f"the last update failed: {failed}"
+            if failed
+            else "see docs/geoip.md, or run: tracker geoip update"
+        )
+        return Finding("wrong", "geoip", text, remedy)
     age = now - database.built.timestamp() if database.built else 0.0
     if age > GEOIP_DAYS * 86400:
         text = f"{database}; that was {ago(age)} ago"
         return Finding("warning", "geoip", text, "update it regularly as described in docs/geoip.md")
+    if failed := update_notes(path).get("problem"):
+        text = f"{database}; the last update failed: {failed}"
+        return Finding("warning", "geoip", text, "run: tracker geoip update")
     if not database.cities:
         return Finding("ok", "geoip", str(database), "a City database would also count users by city")
     return Finding("ok", "geoip", str(database))

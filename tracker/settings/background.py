@@ -15,15 +15,31 @@ from tracker.settings.types import (
     queue_numbers,
 )
 
+GEOIP_SOURCES = (
+    "dbip-city-lite",
+    "dbip-country-lite",
+    "maxmind:GeoLite2-City",
+    "maxmind:GeoLite2-Country",
+)
+
 
 class GeoIPSettings(Section):
     """The location of addresses."""
 
     database: Path | None = Field(
         None,
-        description="A GeoIP2 City or Country database (`.mmdb`, from MaxMind or DB-IP). The tracker reopens it when "
-        "the file is replaced. Without it, unique users are not counted by location.",
+        description="A GeoIP2 City or Country database (`.mmdb`, from MaxMind or DB-IP), which the tracker reopens "
+        "when the file is replaced; or a source, from which the tracker fetches one each week: `dbip-city-lite`, "
+        "`dbip-country-lite`, `maxmind:GeoLite2-City` or `maxmind:GeoLite2-Country`. Without it, unique users are not "
+        "counted by location.",
     )
+    account_id: str = Field("", description="Your account id at MaxMind, for a source `maxmind:…`.")
+    licence_key: SecretStr | None = Field(None, description="Your licence key at MaxMind.")
+
+    @property
+    def source(self) -> str | None:
+        """The source that ``database`` names; None for a path."""
+        return str(self.database) if str(self.database) in GEOIP_SOURCES else None
 
 
 class UniqueSettings(Section):

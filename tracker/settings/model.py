@@ -6,6 +6,7 @@ and, unless the whole section is in one group, a place in the groups of referenc
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
@@ -99,6 +100,14 @@ class Settings(Section):
     dht: DhtSettings = DhtSettings.model_construct()
     admin: AdminSettings = AdminSettings.model_construct()
     log: LogSettings = LogSettings.model_construct()
+
+    @property
+    def geoip_file(self) -> Path | None:
+        """The GeoIP database: the path that is set, or where that of the source is kept."""
+        source = self.geoip.source
+        if source is None:
+            return self.geoip.database
+        return self.data.directory / "geoip" / f"{source.replace(':', '-')}.mmdb"
 
     def udp_addresses(self, tcp: Sequence[str]) -> tuple[str, ...]:
         """Where to serve UDP; ``tcp`` are the addresses of the TCP listeners, which ``auto`` stands for.

@@ -68,7 +68,7 @@ def about(context: AdminContext, started: float) -> dict[Source, float]:
         ),
         ("tracker_reap_interval_seconds", ()): context.settings.reaper.interval_seconds,
     }
-    if context.settings.geoip.database is not None:
+    if context.settings.geoip_file is not None:
         database = context.places.describe()
         values["tracker_geoip_usable", ()] = int(database is not None)
         if database is not None and database.built is not None:

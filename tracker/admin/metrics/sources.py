@@ -9,6 +9,7 @@ COUNTED: dict[str, Source] = {
     "refused.announces": ("tracker_requests_total", ("announce", "refused")),
     "refused.scrapes": ("tracker_requests_total", ("scrape", "refused")),
     "refused.other": ("tracker_requests_total", ("other", "refused")),
+    "geoip.failed": ("tracker_geoip_updates_failed_total", ()),
     **{f"announces.{family}": ("tracker_announces_total", (family,)) for family in ("v4", "v6")},
     **{
         f"announces.{event}": ("tracker_announce_events_total", (event,))

@@ -202,6 +202,7 @@ _TRACKER = (
         "gauge",
         "Shards of the store that do not answer, so that their torrents are refused; /ready names them",
     ),
+    Metric("tracker_geoip_updates_failed_total", "counter", "Failed updates of the GeoIP database"),
     Metric(
         "tracker_store_refuses_writes",
         "gauge",

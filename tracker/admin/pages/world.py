@@ -115,7 +115,7 @@ class WorldPages:
         settings = self._context.settings
         return {
             "enabled": settings.uniques.enabled,
-            "database": settings.geoip.database,
+            "database": settings.geoip_file,
             "problem": self._context.places.problem,
             "described": self._context.places.describe(),
         }

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from tracker.cli.commands import AsJson, group, load_settings
-from tracker.cli.terminal import Listing, Row, columns, complain, fitted
+from tracker.cli.terminal import Listing, Row, columns, complain, fitted, say
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
+from tracker.settings.background import GEOIP_SOURCES
 
 Addresses = Annotated[
     list[str], typer.Argument(metavar="ADDRESS…", help="IPv4 or IPv6, such as 192.0.2.1 or 2001:db8::1.")
@@ -20,7 +21,7 @@ geoip = group("Look up the location of addresses.")
 @geoip.command("lookup")
 def look_up(addresses: Addresses, as_json: AsJson = False) -> None:
     """Look up addresses in the database of TRACKER_GEOIP__DATABASE; unknown fields are empty."""
-    path = load_settings().geoip.database
+    path = load_settings().geoip_file
     if path is None:
         raise ClientError("no GeoIP database: set TRACKER_GEOIP__DATABASE")
     database = GeoIP(path)
@@ -40,6 +41,24 @@ def look_up(addresses: Addresses, as_json: AsJson = False) -> None:
         complain(f"{text}: not an IPv4 or IPv6 address")
     if wrong:
         raise typer.Exit(1)
+
+
+@geoip.command("update")
+def update() -> None:
+    """Fetch the database now, if TRACKER_GEOIP__DATABASE names a source and there is a newer one."""
+    import asyncio  # noqa: PLC0415  # slow imports that only this command needs
+    import time  # noqa: PLC0415
+
+    from tracker.workers import geoip_update  # noqa: PLC0415
+
+    settings, now = load_settings(), time.time()
+    source, file = geoip_update.source_of(settings.geoip, now), settings.geoip_file
+    if source is None or file is None:
+        raise ClientError(f"TRACKER_GEOIP__DATABASE names no source; there are: {', '.join(GEOIP_SOURCES)}")
+    if asyncio.run(geoip_update.update(source, file, now)):
+        say(f"{source.name} is updated: {GeoIP(file).describe()}")
+    else:
+        say(f"{source.name} has nothing newer")
 
 
 def _row(database: GeoIP, text: str) -> Row:

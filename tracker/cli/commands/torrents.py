@@ -310,7 +310,7 @@ async def show_torrent(
     users = await store.unique_users.users_of(f"torrents.{found.info_hash.hex()}.users")
     terminal.describe({**_torrent_details(found), "unique_users": users}, as_json=as_json)
     if peers:
-        await _list_peers(store, found, load_settings().geoip.database, as_json)
+        await _list_peers(store, found, load_settings().geoip_file, as_json)
 
 
 def _torrent_details(found: Torrent) -> Row:

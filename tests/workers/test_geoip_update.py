@@ -1,0 +1,337 @@
+"""GeoIP databases are fetched from a server that behaves like each source, over HTTPS."""
+
+import asyncio
+import gzip
+import hashlib
+import io
+import json
+import ssl
+import tarfile
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from pydantic import SecretStr
+
+from loadtest.geoip_databases import make_city
+from loadtest.servers import make_certificate
+from tests.waiting import in_background
+from tracker.errors import ClientError
+from tracker.geoip import GeoIP, update_notes
+from tracker.settings.background import GEOIP_SOURCES, GeoIPSettings
+from tracker.settings.model import DataSettings, Settings
+from tracker.workers import geoip_update
+from tracker.workers.geoip_update import GeoIPUpdater, NotUpdated, Source, source_of, update
+
+NOW = datetime(2030, 3, 2, tzinfo=UTC).timestamp()
+MARCH, FEBRUARY = "dbip-city-lite-2030-03.mmdb.gz", "dbip-city-lite-2030-02.mmdb.gz"
+EDITION = "GeoLite2-City"
+Handler = Callable[[web.Request], Any]
+
+
+@dataclass
+class Host:
+    """An HTTPS server. ``answers``: what it answers by the last part of the path, or `path?query`."""
+
+    url: str = ""
+    tls: ssl.SSLContext | None = None
+    answers: dict[str, Handler] = field(default_factory=dict)
+    requests: list[web.Request] = field(default_factory=list)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
+        name = request.path.rpartition("/")[2] + (f"?{request.query_string}" if request.query_string else "")
+        handler = self.answers.get(name)
+        answer = web.Response(status=404) if handler is None else handler(request)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    def serve(self, name: str, body: bytes, **headers: str) -> None:
+        def answer(request: web.Request) -> web.Response:
+            if headers.get("ETag") and request.headers.get("If-None-Match") == headers["ETag"]:
+                return web.Response(status=304)
+            return web.Response(body=body, headers=headers)
+
+        self.answers[name] = answer
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    certificate = make_certificate(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    found = Host(tls=ssl.create_default_context(cafile=str(certificate)))
+    app = web.Application()
+    app.router.add_get("/{path:.*}", found.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    assert site._server is not None
+    port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    found.url = f"https://127.0.0.1:{port}"
+    yield found
+    await runner.cleanup()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> bytes:
+    return make_city(tmp_path / "made.mmdb").read_bytes()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "geoip" / "places.mmdb"
+
+
+def dbip(host: Host) -> Source:
+    source = source_of(GeoIPSettings(database=Path("dbip-city-lite")), NOW, dbip=f"{host.url}/free")
+    assert source is not None
+    return source
+
+
+def maxmind(host: Host) -> Source:
+    settings = GeoIPSettings(
+        database=Path(f"maxmind:{EDITION}"), account_id="7", licence_key=SecretStr("a key")
+    )
+    source = source_of(settings, NOW, maxmind=host.url)
+    assert source is not None
+    return source
+
+
+def archive(database: bytes, name: str = f"{EDITION}_20300301/{EDITION}.mmdb") -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for each, content in ((f"{EDITION}_20300301/LICENSE.txt", b"a licence"), (name, database)):
+            member = tarfile.TarInfo(each)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
+
+
+def put(file: Path, data: bytes) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(data)
+
+
+async def refused(source: Source, file: Path, host: Host, match: str) -> NotUpdated:
+    """Nothing changes, nothing is left, and the reason is noted."""
+    before = content(file)
+    with pytest.raises(NotUpdated, match=match) as raised:
+        await update(source, file, NOW, host.tls)
+    assert content(file) == before
+    assert not list(file.parent.glob(".fetching-*"))
+    assert update_notes(file)["problem"] == str(raised.value)
+    return raised.value
+
+
+async def test_dbips_file_of_this_month_is_fetched_once(host: Host, file: Path, database: bytes) -> None:
+    host.serve(MARCH, gzip.compress(database), ETag='"march"')
+    assert await update(dbip(host), file, NOW, host.tls)
+    assert content(file) == database
+    places = GeoIP(file)
+    assert places.describe() is not None
+    places.close()
+    assert not await update(dbip(host), file, NOW + 1, host.tls)
+    assert [each.headers.get("If-None-Match") for each in host.requests] == [None, '"march"']
+    assert "Authorization" not in host.requests[0].headers
+    assert update_notes(file)["checked"] == int(NOW) + 1
+
+
+async def test_before_this_months_file_is_there_the_last_one_serves(
+    host: Host, file: Path, database: bytes
+) -> None:
+    host.serve(FEBRUARY, gzip.compress(database), ETag='"february"')
+    assert await update(dbip(host), file, NOW, host.tls)
+    assert [each.path.rpartition("/")[2] for each in host.requests] == [MARCH, FEBRUARY]
+    assert not await update(dbip(host), file, NOW, host.tls)
+    host.serve(MARCH, gzip.compress(database), ETag='"march"')
+    assert await update(dbip(host), file, NOW, host.tls)
+    host.answers.clear()
+    await refused(dbip(host), file, host, "status 404")
+
+
+async def test_maxminds_archive_is_fetched_with_the_account_and_its_checksum(
+    host: Host, file: Path, database: bytes
+) -> None:
+    packed = archive(database)
+
+    def redirect(request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": "/storage/archive.tar.gz"})
+
+    host.answers["download?suffix=tar.gz"] = redirect
+    host.serve("archive.tar.gz", packed)
+    digest = hashlib.sha256(packed).hexdigest()
+    host.serve("download?suffix=tar.gz.sha256", f"{digest}  {EDITION}_20300301.tar.gz\n".encode())
+    assert await update(maxmind(host), file, NOW, host.tls)
+    assert content(file) == database
+    assert host.requests[0].headers["Authorization"] == "Basic " + b64encode(b"7:a key").decode()
+    host.serve("download?suffix=tar.gz.sha256", b"0" * 64)
+    await refused(maxmind(host), file, host, "differs from its checksum")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "retry"),
+    [
+        (web.Response(status=401), "refuses the account", 0),
+        (web.Response(status=429, headers={"Retry-After": "90000"}), "asked too often", 90_000),
+        (web.Response(status=500), "status 500", 0),
+    ],
+    ids=["401", "429", "500"],
+)
+async def test_a_refusal_keeps_the_old_file_and_waits(
+    host: Host, file: Path, database: bytes, answer: web.Response, text: str, retry: int
+) -> None:
+    put(file, database)
+    host.answers["download?suffix=tar.gz"] = lambda _: web.Response(
+        status=answer.status, headers=answer.headers
+    )
+    error = await refused(maxmind(host), file, host, text)
+    assert error.retry_seconds == retry
+    assert update_notes(file)["retry"] >= NOW + max(retry, 3600)
+
+
+async def test_a_redirect_to_plain_http_is_not_followed_to_a_file(host: Host, file: Path) -> None:
+    plain = host.url.replace("https", "http")
+    host.answers[MARCH] = lambda _: web.Response(status=302, headers={"Location": f"{plain}/x"})
+    await refused(dbip(host), file, host, "dbip-city-lite|without TLS")
+
+
+async def test_what_is_no_whole_database_is_not_used(host: Host, file: Path, database: bytes) -> None:
+    whole = gzip.compress(database)
+    for body, text in (
+        (whole[:-20], "damaged or incomplete"),
+        (whole[: len(whole) // 2], "damaged or incomplete"),
+        (b"<html>not found</html>", "damaged or incomplete"),
+        (gzip.compress(b"no database"), "no database of places"),
+        (gzip.compress(database[: len(database) // 2]), "no database of places"),
+        (archive(b"text", "readme.txt"), "has no database"),
+    ):
+        host.serve(MARCH, body)
+        await refused(dbip(host), file, host, text)
+
+
+async def test_a_body_that_ends_early_is_no_file(host: Host, file: Path, database: bytes) -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100000"})
+        await response.prepare(request)
+        await response.write(database[:1000])
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    host.answers[MARCH] = cut
+    await refused(dbip(host), file, host, "dbip-city-lite")
+
+
+async def test_sizes_are_bounded_before_and_after_unpacking(
+    host: Host, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file may unpack to gigabytes of zeros."""
+    monkeypatch.setattr(geoip_update, "MAX_UNPACKED", 5_000_000)
+    host.serve(MARCH, gzip.compress(bytes(20_000_000)))
+    await refused(dbip(host), file, host, "the database has more than 5 MB")
+    monkeypatch.setattr(geoip_update, "MAX_FETCHED", 10_000)
+    await refused(dbip(host), file, host, "the file has more than")
+
+
+async def test_a_source_that_is_slow_ends_in_time(
+    host: Host, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(geoip_update, "TIMEOUT", aiohttp.ClientTimeout(total=0.2))
+    never = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await never.wait()
+        return response
+
+    host.answers[MARCH] = slow
+    await refused(dbip(host), file, host, "Timeout|timeout")
+    never.set()
+
+
+async def test_an_unknown_certificate_is_refused(host: Host, file: Path, database: bytes) -> None:
+    host.serve(MARCH, gzip.compress(database))
+    with pytest.raises(NotUpdated, match="certificate"):
+        await update(dbip(host), file, NOW)
+
+
+async def test_two_processes_fetch_once(host: Host, file: Path, database: bytes) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: web.Request) -> web.Response:
+        asked.set()
+        await go_on.wait()
+        return web.Response(body=gzip.compress(database))
+
+    host.answers[MARCH] = wait
+
+    async def first() -> None:
+        await update(dbip(host), file, NOW, host.tls)
+
+    async with in_background(first()):
+        await asked.wait()
+        with pytest.raises(NotUpdated, match="another process"):
+            await update(dbip(host), file, NOW, host.tls)
+        go_on.set()
+        while content(file) is None:
+            await asyncio.sleep(0)
+    assert len(host.requests) == 1
+
+
+def test_sources_need_what_they_need() -> None:
+    assert source_of(GeoIPSettings(database=Path("/a/path.mmdb")), NOW) is None
+    assert source_of(GeoIPSettings(), NOW) is None
+    with pytest.raises(ClientError, match="TRACKER_GEOIP__ACCOUNT_ID and TRACKER_GEOIP__LICENCE_KEY"):
+        source_of(GeoIPSettings(database=Path(f"maxmind:{EDITION}")), NOW)
+    for name in GEOIP_SOURCES:
+        settings = Settings(geoip=GeoIPSettings(database=Path(name)), data=DataSettings(directory=Path("/d")))
+        assert settings.geoip.source == name
+        assert settings.geoip_file == Path("/d/geoip") / f"{name.replace(':', '-')}.mmdb"
+    assert Settings(geoip=GeoIPSettings(database=Path("/a.mmdb"))).geoip_file == Path("/a.mmdb")
+
+
+async def test_the_job_fetches_weekly_and_after_a_failure_not_at_once(file: Path) -> None:
+    now, fetched, counted = NOW, list[float](), list[str]()
+    fails = False
+
+    async def fetch(source: Source, place: Path, at: float) -> bool:
+        fetched.append(at)
+        put(
+            place.with_suffix(".json"),
+            json.dumps({"checked": 0 if fails else at, "retry": at + 7200 if fails else 0}).encode(),
+        )
+        if fails:
+            raise NotUpdated("no")
+        put(place, b"x")
+        return True
+
+    def count(*names: str, by: int = 1) -> None:
+        counted.extend(names)
+
+    settings = GeoIPSettings(database=Path("dbip-city-lite"))
+    job = GeoIPUpdater(lambda: (settings, file), count, lambda: now, fetch=fetch, chance=lambda: 0.0)
+    for _ in range(2):
+        await job.step()
+    assert fetched == [NOW] and not counted
+    now, fails = NOW + 8 * 86_400, True
+    for _ in range(2):
+        await job.step()
+    assert len(fetched) == 2 and counted == ["geoip.failed"]
+    now += 7300
+    await job.step()
+    assert len(fetched) == 3
+    none = GeoIPUpdater(lambda: (GeoIPSettings(), None), count, lambda: now, fetch=fetch)
+    await none.step()
+    assert len(fetched) == 3

@@ -1,0 +1,281 @@
+"""Fetches the GeoIP database that TRACKER_GEOIP__DATABASE names as a source, into the data directory.
+
+A file is streamed, bounded in size before and after it is unpacked, compared with its checksum where the source has
+one, opened and looked up once, and only then renamed into place: the old one serves until then. Processes on one data
+directory fetch once. What the source said last is in a file beside the database, for conditional requests.
+"""
+
+import asyncio
+import fcntl
+import gzip
+import hashlib
+import json
+import os
+import random
+import ssl
+import tarfile
+import zlib
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import aiohttp
+
+from tracker import __version__
+from tracker.errors import ClientError
+from tracker.geoip import GeoIP, update_notes
+from tracker.settings.background import GeoIPSettings
+from tracker.store.stats.counters import Count
+from tracker.system.logger import Logger
+
+DBIP = "https://download.db-ip.com/free"
+MAXMIND = "https://download.maxmind.com/geoip/databases"
+MAX_FETCHED, MAX_UNPACKED = 200_000_000, 600_000_000
+"""Bytes; the largest free database has about 130 MB unpacked."""
+TIMEOUT = aiohttp.ClientTimeout(total=1800, connect=30, sock_read=60)
+WEEK_SECONDS, CHECK_SECONDS = 7 * 86_400, 3600.0
+_RETRY_SECONDS = 6 * 3600
+_CHUNK = 1 << 18
+_ASKED = bytes([8, 8, 8, 8])
+
+log = Logger("tracker.geoip")
+
+
+class NotUpdated(ClientError):
+    """Why there is no newer file. ``retry_seconds``: when the source wants to be asked again; 0 if it does not say."""
+
+    def __init__(self, text: str, retry_seconds: int = 0) -> None:
+        super().__init__(text)
+        self.retry_seconds = retry_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a database comes from. ``urls``: the first that exists counts. ``checksum``: a URL with its SHA-256."""
+
+    name: str
+    urls: tuple[str, ...]
+    checksum: str = ""
+    login: str = ""
+    """The header Authorization, which is not sent on to other hosts."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": self.login} if self.login else {}
+
+
+def source_of(settings: GeoIPSettings, now: float, dbip: str = DBIP, maxmind: str = MAXMIND) -> Source | None:
+    """The source that the settings name; None for a path. Raises ClientError without an account."""
+    name = settings.source
+    if name is None:
+        return None
+    if name.startswith("dbip-"):
+        month = datetime.fromtimestamp(now, UTC).replace(day=1)
+        months = (month, month - timedelta(days=1))  # this month's file comes some days late
+        return Source(name, tuple(f"{dbip}/{name}-{each:%Y-%m}.mmdb.gz" for each in months))
+    if not (settings.account_id and settings.licence_key):
+        raise ClientError(f"{name} needs TRACKER_GEOIP__ACCOUNT_ID and TRACKER_GEOIP__LICENCE_KEY")
+    url = f"{maxmind}/{name.removeprefix('maxmind:')}/download?suffix=tar.gz"
+    login = f"{settings.account_id}:{settings.licence_key.get_secret_value()}"
+    return Source(name, (url,), f"{url}.sha256", f"Basic {b64encode(login.encode()).decode()}")
+
+
+async def update(source: Source, file: Path, now: float, tls: ssl.SSLContext | None = None) -> bool:
+    """Fetches a newer file to ``file``; False if there is none. Raises NotUpdated."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(file):
+        try:
+            told = await _fetch(source, file, tls)
+            _note(file, {**(told or update_notes(file)), "checked": int(now), "problem": "", "retry": 0})
+            return told is not None
+        except (NotUpdated, aiohttp.ClientError, TimeoutError, OSError) as error:
+            if isinstance(error, NotUpdated):
+                failed = error
+            else:
+                failed = NotUpdated(f"{source.name}: {str(error) or type(error).__name__}")
+            retry = int(now) + max(failed.retry_seconds, _RETRY_SECONDS)
+            _note(file, {**update_notes(file), "problem": str(failed), "retry": retry})
+            raise failed from error
+
+
+async def _fetch(source: Source, file: Path, tls: ssl.SSLContext | None) -> dict[str, str] | None:
+    headers = {"User-Agent": f"swarmkeeper/{__version__}", "Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(
+        headers=headers,
+        timeout=TIMEOUT,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True),
+    ) as session:
+        for url in source.urls:
+            async with session.get(url, headers={**source.headers, **_conditions(file, url)}) as response:
+                if response.status == 304:
+                    return None
+                if response.status == 404 and url != source.urls[-1]:
+                    continue
+                _check(response, source)
+                with TemporaryDirectory(prefix=".fetching-", dir=file.parent) as scratch:
+                    packed = Path(scratch) / "packed"
+                    digest = await _save(response, packed)
+                    await _compare(session, source, digest)
+                    fresh = Path(scratch) / "database.mmdb"
+                    await asyncio.to_thread(_unpack, packed, fresh)
+                    await asyncio.to_thread(_try, fresh)
+                    fresh.replace(file)
+                said = {"etag": "ETag", "modified": "Last-Modified"}
+                return {"url": url, **{name: response.headers.get(head, "") for name, head in said.items()}}
+    raise NotUpdated(f"{source.name} has no file")
+
+
+def _conditions(file: Path, url: str) -> dict[str, str]:
+    noted = update_notes(file) if file.exists() else {}
+    if noted.get("url") != url:
+        return {}
+    heads = {"If-None-Match": noted.get("etag"), "If-Modified-Since": noted.get("modified")}
+    return {name: value for name, value in heads.items() if value}
+
+
+def _check(response: aiohttp.ClientResponse, source: Source) -> None:
+    if response.status in (401, 403):
+        raise NotUpdated(
+            f"{source.name} refuses the account: check TRACKER_GEOIP__ACCOUNT_ID and its licence key"
+        )
+    if response.status == 429:
+        after = response.headers.get("Retry-After", "")
+        raise NotUpdated(f"{source.name} was asked too often", int(after) if after.isdecimal() else 0)
+    if response.status != 200:
+        raise NotUpdated(f"{source.name} answered with status {response.status}")
+    if response.url.scheme != "https":
+        raise NotUpdated(f"{source.name} redirects to a URL without TLS")
+
+
+async def _save(response: aiohttp.ClientResponse, file: Path) -> str:
+    """Writes the body, and returns its SHA-256."""
+    digest, length = hashlib.sha256(), 0
+    with file.open("wb") as out:
+        async for chunk in response.content.iter_chunked(_CHUNK):
+            length += len(chunk)
+            if length > MAX_FETCHED:
+                raise NotUpdated(f"the file has more than {MAX_FETCHED // 1_000_000} MB")
+            digest.update(chunk)
+            out.write(chunk)
+    return digest.hexdigest()
+
+
+async def _compare(session: aiohttp.ClientSession, source: Source, digest: str) -> None:
+    if source.checksum:
+        async with session.get(source.checksum, headers=source.headers) as response:
+            _check(response, source)
+            expected = (await response.content.read(200)).split(maxsplit=1)
+        if not expected or expected[0].decode("latin-1").lower() != digest:
+            raise NotUpdated(f"{source.name}: the file differs from its checksum")
+
+
+def _unpack(packed: Path, fresh: Path) -> None:
+    """The database in a .gz or .tar.gz."""
+    try:
+        with gzip.open(packed) as unpacked:
+            is_tar = unpacked.read(512)[257:262] == b"ustar"
+        if not is_tar:
+            with gzip.open(packed) as unpacked:
+                _copy(unpacked, fresh)
+            return
+        with tarfile.open(packed, "r|gz") as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.name.endswith(".mmdb") else None
+                if content is not None:
+                    _copy(content, fresh)
+                    return
+    except (EOFError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as error:
+        raise NotUpdated("the file is damaged or incomplete") from error
+    raise NotUpdated("the file has no database")
+
+
+def _copy(content: "IO[bytes] | gzip.GzipFile", fresh: Path) -> None:
+    length = 0
+    with fresh.open("wb") as out:
+        while chunk := content.read(_CHUNK):
+            length += len(chunk)
+            if length > MAX_UNPACKED:
+                raise NotUpdated(f"the database has more than {MAX_UNPACKED // 1_000_000} MB")
+            out.write(chunk)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _try(fresh: Path) -> None:
+    """Opens the file and looks an address up."""
+    places = GeoIP(fresh)
+    try:
+        places.lookup(_ASKED)
+        if places.describe() is None or places.problem:
+            raise NotUpdated(f"the file is no database of places: {places.problem}")
+    finally:
+        places.close()
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Raises NotUpdated while another process fetches."""
+    with file.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NotUpdated("another process fetches the database now") from None
+        yield
+
+
+def _note(file: Path, noted: dict[str, Any]) -> None:
+    fresh = file.with_suffix(".json.new")
+    fresh.write_text(json.dumps(noted), "utf-8")
+    fresh.replace(file.with_suffix(".json"))
+
+
+class GeoIPUpdater:
+    """Fetches the database each week, and again some hours after a failure. ``chance`` gives numbers in [0, 1)."""
+
+    def __init__(
+        self,
+        settings: Callable[[], tuple[GeoIPSettings, Path | None]],
+        count: Count,
+        clock: Callable[[], float],
+        *,
+        fetch: Callable[[Source, Path, float], Awaitable[bool]] = update,
+        chance: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._settings = settings
+        self._count = count
+        self._clock = clock
+        self._fetch = fetch
+        self._jitter = 1 + chance() / 4
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await self.step()
+            await self._sleep(CHECK_SECONDS * self._jitter)
+
+    async def step(self) -> None:
+        settings, file = self._settings()
+        if settings.source is None or file is None or not self._is_due(file):
+            return
+        try:
+            source = source_of(settings, self._clock())
+            if source is not None and await self._fetch(source, file, self._clock()):
+                log.info("geoip database updated", source=source.name)
+        except ClientError as error:
+            self._count("geoip.failed")
+            log.warning("geoip database not updated", source=settings.source, error=str(error))
+
+    def _is_due(self, file: Path) -> bool:
+        noted, now = update_notes(file), self._clock()
+        if now < int(noted.get("retry") or 0):
+            return False
+        return not file.exists() or now > int(noted.get("checked") or 0) + WEEK_SECONDS * self._jitter
