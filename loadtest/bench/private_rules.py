@@ -162,7 +162,7 @@ async def _fill(store: Store, users: Sequence[int], *, with_rules: bool) -> None
         await store.torrents.add(_info_hash(torrent), fields)
     for user in users:
         end = _END + user
-        rules = {
+        rules: dict[str, str | int] = {
             "upload_multiplier": f"1.5 {end}",
             "download_multiplier": f"0.9 {end}",
             "max_downloads": "50",

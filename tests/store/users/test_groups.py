@@ -206,8 +206,11 @@ async def test_text_that_is_no_groups_fails_no_announce(private: Store, text: st
     await private.redis.set(private.keys.groups(), text)
     assert await credited(private, 1) == (1000, 1000)
     assert [group.group_id for group in await private.groups.all()] in ([], [5])
-    await private.groups.save(6, {"name": "works"})
-    assert await private.groups.get(6) == Group(6, "works")
+    for group_id in (5, 6):
+        await private.groups.save(group_id, {"name": "works"}, replace=True)
+        assert await private.groups.get(group_id) == Group(group_id, "works")
+    await private.users.edit(ALICE, {"visible": False})
+    await private.groups.delete(5)
 
 
 async def test_a_group_of_a_wrong_type_fails_no_announce(private: Store) -> None:

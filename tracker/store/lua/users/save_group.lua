@@ -7,7 +7,7 @@
 local P, call, group_id = KEYS[1], redis.call, ARGV[1]
 local ok, groups = pcall(cjson.decode, call('GET', P .. 'groups') or '{}')
 if not ok or type(groups) ~= 'table' then groups = {} end
-local before = groups[group_id]
+local before = type(groups[group_id]) == 'table' and groups[group_id] or nil
 if ARGV[2] == '' then
   if not before then return 0 end
   groups[group_id] = nil
