@@ -27,13 +27,14 @@ from tracker.settings.model import LimitSettings, RedisSettings, Settings, UserS
 from tracker.settings.reload import LiveSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.schema.keys import main_prefix_of, shard_prefixes
-from tracker.store.sharding.unavailable import named, noting_unavailable_shards, ready_text
+from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.store import Store
 from tracker.store.swarms.codec import Admitted, Refused
 from tracker.store.torrents.filter import TorrentFilter
 from tracker.system.event_loop import running
+from tracker.wire.http_reply import ready_text
 from tracker.workers.reaper import Reaper, send_heartbeats
 from tracker.workers.shard_leases import LeaseKeeper
 from tracker.workers.shard_reapers import ShardReapers
