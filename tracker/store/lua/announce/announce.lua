@@ -390,8 +390,6 @@ local function set_rules(packed)
       'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
     peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'marks',
       accounts and 'user_id' or nil },
-    leaving_peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'marks', 'user_id', 'n4',
-      memory > 0 and 'total_time' or nil },
     account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
       rules.limits_here and 'credited' or nil },
   }
@@ -443,7 +441,7 @@ local function finish()
   if next(network_changes) then pcall(save_network_counts, rules.max_in_all, note_full) end
   if sums.newly_full[1] or full ~= full_before then pcall(save_full) end
   if next(due_entries) then pcall(save_due_entries) end
-  if sums.joined[1] then pcall(score_joined) end
+  if next(sums.joined) then pcall(score_joined) end
 end
 
 -- A batch with one family is common, and zeros are slow to format.

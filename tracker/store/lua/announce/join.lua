@@ -137,28 +137,27 @@ end
 
 -- Writes the hash of a peer that joins. A remembered peer keeps its totals. Fields that each announce reads come first;
 -- a 0 is left out.
+local fields = {} -- reused by each join
 local function write_join(r, p, slot_field, slot)
-  local known = p.known
-  local fields, n = { 'endpoints', r.endpoint, 'left', r.left, 'last_announce', now, 'first_announce', now,
-    'active', '1', slot_field, slot, nil, nil, nil, nil }, 12
+  local known, n = p.known, 4
+  fields[1], fields[2], fields[3], fields[4] = 'endpoints', r.endpoint, 'left', r.left
+  if known or r.uploaded ~= '0' or r.downloaded ~= '0' then
+    fields[5], fields[6], fields[7], fields[8], n = 'uploaded', p.base_up, 'downloaded', p.base_down, 8
+  end
+  fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'last_announce', now, 'active', '1'
+  fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8], n =
+    slot_field, slot, known and 'rejoined' or 'first_announce', now, n + 8
   if known then
     call('PERSIST', p.at)
-    fields[5], fields[6], fields[7], fields[8] = 'uploaded', p.base_up, 'downloaded', p.base_down
-    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'last_announce', now, 'rejoined', now
-    fields[n + 5], fields[n + 6] = 'total_time', p.total_time
-    fields[n + 7], fields[n + 8] = 'speed_up', speed(p.up, p.elapsed)
-    fields[n + 9], fields[n + 10] = 'speed_dn', speed(p.down, p.elapsed)
-    fields[n + 11], fields[n + 12], n = 'udp', r.own_family and '1' or '0', n + 12
+    fields[n + 1], fields[n + 2] = 'total_time', p.total_time
+    fields[n + 3], fields[n + 4] = 'speed_up', speed(p.up, p.elapsed)
+    fields[n + 5], fields[n + 6] = 'speed_dn', speed(p.down, p.elapsed)
+    fields[n + 7], fields[n + 8], n = 'udp', r.own_family and '1' or '0', n + 8
     if p.lower ~= '' then fields[n + 1], fields[n + 2], n = 'lower', p.lower, n + 2 end
     if p.lower == '' and p.had_lower then call('HDEL', p.at, 'lower') end
   else
     if p.exists then call('UNLINK', p.at) end -- another program wrote it
     p.paused = '0'
-    if r.uploaded ~= '0' or r.downloaded ~= '0' then
-      fields = { 'endpoints', r.endpoint, 'left', r.left, 'uploaded', r.uploaded, 'downloaded', r.downloaded,
-        'last_announce', now, 'first_announce', now, 'active', '1', slot_field, slot, nil, nil, nil, nil }
-      n = 16
-    end
     if r.own_family then fields[n + 1], fields[n + 2], n = 'udp', '1', n + 2 end
   end
   if p.paused ~= r.paused then fields[n + 1], fields[n + 2], n = 'paused', r.paused, n + 2 end
@@ -195,7 +194,7 @@ function join(t, r, p, a)
   if t.sole then drop_sole_address(t, endpoint) end
   call('SET', P .. 'ptimeout:' .. r.suffix, may_grow and add_due(tid, r.pid, r.timeout) or '', 'PX', r.timeout)
   if p.up + p.down > 0 then count_traffic(r, p) end
-  sums.joined[#sums.joined + 1] = tid
+  sums.joined[tid] = true
   if empty then redis.pcall('ZREM', P .. 'i:empty', tid) end
   local completed = is_completion(r, p, a)
   write_join(r, p, 'n' .. family, slot)

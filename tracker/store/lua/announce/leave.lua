@@ -45,7 +45,7 @@ function leave(t, r, p, a)
     save_user(a.user)
     return
   end
-  record_announce('stopped', t, r, uid, nil)
+  if max_changes > 0 then record_announce('stopped', t, r, uid, nil) end
   -- It joined before accounts were switched off, or before the halves of a hybrid torrent were linked.
   if uid ~= '' then end_activity_of(uid, t.tid, true) end
 end

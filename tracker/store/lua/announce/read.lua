@@ -78,8 +78,14 @@ local function load_peer(tid, r)
     p.at, p.base_up, p.base_down, p.paused = key, r.uploaded, r.downloaded, '0'
     return p
   elseif r.event == 'x' then
-    v = call('HMGET', key, unpack(field_lists.leaving_peer))
-    total_time, p.n6 = v[9], v[1] and #v[1] ~= 6 and call('HGET', key, 'n6')
+    if memory > 0 then
+      v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'marks', 'user_id', 'n4',
+        'total_time')
+      total_time = v[9]
+    else
+      v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'marks', 'user_id', 'n4')
+    end
+    p.n6 = v[1] and #v[1] ~= 6 and call('HGET', key, 'n6')
   else
     v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'marks', 'user_id',
       'total_time')
@@ -105,7 +111,8 @@ local function load_peer(tid, r)
     return p
   end
   local elapsed, old_up, old_down = since_step_back(now - last), v[3] or '0', v[4] or '0'
-  p.known, p.total_time, p.elapsed, p.restarted = true, tonumber(total_time or '') or 0, elapsed, false
+  p.known, p.total_time, p.elapsed, p.restarted =
+    true, total_time and tonumber(total_time) or 0, elapsed, false
   if r.event == 's' then
     p.up = max(0, uploaded - (tonumber(old_up) or 0))
     p.down = max(0, downloaded - (tonumber(old_down) or 0))
@@ -117,7 +124,7 @@ local function load_peer(tid, r)
     p.restarted = r.event == 's' or p.base_down ~= downloaded and not repeated
   end
   if active and elapsed > 0 then
-    local time = elapsed - time_out_of_service(now - elapsed)
+    local time = now - elapsed < outage_until and elapsed - time_out_of_service(now - elapsed) or elapsed
     if time < rules.max_gap then p.time = time end
   end
   return p

@@ -90,9 +90,7 @@ local function make_room(own, network)
     if not delete_torrent(old) then return true, false end
     drop_rank(tid)
     sums.forgotten = sums.forgotten + 1
-    for i = #sums.joined, 1, -1 do
-      if sums.joined[i] == tid then table.remove(sums.joined, i) end
-    end
+    sums.joined[tid] = nil
     return true, true
   end
 

@@ -91,22 +91,23 @@ local function write_entries(t, net, before, entries, rest, other)
   if more and more ~= 0 then t.crowded = math.max(0, t.crowded + more) end
 end
 
+-- A hash of a wrong type must not keep a peer in the swarm; the sweep rebuilds it.
 local function remove_address(t, endpoint, pid)
   local net, rest = split_endpoint(endpoint)
-  local entries, entry, size = call('HGET', P .. 'addresses:' .. t.ih, net), rest .. pid, entry_size(net)
+  local key, entry, size = P .. 'addresses:' .. t.ih, rest .. pid, entry_size(net)
+  local entries = redis.pcall('HGET', key, net)
   if entries == entry then -- nearly always
-    call('HDEL', P .. 'addresses:' .. t.ih, net)
+    call('HDEL', key, net)
     return count_entries(net, -1)
   end
-  local at = entries and find_entry(entries, size, entry)
+  local at = type(entries) == 'string' and find_entry(entries, size, entry)
   if at then write_entries(t, net, entries, entries:sub(1, at - 1) .. entries:sub(at + size), rest) end
 end
 
--- A hash of a wrong type must not keep a peer in the swarm; the sweep rebuilds it.
 local function remove_addresses(t, endpoints, pid)
   local v4, v6 = split_families(endpoints)
-  if v4 ~= '' then pcall(remove_address, t, v4, pid) end
-  if v6 ~= '' then pcall(remove_address, t, v6, pid) end
+  if v4 ~= '' then remove_address(t, v4, pid) end
+  if v6 ~= '' then remove_address(t, v6, pid) end
 end
 
 -- Writes the changes of `addresses`. Calls `note(net, count)` for each network that has grown to `many` or more.

@@ -134,12 +134,12 @@ local function write_rankings(t, tid)
   call('ZADD', P .. 'i:snatches', load_snatches(t), tid)
 end
 
--- Torrents that were registered or joined are scored from now on, if they are not yet.
-local function add_to_scoring(tids)
-  if #tids == 0 then return end
+-- Torrents that were registered or joined, the keys of `tids`, are scored from now on, if they are not yet. `all`: also
+-- those that are in the first ranking already enter the second one.
+local function add_to_scoring(tids, all)
   local entries, n = {}, 0
-  for _, tid in ipairs(tids) do entries[n + 1], entries[n + 2], n = 1, tid, n + 2 end
-  if call('ZADD', P .. 'i:score', 'NX', unpack(entries)) == 0 then return end -- nearly always
+  for tid in pairs(tids) do entries[n + 1], entries[n + 2], n = 1, tid, n + 2 end
+  if n == 0 or call('ZADD', P .. 'i:score', 'NX', unpack(entries)) == 0 and not all then return end
   for i = 1, n, 2 do entries[i] = now end
   call('ZADD', P .. 'i:processed', 'NX', unpack(entries))
 end

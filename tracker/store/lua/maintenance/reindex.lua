@@ -27,7 +27,7 @@ local function visit(ih)
   if is_unbound(t, registered) then
     t.tid = t.tid ~= registered and t.tid or nil -- nil: bind_id() writes the id again
     bind_id(t, registered)
-    add_to_scoring({ registered })
+    add_to_scoring({ [registered] = true }, true)
     ranked[#ranked + 1] = ih
   end
   if not t.tid or call('GET', P .. 'torrent_id:' .. t.tid) ~= ih then return end

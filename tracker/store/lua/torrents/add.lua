@@ -43,7 +43,7 @@ local function add(torrent)
   end
   if not registered then
     fields.added = string.format('%d', now) -- it may have peers of an earlier registration
-    new[#new + 1] = tid
+    new[tid] = true
   end
   if torrent.folded and torrent.folded ~= '' then fields.listed = torrent.folded end
   local pairs_of, n = {}, 0
@@ -69,5 +69,5 @@ for i = 2, #ARGV do
   end
 end
 write_lists()
-add_to_scoring(new)
+add_to_scoring(new, true)
 return answers
