@@ -60,18 +60,18 @@ COMMANDS: dict[str, float] = {
 """Maximum commands of the store per announce: the average of a full batch, without the script call itself."""
 
 STORE_INSTRUCTIONS: dict[str, dict[str, int]] = {
-    "idle": {"public": 104, "private": 143},
+    "idle": {"public": 103, "private": 137},
     # One in a call: with several shards calls are small. Lua collects garbage of earlier calls there, so counts vary.
-    "idle, alone": {"public": 153, "private": 201},
+    "idle, alone": {"public": 153, "private": 197},
     # Garbage is collected in steps: where joins take 8 more, the completions after them take 15 less.
-    "join": {"public": 291, "private": 420},
-    "stop": {"public": 241, "private": 458},
-    "mix": {"public": 127, "private": 193},
+    "join": {"public": 279, "private": 412},
+    "stop": {"public": 229, "private": 446},
+    "mix": {"public": 125, "private": 188},
 }
 """Maximum thousands of instructions of the store per announce, by kind and tracker (private_rules.py)."""
 
 STORE_RATIOS: dict[str, dict[str, float]] = {
-    "idle": {"private": 1.39, "private, all rules": 1.6},  # the public one has become cheaper
+    "idle": {"private": 1.35, "private, all rules": 1.6},
     "join": {"private": 1.5},
 }
 """Maximum instructions of the store, by those for the same announce of a public tracker."""

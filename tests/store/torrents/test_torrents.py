@@ -78,6 +78,7 @@ async def test_a_known_torrent_keeps_its_id_and_its_counts(store: Store) -> None
     await store.announce(update(1, "s"))
     await store.announce(update(1, "c", bytes_left=0, downloaded=1000))
     await store.announce(update(2, "s"))
+    await store.announce_counts.flush()
     assert await store.torrents.add(info_hash(1), {"name": "two"}) == ("1", False)
     torrent = await found(store, 1)
     assert (torrent.seeders, torrent.leechers, torrent.completions, torrent.announces) == (1, 1, 1, 3)

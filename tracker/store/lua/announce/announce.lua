@@ -151,30 +151,28 @@ local function speed(bytes, elapsed)
   return format('%.2f', bytes / elapsed)
 end
 
--- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce. Most peers transfer nothing
--- between two announces; those have no speeds.
-local function write_traffic(key, stored, had_speed, left, uploaded, downloaded, up, down, elapsed, total_time)
-  if up + down > 0 then
-    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
-      'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed))
-  elseif had_speed or left ~= stored[2] or uploaded ~= (stored[3] or '0') or downloaded ~= (stored[4] or '0') then
-    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
-      'total_time', total_time)
-    if had_speed then call('HDEL', key, 'speed_up', 'speed_dn') end
-  else
-    call('HSET', key, 'last_announce', now, 'total_time', total_time)
-  end
-end
-
 -- `marks` of a peer says what else its hash has, so that most announces read one field for three: 's' speeds, 'x' more
 -- than these: it is paused, or has lower counters. False for neither.
 local function marks_of(paused, lower, moved)
   return (paused == '1' or lower ~= '') and 'x' or moved and 's'
 end
 
-local function write_marks(key, before, marks)
-  if marks and marks ~= before then call('HSET', key, 'marks', marks) end
-  if before and not marks then call('HDEL', key, 'marks') end
+-- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce. Most peers transfer nothing
+-- between two announces; those have no speeds. `marks` as stored; write_peer() writes those of other peers.
+local function write_traffic(key, stored, marks, had_speed, left, uploaded, downloaded, up, down, elapsed, total_time)
+  if up + down > 0 and marks then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed))
+  elseif up + down > 0 then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed), 'marks', 's')
+  elseif had_speed or left ~= stored[2] or uploaded ~= (stored[3] or '0') or downloaded ~= (stored[4] or '0') then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time)
+    if had_speed then call('HDEL', key, 'speed_up', 'speed_dn', 'marks') end
+  else
+    call('HSET', key, 'last_announce', now, 'total_time', total_time)
+  end
 end
 
 -- A function has at most 200 names. Those that only one step uses are in a block of their own.
@@ -381,7 +379,6 @@ local function set_rules(packed)
   rules.limits_here = rules.max_credit < rules.max_user_credit
   local dht = rules.give_below > 0 and 'dht' or nil
   field_lists = {
-    torrent = { 'snatches', 'derived', 'enabled', 'sole', dht },
     torrent_of_user =
       { 'snatches', 'derived', 'enabled', 'sole', 'multi_up', 'multi_dn', 'hybrid_of', dht },
     regular_torrent =

@@ -137,41 +137,41 @@ end
 
 -- Writes the hash of a peer that joins. A remembered peer keeps its totals. Fields that each announce reads come first;
 -- a 0 is left out.
-local fields = {} -- reused by each join
+local values = {} -- fields and values; reused by each join
 local function write_join(r, p, slot_field, slot)
   local known, n = p.known, 4
-  fields[1], fields[2], fields[3], fields[4] = 'endpoints', r.endpoint, 'left', r.left
+  values[1], values[2], values[3], values[4] = 'endpoints', r.endpoint, 'left', r.left
   if known or r.uploaded ~= '0' or r.downloaded ~= '0' then
-    fields[5], fields[6], fields[7], fields[8], n = 'uploaded', p.base_up, 'downloaded', p.base_down, 8
+    values[5], values[6], values[7], values[8], n = 'uploaded', p.base_up, 'downloaded', p.base_down, 8
   end
-  fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'last_announce', now, 'active', '1'
-  fields[n + 5], fields[n + 6], fields[n + 7], fields[n + 8], n =
+  values[n + 1], values[n + 2], values[n + 3], values[n + 4] = 'last_announce', now, 'active', '1'
+  values[n + 5], values[n + 6], values[n + 7], values[n + 8], n =
     slot_field, slot, known and 'rejoined' or 'first_announce', now, n + 8
   if known then
     call('PERSIST', p.at)
-    fields[n + 1], fields[n + 2] = 'total_time', p.total_time
-    fields[n + 3], fields[n + 4] = 'speed_up', speed(p.up, p.elapsed)
-    fields[n + 5], fields[n + 6] = 'speed_dn', speed(p.down, p.elapsed)
-    fields[n + 7], fields[n + 8], n = 'udp', r.own_family and '1' or '0', n + 8
-    if p.lower ~= '' then fields[n + 1], fields[n + 2], n = 'lower', p.lower, n + 2 end
+    values[n + 1], values[n + 2] = 'total_time', p.total_time
+    values[n + 3], values[n + 4] = 'speed_up', speed(p.up, p.elapsed)
+    values[n + 5], values[n + 6] = 'speed_dn', speed(p.down, p.elapsed)
+    values[n + 7], values[n + 8], n = 'udp', r.own_family and '1' or '0', n + 8
+    if p.lower ~= '' then values[n + 1], values[n + 2], n = 'lower', p.lower, n + 2 end
     if p.lower == '' and p.had_lower then call('HDEL', p.at, 'lower') end
   else
     if p.exists then call('UNLINK', p.at) end -- another program wrote it
     p.paused = '0'
-    if r.own_family then fields[n + 1], fields[n + 2], n = 'udp', '1', n + 2 end
+    if r.own_family then values[n + 1], values[n + 2], n = 'udp', '1', n + 2 end
   end
-  if p.paused ~= r.paused then fields[n + 1], fields[n + 2], n = 'paused', r.paused, n + 2 end
+  if p.paused ~= r.paused then values[n + 1], values[n + 2], n = 'paused', r.paused, n + 2 end
   if known or r.paused == '1' then
-    fields[n + 1], fields[n + 2], n = 'marks', marks_of(r.paused, p.lower, true), n + 2
+    values[n + 1], values[n + 2], n = 'marks', marks_of(r.paused, p.lower, true), n + 2
   end
   if r.uid ~= '' then
-    fields[n + 1], fields[n + 2], n = 'user_id', r.uid, n + 2
+    values[n + 1], values[n + 2], n = 'user_id', r.uid, n + 2
   elseif known then -- its user left before accounts were switched off
     call('HDEL', p.at, 'user_id')
   end
-  if r.digest ~= '' then fields[n + 1], fields[n + 2], n = 'key', r.digest, n + 2 end
-  if r.announced then fields[n + 1], fields[n + 2], n = 'peer_id', r.announced, n + 2 end
-  call('HSET', p.at, unpack(fields, 1, n))
+  if r.digest ~= '' then values[n + 1], values[n + 2], n = 'key', r.digest, n + 2 end
+  if r.announced then values[n + 1], values[n + 2], n = 'peer_id', r.announced, n + 2 end
+  call('HSET', p.at, unpack(values, 1, n))
 end
 
 -- A peer joins. Returns the outcome instead, and nothing has changed, if the endpoint is another peer's.

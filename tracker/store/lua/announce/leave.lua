@@ -4,6 +4,7 @@
 -- The hash of a user's peer stays for some time, with its counters.
 local function write_departure(r, p)
   local v, moved = p.stored, p.up + p.down > 0
+  local marks = marks_of(p.paused, p.lower, moved)
   local fields, n = { 'active', '0', 'last_announce', now, 'total_time', p.total_time + p.time, nil, nil, nil, nil }, 6
   if r.left ~= v[2] or p.base_up ~= (v[3] or '0') or p.base_down ~= (v[4] or '0') then
     fields[7], fields[8], fields[9], fields[10], fields[11], fields[12], n =
@@ -14,14 +15,15 @@ local function write_departure(r, p)
       'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed), n + 4
   end
   if p.lower ~= '' then fields[n + 1], fields[n + 2], n = 'lower', p.lower, n + 2 end
+  if marks and marks ~= v[6] then fields[n + 1], fields[n + 2], n = 'marks', marks, n + 2 end
   call('HSET', p.at, unpack(fields, 1, n))
   fields, n = { 'endpoints', nil, nil, nil, nil, nil }, 1
   if v[8] then fields[2], n = 'n4', 2 end
   if p.n6 then fields[n + 1], n = 'n6', n + 1 end
   if p.had_speed and not moved then fields[n + 1], fields[n + 2], n = 'speed_up', 'speed_dn', n + 2 end
   if p.had_lower and p.lower == '' then fields[n + 1], n = 'lower', n + 1 end
+  if v[6] and not marks then fields[n + 1], n = 'marks', n + 1 end
   call('HDEL', p.at, unpack(fields, 1, n))
-  write_marks(p.at, v[6], marks_of(p.paused, p.lower, moved))
   call('EXPIRE', p.at, memory)
 end
 

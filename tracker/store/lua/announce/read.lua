@@ -91,7 +91,9 @@ local function load_peer(tid, r)
       'total_time')
     total_time = v[8]
   end
-  if v[6] then
+  if v[6] == 's' then
+    had_speed = true
+  elseif v[6] then
     local more = call('HMGET', key, 'lower', 'paused', 'speed_up')
     lower, paused, had_speed = more[1], more[2], more[3]
   end
@@ -171,24 +173,28 @@ end
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile. A peer that
 -- stops needs no `enabled`, can be no second address of the torrent, and gets no peers: nearly all have no IPv6.
 function load_swarm(r, registered)
-  local t, snatches, derived, enabled, sole, hybrid_of, dht = torrent
+  local t, at, v, hybrid_of, dht = torrent, 9
   t.first = false
   if r.event == 'x' then
+    at = 7
     if r.uid == '' then
-      snatches = read_torrent(t, r.ih, true, 'snatches')
+      v = read_torrent(t, r.ih, true, 'snatches')
     else
-      snatches, t.multi_up, t.multi_dn, hybrid_of =
-        read_torrent(t, r.ih, true, 'snatches', 'multi_up', 'multi_dn', 'hybrid_of')
+      v = read_torrent(t, r.ih, true, 'snatches', 'multi_up', 'multi_dn', 'hybrid_of')
+      t.multi_up, t.multi_dn, hybrid_of = v[8], v[9], v[10]
     end
   elseif r.uid ~= '' then
-    snatches, derived, enabled, sole, t.multi_up, t.multi_dn, hybrid_of, dht =
-      read_torrent(t, r.ih, false, unpack(field_lists.torrent_of_user))
+    v = read_torrent(t, r.ih, false, unpack(field_lists.torrent_of_user))
+    t.multi_up, t.multi_dn, hybrid_of, dht = v[13], v[14], v[15], v[16]
+  elseif rules.give_below > 0 then
+    v = read_torrent(t, r.ih, false, 'snatches', 'derived', 'enabled', 'sole', 'dht')
+    dht = v[13]
   else
-    snatches, derived, enabled, sole, dht = read_torrent(t, r.ih, false, unpack(field_lists.torrent))
+    v = read_torrent(t, r.ih, false, 'snatches', 'derived', 'enabled', 'sole')
   end
   r.moves_only = hybrid_of and counts_elsewhere(r.ih, hybrid_of) or false
   r.uncounted, r.v1 = r.moves_only, hybrid_of or false
   t.dht = dht or false
-  t.snatches, t.sole = count_of[snatches] or 0, sole or false
-  return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled, derived
+  t.snatches, t.sole = count_of[v[at] or false] or 0, v[12] or false
+  return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, v[11], at == 9 and v[10]
 end

@@ -94,8 +94,8 @@ function update_regular(packed, ih, tid)
   end
   if call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then return end
   if changed or had_speed then
-    write_traffic(key, stored, had_speed, left, uploaded, downloaded, up, down, elapsed, (stored[6] or 0) + time)
-    write_marks(key, had_speed, moved and 's')
+    write_traffic(key, stored, had_speed, had_speed, left, uploaded, downloaded, up, down, elapsed,
+      (stored[6] or 0) + time)
     if moved then add_traffic(up, down, elapsed, on_v4, form == 2) end
   else
     call('HSET', key, 'last_announce', now, 'total_time', (stored[6] or 0) + time)
@@ -116,9 +116,14 @@ end
 
 -- The traffic of any announce, with the lower counters.
 local function write_peer(r, p)
-  write_traffic(p.at, p.stored, p.had_speed, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed,
+  local before, marks = p.stored[6], marks_of(r.paused, p.lower, p.up + p.down > 0)
+  write_traffic(p.at, p.stored, before, p.had_speed, r.left, p.base_up, p.base_down, p.up, p.down, p.elapsed,
     p.total_time + p.time)
-  write_marks(p.at, p.stored[6], marks_of(r.paused, p.lower, p.up + p.down > 0))
+  if marks == 'x' or before == 'x' and marks then
+    call('HSET', p.at, 'marks', marks)
+  elseif before == 'x' then
+    call('HDEL', p.at, 'marks')
+  end
   if p.lower ~= '' then
     call('HSET', p.at, 'lower', p.lower)
   elseif p.had_lower then

@@ -13,9 +13,9 @@ local count_of = setmetatable({ [false] = false }, { __index = function(known, d
   return number
 end })
 
--- Fills `t` with the torrent, and returns the values of more fields. The counts as stored stand at 1 to 7 of the table,
--- in the order of save_torrent(); `t.paused` is the change of the paused count, `t.moves` how many peers came, left or
--- changed. `only_v4`: without the IPv6 counts.
+-- Fills `t` with the torrent, and returns what it has read: more fields from the ninth value on, from the seventh if
+-- `only_v4`, which is without the IPv6 counts. The counts as stored stand at 1 to 7 of the table, in the order of
+-- save_torrent(); `t.paused` is the change of the paused count, `t.moves` how many peers came, left or changed.
 local function read_torrent(t, ih, only_v4, ...)
   local key, known = P .. 't:' .. ih, count_of
   local s6, l6, v = 0, 0
@@ -31,7 +31,7 @@ local function read_torrent(t, ih, only_v4, ...)
   t.ih, t.key, t.arrays, t.tid, t.paused = ih, key, P .. 'swarm:' .. ih .. ':', v[1], 0
   t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6 = seeders or 0, leechers or 0, s4, l4, s6, l6
   t.crowded, t.moves = crowded, 0
-  return unpack(v, only_v4 and 7 or 9)
+  return v
 end
 
 -- luacheck: push ignore 211 (few scripts need it)
@@ -46,7 +46,7 @@ end
 -- The torrent, then the values of more fields.
 local function load_torrent(ih, ...)
   local t = {}
-  return t, read_torrent(t, ih, false, ...)
+  return t, unpack(read_torrent(t, ih, false, ...), 9)
 end
 
 -- luacheck: push ignore 113 211 (some scripts only read)
