@@ -215,7 +215,8 @@ def test_an_export_is_imported_without_loss(
         "123456789012",
         "-x films",
     )
-    assert keys.hgetall(f"{prefix}user:{'a' * 16}") == passkey
+    # A file has the defaults of flags too.
+    assert keys.hgetall(f"{prefix}user:{'a' * 16}") == {b"visible": b"1", **passkey}
 
 
 def forget_all(keys: "Redis", prefix: str) -> None:
