@@ -35,8 +35,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The operating system, and the settings.
     "system": (*NOUNS, "wire"),
     "settings": (*NOUNS, "system.logger", "wire"),
-    # All Redis commands.
-    "store": (*NOUNS, "system.logger"),
+    # All Redis commands. The change feed and lists of peers have readable endpoints and programs.
+    "store": (*NOUNS, "system.logger", "wire.endpoint", "wire.peer_id"),
     # Decisions of a DHT node: no sockets, no store, no clock.
     "dht": (*NOUNS, "token_bucket", "wire"),
     # Decisions on announces and scrapes.

@@ -88,6 +88,21 @@ class Announce(NamedTuple):
     """Whether only peers of the sender's address family are wanted."""
 
 
+class AnnounceWithAgent(Announce):
+    """With what the client calls itself in its request, where that is kept. Other announces have no field for it."""
+
+    user_agent: bytes = b""
+
+
+def with_agent(announce: Announce, user_agent: bytes) -> Announce:
+    """The announce with a user agent, if there is one."""
+    if not user_agent:
+        return announce
+    named = AnnounceWithAgent(*announce)
+    named.user_agent = user_agent
+    return named
+
+
 class AnnounceReply(NamedTuple):
     """The reply to an accepted announce. ``peers`` and ``peers6`` are packed endpoints, without the caller's own."""
 

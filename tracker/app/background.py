@@ -19,6 +19,7 @@ from tracker.runtime.context import RuntimeContext
 from tracker.settings.background import GeoIPSettings
 from tracker.settings.types import queue_numbers
 from tracker.store.dht.torrents import DhtTorrents
+from tracker.store.jobs.lease import Lease
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.store.store import Store
 from tracker.store.work.sizes import EVERY_SECONDS as SIZES_EVERY_SECONDS
@@ -30,6 +31,7 @@ from tracker.workers.adoption import AdoptionWorker
 from tracker.workers.client_lists import denied_prefixes
 from tracker.workers.connectable import ConnectableWorker
 from tracker.workers.counter_cleanup import CounterCleaner
+from tracker.workers.feed_updates import LEASE_SECONDS, FeedUpdates
 from tracker.workers.geoip_update import GeoIPUpdater
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.marker_cleanup import MarkerCleaner
@@ -93,16 +95,16 @@ async def open_background(
         markers = MarkerCleaner(store.markers, store.connection, store.counters.count)
         scoring = [scorer.run] if settings.scoring.enabled else []
         leases = LeaseWorker(store.work, store.connection, time.time)
-        webhooks = _webhooks(context)
+        webhooks, updates = _webhooks(context), _feed_updates(context)
         samples = SizeSampler(store, time.time)
         users = _users_of_shards(context, reaper)
-        updates = _geoip_updates(context)
         others = (
             markers.run,
             leases.run,
             webhooks.run,
             samples.run,
             updates.run,
+            _geoip_updates(context).run,
             _removals(context, reaper).run,
         )
         async with running(jobs.run, adoption.run, *others, *scoring, *users, *site):
@@ -219,6 +221,12 @@ def _webhooks(context: RuntimeContext) -> WebhookWorker:
     )
     context.telemetry.gauge("webhook_lag_seconds", lambda: worker.lag_seconds)
     return worker
+
+
+def _feed_updates(context: RuntimeContext) -> FeedUpdates:
+    store = context.store
+    lease = Lease(store.shards.main.scripts, "feed", "updates", LEASE_SECONDS, time.time)
+    return FeedUpdates(store.changes, lambda: context.live.current.changes.updates_seconds, lease)
 
 
 def _jobs(

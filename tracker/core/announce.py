@@ -20,6 +20,7 @@ from tracker.bittorrent import (
     Address,
     Announce,
     AnnounceReply,
+    AnnounceWithAgent,
     Event,
     InfoHash,
     PeerId,
@@ -48,6 +49,7 @@ from tracker.store.swarms.codec import (
     PeerUpdate,
     Refused,
     TrafficTotals,
+    with_agent,
 )
 from tracker.store.swarms.swarms import AllSwarms
 from tracker.wire.peer_id import secret_of
@@ -137,6 +139,7 @@ class Tracker:
         self._reads_passkeys = settings.users.private != "off"
         self._min_credit_interval = settings.users.min_credit_interval_seconds
         self._refuses_private = announce.private_addresses == "refuse"
+        self._to_update = self._with_agent if settings.http.keep_user_agents else self._update
         self._peers_max = announce.peers_max
         self._peers_default = min(announce.peers_default, announce.peers_max)
         self._steps = steps(announce, reap_seconds)
@@ -215,7 +218,7 @@ class Tracker:
             self._settle([(pending, refusal)], None)
         else:
             try:
-                self._submits[announce.info_hash[0]](self._update(pending), self._settle, pending)
+                self._submits[announce.info_hash[0]](self._to_update(pending), self._settle, pending)
             except StoreUnavailable as error:
                 self._settle([(pending, error)], None)
         return True
@@ -240,7 +243,7 @@ class Tracker:
             return
         step = random.choice(self._throttled_steps)
         pending = (self._throttle(announce), address, step, self._timer(), answer, passkey, decision)
-        update = self._update(pending)
+        update = self._to_update(pending)
         if announce.event is Event.COMPLETED:
             update = update._replace(event=COMPLETED_MEMBER)
         try:
@@ -378,6 +381,10 @@ class Tracker:
     def refused(self, label: Label, kind: str = "other", number: int = 1) -> None:
         """Counts requests that were refused before a decision."""
         self._failures.count(label, kind, number)
+
+    def _with_agent(self, pending: _Pending) -> PeerUpdate:
+        announce, update = pending[0], self._update(pending)
+        return with_agent(update, announce.user_agent) if isinstance(announce, AnnounceWithAgent) else update
 
     def _update(self, pending: _Pending) -> PeerUpdate:
         announce, address, step, _, _, passkey, _ = pending

@@ -235,6 +235,8 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         max_per_network=limits.address_entries if limits.enabled else inf,
         bound_local_networks=limits.private_addresses,
         max_changes=settings.changes.max_entries,
+        keep_user_agents=settings.http.keep_user_agents,
+        note_updates=settings.changes.max_entries > 0 and settings.changes.updates_seconds > 0,
         max_peers=users.max_peers_per_torrent,
         max_downloads=users.max_downloads,
         warn_beyond_downloads=users.beyond_max_downloads == "warning",

@@ -38,7 +38,14 @@ class ChangeSettings(Section):
         ge=0,
         le=10_000_000,
         description="About how many changes the feed keeps, the newest: who joined and left swarms, completions, "
-        "hit-and-runs. A change takes about 150 bytes of the store. 0: no changes are recorded.",
+        "hit-and-runs. A change takes about 200 bytes of the store. 0: no changes are recorded.",
+    )
+    updates_seconds: int = Field(
+        0,
+        ge=0,
+        le=3600,
+        description="How often the feed tells that a peer has announced: `updated`, at most once in so many seconds "
+        "for each peer, with its values then. 0: it does not tell.",
     )
     webhook_urls: WebhookUrls = Field(
         (),

@@ -83,4 +83,9 @@ class HttpSettings(Section):
         le=64,
         description="Processes that answer requests. With 2 or more, background work has its own process.",
     )
+    keep_user_agents: bool = Field(
+        False,
+        description="Keep the User-Agent header of a peer's announces, up to 64 characters, for the change feed and "
+        "lists of peers. Over UDP there is none.",
+    )
     access_log: bool = Field(False, description="Log one line per request, without its passkey.")

@@ -127,7 +127,7 @@ class Store(UserParts):
     def changes(self) -> "Changes":
         from tracker.store.changes.changes import Changes  # noqa: PLC0415
 
-        return Changes(self.shards)
+        return Changes(self.shards, lambda: self.rules.current.max_changes)
 
     @cached_property
     def site_rows(self) -> "SiteRows":

@@ -40,6 +40,13 @@ def format_endpoint(endpoint: bytes) -> str:
     return f"{text}:{port}" if len(address) == 4 else f"[{text}]:{port}"
 
 
+def endpoints_of(packed: bytes) -> tuple[Endpoint, ...]:
+    """Those of a peer: one, or IPv4 and IPv6."""
+    v4 = packed[:ENDPOINT_LENGTH] if len(packed) in (6, 24) else b""
+    v6 = packed[-ENDPOINT6_LENGTH:] if len(packed) in (18, 24) else b""
+    return tuple(Endpoint(part) for part in (v4, v6) if part)
+
+
 def split_endpoints(packed: bytes, size: int) -> Iterator[tuple[Address, int]]:
     """Each address and port of a packed list; ``size`` is 6 (IPv4) or 18 (IPv6).
 

@@ -57,7 +57,7 @@ BEYOND: dict[str, str] = {
     "i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches i:torrent_* "
     "i:unique:torrents: p:*:torrents registered_by:* removing removing:torrents secret "
     "stats:* stats:credit_cut sweeping torrent_id u:* u:*:active u:*:hnr u:*:incomplete "
-    "u:*:t:* u:*:unregistered upload_multiplier user:* user_id users",
+    "u:*:t:* u:*:unregistered updated upload_multiplier user:* user_id users",
     "audit": "audit audit:rows",
     "begin_removal": "removing",
     "claim": "job:* lease q:*: q:*:limits",
@@ -117,6 +117,7 @@ BEYOND: dict[str, str] = {
     "rank_hit_and_runs": "changed groups i:hnr u:* u:*:hnr u:*:t:* user:*",
     "rank_torrents": "i:seeders i:torrent_*",
     "read_torrents": "i:score",
+    "record_updates": "changes u:*:t:* updated",
     "read_users": "u:* user:* users",
     "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",
     "reap": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "

@@ -272,7 +272,8 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts:
     of_users, for_a_moment = (
         {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:i:hnr_pending", "t:completed:<tid>"}
         | {"t:u:<uid>:unregistered"},
-        {"t:deleting", "t:removing:torrents", "t:addresses:full", "t:sweeping", "t:shards", *OF_SHARDS},
+        {"t:deleting", "t:removing:torrents", "t:addresses:full", "t:sweeping", "t:shards", "t:updated"}
+        | {*OF_SHARDS},
     )
     assert set(PATTERNS) - seen - for_a_moment == (of_users if accounts == "off" else set())
 

@@ -90,9 +90,9 @@ def test_rules_are_doubles() -> None:
         early=0.5,
         give_below=3,
     )
-    numbers = struct.unpack("<33d", pack_rules(rules))
+    numbers = struct.unpack("<34d", pack_rules(rules))
     assert (numbers[0], *numbers[3:9]) == (11, 0.5, 3, 0, 60, 5, 7)
-    modes = [struct.unpack("<33d", pack_rules(SwarmRules(accounts=mode)))[2] for mode in get_args(Accounts)]
+    modes = [struct.unpack("<34d", pack_rules(SwarmRules(accounts=mode)))[2] for mode in get_args(Accounts)]
     assert modes == [0, 1, 2]
 
 
@@ -110,7 +110,7 @@ def test_rules_of_peer_lists_come_last_and_ports_after_them() -> None:
     )
     packed = pack_rules(rules)
     assert struct.unpack_from("<8d", packed, 25 * 8) == (9, 1, 1, 60, 300, 30, 20_000, 290)
-    assert packed[33 * 8 :] == b"\x00\x01\x1a\xe1\xff\xff"
+    assert packed[34 * 8 :] == b"\x00\x01\x1a\xe1\xff\xff"
 
 
 def test_announces_are_counted_by_torrent_if_they_were_applied() -> None:

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Moment, Whole, number
+from tracker.admin.api.models import Moment, Whole, number, reply_of
 from tracker.errors import Conflict
 from tracker.operations.service import FEED_OFF
-from tracker.store.changes.changes import FIRST
+from tracker.store.changes.changes import FIRST, Change
 
 endpoints = Endpoints("changes", "The change feed: what happened in the swarms.")
 
@@ -35,33 +35,9 @@ Position = Annotated[
 ]
 
 
+@reply_of(Change, at=Moment)
 class ChangeRow(Reply):
     """A change. A value that it does not have is null."""
-
-    id: str = Field(description="IDs grow; the first part is the time in epoch milliseconds.")
-    at: Moment
-    change: str = Field(
-        description="`joined`, `completed`, `stopped`, `reaped` (timed out), `removed` (its user, client or torrent "
-        "was disabled, denied or deleted), `replaced` (another peer of the client or "
-        "user took its place), `hit_and_run`, `hit_and_run_pending`, `hit_and_run_cleared`, `hit_and_run_forgiven` (by "
-        "an operator), or `recounted` (the counts of the swarm were repaired). "
-        "Ignore unknown ones: later versions may add some."
-    )
-    info_hash: str | None
-    torrent_id: str | None
-    user_id: str | None = Field(description="null for an anonymous peer.")
-    peer_id: str | None = Field(description="40 hexadecimal digits; null if no peer is involved.")
-    uploaded: int | None = Field(
-        description="Bytes, without multipliers: what the user has uploaded on this torrent so far, from all clients; "
-        "of an anonymous peer what its client reported."
-    )
-    downloaded: int | None = Field(description="The same for bytes downloaded.")
-    seed_time: int | None = Field(description="The user's seconds as a seeder on this torrent so far.")
-    left: int | None = Field(
-        description="Bytes that the client still has to download; null if it did not say."
-    )
-    seeders: int | None = Field(description="Seeders of the torrent after this change.")
-    leechers: int | None = Field(description="Leechers of the torrent after this change.")
 
 
 class ChangeList(Reply):

@@ -17,6 +17,7 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from tracker.bittorrent import Address
+from tracker.names import clean_text
 
 
 class Request(web.BaseRequest):
@@ -112,6 +113,11 @@ def is_browser(headers: Mapping[str, str]) -> bool:
         return False
     accepted = headers.get("Accept", "").lower()
     return any(kind in accepted for kind in _OF_PAGES)
+
+
+def user_agent_of(headers: Mapping[str, str]) -> bytes:
+    """What a client calls itself, up to 64 characters."""
+    return clean_text(headers.get("User-Agent", "")).strip()[:64].encode("utf-8", "replace")
 
 
 _HOST = re.compile(rb"\r\nhost[ \t]*:", re.IGNORECASE).search

@@ -14,9 +14,9 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply
+from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, with_agent
 from tracker.frontends.http.aiohttp_messages import answer_head, with_host
 from tracker.frontends.http.aiohttp_protocol import Server
 from tracker.frontends.http.direct_transport import DirectTransport
@@ -124,6 +124,7 @@ class FastHttpProtocol(asyncio.Protocol):
         "_half_closed",
         "_head",
         "_last",
+        "_needs_head",
         "_pipe",
         "_request",
         "_server",
@@ -142,12 +143,13 @@ class FastHttpProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         server = self._server
-        self._pipe = cast(asyncio.Transport, transport)
+        self._pipe: asyncio.Transport = transport  # type: ignore[assignment]  # of a socket
         admitted = server.table.add(self, transport)
         if admitted is None:
             self._pipe.abort()
             return
         self._client, self._trusted = admitted
+        self._needs_head = self._trusted or not self._client or server.settings.keep_user_agents
         self._pipe.set_write_buffer_limits(0)  # reports every byte that cannot leave at once
         if server.table.closing:
             transport.close()
@@ -216,7 +218,8 @@ class FastHttpProtocol(asyncio.Protocol):
                 return False
             announce = parse_announce(query)
         address, stated = self._client, announce.stated_address
-        if self._trusted or stated is not None or not address:
+        if self._needs_head or stated is not None:
+            announce = with_agent(announce, head.user_agent)
             handler = self._server.handler
             address = handler.client_address(
                 address, self._trusted, head.forwarded_for, head.forwarded, stated

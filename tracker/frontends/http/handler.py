@@ -27,8 +27,9 @@ from tracker.bittorrent import (
     is_of_a_host,
     is_routable,
     unmap,
+    with_agent,
 )
-from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser
+from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser, user_agent_of
 from tracker.frontends.http.aiohttp_protocol import Connection, ProxyMismatch, Rules
 from tracker.frontends.http.connection_table import NO_ADDRESS
 from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, Busy, Label, Refusal, SilentlyDropped
@@ -160,6 +161,8 @@ class HttpHandler:
             raise Refusal("this is a BitTorrent tracker: open this URL in a torrent client")
         self._check_client(request)
         announce = parse_announce(query.encode("utf-8", "surrogateescape"))
+        if self.rules.settings.keep_user_agents:
+            announce = with_agent(announce, user_agent_of(request.headers))
         address = self._address(request, announce.stated_address)
         try:
             reply = await self.tracker.announce(announce, passkey, address)

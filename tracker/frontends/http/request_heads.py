@@ -13,7 +13,7 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 
-from tracker.frontends.http.aiohttp_messages import answer_head, is_browser
+from tracker.frontends.http.aiohttp_messages import answer_head, is_browser, user_agent_of
 from tracker.settings.model import HttpSettings
 
 _MAX_CACHED, _MAX_CACHED_BYTES = 4096, 512
@@ -32,6 +32,8 @@ class ParsedHead(NamedTuple):
     forwarded_for: tuple[str, ...] = ()
     """The values of X-Forwarded-For, and of Forwarded, in order."""
     forwarded: tuple[str, ...] = ()
+    user_agent: bytes = b""
+    """Empty unless it is kept."""
 
 
 class RequestHeadCache:
@@ -78,6 +80,7 @@ class RequestHeadCache:
             keep_alive,
             tuple(headers.getall("X-Forwarded-For", ())),
             tuple(headers.getall("Forwarded", ())),
+            user_agent_of(headers) if self._http.keep_user_agents else b"",
         )
 
     def read_and_cache(self, lines: bytes) -> ParsedHead | None:

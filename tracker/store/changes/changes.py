@@ -8,13 +8,16 @@ still while a shard is unavailable: its last entries, which may be unread, are e
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.client.connection import Connection
+from tracker.store.schema.record import Field, fields_of
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.wire.endpoint import endpoints_of, format_endpoint
+from tracker.wire.peer_id import client_name
 
 FIRST = "0"
 """The position before all changes."""
@@ -22,6 +25,8 @@ _Position = tuple[int, int]
 """Milliseconds, and the number after them."""
 _Entry = tuple[_Position, Any]
 """With its fields."""
+_UPDATES_A_CALL = 100
+"""Peers that one script call records. Takes the store about a millisecond."""
 _SPARE = 8
 """Entries that a stream is asked for beyond twice its share."""
 _LAST = 2**63 - 1
@@ -33,20 +38,60 @@ _ID = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?", re.ASCII)
 class Change:
     """One change, as `t:changes` in docs/keys.md describes it. None where the change has no such value."""
 
-    id: str
-    at: int
-    """Epoch seconds, by the store's clock."""
-    change: str
-    info_hash: str | None
-    torrent_id: str | None
-    user_id: str | None
-    peer_id: str | None
-    uploaded: int | None
-    downloaded: int | None
-    seed_time: int | None
-    left: int | None
-    seeders: int | None
-    leechers: int | None
+    id: Annotated[str, Field("IDs grow; the first part is the time in epoch milliseconds.")]
+    at: Annotated[int, Field("By the store's clock.", unit="epoch s")]
+    change: Annotated[
+        str,
+        Field(
+            "`joined`, `completed`, `stopped`, `reaped` (timed out), `removed` (its user, client or torrent was "
+            "disabled, denied or deleted), `replaced` (another peer of the client or user took its place), `updated` "
+            "(a peer announced, where TRACKER_CHANGES__UPDATES_SECONDS is set), `hit_and_run`, `hit_and_run_pending`, "
+            "`hit_and_run_cleared`, `hit_and_run_forgiven` (by an operator), or `recounted` (the counts of the swarm "
+            "were repaired). Ignore unknown ones: later versions may add some."
+        ),
+    ]
+    info_hash: Annotated[str | None, Field()]
+    torrent_id: Annotated[str | None, Field()]
+    user_id: Annotated[str | None, Field("null for an anonymous peer.")]
+    peer_id: Annotated[
+        str | None,
+        Field(
+            "40 hexadecimal digits; null if no peer is involved. A peer whose announced ID belongs to another client "
+            "has another one here."
+        ),
+    ]
+    uploaded: Annotated[
+        int | None,
+        Field(
+            "Bytes, without multipliers: what the user has uploaded on this torrent so far, from all clients; of an "
+            "anonymous peer what its client reported."
+        ),
+    ]
+    downloaded: Annotated[int | None, Field("The same for bytes downloaded.")]
+    seed_time: Annotated[int | None, Field("The user's seconds as a seeder on this torrent so far.")]
+    left: Annotated[int | None, Field("Bytes that the client still has to download; null if it did not say.")]
+    seeders: Annotated[int | None, Field("Seeders of the torrent after this change.")]
+    leechers: Annotated[int | None, Field("Leechers of the torrent after this change.")]
+    credited_uploaded: Annotated[
+        int | None,
+        Field(
+            "`uploaded` with multipliers and limits: what the user got credited; null for an anonymous peer."
+        ),
+    ]
+    credited_downloaded: Annotated[int | None, Field("The same for bytes downloaded.")]
+    endpoints: Annotated[tuple[str, ...], Field("Of the peer, such as `192.0.2.1:6881`; one or two.")]
+    announced_id: Annotated[
+        str | None, Field("The peer ID as the client announced it, 40 hexadecimal digits.")
+    ]
+    client: Annotated[str | None, Field("The program that the peer ID names.")]
+    user_agent: Annotated[
+        str | None,
+        Field(
+            "Of the client's request, up to 64 characters; null unless TRACKER_HTTP__KEEP_USER_AGENTS is on."
+        ),
+    ]
+    peer_uploaded: Annotated[int | None, Field("The client's own counter: bytes since it started.")]
+    peer_downloaded: Annotated[int | None, Field("The same for bytes downloaded.")]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,10 +112,14 @@ class _Stream(NamedTuple):
 
 
 class Changes:
-    """Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError."""
+    """``max_changes`` returns about how many changes a shard keeps.
 
-    def __init__(self, shards: Shards) -> None:
+    Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError.
+    """
+
+    def __init__(self, shards: Shards, max_changes: Callable[[], int]) -> None:
         self._shards = shards
+        self._max_changes = max_changes
         self._feed = [_Stream(shard.connection, shard.keys.changes()) for shard in shards]
         edits = {each.keys.edits(): each.connection for each in (*shards, *shards.all)}
         self._all = [*self._feed, *(_Stream(connection, key) for key, connection in edits.items())]
@@ -143,6 +192,19 @@ class Changes:
         names = list(dict.fromkeys(name for change in found if (name := getattr(change, named))))
         return names, found[-1].id if len(found) == limit else ""
 
+    async def record_updates(self) -> int:
+        """Records ``updated`` for the peers that announced since the last call, where announces note them. Returns how
+        many there were. A shard that is unavailable keeps its own."""
+        return sum((await self._shards.gather(self._record_updates_in)).values())
+
+    async def _record_updates_in(self, shard: Shard) -> int:
+        recorded = 0
+        while True:
+            some = int(await shard.scripts.record_updates([self._max_changes(), _UPDATES_A_CALL]))
+            recorded += some
+            if some < _UPDATES_A_CALL:
+                return recorded
+
     async def size(self) -> int:
         return sum((await self._shards.each(lambda shard: ("XLEN", shard.keys.changes()))).values())
 
@@ -150,7 +212,9 @@ class Changes:
         """Deletes the feed, as its next change would follow an unmarked gap; and the edits. Unavailable shards keep
         theirs."""
         main = self._shards.main
-        await self._shards.each(lambda shard: ("UNLINK", shard.keys.changes(), shard.keys.edits()))
+        await self._shards.each(
+            lambda shard: ("UNLINK", shard.keys.changes(), shard.keys.edits(), shard.keys.updated())
+        )
         await main.connection.command("UNLINK", main.keys.edits())
 
     async def _read(self, streams: Sequence[_Stream], start: _Position, limit: int) -> list[Change]:
@@ -281,33 +345,22 @@ def _own(start: _Position, place: int, streams: int) -> str:
     return f"{milliseconds - 1}-{_LAST}" if milliseconds else FIRST
 
 
-def _fields(flat: Sequence[bytes]) -> dict[str, str]:
-    texts = [value.decode("utf-8", "replace") for value in flat]
-    return dict(zip(texts[::2], texts[1::2], strict=True))
-
-
 def _change(id: str, flat: Sequence[bytes]) -> Change:
-    fields = _fields(flat)
-
-    def text(name: str) -> str | None:
-        return fields.get(name) or None
-
-    def number(name: str) -> int | None:
-        value = fields.get(name, "")
-        return int(value) if value.isascii() and value.isdigit() else None
-
-    return Change(
-        id=id,
-        at=int(id.partition("-")[0]) // 1000,
-        change=fields.get("change", ""),
-        info_hash=text("info_hash"),
-        torrent_id=text("torrent_id"),
-        user_id=text("user_id"),
-        peer_id=text("peer_id"),
-        uploaded=number("uploaded"),
-        downloaded=number("downloaded"),
-        seed_time=number("seed_time"),
-        left=number("left"),
-        seeders=number("seeders"),
-        leechers=number("leechers"),
-    )
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    row: dict[str, Any] = {}
+    for name, field in fields_of(Change).items():
+        value = fields.get(name.encode(), b"")
+        if field.kind == "limit":  # a number or nothing
+            row[name] = int(value) if value.isascii() and value.isdigit() else None
+        else:
+            row[name] = value.decode("utf-8", "replace") or None
+    announced = row["announced_id"] or row["peer_id"]
+    row |= {
+        "id": id,
+        "at": int(id.partition("-")[0]) // 1000,
+        "change": row["change"] or "",
+        "endpoints": tuple(map(format_endpoint, endpoints_of(fields.get(b"endpoints", b"")))),
+        "announced_id": announced,
+        "client": client_name(bytes.fromhex(announced)) if announced else None,
+    }
+    return Change(**row)

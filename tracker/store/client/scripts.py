@@ -232,6 +232,7 @@ class Scripts:
     user_peers: Script
     hold_lease: Script
     hold_webhook: Script
+    record_updates: Script
     note_connectable: Script
     software: Script
     count_hits: Script

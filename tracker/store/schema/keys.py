@@ -224,6 +224,10 @@ class Keys:
         """The change feed."""
         return f"{self.prefix}changes"
 
+    def updated(self) -> str:
+        """Peers that announced since ``updated`` was last recorded."""
+        return f"{self.prefix}updated"
+
     def edits(self) -> str:
         """Users and torrents that programs changed."""
         return f"{self.prefix}edits"

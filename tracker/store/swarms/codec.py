@@ -64,6 +64,18 @@ class PeerUpdate(NamedTuple):
     """Whether the network may have any number of endpoints."""
 
 
+class UpdateWithAgent(PeerUpdate):
+    """With what the client calls itself; the store keeps it if SwarmRules.keep_user_agents is set."""
+
+    user_agent: bytes = b""
+
+
+def with_agent(update: PeerUpdate, user_agent: bytes) -> PeerUpdate:
+    named = UpdateWithAgent(*update)
+    named.user_agent = user_agent
+    return named
+
+
 class Admitted(NamedTuple):
     """The announce was applied, or answered without being applied (``stranger``, ``displaced`` and ``over``)."""
 
@@ -177,6 +189,7 @@ def pack_rules(rules: SwarmRules) -> bytes:
         rules.lists_per_minute,
         rules.lists_per_day,
         rules.list_wait,
+        rules.note_updates,
     )
     ports = rules.untold_ports
     return struct.pack(f"<{len(numbers)}d", *numbers) + struct.pack(f">{len(ports)}H", *ports)
@@ -191,21 +204,24 @@ class AnnounceCodec:
     ) -> None:
         self._count = count
         self._live = rules
-        self._rules = rules.current
-        self._packed = pack_rules(rules.current)
         self._clock = clock
+        self._use_rules()
 
     @property
     def rules(self) -> bytes:
         """The rules in force, packed again only when they have changed."""
         if self._live.current is not self._rules:
-            self._rules = self._live.current
-            self._packed = pack_rules(self._rules)
+            self._use_rules()
         return self._packed
+
+    def _use_rules(self) -> None:
+        self._rules = rules = self._live.current
+        self._packed = pack_rules(rules)
+        self._pack = pack_with_agent if rules.keep_user_agents else pack
 
     def encode(self, updates: Sequence[PeerUpdate]) -> list[Argument]:
         """The time, whether memory may grow, the rules, and each announce."""
-        return [f"{self._clock():.3f}", 1, self.rules, *map(pack, updates)]
+        return [f"{self._clock():.3f}", 1, self.rules, *map(self._pack, updates)]
 
     def decode(
         self, updates: Sequence[PeerUpdate], reply: list[Any]
@@ -258,6 +274,11 @@ def pack(update: PeerUpdate) -> bytes:
         digest,
         unbounded,
     )
+
+
+def pack_with_agent(update: PeerUpdate) -> bytes:
+    """The same, with the user agent at the end, if there is one."""
+    return pack(update) + update.user_agent if isinstance(update, UpdateWithAgent) else pack(update)
 
 
 def pack_join_query(packed: bytes, now: int) -> bytes:

@@ -76,6 +76,10 @@ class SwarmRules:
     lists_per_day: int = 0
     list_wait: float = 290
     """An announce sooner than this after the peer's last one needs budget, as a join does."""
+    keep_user_agents: bool = False
+    """Whether a peer's user agent is kept with it."""
+    note_updates: bool = False
+    """Whether peers that announce are noted for ``updated`` in the change feed."""
     untold_ports: tuple[int, ...] = ()
     """Peers on these ports are not in replies."""
 

@@ -20,6 +20,7 @@ from tracker.store.schema.multipliers import (
     multipliers_of,
 )
 from tracker.store.schema.record import Field, settable, shown
+from tracker.wire.endpoint import endpoints_of
 
 MAX_SIZE = 2**53 - 1
 """Bytes: the largest number that is exact in JSON and in the store's scripts."""
@@ -244,10 +245,7 @@ def checked_labels(text: str) -> str:
 
 
 def peer_of(peer_id: PeerId, row: Mapping[bytes, bytes]) -> Peer:
-    packed = row.get(b"endpoints", b"")
-    v4 = packed[:6] if len(packed) in (6, 24) else b""
-    v6 = packed[-18:] if len(packed) >= 18 else b""
-    endpoints = tuple(Endpoint(e) for e in (v4, v6) if e)
+    endpoints = endpoints_of(row.get(b"endpoints", b""))
     seeding = row.get(b"left") == b"0" and row.get(b"paused") != b"1"
     hidden = {b"endpoints", b"key"}
     return Peer(peer_id, endpoints, seeding, text_of({k: v for k, v in row.items() if k not in hidden}))

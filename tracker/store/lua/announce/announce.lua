@@ -17,7 +17,7 @@
 -- that belongs to one call.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, 33 doubles, in this order). A regular announce needs six:
+-- ARGV[3]   the rules, packed (struct, little-endian, 34 doubles, in this order). A regular announce needs six:
 --   max gap between two announces that counts as time on a torrent (s)
 --   max credit (bytes per second)
 --   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
@@ -41,6 +41,7 @@
 --   min seconds between two credited announces of a user's peer (0: every announce is credited)
 --   joins and early announces of a user that are answered with peers: at once, per minute, per day (0: no limit), and
 --   the seconds after which the next announce of a peer is not early
+--   1 when peers that announce are noted for `updated` in the change feed
 --   After these doubles: ports of peers that are not in replies, two bytes each, big-endian, up to the end
 -- ARGV[4..] one announce each, packed (struct, little-endian). Fifteen separate strings would cost the server more than
 --   reading the swarm. In this order:
@@ -52,7 +53,7 @@
 --   uploaded, downloaded, left (s; bytes as decimals, left empty when not sent)
 --   with a length before each (B): endpoint (6 or 18 bytes), passkey (or none)
 --   peer id (c20); digest of the client's key (8 bytes or none), with its length before it (B)
---   1 when the network may have any number of endpoints (B)
+--   1 when the network may have any number of endpoints (B); then the client's user agent, if it is kept, to the end
 -- Answer    for each announce, in order, one of
 --   'outcome seeders leechers snatches peers'
 --     outcome: u update, e early update, j join, l leave. The caller counts these for the torrent and for the user
@@ -109,7 +110,6 @@ COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 --@ include lib/addresses.lua
 --@ include lib/swarm.lua
 --@ include lib/changes.lua
---@ include lib/changes_removal.lua
 --@ include lib/hybrid.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
@@ -360,14 +360,15 @@ local packed_rules
 
 -- Reads the rules, and which fields announces need under them.
 local function set_rules(packed)
-  local mode, all, open, local_too, warns_beyond, own_peers, ports_at
+  local mode, all, open, local_too, warns_beyond, own_peers, notes_updates, ports_at
   rules = {}
   rules.max_gap, rules.max_credit, mode, early, rules.give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed,
     hnr_share, hnr_ratio, hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address,
     rules.max_per_network, rules.max_user_credit, rules.max_saved, rules.max_in_swarm, rules.max_in_all, local_too,
     max_changes, rules.max_peers, rules.max_downloads, warns_beyond, own_peers, rules.shortest, rules.lists_at_once,
-    rules.lists_per_minute, rules.lists_per_day, rules.list_wait, ports_at = read('<' .. string.rep('d', 33), packed)
-  rules.own_peers, rules.warns_beyond = own_peers == 1, warns_beyond == 1
+    rules.lists_per_minute, rules.lists_per_day, rules.list_wait, notes_updates, ports_at =
+    read('<' .. string.rep('d', 34), packed)
+  rules.own_peers, rules.warns_beyond, rules.notes_updates = own_peers == 1, warns_beyond == 1, notes_updates == 1
   for at = ports_at, #packed - 1, 2 do
     rules.untold = rules.untold or {}
     rules.untold[sub(packed, at, at + 1)] = true
@@ -387,6 +388,8 @@ local function set_rules(packed)
       'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
     peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'marks',
       accounts and 'user_id' or nil },
+    ruled_account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported', 'extra_up',
+      'extra_dn', rules.limits_here and 'credited' or nil },
     account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
       rules.limits_here and 'credited' or nil },
   }

@@ -205,19 +205,7 @@ end
 local function settle(a)
   if redis.pcall('SREM', P .. 'u:' .. a.uid .. ':hnr', a.tid) ~= 1 then return end
   rank_hit_and_runs(a.uid)
-  record_hit_and_run('hit_and_run_cleared', a)
-end
-
-function record_announce(change, t, r, uid, a)
-  if max_changes == 0 then return end
-  if a then
-    record_change(change, t, r.pidx, uid, r.left, floor(a.uploaded), floor(a.downloaded), floor(a.seed_time))
-  elseif r.moves_only then
-    local v = redis.pcall('HMGET', account_key(uid, t.tid), 'uploaded', 'downloaded', 'seed_time')
-    record_change(change, t, r.pidx, uid, r.left, v[1] or '0', v[2] or '0', v[3] or '0')
-  else
-    record_change(change, t, r.pidx, uid, r.left, r.uploaded, r.downloaded, '0')
-  end
+  feed.record_hit_and_run('hit_and_run_cleared', a)
 end
 
 -- A regular announce of a user, whose only peer on the torrent it is. The account's `until` may be older than the
@@ -234,10 +222,13 @@ local function plus(held, more)
 end
 
 -- The key of the account, its total time, and of a seeder its seed time; nil when the announce is not a regular one.
--- `changed`: bytes have moved or `left` has changed.
-function load_regular(user, tid, seeding, stored, left, up, down, time, changed)
+-- `changed`: bytes have moved or `left` has changed; `torrent_rules`: the torrent has a multiplier.
+function load_regular(user, tid, seeding, stored, left, up, down, time, changed, torrent_rules)
   local account, a = P .. 'u:' .. user[1] .. ':t:' .. tid
-  if changed and (not seeding or rules.limits_here or hnr_ratio > 0) then
+  local ruled = changed and (torrent_rules or user[3] or user[4] or upload_of_all or download_of_all or user_group)
+  if ruled then
+    a = call('HMGET', account, unpack(field_lists.ruled_account))
+  elseif changed and (not seeding or rules.limits_here or hnr_ratio > 0) then
     a = call('HMGET', account, unpack(field_lists.account))
   elseif changed then
     a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time', 'uploaded')
@@ -251,7 +242,8 @@ function load_regular(user, tid, seeding, stored, left, up, down, time, changed)
     local w = regular
     w.user, w.uid, w.tid = P .. 'u:' .. user[1], user[1], tid
     w.uploaded, w.downloaded = up > 0 and plus(a[5], up), down > 0 and plus(a[6], down)
-    w.credited, w.left, w.unreported, w.gained, w.charged, w.cut = a[8], nil, nil, nil, nil, 0
+    w.credited, w.left, w.unreported, w.gained, w.charged, w.cut = a[ruled and 10 or 8], nil, nil, nil, nil, 0
+    w.extra_up, w.extra_dn, w.held_up, w.held_dn, w.ruled = 0, 0, ruled and a[8], ruled and a[9], ruled
     w.by_ratio = hnr_ratio > 0 and up > 0 and (a[5] or 0) + 0 < hnr_ratio * (a[6] or 0)
       and (a[5] or 0) + up >= hnr_ratio * ((a[6] or 0) + down)
     if not seeding then
@@ -281,6 +273,7 @@ function credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn)
   gained, charged, w.cut, w.credited, w.credited_up, w.credited_down =
     limit_credit(w.credited, u[2], u[4], up * up_multiplier, down * down_multiplier, elapsed)
   w.gained, w.charged = gained > 0 and plus(u[1], gained), charged > 0 and plus(u[3], charged)
+  w.extra_up, w.extra_dn = gained - up, charged - down
 end
 
 -- `torrent` is the torrent's key; `user_downloaded` is set when it counts what users download.
@@ -293,6 +286,13 @@ function save_changed(account, total_time, seed_time, torrent, down, user_downlo
   if w.unreported then fields[n + 1], fields[n + 2], n = 'unreported', w.unreported, n + 2 end
   if rules.limits_here and (w.gained or w.charged) then
     fields[n + 1], fields[n + 2], n = 'credited', w.credited, n + 2
+  end
+  if w.ruled then
+    if w.extra_up ~= 0 then fields[n + 1], fields[n + 2], n = 'extra_up', whole(w.held_up) + w.extra_up, n + 2 end
+    if w.extra_dn ~= 0 then fields[n + 1], fields[n + 2], n = 'extra_dn', whole(w.held_dn) + w.extra_dn, n + 2 end
+  else
+    if w.extra_up ~= 0 then add_bounded(account, 'extra_up', w.extra_up) end
+    if w.extra_dn ~= 0 then add_bounded(account, 'extra_dn', w.extra_dn) end
   end
   call('HSET', account, unpack(fields, 1, n))
   if w.gained and w.charged then
@@ -348,11 +348,21 @@ function load_credited_account(r, u, tid, p)
   if r.event == 'x' then
     number = moved and 10 or 8
   elseif not (p.active or moved or r.event == 'c') then
-    number = max_changes > 0 and 5 or hnr_grace > 0 and 3 or 2
+    number = hnr_grace > 0 and 3 or 2
   end
   local a = load_account(r.uid, tid, number, not p.active and rules.max_peers > 0 and 'peer_ids' or nil)
   a.user, a.passkey = u, r.passkey
   return a
+end
+
+-- By how much the credit differs from what the user moved, by multipliers and limits.
+local function note_extra(a, name, by)
+  if by == 0 then return end
+  if a.stored[13] == nil then -- it was not read
+    add_bounded(a.key, name, by)
+  else
+    a[name], a.has_new_extra = whole(a[name]) + by, true
+  end
 end
 
 -- Writes what the user's totals gain.
@@ -367,6 +377,8 @@ local function credit_transfer(t, r, a, up, down, first, elapsed)
   if charged > 0 then write_total(u, 'downloaded', add_to(u.downloaded, charged)) end
   if up_until then write_total(u, 'credited_up', up_until) end
   if down_until then write_total(u, 'credited_down', down_until) end
+  note_extra(a, 'extra_up', gained - up)
+  note_extra(a, 'extra_dn', charged - down - first)
   if cut > 0 then note_cut(r.uid, a.tid, cut) end
   if here then a.credited = here end
 end
@@ -405,6 +417,7 @@ end
 -- in no set yet.
 local function update_user_sets(t, r, p, a)
   local user_key, joining, is_new = P .. 'u:' .. r.uid, not p.active, not a.stored[1]
+  if is_new then a.first_seen = now end
   if joining or a.peers == 0 then -- an account without peers was deleted and created again meanwhile
     if hnr_grace > 0 and a.peers == 0 and a.downloaded > hnr_min then -- the user came back
       redis.pcall('ZREM', P .. 'i:hnr_pending', a.uid .. ':' .. a.tid)
@@ -429,12 +442,6 @@ function credit_announce(t, r, p, a)
   if r.left ~= '0' then a.leeched = '1' end
 end
 
--- Without an account: peers of the user that lost their endpoint may have joined before the halves were linked.
-function leave_others(t, r)
-  if r.uid == '' then return end
-  for _ = 1, r.evictions do end_activity_of(r.uid, t.tid, false) end
-end
-
 -- Which announces of `completed` count as a snatch. Some clients send `completed` at each start for a torrent that
 -- they have. It counts for a peer that was a leecher here; for a user who was a leecher on the torrent, once. An
 -- anonymous peer is deleted when it leaves, so a torrent keeps the last anonymous completions for a day: 28 hex digits
@@ -447,11 +454,6 @@ function is_completion(r, p, a)
   if p.known and p.left ~= '0' then return true end
   if a then return a.leeched or redis.pcall('SISMEMBER', P .. 'u:' .. r.uid .. ':incomplete', a.tid) == 1 end
   return p.active and call('HGET', p.at, 'leeched') == '1'
-end
-
--- An anonymous leecher that became a seeder without `completed` may still send it later.
-function note_leecher(r, p)
-  if p.left ~= '0' and r.left == '0' and r.event ~= 'c' then call('HSET', p.at, 'leeched', '1') end
 end
 
 -- True when a peer with this id or this endpoint completed the torrent within the last day; if not, notes it.

@@ -171,7 +171,16 @@ local function write_join(r, p, slot_field, slot)
   end
   if r.digest ~= '' then values[n + 1], values[n + 2], n = 'key', r.digest, n + 2 end
   if r.announced then values[n + 1], values[n + 2], n = 'peer_id', r.announced, n + 2 end
+  if r.agent ~= '' then values[n + 1], values[n + 2], n = 'agent', r.agent, n + 2 end
   call('HSET', p.at, unpack(values, 1, n))
+end
+
+function record_announce(change, t, r, uid, a)
+  if max_changes == 0 then return end
+  local totals = a or r.moves_only and feed.totals(uid, t.tid)
+    or { uploaded = r.uploaded, downloaded = r.downloaded, seed_time = '0' }
+  feed.record(change, t, uid, r.left, totals, { pidx = r.pidx, announced = r.announced and to_hex(r.announced),
+    endpoints = r.v4 .. r.v6, agent = r.agent, uploaded = r.uploaded, downloaded = r.downloaded })
 end
 
 -- A peer joins. Returns the outcome instead, and nothing has changed, if the endpoint is another peer's.

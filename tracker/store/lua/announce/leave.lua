@@ -41,7 +41,8 @@ function leave(t, r, p, a)
   end
   if a then
     credit_user(t, r, p, a)
-    record_announce('stopped', t, r, r.uid, a)
+    if p.time == 0 then a.last_seen = now end -- else the end of its time says so
+    if max_changes > 0 then record_announce('stopped', t, r, r.uid, a) end
     end_activity(a, true)
     save_account(a)
     save_user(a.user)

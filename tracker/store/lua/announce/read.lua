@@ -12,12 +12,12 @@ local EVENTS = { [99] = 'c', [67] = 'c', [112] = 'p', [113] = 'q', [115] = 's', 
 local COMPLETED_MEMBER = 67 -- 'C'
 
 function read_request(packed)
-  local r, event, form, endpoint, unbounded = request
+  local r, event, form, endpoint, unbounded, agent_at = request
   r.ih, r.pidx, event, form, r.want, r.timeout, r.random, r.uploaded, r.downloaded, r.left, endpoint, r.passkey, r.pid,
-    r.digest, unbounded = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
+    r.digest, unbounded, agent_at = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
   r.event, r.may_join, r.with_ids, r.own_family = EVENTS[event], event ~= COMPLETED_MEMBER, form == 1, form == 2
   r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
-  r.announced, r.evicted, r.evictions, r.uncounted = false, false, 0, false
+  r.announced, r.evicted, r.evictions, r.uncounted, r.agent = false, false, 0, false, sub(packed, agent_at)
   return r
 end
 

@@ -76,7 +76,8 @@ function update_regular(packed, ih, tid)
 
   local changed, account, total_time, seed_time = moved or left ~= stored[2], nil, nil, nil
   if user then
-    account, total_time, seed_time = load_regular(user, tid, seeding, stored, left, up, down, time, changed)
+    account, total_time, seed_time = load_regular(user, tid, seeding, stored, left, up, down, time, changed,
+      multi_up or multi_dn)
     if not account then return end
     if moved then credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn) end
   end
@@ -100,6 +101,7 @@ function update_regular(packed, ih, tid)
   else
     call('HSET', key, 'last_announce', now, 'total_time', (stored[6] or 0) + time)
   end
+  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', tid .. ':' .. pidx) end
   if not user then return reply end
   if changed then
     save_changed(account, total_time, seed_time, torrent, down, user_downloaded)
@@ -153,6 +155,17 @@ function renew_timeout(t, r)
   call('SET', timeout, may_grow and add_due(t.tid, r.pid, r.timeout) or '', 'PX', r.timeout)
 end
 
+-- An anonymous leecher that became a seeder without `completed` may still send it later.
+function note_leecher(r, p)
+  if p.left ~= '0' and r.left == '0' and r.event ~= 'c' then call('HSET', p.at, 'leeched', '1') end
+end
+
+-- Without an account: peers of the user that lost their endpoint may have joined before the halves were linked.
+function leave_others(t, r)
+  if r.uid == '' then return end
+  for _ = 1, r.evictions do end_activity_of(r.uid, t.tid, false) end
+end
+
 -- Any announce of a peer that stays in the swarm; `old` is its endpoint of that family so far. Returns the outcome
 -- instead, and nothing has changed, if the endpoint is another peer's.
 function update(t, r, p, a, old)
@@ -175,4 +188,5 @@ function update(t, r, p, a, old)
   end
   if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
   if a then save_account(a) end
+  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix) end
 end

@@ -28,9 +28,11 @@ function credit_v1_half(r, p)
   if not active then
     call('HSET', entry, 'user_id', r.uid, 'left', r.left, 'last_announce', now, 'active', '0')
     call('HSETNX', entry, 'first_announce', now)
+    call('HSETNX', a.key, 'first_seen', now)
     call('EXPIRE', entry, max(memory, floor(r.timeout / 1000)))
   end
   credit_user(t, r, half, a)
   save_account(a)
   save_user(a.user)
+  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', tid .. ':' .. pidx .. ':' .. r.uid) end
 end

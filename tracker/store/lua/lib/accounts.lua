@@ -8,13 +8,14 @@ end
 -- Those that few announces need come last.
 local ACCOUNT = {
   'peers', 'left', 'downloaded', 'uploaded', 'seed_time', 'total_time', 'until', 'from', 'credited', 'unreported',
-  'leeched', 'completed_at',
+  'leeched', 'completed_at', 'extra_up', 'extra_dn',
 }
 
--- The account with the first `number` of these fields (nil: all); `more`: one more field, whose value is `listed` then.
--- A field that is not read counts as one that is not there, and stays as it is unless the account changes there.
+-- The account with the first `number` of these fields (nil: all but those that only the change feed needs; with a feed
+-- all of them); `more`: one more field, whose value is `listed` then. A field that is not read counts as one that is
+-- not there, and stays as it is unless the account changes there.
 local function load_account(uid, tid, number, more)
-  number = number or 12
+  number = max_changes > 0 and 14 or number or 12
   local v, listed
   local key = account_key(uid, tid)
   if more then
@@ -34,7 +35,7 @@ local function load_account(uid, tid, number, more)
   return {
     uid = uid, tid = tid, key = key, stored = v, peers = peers, left = v[2], downloaded = downloaded,
     uploaded = uploaded, seed_time = seed_time, total_time = total_time, till = till, from = from, credited = v[9],
-    leeched = v[11], completed_at = v[12], listed = listed,
+    leeched = v[11], completed_at = v[12], extra_up = v[13] or 0, extra_dn = v[14] or 0, listed = listed,
   }
 end
 
@@ -57,6 +58,12 @@ local function save_account(a)
   if a.unreported then fields[n + 1], fields[n + 2], n = 'unreported', a.unreported, n + 2 end
   if a.leeched and not v[11] then fields[n + 1], fields[n + 2], n = 'leeched', '1', n + 2 end
   if a.peer_ids then fields[n + 1], fields[n + 2], n = 'peer_ids', a.peer_ids, n + 2 end
+  if a.has_new_extra then
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = 'extra_up', a.extra_up, 'extra_dn', a.extra_dn
+    n = n + 4
+  end
+  if a.first_seen then fields[n + 1], fields[n + 2], n = 'first_seen', a.first_seen, n + 2 end
+  if a.last_seen then fields[n + 1], fields[n + 2], n = 'last_seen', a.last_seen, n + 2 end
   if n > 0 then call('HSET', a.key, unpack(fields, 1, n)) end
 end
 
@@ -72,20 +79,21 @@ local function end_activity(a, decide)
   if hnr_grace == 0 then
     if redis.pcall('SADD', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then
       rank_hit_and_runs(a.uid)
-      record_hit_and_run('hit_and_run', a)
+      feed.record_hit_and_run('hit_and_run', a)
     end
   elseif redis.pcall('SISMEMBER', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 0 then
     redis.pcall('ZADD', P .. 'i:hnr_pending', steady + hnr_grace, a.uid .. ':' .. a.tid)
-    record_hit_and_run('hit_and_run_pending', a)
+    feed.record_hit_and_run('hit_and_run_pending', a)
   end
 end
 
 -- One of the user's peers left the swarm by no announce of the user's. A user who was deleted meanwhile has no account,
--- and must not get one again; an account of a wrong type stays as it is.
-local function end_activity_of(uid, tid, decide)
+-- and must not get one again; an account of a wrong type stays as it is. `last`: when the peer last announced.
+local function end_activity_of(uid, tid, decide, last)
   if call('EXISTS', account_key(uid, tid)) == 0 then return end
   local readable, a = pcall(load_account, uid, tid)
   if not readable then return end
   end_activity(a, decide)
+  a.last_seen = last
   save_account(a)
 end

@@ -58,8 +58,9 @@ end
 -- where it counts.
 function is_hit_and_run(a)
   if a.downloaded <= hnr_min or is_settled(a) then return false end
-  local bytes = a.downloaded - (tonumber(call('HGET', P .. 'u:' .. a.uid .. ':t:' .. a.tid, 'forgiven') or '') or 0)
-  return bytes > hnr_min and not makes_none(a.tid, bytes, a.passkey) and not is_exempt(a)
+  local v = call('HMGET', P .. 'u:' .. a.uid .. ':t:' .. a.tid, 'forgiven', 'immune')
+  local bytes = a.downloaded - (tonumber(v[1] or '') or 0)
+  return v[2] ~= '1' and bytes > hnr_min and not makes_none(a.tid, bytes, a.passkey) and not is_exempt(a)
 end
 end
 -- luacheck: pop

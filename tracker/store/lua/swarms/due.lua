@@ -21,7 +21,6 @@ local outage_from, outage_until, steady = current_outage(ARGV[10])
 --@ include lib/addresses.lua
 --@ include lib/swarm.lua
 --@ include lib/changes.lua
---@ include lib/changes_removal.lua
 --@ include lib/hybrid.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua

@@ -273,5 +273,5 @@ local function rebuild(t)
   save_torrent(t)
   if t.seeders + t.leechers > 0 then redis.pcall('ZREM', P .. 'i:empty', t.tid) end
   write_rankings(t, t.tid)
-  if max_changes > 0 then record_change('recounted', t, '', '', '', '', '', '') end
+  if max_changes > 0 then feed.record('recounted', t, '', '', {}, {}) end
 end

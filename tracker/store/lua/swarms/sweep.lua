@@ -24,7 +24,6 @@ local outage_from, outage_until, steady = current_outage(ARGV[8])
 --@ include lib/addresses.lua
 --@ include lib/swarm.lua
 --@ include lib/changes.lua
---@ include lib/changes_removal.lua
 --@ include lib/hybrid.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua

@@ -24,11 +24,11 @@ for _, member in ipairs(due) do
   if a and a.peers == 0 and is_hit_and_run(a) then
     if redis.pcall('SADD', P .. 'u:' .. uid .. ':hnr', tid) == 1 then
       rank_hit_and_runs(uid)
-      record_hit_and_run('hit_and_run', a)
+      feed.record_hit_and_run('hit_and_run', a)
     end
     added = added + 1
   elseif a and a.peers == 0 then -- the rules changed meanwhile, or the user is exempt
-    record_hit_and_run('hit_and_run_cleared', a)
+    feed.record_hit_and_run('hit_and_run_cleared', a)
   end
   call('ZREM', pending, member)
 end

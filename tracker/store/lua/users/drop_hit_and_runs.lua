@@ -26,7 +26,7 @@ for _, tid in ipairs(page[2]) do
   local a = load_totals(uid, tid) -- a site may have listed a torrent on which the user has no account
   if (is_deleted(tid) or a and not is_hit_and_run(a)) and call('SREM', owed, tid) == 1 then
     dropped = dropped + 1
-    record_hit_and_run('hit_and_run_cleared',
+    feed.record_hit_and_run('hit_and_run_cleared',
       a or { uid = uid, tid = tid, uploaded = 0, downloaded = 0, seed_time = 0 })
   end
 end

@@ -19,7 +19,7 @@ for i = 3, #ARGV do
     forgiven = forgiven + 1
     if downloaded then call('HSET', account, 'forgiven', downloaded) end
     -- A site may have listed a torrent on which the user has no account.
-    record_hit_and_run('hit_and_run_forgiven',
+    feed.record_hit_and_run('hit_and_run_forgiven',
       load_totals(uid, ARGV[i]) or { uid = uid, tid = ARGV[i], uploaded = 0, downloaded = 0, seed_time = 0 })
   end
 end

@@ -1,0 +1,36 @@
+#!lua
+-- record_updates.lua: records `updated` in the change feed for some of the peers that announced since the last call,
+-- with their values now. A peer that left meanwhile has a change of its own.
+-- KEYS[1]   the prefix
+-- ARGV[1]   changes that the change feed keeps, about   ARGV[2] max peers
+-- Answer    how many were noted
+local P, call, max_changes = KEYS[1], redis.call, tonumber(ARGV[1])
+--@ include lib/changes.lua
+local torrents = {} -- by id, false for one that is gone
+
+local function find_torrent(tid)
+  if torrents[tid] == nil then
+    local ih = call('GET', P .. 'torrent_id:' .. tid)
+    local v = ih and call('HMGET', P .. 't:' .. ih, 'seeders', 'leechers')
+    torrents[tid] = ih and { tid = tid, ih = ih, seeders = v[1] or '0', leechers = v[2] or '0' }
+  end
+  return torrents[tid]
+end
+
+-- `uid`: of a user who announced the v2 half of a hybrid torrent and may have no peer here, on the v1 half.
+local function record(tid, pidx, uid)
+  local v = call('HMGET', P .. 'p:' .. tid .. ':' .. pidx, 'active', 'user_id', 'left')
+  local t, active = find_torrent(tid), v[1] == '1'
+  if not t or not active and uid == '' then return end
+  local peer = active and feed.peer(tid, pidx) or {}
+  uid = active and v[2] or uid
+  local totals = uid ~= '' and feed.totals(uid, tid)
+    or { uploaded = peer.uploaded, downloaded = peer.downloaded, seed_time = '0' }
+  feed.record('updated', t, uid, active and v[3] or '', totals, peer)
+end
+
+local noted = call('SPOP', P .. 'updated', ARGV[2])
+for _, member in ipairs(noted) do
+  pcall(record, string.match(member, '^(%d+):(%x+):?(%d*)$')) -- a key of a wrong type: leave this peer out
+end
+return #noted

@@ -1,0 +1,44 @@
+"""Records in the change feed which peers have announced: each at most once in the time that the settings say."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from tracker.store.changes.changes import Changes
+from tracker.store.jobs.lease import Lease
+from tracker.workers.loop import Sleep, forever
+
+LEASE_SECONDS = 15
+_STEP_SECONDS = 1.0
+_OFF_SECONDS = 60
+"""Between two looks for peers that were noted before the setting was switched off."""
+
+
+class FeedUpdates:
+    """``seconds`` returns the setting, 0: off; ``lease``: one tracker does it; ``timer`` returns monotonic seconds."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        seconds: Callable[[], int],
+        lease: Lease,
+        timer: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._changes = changes
+        self._seconds = seconds
+        self._lease = lease
+        self._timer = timer
+        self._sleep = sleep
+        self._recorded_at = timer()
+
+    async def run(self) -> None:
+        await forever(
+            self.step, _STEP_SECONDS, "updates are not recorded", lease=self._lease, sleep=self._sleep
+        )
+
+    async def step(self) -> None:
+        now = self._timer()
+        if now >= self._recorded_at + (self._seconds() or _OFF_SECONDS):
+            self._recorded_at = now
+            await self._changes.record_updates()
