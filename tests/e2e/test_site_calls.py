@@ -344,6 +344,9 @@ def test_gazelle_makes_all_of_its_calls(
     tell("add_torrent", id=700, info_hash=info_hash, freetorrent=0)
     assert bob.announce("started", left=0)[b"peers"] == b""
     assert alice.announce("started")[b"peers"] == b""  # Bob is in no list
+    shown = gazelle(tracker, f"announce/{KEY}/torrents/700").partition("\r\n\r\n")[2]
+    visible = {name[:1]: peer["is_visible"] for name, peer in json.loads(shown)["peers"].items()}
+    assert visible == {"7": True, "8": False}
     assert credited() == (1000, 100)
     tell("update_torrent", info_hash=info_hash, freetorrent=1)
     assert credited() == (1000, 0)

@@ -1,7 +1,7 @@
 """The calls of UNIT3D: JSON bodies at /announce/<key>/..., and what each of them does."""
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -189,23 +189,24 @@ def _percent(rules: Rules) -> int:
 
 
 async def _peers(call: SiteCall, torrent: Torrent) -> dict[str, Mapping[str, object]]:
+    hidden = await call.store.groups.hidden_users()
     found: dict[str, Mapping[str, object]] = {}
     cursor, more = 0, True
     while more and len(found) < MAX_PEERS:
         cursor, peers = await call.store.torrents.peers(torrent, cursor, _PEERS_A_CALL)
-        found |= {f"{_number(peer, 'user_id')}-{peer.peer_id.hex()}": _peer(peer) for peer in peers}
+        found |= {f"{_number(peer, 'user_id')}-{peer.peer_id.hex()}": _peer(peer, hidden) for peer in peers}
         more = cursor != 0
     return found
 
 
-def _peer(peer: Peer) -> Mapping[str, object]:
+def _peer(peer: Peer, hidden: Collection[str]) -> Mapping[str, object]:
     endpoint = peer.endpoints[0] if peer.endpoints else bytes(6)
     return {
         "ip_address": format_address(endpoint[:-2]),
         "port": int.from_bytes(endpoint[-2:], "big"),
         "is_seeder": peer.seeding,
         "is_active": True,
-        "is_visible": True,
+        "is_visible": peer.fields.get("user_id") not in hidden,
         "updated_at": _number(peer, "last_announce"),
         "uploaded": _number(peer, "uploaded"),
         "downloaded": _number(peer, "downloaded"),

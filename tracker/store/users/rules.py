@@ -125,6 +125,11 @@ class Groups(SharedRules):
     async def get(self, group_id: int) -> Group | None:
         return next((group for group in await self.all() if group.group_id == group_id), None)
 
+    async def hidden_users(self) -> frozenset[str]:
+        """The ids of users whose peers are in no reply to others, which announces read with the groups."""
+        stored = _loaded(await self._main.connection.command("GET", self._main.keys.groups()) or b"")
+        return frozenset(str(stored.get("hidden", "")).split())
+
     async def save(self, group_id: int, fields: Mapping[str, Value], *, replace: bool = False) -> bool:
         """Adds a group, or sets some of its GROUP_FIELDS; with ``replace``, clears those that are not given. Returns
         whether the group is new. Raises ClientError for an unknown field, an invalid value or too many groups."""
