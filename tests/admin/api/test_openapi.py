@@ -42,7 +42,7 @@ OPERATION_IDS = """
     statistics_distributions statistics_refusals statistics_statistics system_examine system_health system_settings
     tokens_create tokens_list_all tokens_revoke torrents_batch torrents_create torrents_edit
     torrents_file torrents_history torrents_list_all torrents_peers torrents_remove torrents_show
-    torrents_uniques torrents_upload uniques_figure uniques_top users_batch users_create
+    torrents_uniques torrents_upload uniques_figure uniques_top user_torrents_batch users_batch users_create
     users_delete users_edit users_forgive users_forgive_one users_hit_and_runs users_list_all
     users_lookup users_pending_hit_and_runs users_rotate users_show users_torrents users_unregistered
     work_blocked_block work_blocked_block_everywhere work_blocked_list_all

@@ -38,6 +38,7 @@ _API: dict[str, Rule] = {
     "DELETE /denials/{info_hash}": Rule("operate", "denial.remove"),
     "POST /users": Rule("operate", "user.add"),
     "POST /users/batch": Rule("operate", "user.batch"),
+    "POST /user-torrents/batch": Rule("operate", "user_torrent.batch"),
     "POST /users/lookup": Rule("operate"),
     "PATCH /users/{user_id}": Rule("operate", "user.edit"),
     "POST /users/{user_id}/passkey": Rule("operate", "user.rotate"),

@@ -42,6 +42,7 @@ _DETAILS: Mapping[str, tuple[str, ...]] = {
     "jobs.purge": ("status", "before"),
     "jobs.reprocess": ("min_score", "max_score", "min_seeders", "max_seeders"),
     "user.batch": ("replace_totals",),
+    "user_torrent.batch": ("add_to_totals",),
     "user.forgive": ("torrent_id",),
 }
 """Parameters and fields, by operation, that the entry shows as they were sent."""

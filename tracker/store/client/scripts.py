@@ -233,6 +233,7 @@ class Scripts:
     hold_lease: Script
     hold_webhook: Script
     record_updates: Script
+    save_history: Script
     note_connectable: Script
     software: Script
     count_hits: Script

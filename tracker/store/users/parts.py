@@ -8,6 +8,7 @@ from tracker.store.swarms.rules import LiveRules
 from tracker.store.users.adoption import Adoption
 from tracker.store.users.copies import UserCopies
 from tracker.store.users.freeleech import Freeleech
+from tracker.store.users.history import UserHistory
 from tracker.store.users.hit_and_runs import HitAndRunRules, HitAndRuns
 from tracker.store.users.importing import UserImport
 from tracker.store.users.listing import UserListing
@@ -43,6 +44,7 @@ class UserParts:
         self.hit_and_runs = HitAndRuns(shards, hit_and_run_rules, clock)
         self.multipliers = Multipliers(shards)
         self.groups = Groups(shards)
+        self.user_history = UserHistory(shards, copies, clock)
         self.user_import = UserImport(main.scripts, copies, sums)
         self.user_listing = UserListing(main.connection, main.scripts, main.keys, self.users)
         self.user_peers = UserPeers(shards, self.users)

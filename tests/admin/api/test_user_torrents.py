@@ -1,0 +1,51 @@
+"""The history of users that a site brings along."""
+
+from tests.admin.api.api_client import ApiClient
+from tests.admin.conftest import Admin
+from tests.store.harness import ALICE, info_hash
+from tracker.errors import ClientError
+
+
+async def test_each_row_has_an_outcome_and_totals_stay(full: ApiClient, admin: Admin) -> None:
+    await admin.store.users.add("7", ALICE, uploaded=10)
+    (added,) = await admin.store.torrents.add_many([(info_hash(1), {})])
+    assert not isinstance(added, ClientError)
+    row = {
+        "user_id": 7,
+        "torrent_id": added[0],
+        "uploaded": 100,
+        "credited_uploaded": 150,
+        "seed_seconds": 60,
+    }
+    rows = [row, row, {"user_id": "7"}, {**row, "user_id": "8"}, {**row, "uploaded": -1}, "text"]
+    told = await full.ask("POST", "/user-torrents/batch", json={"user_torrents": rows})
+    assert [each["outcome"] for each in told["rows"]] == [
+        "added",
+        "known",
+        "error",
+        "error",
+        "error",
+        "error",
+    ]
+    assert (told["added"], told["known"], told["errors"]) == (1, 1, 4)
+    assert told["rows"][3]["error"] == "unknown user"
+    account = await admin.store.users.torrent("7", added[0])
+    assert account is not None and (account["uploaded"], account["extra_up"]) == ("100", "50")
+    user = await admin.store.users.by_id("7")
+    assert user is not None and user.uploaded == 10
+
+
+async def test_totals_follow_where_that_is_asked_for(full: ApiClient, admin: Admin) -> None:
+    await admin.store.users.add("7", ALICE, uploaded=10)
+    (added,) = await admin.store.torrents.add_many([(info_hash(1), {})])
+    assert not isinstance(added, ClientError)
+    row = {"user_id": "7", "torrent_id": added[0], "uploaded": 100, "completed_at": 1_700_000_000}
+    body = {"user_torrents": [row], "add_to_totals": True}
+    for _ in range(2):
+        await full.ask("POST", "/user-torrents/batch", json=body)
+    user = await admin.store.users.by_id("7")
+    assert user is not None and (user.uploaded, user.snatches) == (110, 1)
+
+
+async def test_the_role_read_may_not(reader: ApiClient) -> None:
+    await reader.ask("POST", "/user-torrents/batch", 403, json={"user_torrents": [{}]})
