@@ -22,6 +22,7 @@ from tracker.store.stats.markers import Markers
 from tracker.store.stats.outbox import Outbox
 from tracker.store.stats.refusal_samples import RefusalSamples
 from tracker.store.stats.unique_users import UniqueRules, UniqueUsers
+from tracker.store.swarms.all_peers import AllPeers
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.connect_checks import ConnectChecks
 from tracker.store.swarms.reaping import Reaping, Removals
@@ -110,6 +111,7 @@ class Store(UserParts):
         self.allow_list = AllowList(shards.main)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.removals = Removals(shards)
+        self.all_peers = AllPeers(shards)
         self.deny_list = DenyList(shards.main, self.removals.begin, self.removals.end)
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(shards.main, clock)

@@ -32,7 +32,7 @@ OPERATION_IDS = """
     audit_as_csv audit_as_json_lines audit_list_all changes_list_all changes_webhooks clients_allow
     clients_deny clients_disallow clients_list_all clients_list_denied clients_software
     clients_undeny denials_allow denials_deny denials_list_all dht_hashes dht_list_all dht_look_up dht_lookups
-    exports_torrents_as_csv exports_torrents_as_json_lines exports_users_as_csv
+    exports_peers exports_torrents_as_csv exports_torrents_as_json_lines exports_users_as_csv
     exports_users_as_json_lines freeleech_give freeleech_list_all freeleech_take_back groups_delete groups_edit
     groups_list_all groups_replace groups_show history_chart jobs_limit
     jobs_list_all jobs_purge jobs_queues jobs_reprocess jobs_retry jobs_show jobs_sweep multipliers_replace

@@ -1,8 +1,10 @@
-"""The history of users that a site brings along."""
+"""The history of users that a site brings along, and all peers as lines."""
 
-from tests.admin.api.api_client import ApiClient
+import json
+
+from tests.admin.api.api_client import ApiClient, swarms_of
 from tests.admin.conftest import Admin
-from tests.store.harness import ALICE, info_hash
+from tests.store.harness import ALICE, info_hash, update
 from tracker.errors import ClientError
 
 
@@ -49,3 +51,19 @@ async def test_totals_follow_where_that_is_asked_for(full: ApiClient, admin: Adm
 
 async def test_the_role_read_may_not(reader: ApiClient) -> None:
     await reader.ask("POST", "/user-torrents/batch", 403, json={"user_torrents": [{}]})
+
+
+async def test_all_peers_come_as_lines_and_the_last_line_says_that_they_are_whole(
+    full: ApiClient, reader: ApiClient, admin: Admin, redis_url: str
+) -> None:
+    async with swarms_of(admin, redis_url) as store:
+        for number in range(1, 4):
+            await store.announce(update(number, "s", torrent=number))
+    for client, shown in ((full, 1), (reader, 0)):
+        async with client.session.get("/api/v1/peers") as response:
+            assert (response.status, response.content_type) == (200, "application/jsonl")
+            *peers, last = map(json.loads, (await response.text()).splitlines())
+        assert {each["info_hash"] for each in peers} == {info_hash(number).hex() for number in range(1, 4)}
+        assert all(len(each["endpoints"]) == shown for each in peers)
+        assert last == {"rows": 3, "next_cursor": None}
+    await full.ask("GET", "/peers?cursor=99-0", 422)

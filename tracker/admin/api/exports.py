@@ -3,13 +3,18 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
+from pydantic import Field
+
 from tracker.admin.api import torrents, users
-from tracker.admin.api.contract import Call, Endpoints, Export, Reply
+from tracker.admin.api.contract import Call, Endpoints, Export, Query, Reply
+from tracker.admin.api.models import Whole
 from tracker.admin.api.selections import TorrentSelection, UserSelection
 from tracker.admin.api.torrents import TorrentRow
 from tracker.admin.api.users import UserRow
 from tracker.operations.export import csv_lines, json_lines
 from tracker.operations.lists import exported_torrents, exported_users
+from tracker.store.schema.record import shown
+from tracker.store.swarms.all_peers import ActivePeer
 
 endpoints = Endpoints("exports", "Lists of torrents and users as files.")
 
@@ -55,6 +60,45 @@ async def users_as_json_lines(call: Call, query: UserSelection) -> ListJsonLines
     """The first 100,000 of the list, without passkeys. `tracker export` has no limit."""
     found = exported_users(call.store, query.filter)
     return ListJsonLines(chunks=_json(found, users.fields_of), file_name="users.jsonl")
+
+
+class PeerQuery(Query):
+    cursor: str = Field(
+        "",
+        pattern="^([0-9]{1,3}-[0-9]{1,19})?$",
+        description="`next_cursor` of the last line of the export before.",
+    )
+    limit: Whole = Field(1_000_000, ge=1, description="Approximate number of peers before the export ends.")
+
+
+class PeerJsonLines(Export):
+    """The peers, one JSON object a line."""
+
+    media_type: ClassVar[str] = "application/jsonl"
+
+
+@endpoints.get("/peers", "Export active peers as JSON lines")
+async def peers(call: Call, query: PeerQuery) -> PeerJsonLines:
+    """In no order; a peer may come twice. The last line says that the export is whole: `rows`, and `next_cursor`, null
+    at the end of all peers. An export without it was cut off. Role `read` sees no endpoints."""
+    first = await call.store.all_peers.page(query.cursor)  # a wrong cursor is refused here
+    return PeerJsonLines(chunks=_peers(call, first, query.limit), file_name="peers.jsonl")
+
+
+async def _peers(call: Call, page: tuple[str, list[ActivePeer]], limit: int) -> AsyncIterator[bytes]:
+    number = 0
+    while True:
+        cursor, found = page
+        number += len(found)
+        yield json_lines(_peer_line(call, each) for each in found)
+        if not cursor or number >= limit:
+            break
+        page = await call.store.all_peers.page(cursor)
+    yield json_lines([{"rows": number, "next_cursor": cursor or None}])
+
+
+def _peer_line(call: Call, peer: ActivePeer) -> dict[str, Any]:
+    return shown(peer) if call.sees_secrets else {**shown(peer), "endpoints": ()}
 
 
 async def _csv(

@@ -1,0 +1,144 @@
+"""All active peers, read in pages. Each command of a page is short, so announces do not wait for it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from tracker.bittorrent import InfoHash, PeerId
+from tracker.errors import ClientError
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.record import Field
+from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.wire.endpoint import endpoints_of, format_endpoint
+from tracker.wire.peer_id import client_name
+
+TORRENTS_A_PAGE, PEERS_A_CALL = 200, 500
+_FIELDS = (
+    *("user_id", "endpoints", "uploaded", "downloaded", "left", "active", "paused", "first_announce"),
+    *("last_announce", "peer_id", "agent"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePeer:
+    """A peer in a swarm."""
+
+    torrent_id: Annotated[str, Field()]
+    info_hash: Annotated[str, Field()]
+    user_id: Annotated[str | None, Field("null for an anonymous peer.")]
+    peer_id: Annotated[str, Field("As the client announced it, 40 hexadecimal digits.")]
+    client: Annotated[str, Field("The program that the peer ID names.")]
+    user_agent: Annotated[str | None, Field("null unless TRACKER_HTTP__KEEP_USER_AGENTS is on.")]
+    endpoints: Annotated[tuple[str, ...], Field("One or two; none for role `read`.")]
+    uploaded: Annotated[int, Field("The client's own counter in bytes.")]
+    downloaded: Annotated[int, Field("The same for bytes downloaded.")]
+    left: Annotated[int | None, Field("Bytes that it still has to download; null if it did not say.")]
+    seeding: Annotated[bool, Field()]
+    connectable: Annotated[
+        bool | None,
+        Field("Whether it accepted a connection of the tracker in the last day; null: not checked."),
+    ]
+    first_announce: Annotated[int, Field(unit="epoch s")]
+    last_announce: Annotated[int, Field(unit="epoch s")]
+
+
+class AllPeers:
+    """Every method raises StoreUnavailable and redis.exceptions.RedisError."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    async def page(self, cursor: str) -> tuple[str, list[ActivePeer]]:
+        """The peers of some torrents, and the next cursor, empty at the end. The first cursor is empty. A peer that is
+        there all the time is on one page or more; raises ClientError for a malformed cursor."""
+        number, scan = _place(cursor, len(self._shards))
+        shard, main = self._shards[number], self._shards.main
+        after, flat = await shard.connection.command(
+            "ZSCAN", shard.keys.info_hashes(), scan, "COUNT", TORRENTS_A_PAGE
+        )
+        found: list[ActivePeer] = []
+        for members in in_parts(await self._members(shard, flat[::2]), PEERS_A_CALL):
+            rows = await self._shards.send(
+                [
+                    (shard, ("HMGET", shard.keys.peer(torrent_id, peer_id), *_FIELDS))
+                    for torrent_id, _, peer_id in members
+                ],
+                keep_errors=True,
+            )
+            peers = [
+                (member, dict(zip(_FIELDS, row, strict=True)))
+                for member, row in zip(members, rows, strict=True)
+                if isinstance(row, list) and row[5] == b"1"
+            ]
+            keys = [
+                main.keys.connectable(each)
+                for _, row in peers
+                for each in endpoints_of(row["endpoints"] or b"")
+            ]
+            checks = await main.connection.command("MGET", *keys) if keys else []
+            found += _peers(peers, iter(checks))
+        if after != b"0":
+            return f"{number}-{int(after)}", found
+        return (f"{number + 1}-0" if number + 1 < len(self._shards) else ""), found
+
+    async def _members(self, shard: Shard, ids: Sequence[bytes]) -> list[tuple[str, InfoHash, PeerId]]:
+        """(torrent id, info hash, peer id) of the peers of these torrents."""
+        if not ids:
+            return []
+        texts = [each.decode() for each in ids]
+        hashes = await shard.connection.command("MGET", *map(shard.keys.torrent_id, texts))
+        waiting = [
+            (torrent_id, InfoHash(bytes.fromhex(info_hash.decode())), b"0")
+            for torrent_id, info_hash in zip(texts, hashes, strict=True)
+            if info_hash and len(info_hash) == 40
+        ]
+        found: list[tuple[str, InfoHash, PeerId]] = []
+        while waiting:
+            pages = await self._shards.send(
+                [
+                    (shard, ("SSCAN", shard.keys.swarm_peers(info_hash), scan, "COUNT", PEERS_A_CALL))
+                    for _, info_hash, scan in waiting
+                ]
+            )
+            for (torrent_id, info_hash, _), (_, members) in zip(waiting, pages, strict=True):
+                found += ((torrent_id, info_hash, PeerId(bytes.fromhex(each.decode()))) for each in members)
+            waiting = [
+                (torrent_id, info_hash, after)
+                for (torrent_id, info_hash, _), (after, _) in zip(waiting, pages, strict=True)
+                if after != b"0"
+            ]
+        return found
+
+
+def _place(cursor: str, shards: int) -> tuple[int, int]:
+    number, dash, scan = (cursor or "0-0").partition("-")
+    if not (dash and number.isascii() and number.isdigit() and scan.isascii() and scan.isdigit()):
+        raise ClientError("a malformed cursor")
+    if int(number) >= shards or int(scan) >= 2**64:
+        raise ClientError("a malformed cursor")
+    return int(number), int(scan)
+
+
+def _peers(
+    peers: Sequence[tuple[tuple[str, InfoHash, PeerId], Mapping[str, Any]]], checks: Iterator[bytes | None]
+) -> Iterator[ActivePeer]:
+    for (torrent_id, info_hash, peer_id), row in peers:
+        endpoints = endpoints_of(row["endpoints"] or b"")
+        states = {(next(checks) or b"")[:1] for _ in endpoints}
+        announced = row["peer_id"] or peer_id
+        yield ActivePeer(
+            torrent_id=torrent_id,
+            info_hash=info_hash.hex(),
+            user_id=(row["user_id"] or b"").decode() or None,
+            peer_id=announced.hex(),
+            client=client_name(announced),
+            user_agent=(row["agent"] or b"").decode("utf-8", "replace") or None,
+            endpoints=tuple(map(format_endpoint, endpoints)),
+            uploaded=whole(row["uploaded"]),
+            downloaded=whole(row["downloaded"]),
+            left=whole(row["left"]) if row["left"] else None,
+            seeding=row["left"] == b"0" and row["paused"] != b"1",
+            connectable=True if b"1" in states else False if b"0" in states else None,
+            first_announce=whole(row["first_announce"]),
+            last_announce=whole(row["last_announce"]),
+        )
