@@ -14,7 +14,7 @@ from tracker.admin.auth.recording import recording_middleware
 from tracker.admin.context import AdminContext
 from tracker.admin.http import static_files
 from tracker.admin.http.connections import Limits, serving, size_limit_middleware
-from tracker.admin.http.problems import STORE_NOTICES, problem_middleware
+from tracker.admin.http.problems import PLACES, STORE_NOTICES, problem_middleware
 from tracker.admin.http.stopping import STOPPING
 from tracker.admin.pages import sign_in
 from tracker.settings.model import AdminSettings
@@ -62,6 +62,7 @@ def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence
     ]
     app = web.Application(middlewares=guards, client_max_size=settings.max_upload_bytes)
     app[ACCESS] = access
+    app[PLACES] = lambda: found.database_type if (found := context.places.describe()) else ""
     app[STORE_NOTICES] = context.store.shards.notices
     app[STOPPING] = stopping = asyncio.Event()
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadtest.geoip_databases import make_city
 from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import Page, get
 from tests.store.harness import START, Store, info_hash
@@ -243,3 +244,20 @@ async def test_a_place_leads_to_its_torrents(admin: Admin, browser: aiohttp.Clie
         "x/place?name=y",
     ):
         await get(browser, f"/world/{path}", status=404)
+
+
+async def test_pages_name_the_source_of_places(
+    admin: Admin, browser: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """Its licence asks for it wherever places are shown."""
+    for database_type, text in (
+        ("DBIP-City-Lite", "by DB-IP"),
+        ("GeoLite2-City", "GeoLite data"),
+        ("Own-City", ""),
+    ):
+        admin.context.places.use(make_city(tmp_path / f"{database_type}.mmdb", database_type=database_type))
+        for path in ("/world", "/world/countries", "/users"):
+            page = await get(browser, path)
+            shown = [each.text for each in page.all("p") if each.attributes.get("class") == "credit"]
+            assert len(shown) == bool(text) and all(text in each for each in shown)
+    admin.context.places.use(None)

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY
-from tracker.admin.http.problems import STORE_NOTICES
+from tracker.admin.http.problems import PLACES, STORE_NOTICES
 from tracker.admin.pages.formats import FILTERS
 
 STATIC = files("tracker.admin") / "static"
@@ -115,6 +115,7 @@ def _surroundings(request: web.Request) -> dict[str, Any]:
         "may_administer": identity is not None and identity.may("admin"),
         "path": request.path,
         "notice": NOTICES.get(request.query.get("notice", ""), ""),
+        "places_type": request.app[PLACES](),
         "store_notices": request.app[STORE_NOTICES](),
     }
 
