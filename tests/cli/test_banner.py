@@ -38,3 +38,8 @@ def test_behind_a_proxy_the_settings_name_the_announce_urls(urls: tuple[str, ...
     lines = shown(http=behind, users={"private": "required"}, announce={"urls": urls})
     addresses = [["listen", "http://10.0.0.1:6969"], ["udp://10.0.0.1:6969"]]
     assert lines[:3] == [*announce, *addresses]
+
+
+def test_a_tracker_without_places_says_how_to_get_them() -> None:
+    assert ["places", "off:", "TRACKER_GEOIP__DATABASE=dbip-city-lite"] in [line[:3] for line in shown()]
+    assert not any(line[0] == "places" for line in shown(uniques={"enabled": False}))
