@@ -49,7 +49,8 @@ class SiteSettings(Section):
         None,
         description="The site's own database, whose tables the tracker keeps ([sync.md](sync.md)): "
         "`mysql://user:password@host/database`, also for MariaDB, or `postgresql://…`. A unix socket: "
-        "`mysql://user:password@localhost/database?unix_socket=/path`. Needs `TRACKER_CHANGES__MAX_ENTRIES`. "
+        "`mysql://user:password@localhost/database?unix_socket=/path`. Needs `TRACKER_CHANGES__MAX_ENTRIES` and "
+        "`TRACKER_CHANGES__UPDATES_SECONDS`. "
         "Unset: off.",
     )
     mapping: str = Field(

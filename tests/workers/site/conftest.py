@@ -11,7 +11,7 @@ from tests.workers.site.tables import OWN_POSTGRESQL, UNIT3D
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 
-RULES = SwarmRules(accounts="required", peer_memory=3600, max_changes=100_000)
+RULES = SwarmRules(accounts="required", peer_memory=3600, max_changes=100_000, note_updates=True)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from tests.workers.site.harness import passkey
 def configure(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
     monkeypatch.setenv("TRACKER_SITE__DATABASE", site.url)
     monkeypatch.setenv("TRACKER_CHANGES__MAX_ENTRIES", "100000")
+    monkeypatch.setenv("TRACKER_CHANGES__UPDATES_SECONDS", "2")
 
 
 def test_without_its_libraries_or_settings_the_command_says_what_to_do(
@@ -18,6 +19,7 @@ def test_without_its_libraries_or_settings_the_command_says_what_to_do(
     assert "TRACKER_SITE__DATABASE is not set" in tracker("sync", "check", code=1).stderr
     monkeypatch.setenv("TRACKER_SITE__DATABASE", "nonsense://root:hunter2@localhost/x")
     monkeypatch.setenv("TRACKER_CHANGES__MAX_ENTRIES", "100000")
+    monkeypatch.setenv("TRACKER_CHANGES__UPDATES_SECONDS", "2")
     wrong = tracker("sync", "check", code=1).stderr
     assert "TRACKER_SITE__DATABASE is a URL" in wrong
     assert "hunter2" not in wrong

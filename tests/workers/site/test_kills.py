@@ -35,6 +35,7 @@ class World:
             "TRACKER_USERS__PRIVATE": "required",
             "TRACKER_TORRENTS__MODE": "registered",
             "TRACKER_CHANGES__MAX_ENTRIES": "100000",
+            "TRACKER_CHANGES__UPDATES_SECONDS": "1",
             "TRACKER_SITE__DATABASE": site.url,
             "TRACKER_SITE__SYNC_IN_TRACKER": "false",
             "TRACKER_SITE__SYNC_SECONDS": "0.5",

@@ -112,3 +112,20 @@ async def test_two_processes_that_write_the_same_rows_add_them_once(store: Store
             await announce(store, user, up=100 * user, left=0)
         await asyncio.gather(first.round(), second.round())
     assert unit3d.number("SELECT COUNT(*) FROM users WHERE uploaded = 100 * id") == 40
+
+
+async def test_regular_announces_arrive_with_what_they_were_credited(store: Store, unit3d: Site) -> None:
+    await members(store, unit3d, [7])
+    await store.users.edit("7", {"upload_multiplier": "2"})
+    async with syncing(store, unit3d) as sync:
+        await announce(store, 7, "s", left=0)
+        await sync.round()
+        await store.pass_time(600)
+        await announce(store, 7, up=300, left=0)
+        await store.changes.record_updates()
+        await sync.round()
+    assert unit3d.sql("SELECT uploaded, actual_uploaded, seedtime, agent FROM history") == [
+        ["600", "300", "600", "Xtorrent 0.0.0.1"]
+    ]
+    assert unit3d.number("SELECT uploaded FROM users WHERE id = 7") == 600
+    assert unit3d.number("SELECT uploaded FROM peers") == 300

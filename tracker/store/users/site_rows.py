@@ -29,10 +29,11 @@ _PEER = (
     "speed_up",
     "speed_dn",
     "total_time",
+    "agent",
 )
 _ACCOUNT = ("uploaded", "downloaded", "total_time", "seed_time", "completed_at", "until", "peers", "left")
-_EXTRA = ("extra_up", "extra_dn", "first_seen")
-"""By how much the credit differs from what the user moved; when the row began (epoch s)."""
+_EXTRA = ("extra_up", "extra_dn", "first_seen", "last_seen")
+"""By how much the credit differs from what the user moved; the first announce, and the last one (epoch s)."""
 _TORRENT = ("seeders", "leechers", "snatches")
 _USER = ("uploaded", "downloaded", "snatches")
 _Item = TypeVar("_Item")
@@ -125,30 +126,6 @@ class SiteRows:
         now = int(self._clock())
         return [_history(pair, row, now) for pair, row in zip(pairs, rows, strict=True) if any(row)]
 
-    async def save_history(self, rows: Sequence[SiteRow]) -> list[str]:
-        """Writes rows of users on torrents; totals of users stay. Of each, why it is not written; empty: it is."""
-        ids = list({str(row["user_id"]) for row in rows})
-        known = {str(row["user_id"]) for row in await self.users(ids)}
-        places = await self._shards.find_torrents([str(row["torrent_id"]) for row in rows])
-        commands: list[tuple[Shard, tuple[Argument, ...]]] = []
-        outcomes: list[str] = []
-        for row in rows:
-            user_id, torrent_id = str(row["user_id"]), str(row["torrent_id"])
-            if user_id not in known:
-                outcomes.append("there is no such user")
-            elif torrent_id not in places:
-                outcomes.append("unknown torrent")
-            else:
-                shard, _ = places[torrent_id]
-                name = "complete" if row["complete"] else "incomplete"
-                commands.append(
-                    (shard, ("HSET", shard.keys.user_torrent(user_id, torrent_id), *_stored(row)))
-                )
-                commands.append((shard, ("SADD", shard.keys.user_set(user_id, name), torrent_id)))
-                outcomes.append("")
-        await self._shards.send(commands)
-        return outcomes
-
     async def peers(self, ids: Sequence[PeerOnTorrent]) -> list[SiteRow]:
         """Peers of users, active and remembered ones."""
         rows = await self._read(
@@ -237,47 +214,30 @@ def _numbers(names: Sequence[str], row: Sequence[bytes | None]) -> SiteRow:
     return dict(zip(names, map(whole, row), strict=False))
 
 
-def _stored(row: SiteRow) -> list[Argument]:
-    """The fields and values of a row of a user on a torrent."""
-    values: dict[str, int] = {
-        "uploaded": row["uploaded"],
-        "downloaded": row["downloaded"],
-        "seed_time": row["seed_time"],
-        "total_time": row.get("total_time") or row["seed_time"],
-        "extra_up": row.get("credited_uploaded", row["uploaded"]) - row["uploaded"],
-        "extra_dn": row.get("credited_downloaded", row["downloaded"]) - row["downloaded"],
-        **{
-            name: row[value]
-            for name, value in (("completed_at", "completed_at"), ("first_seen", "first_announce"))
-            if row.get(value)
-        },
-        **({"left": 0} if row["complete"] else {}),
-    }
-    return [part for pair in values.items() for part in pair]
-
-
 def _history(pair: UserOnTorrent, row: Sequence[bytes | None], now: int) -> SiteRow:
     found = _numbers(_ACCOUNT, row)
-    left = None if row[7] is None else found["left"]
-    extra_up, extra_down, first = row[8:]
+    completed = found["completed_at"] > 0
+    left = (0 if completed else None) if row[7] is None else found["left"]
+    extra_up, extra_down, first, last = row[8:]
+    seen = max(found["until"], whole(last))
     return {
         **found,
         "credited_uploaded": found["uploaded"] + _signed(extra_up),
         "credited_downloaded": found["downloaded"] + _signed(extra_down),
-        "first_announce": whole(first) or found["until"] or now,
+        "first_announce": whole(first) or seen or now,
         "user_id": int(pair.user_id),
         "torrent_id": int(pair.torrent_id),
         "completed_at": found["completed_at"] or None,
-        "last_announce": found["until"] or now,
+        "last_announce": seen or now,
         "active": found["peers"] > 0,
         "seeding": found["peers"] > 0 and left == 0,
-        "complete": left == 0,
+        "complete": completed or left == 0,
         "left": left,
     }
 
 
 def _peer(peer: PeerOnTorrent, row: Sequence[bytes | None]) -> SiteRow:
-    user_id, packed, uploaded, downloaded, left, active, paused, first, last, *others = row
+    user_id, packed, uploaded, downloaded, left, active, paused, first, last, *others, agent = row
     packed = packed or b""
     address = packed[:6] if len(packed) in (6, 24) else packed[-18:]
     return {
@@ -294,5 +254,6 @@ def _peer(peer: PeerOnTorrent, row: Sequence[bytes | None]) -> SiteRow:
         "seeding": left == b"0" and paused != b"1",
         "first_announce": whole(first) or None,
         "last_announce": whole(last) or None,
+        "agent": (agent or b"").decode("utf-8", "replace"),
         **_numbers(("speed_up", "speed_dn", "total_time"), others),
     }

@@ -148,7 +148,8 @@ class SiteImport:
             added = await self._store.torrents.add_many(pairs)
             return [each.text if isinstance(each, ClientError) else "" for each in added]
         if mapping.kind == "history":
-            return await self._store.site_rows.save_history([_HISTORY | row for row in rows])
+            saved = await self._store.user_history.save([_history(row) for row in rows])
+            return [each.text if isinstance(each, ClientError) else "" for each in saved]
         if mapping.kind == "tokens":
             torrents = await self._store.torrents.by_ids(list({str(row["torrent_id"]) for row in rows}))
             known = {each.torrent_id for each in torrents}
@@ -209,7 +210,19 @@ class SiteImport:
         )
 
 
-_HISTORY = dict.fromkeys(("uploaded", "downloaded", "seed_time", "complete"), 0)
+_HISTORY = {
+    "seed_time": "seed_seconds",
+    "total_time": "total_seconds",
+    "first_announce": "first_seen",
+    "last_announce": "last_seen",
+}
+"""Fields of the store by the names that columns have."""
+
+
+def _history(row: Mapping[str, Any]) -> dict[str, Any]:
+    found = {_HISTORY.get(name, name): value for name, value in row.items()}
+    found.setdefault("total_seconds", found.get("seed_seconds", 0))
+    return found
 
 
 def _after(keys: Sequence[str]) -> str:

@@ -36,6 +36,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         "seeding",
         "complete",
         "left",
+        "agent",
     ),
     "peers": (
         "user_id",

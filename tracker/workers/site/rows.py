@@ -56,6 +56,7 @@ class RowReader:
             found["history"] = await rows.history(list(named.history))
         if "peers" in self._wanted:
             found["peers"] = await self._peers(list(named.peers))
+            _complete(found.get("history", []), found["peers"])
         return found
 
     async def _peers(self, named: list[PeerOnTorrent]) -> list[SiteRow]:
@@ -105,6 +106,15 @@ class RowReader:
             named.peers = dict(zip(map(PeerOnTorrent, torrents, ids), users, strict=True))
         rows = (await self.read(named))[writer.mapping.rows]
         return {writer.key_of(each) for row, each in writer.encode_all(rows, Written()) if row["active"]}
+
+
+def _complete(history: Sequence[SiteRow], peers: Sequence[SiteRow]) -> None:
+    """Adds what only peers have to what their users have on torrents."""
+    of_users = {(peer["user_id"], peer["torrent_id"]): peer for peer in peers}
+    for row in history:
+        peer = of_users.get((row["user_id"], row["torrent_id"]), {})
+        row["agent"] = peer.get("agent", "")
+        row["last_announce"] = max(row["last_announce"], peer.get("last_announce") or 0)
 
 
 def _hex(peer_id: bytes | str) -> str:
