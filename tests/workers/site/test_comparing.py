@@ -6,6 +6,8 @@ from tests.workers.site.harness import announce, members, syncing
 from tracker.workers.site.comparing import Compared, Comparison
 from tracker.workers.site.sync import SiteSync
 
+DAY_SECONDS = 86_400
+
 
 async def compared(sync: SiteSync) -> dict[str, Compared]:
     await sync.open()
@@ -64,3 +66,32 @@ async def test_differing_rows_are_named_and_a_full_pass_repairs_them(store: Stor
     assert unit3d.number("SELECT uploaded FROM users WHERE id = 3") == 300
     assert unit3d.sql("SELECT active, seeder FROM peers WHERE agent = 'old'") == [["0", "0"]]
     assert unit3d.number("SELECT COUNT(*) FROM peers WHERE active") == 3
+
+
+async def test_all_rows_are_compared_when_the_feed_lost_changes(store: Store, unit3d: Site) -> None:
+    async with syncing(store, unit3d) as sync:
+        await some_peers(store, unit3d, sync)
+        await store.pass_time(60)
+        for user in (1, 2):
+            await announce(store, user, "x", up=1000, left=0)
+        await store.changes.delete()
+        await announce(store, 3, "x", up=1000, left=0)
+        await sync.round()
+        assert not any(each.differences for each in (await compared(sync)).values())
+    assert unit3d.number("SELECT SUM(uploaded) FROM users") == 3000
+    assert unit3d.number("SELECT COUNT(*) FROM peers WHERE active") == 0
+
+
+async def test_all_rows_are_compared_once_a_day(store: Store, unit3d: Site) -> None:
+    async with syncing(store, unit3d) as sync:
+        await some_peers(store, unit3d, sync)
+        store.clock.now += (DAY_SECONDS - store.clock.now) % DAY_SECONDS + 5 * 3600
+        await sync.step()
+        assert sync.state.compared_at == int(store.clock.now)
+        unit3d.sql("UPDATE history SET seedtime = 7")
+        store.clock.now += 3600
+        await sync.step()
+        assert unit3d.number("SELECT SUM(seedtime) FROM history") == 21
+        store.clock.now += DAY_SECONDS
+        await sync.step()
+    assert (sync.state.repaired, unit3d.number("SELECT SUM(seedtime) FROM history")) == (3, 180)
