@@ -6,6 +6,8 @@ from collections.abc import Iterable
 _PLAIN = (
     (r"^Value error, ", ""),
     (r"^(Input|String|Value) should ", "must "),
+    (r"^Extra inputs are not permitted$", "is unknown"),
+    (r"^Field required$", "is required"),
     (r"be a valid integer(, .*)?$", "be a whole number"),
     (r"be a valid number(, .*)?$", "be a number"),
     (r"be a valid boolean(, .*)?$", "be true or false"),

@@ -39,3 +39,8 @@ def test_a_wrong_file_is_refused(
     (tmp_path / "ids.csv").write_text(text)
     assert problem in tracker("torrent", "renumber", "ids.csv", code=1).stderr
     assert not keys.exists(f"{prefix}renumber")
+
+
+def test_a_file_that_is_no_text_is_refused(tracker: Command, tmp_path: Path) -> None:
+    (tmp_path / "ids.csv").write_bytes(b"\xc3\x28,5\n")
+    assert tracker("torrent", "renumber", "ids.csv", code=1).stderr == "error: ids.csv is not UTF-8 text\n"

@@ -45,7 +45,7 @@ async def test_each_user_has_an_outcome(full: ApiClient, admin: Admin) -> None:
         "added",
         "this passkey belongs to another user",
         "user_id: must be a string",
-        "colour: Extra inputs are not permitted",
+        "colour: is unknown",
         "a user needs user_id or passkey",
         "not a JSON object",
         "too many fields",
@@ -78,7 +78,7 @@ async def test_each_torrent_has_an_outcome(full: ApiClient, admin: Admin) -> Non
     reply = await batch(full, "torrents", rows)
     assert outcomes(reply)[:2] == ["added", "added"] and outcomes(reply)[4] == "added"
     assert outcomes(reply)[2].startswith("info_hash: must match pattern")
-    assert outcomes(reply)[3] == "info_hash: Field required"
+    assert outcomes(reply)[3] == "info_hash: is required"
     assert outcomes(reply)[5].startswith("labels.0: ") and outcomes(reply)[6] == "not a JSON object"
     assert outcomes(reply)[7] == "upload_multiplier_until needs upload_multiplier"
     assert [row["info_hash"] for row in reply["rows"][:2]] == [HASH, "2" * 40]

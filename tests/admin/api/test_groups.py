@@ -52,7 +52,8 @@ async def test_a_user_has_a_group(full: ApiClient) -> None:
     rows = [{"user_id": "7", "group": 3}, {"user_id": "8", "group": 3}]
     await full.ask("POST", "/users/batch", json={"users": rows})
     assert [user["group"] for user in (await full.get("/users"))["items"]] == [3, 3]
-    assert await full.wrong_fields("PATCH", "/users/7", json={"group": "vip"})
+    for wrong in ("vip", 0, -2, 10**9):
+        assert await full.wrong_fields("PATCH", "/users/7", json={"group": wrong}) == ["body.group"]
 
 
 @pytest.mark.parametrize(

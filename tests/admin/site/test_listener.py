@@ -67,6 +67,9 @@ async def test_other_addresses_are_refused_whatever_their_key(serve: Serve) -> N
         status, problem = await site.ask("PUT", "users", USER, key)
         assert status == 403
         assert "TRACKER_SITE__ALLOWED" in problem["detail"]
+    with capture_logs() as lines:
+        assert {(await site.ask("GET", "users/7"))[0] for _ in range(40)} == {403}
+    assert 0 < len([line for line in lines if line["event"] == "site call refused"]) < 20
     assert await site.store.users.count() == 0
 
 

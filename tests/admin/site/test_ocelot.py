@@ -1,6 +1,7 @@
 """The calls of Gazelle to Ocelot over HTTP: what each changes in the store, and what it answers."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.admin.site.conftest import HASH, KEY, OTHER, PASSKEY, REPORT_KEY, Serve, Site
 from tests.raw_http import connect
@@ -125,7 +126,9 @@ async def test_clients_are_allowed(site: Site) -> None:
 
 
 async def test_the_announce_interval_changes_until_a_restart(site: Site) -> None:
-    assert await site.ocelot("update_announce_interval", new_announce_interval=1234) == SUCCESS
+    with capture_logs() as lines:
+        assert await site.ocelot("update_announce_interval", new_announce_interval=1234) == SUCCESS
+    assert 1234 in [line.get("seconds") for line in lines]
     assert [each.announce.interval_seconds for each in site.applied] == [1234]
     status, text = await site.ocelot("update_announce_interval", new_announce_interval=100_000)
     assert (status, "TRACKER_ANNOUNCE__INTERVAL_SECONDS" in text) == (400, True)
@@ -144,6 +147,7 @@ async def test_the_announce_interval_changes_until_a_restart(site: Site) -> None
         f"action=add_user&id=0&passkey={PASSKEY}",
         f"action=add_user&id=7&passkey={PASSKEY}&visible=2",
         "action=add_torrent&id=9&info_hash=abc",
+        f"action=add_torrent&id={10**14}&info_hash={'%01' * 20}",
         f"action=add_torrent&id=9&info_hash={'%01' * 20}&freetorrent=3",
         f"action=update_torrents&info_hashes={'%01' * 21}&freetorrent=1",
         "action=update_torrents&info_hashes=&freetorrent=1",

@@ -5,13 +5,15 @@ import asyncio
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.databases import Database, Site
 from tests.store.harness import Store, peer_id, update
 from tests.store.jobs.harness import Metrics
 from tests.workers.site.harness import announce, members, passkey, register, syncing
-from tracker.workers.site.database import SiteDatabase, SiteError
+from tracker.errors import StartupError
+from tracker.workers.site.database import SiteDatabase, SiteError, site_error
 from tracker.workers.site.mapping import load_mapping
 from tracker.workers.site.sync import SiteSync
 
@@ -164,3 +166,20 @@ async def test_an_emptied_store_does_not_add_its_totals_again(store: Store, unit
         again = SiteSync(store, sync.database, load_mapping("unit3d"), Metrics().count, store.clock)
         assert not await again.step()
     assert again.state.error.startswith("the site's database belongs to another store")
+
+
+def test_a_text_of_the_database_keeps_its_words_without_values() -> None:
+    text = "Can't connect to MySQL server on 'db.example' (it's 'down')"
+    problem = str(site_error(OperationalError("", {}, Exception(2003, text))))
+    assert problem == "the site's database is unavailable (Can't connect to MySQL server on … (it's …))"
+    problem = str(site_error(ValueError("invalid input for $1: b'secret'")))
+    assert "secret" not in problem
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://me:secret@127.0.0.1:99999/x", "mysql://me:secret@127.0.0.1:x/x", "x"]
+)
+def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(StartupError, match="TRACKER_SITE__DATABASE is a URL") as caught:
+        SiteDatabase(url)
+    assert "me:secret" not in str(caught.value)

@@ -12,7 +12,7 @@ from tracker.store.access.tokens import Role
 from tracker.store.schema.multipliers import MAX_END
 
 endpoints = Endpoints(
-    "audit", "The audit log: who changed what, by the API, the dashboard or the command line."
+    "audit", "The audit log: who changed what, by the API, the dashboard, the command line or the site."
 )
 
 Epoch = Annotated[int, Field(ge=0, le=MAX_END)]

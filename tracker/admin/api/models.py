@@ -1,9 +1,9 @@
 """Types that several endpoints share: kinds of text, pages of lists, months."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import Annotated, Any, Generic, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
 from tracker.admin.api.contract import Query, Reply
 from tracker.operations.service import MAX_INTEGER
@@ -118,6 +118,12 @@ def _true_or_false(value: object) -> object:
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
+
+
+def _not_zero(number: int) -> int:
+    if number == 0:
+        raise ValueError("must be -1, or at least 1")
+    return number
 
 
 def _integral(value: object) -> object:
@@ -285,9 +291,9 @@ def _set_type(field: records.Field) -> Any:
         return Annotated[LineText, Field(max_length=field.max_length)]
     if field.kind in ("number", "limit"):
         unset = field.kind == "limit" and field.lowest == 0
-        lowest = -1 if unset else field.lowest
+        lowest = -1 if field.kind == "limit" else field.lowest
         number = Annotated[int, Field(ge=lowest, le=field.highest), BeforeValidator(_integral)]
-        return Literal[-1] | number if field.kind == "limit" and field.lowest > 0 else number
+        return Annotated[number, AfterValidator(_not_zero)] if field.kind == "limit" and not unset else number
     if field.kind == "names":
         return Annotated[list[Annotated[LineText, Field(max_length=255)]], Field(max_length=field.max_length)]
     return RulesValue if field.kind == "rules" else field.hint

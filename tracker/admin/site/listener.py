@@ -111,7 +111,8 @@ class Site:
         """Raises Problem. A connection to a unix socket has no address."""
         address = _address_of(request)
         if address and address not in self._allowed:
-            log.warning("site call refused", address=format_address(address), why="TRACKER_SITE__ALLOWED")
+            if not self._attempts.failed(request.remote or ""):
+                log.warning("site call refused", address=format_address(address), why="TRACKER_SITE__ALLOWED")
             raise Problem(403, detail="TRACKER_SITE__ALLOWED has no network with your address")
         given = request.match_info["key"].encode("utf-8", "replace")
         if key is None or not hmac.compare_digest(given, key.get_secret_value().encode()):

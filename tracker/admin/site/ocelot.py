@@ -24,6 +24,7 @@ from tracker.settings.reload import with_values
 from tracker.store.schema.multipliers import RuleChange
 from tracker.store.swarms.peer_counts import NO_PEERS, read_peer_counts
 from tracker.store.users.fields import checked_passkey
+from tracker.system.logger import Logger
 
 PASSKEY_LENGTH = 32
 FACTORS = {0: (1, 1), 1: (1, 0), 2: (0, 0)}
@@ -44,6 +45,8 @@ DELETED = (
 )
 """What clients show of a deleted torrent, by the number of the reason."""
 DISABLED = "your account is disabled on the site"
+
+log = Logger("tracker.site")
 
 
 def _passkey(text: str) -> str:
@@ -93,7 +96,7 @@ class TorrentQuery(Query):
 
 
 class NewTorrent(TorrentQuery):
-    id: Id
+    id: Annotated[int, Field(ge=1, le=10**14 - 1)]
     freetorrent: Kind = 0
 
 
@@ -256,6 +259,7 @@ async def set_interval(call: SiteCall, query: Interval) -> None:
         call.apply(with_values(current, {"announce": {name: query.new_announce_interval}}))
     except ValidationError as error:
         raise ClientError("TRACKER_ANNOUNCE__INTERVAL_SECONDS does not allow this interval") from error
+    log.info("announce interval changed until a restart", seconds=query.new_announce_interval)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from tracker.store.users.users import UnknownUser
 from tracker.wire.endpoint import format_address
 
 MAX_ID = 10**15 - 1
+MAX_TORRENT_ID = 10**14 - 1
 MAX_FACTOR = 100_000
 MAX_PEERS = 10_000
 """Peers in a reply to ``GET torrents/<id>``."""
@@ -47,6 +48,7 @@ FEATURED, PERSONAL, DONOR, LIFETIME = "featured", "personal", "donor", "lifetime
 """Names of rules. They stand beside others, and the best for the user counts."""
 
 Id = Annotated[int, Field(strict=True, ge=1, le=MAX_ID)]
+TorrentId = Annotated[int, Field(strict=True, ge=1, le=MAX_TORRENT_ID)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(strict=True)]
@@ -73,7 +75,7 @@ class Body(BaseModel):
 class TorrentBody(Body):
     """``seeders`` and ``leechers`` are not read: the tracker counts its own."""
 
-    id: Id
+    id: TorrentId
     status: Literal[0, 1, 2, 3]
     info_hash: Hash
     is_deleted: Flag

@@ -33,7 +33,7 @@ def show_audit(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Show who changed what by the API, the dashboard or the command line, newest first.
+    """Show who changed what by the API, the dashboard, the command line or the site, newest first.
 
     Entries are kept for a year. Changes written directly to Redis are not recorded.
     """

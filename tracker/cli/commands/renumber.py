@@ -36,7 +36,11 @@ def _read(file: Path) -> dict[str | InfoHash, str]:
     from tracker.store.torrents.torrents import is_torrent_id  # noqa: PLC0415
 
     wanted: dict[str | InfoHash, str] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1):
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ClientError(f"{file} is not UTF-8 text") from error
+    for number, line in enumerate(lines, 1):
         words = _SEPARATORS.split(line.strip())
         if words == [""] or (number == 1 and not words[-1].isdigit()):
             continue

@@ -53,7 +53,7 @@ class Renumber:
         last = max((*map(int, ids), *map(int, ids.values()), *await self._counters()), default=0)
         offset = (last // MAX_SHARDS + 1) * MAX_SHARDS  # ids of removed torrents still name their shard
         if offset + last >= TEMPORARY or await self._has_large_ids():
-            raise ClientError(f"torrent ids must be below {TEMPORARY // 4}")
+            raise ClientError(f"torrent ids, also of removed torrents, must be below {TEMPORARY // 4}")
         fields = ("digest", digest, "ids", zlib.compress(text), "offset", offset, "walk", 1)
         await self._send((self._main, ("HSET", self._state, *fields)))
         return len(ids)

@@ -31,7 +31,9 @@ _OF_ROW = frozenset({1265, 1364, 1366})
 _TRIES, _FIRST_PAUSE_SECONDS = 5, 0.05
 _CONNECT_SECONDS, _STATEMENT_SECONDS = 10, 60
 _CLOCK_SECONDS = 5
-_QUOTED = re.compile(r"'[^']*'")
+_QUOTED = re.compile(r"(?<![A-Za-z]{2})'[^']*'")
+"""A value in a text of the database; not from the apostrophe of a word such as "Can't" on."""
+_MAX_PORT = 65_535
 _Result = TypeVar("_Result")
 
 log = Logger("tracker.site")
@@ -180,7 +182,9 @@ def _engine(url: str) -> AsyncEngine:
     try:
         parsed = make_url(url)
         parsed = parsed.set(drivername=_DRIVERS[parsed.drivername])
-    except (ArgumentError, KeyError) as error:  # the URL may contain a password
+        if (parsed.port or 0) > _MAX_PORT:
+            raise ArgumentError("port")
+    except (ArgumentError, KeyError, ValueError) as error:  # the URL may contain a password
         raise StartupError(
             "TRACKER_SITE__DATABASE is a URL: mysql://user:password@host/database, or postgresql://…"
         ) from error
