@@ -207,7 +207,9 @@ def banner_text(banner: "Banner", pid: int, settings: "Settings", why_no_udp: st
     dht = [*banner.dht, *([banner.participation.sentence] if banner.participation else [])]
     lines += [("dht" if not number else "", text) for number, text in enumerate(dht)]
     if settings.uniques.enabled and settings.geoip.database is None:
-        lines.append(("places", "off: TRACKER_GEOIP__DATABASE=dbip-city-lite counts users by country and city"))
+        lines.append(
+            ("places", "off: TRACKER_GEOIP__DATABASE=dbip-city-lite counts users by country and city")
+        )
     lines += [("store", banner.store)]
     lines += [("", banner.upgraded)] if banner.upgraded else []
     lines += [("data", banner.data), ("stop", f"Ctrl-C, or kill {pid}")]
