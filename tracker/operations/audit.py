@@ -102,8 +102,9 @@ class Change:
             self._before.setdefault((kind, object_id), {})
 
     def given(self, fields: Mapping[str, object]) -> None:
-        """Notes the fields that were sent. Users' totals, which announces change too, are shown only if sent."""
-        self._given |= frozenset(fields)
+        """Notes the fields that were sent. Users' totals, which announces change too, are shown only if sent, or added
+        to."""
+        self._given |= frozenset(name.removeprefix("add_") for name in fields)
 
     def count(self, **numbers: int) -> None:
         """Adds to the numbers of the entry."""

@@ -276,6 +276,13 @@ async def test_a_request_with_an_idempotency_key_adds_once(full: ApiClient) -> N
     assert (await full.ask("PATCH", "/users/7", json={"add_uploaded": -1000}))["uploaded"] == 0
     entries = (await full.get("/audit"))["items"]
     assert [entry["details"].get("repeated") for entry in entries if entry["details"].get("repeated")]
+    edits = [entry["objects"][0] for entry in entries if entry["operation"] == "user.edit"]
+    assert [(each["before"].get("uploaded"), each["after"].get("uploaded")) for each in reversed(edits)] == [
+        ("100", "150"),
+        ("150", "200"),
+        (None, None),
+        ("200", "0"),
+    ]
 
 
 async def test_a_batch_with_an_idempotency_key_adds_once(full: ApiClient) -> None:

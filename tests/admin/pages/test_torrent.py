@@ -47,6 +47,7 @@ async def test_statistics_and_peers_are_shown(store: Store, browser: aiohttp.Cli
     qbittorrent = PeerId(b"-qB5020-abcdefghijkl")
     await store.announce(update(1, peer_id=qbittorrent, bytes_left=0))
     await store.announce(update(2, bytes_left=3 * 1024**2))
+    await store.announce_counts.flush()
     page = await get(browser, HERE)
     assert ONE.hex() in page.text and "registered" in page.text
     tiles = {e.text.split()[0]: e.text.split()[1] for e in page.all("div", **{"class": "tile"})}
