@@ -293,7 +293,9 @@ def _set_type(field: records.Field) -> Any:
         unset = field.kind == "limit" and field.lowest == 0
         lowest = -1 if field.kind == "limit" else field.lowest
         number = Annotated[int, Field(ge=lowest, le=field.highest), BeforeValidator(_integral)]
-        return Annotated[number, AfterValidator(_not_zero)] if field.kind == "limit" and not unset else number
+        if field.kind != "limit" or unset:
+            return number
+        return Annotated[number, AfterValidator(_not_zero), Field(json_schema_extra={"not": {"const": 0}})]
     if field.kind == "names":
         return Annotated[list[Annotated[LineText, Field(max_length=255)]], Field(max_length=field.max_length)]
     return RulesValue if field.kind == "rules" else field.hint
