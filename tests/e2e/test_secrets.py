@@ -233,7 +233,8 @@ def test_no_secret_is_printed(
 )
 def test_a_failed_start_prints_no_secret(tmp_path: Path, settings: dict[str, str]) -> None:
     verbose = {"TRACKER_LOG__LEVEL": "debug", **trackers.ANY_PORTS, **settings}
-    for words in (("serve",), ("settings",), ("doctor",)) if SENTINEL in str(settings) else (("serve",),):
+    serve = ("serve", "--fail-fast")
+    for words in (serve, ("settings",), ("doctor",)) if SENTINEL in str(settings) else (serve,):
         done = trackers.run(tmp_path, *words, **verbose)
         output = done.stdout + done.stderr
         assert output and (words == ("settings",) or done.returncode)

@@ -50,6 +50,14 @@ async def test_the_feed_is_read_in_pages(full: ApiClient, admin: Admin) -> None:
         "left": 1000,
         "seeders": 0,
         "leechers": 1,
+        "credited_uploaded": None,
+        "credited_downloaded": None,
+        "endpoints": ["11.0.0.1:6881"],
+        "announced_id": peer_id(1).hex(),
+        "client": "Xtorrent 0.0.0.1",
+        "user_agent": None,
+        "peer_uploaded": 0,
+        "peer_downloaded": 0,
     }
     assert (first["next"], first["gap"]) == (first["items"][1]["id"], False)
     rest = await full.get("/changes", since=first["next"])

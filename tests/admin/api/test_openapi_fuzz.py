@@ -51,12 +51,12 @@ include-operation-id = ["torrents_list_all", "users_list_all",
   "work_blocked_block_everywhere", "work_blocked_unblock_everywhere", "freeleech_give",
   "groups_edit", "groups_replace", "multipliers_replace",
   "rules_set_of_all", "rules_set_of_torrent", "rules_set_of_user",
-  "users_create", "users_edit", "torrents_edit"]
+  "users_create", "users_edit", "torrents_edit", "exports_peers"]
 checks.positive_data_acceptance.enabled = false
 
 # An invalid row of a batch is an outcome.
 [[operations]]
-include-operation-id = ["torrents_batch", "users_batch"]
+include-operation-id = ["torrents_batch", "users_batch", "user_torrents_batch"]
 checks.negative_data_rejection.enabled = false
 
 # These paths are those of a torrent or a user, too.

@@ -291,7 +291,7 @@ def _set_type(field: records.Field) -> Any:
         return Annotated[LineText, Field(max_length=field.max_length)]
     if field.kind in ("number", "limit"):
         unset = field.kind == "limit" and field.lowest == 0
-        lowest = -1 if field.kind == "limit" else field.lowest
+        lowest = min(-1, field.lowest) if field.kind == "limit" else field.lowest
         number = Annotated[int, Field(ge=lowest, le=field.highest), BeforeValidator(_integral)]
         if field.kind != "limit" or unset:
             return number

@@ -34,7 +34,6 @@ from tracker.cli.commands.multipliers import (
 )
 from tracker.cli.commands.options import Given, options_of, row_of
 from tracker.cli.commands.paging import EVERYTHING, in_no_order
-from tracker.cli.commands.renumber import renumber
 from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError
 from tracker.operations import torrents as torrent_operations
@@ -166,6 +165,8 @@ def renumber_torrents(
 
     If it is interrupted, run it again with the same file. No tracker starts before it has come to its end.
     """
+    from tracker.cli.commands.renumber import renumber  # noqa: PLC0415  # other commands do not need it
+
     renumber(file)
 
 
