@@ -62,7 +62,8 @@ function leave_late(t, r, p, tid)
   call('HSET', p.at, 'left', r.left, 'uploaded', p.base_up, 'downloaded', p.base_down, 'last_announce', now)
   if p.lower ~= '' then call('HSET', p.at, 'lower', p.lower) end
   credit_user(t, r, p, a)
-  record_announce('stopped', t, r, r.uid, a)
+  -- The feed had it as stopped or reaped before.
+  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix .. ':' .. r.uid) end
   save_account(a)
   save_user(a.user)
 end
