@@ -1,6 +1,7 @@
 """The admin port while a node of the store's cluster is unavailable: pages and replies go on, and name what is
 missing."""
 
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -117,6 +118,11 @@ async def test_every_page_and_list_is_shown_without_a_shard(without_node: tuple[
         for path, methods in document["paths"].items():
             if "get" in methods and "{" not in path:
                 is_export = path.startswith(("/api/v1/torrents/csv", "/api/v1/torrents/json-lines"))
+                if path == "/api/v1/peers":  # one shard after the other, up to the first that is unavailable
+                    async with client.get(path) as response:
+                        text = await response.text()
+                    assert response.status == 503 or json.loads(text.splitlines()[-1])["error"], text
+                    continue
                 try:
                     async with client.get(path) as response:
                         text = await response.text()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from redis import Redis
 
 from tests.store.fakes import silent_server
 from tracker.errors import StoreUnavailable
@@ -67,7 +68,8 @@ def test_a_limit_that_was_not_reached_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("times", [1, 3, 20])
 def test_a_store_that_answers_is_not_lost_while_the_process_is_busy(redis_url: str, times: int) -> None:
-    """Commands on pooled connections, on the direct one, and on connections that have to be opened first."""
+    """Commands on pooled connections, on the direct one, and on connections that have to be opened first. While the
+    process is busy, the server answers what it has got: another client waits for that."""
 
     async def work(loop: LaggingLoop) -> None:
         connection = Connection(connect(redis_url, connect_timeout=SECONDS, timeout=SECONDS))
@@ -79,12 +81,14 @@ def test_a_store_that_answers_is_not_lost_while_the_process_is_busy(redis_url: s
             ]
             for _ in range(times):
                 await asyncio.sleep(0)
+                other.ping()
                 loop.ahead += BUSY_SECONDS
             await asyncio.gather(*calls)
         assert not connection.unavailable
         await connection.close()
 
-    on_lagging_loop(work)
+    with Redis.from_url(redis_url) as other:
+        on_lagging_loop(work)
 
 
 def test_a_silent_store_is_lost_although_the_process_is_busy() -> None:

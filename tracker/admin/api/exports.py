@@ -11,6 +11,7 @@ from tracker.admin.api.models import Whole
 from tracker.admin.api.selections import TorrentSelection, UserSelection
 from tracker.admin.api.torrents import TorrentRow
 from tracker.admin.api.users import UserRow
+from tracker.errors import StoreUnavailable
 from tracker.operations.export import csv_lines, json_lines
 from tracker.operations.lists import exported_torrents, exported_users
 from tracker.store.schema.record import shown
@@ -79,22 +80,27 @@ class PeerJsonLines(Export):
 
 @endpoints.get("/peers", "Export active peers as JSON lines")
 async def peers(call: Call, query: PeerQuery) -> PeerJsonLines:
-    """In no order; a peer may come twice. The last line says that the export is whole: `rows`, and `next_cursor`, null
-    at the end of all peers. An export without it was cut off. Role `read` sees no endpoints."""
+    """In no order; a peer may come twice. The last line has `rows` and `next_cursor`, null at the end of all peers. If
+    the store became unavailable, `error` says so there, and `next_cursor` continues. An export without that line was
+    cut off. Role `read` sees no endpoints."""
     first = await call.store.all_peers.page(query.cursor)  # a wrong cursor is refused here
     return PeerJsonLines(chunks=_peers(call, first, query.limit), file_name="peers.jsonl")
 
 
 async def _peers(call: Call, page: tuple[str, list[ActivePeer]], limit: int) -> AsyncIterator[bytes]:
-    number = 0
+    number, error = 0, dict[str, str]()
     while True:
         cursor, found = page
         number += len(found)
         yield json_lines(_peer_line(call, each) for each in found)
         if not cursor or number >= limit:
             break
-        page = await call.store.all_peers.page(cursor)
-    yield json_lines([{"rows": number, "next_cursor": cursor or None}])
+        try:
+            page = await call.store.all_peers.page(cursor)
+        except StoreUnavailable:
+            error = {"error": "the store is unavailable"}
+            break
+    yield json_lines([{"rows": number, "next_cursor": cursor or None, **error}])
 
 
 def _peer_line(call: Call, peer: ActivePeer) -> dict[str, Any]:
