@@ -1,4 +1,4 @@
-"""Warnings of accepted announces."""
+"""The warning of a private address."""
 
 from tracker.core.announce import MAX_TOLD, PrivateAddresses
 from tracker.core.warning_messages import PRIVATE_ADDRESS
