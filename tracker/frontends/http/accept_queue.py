@@ -36,8 +36,6 @@ _MAX_READ_BYTES = 65536
 """This is more than a connection's buffer holds when it is accepted (server.py)."""
 _REST_SECONDS = 1.0
 """How long nothing is accepted when file descriptors or memory run out."""
-_MADE_TURNS = 3
-"""Turns in which the loop makes the connections that it has accepted. One made later would be closed unanswered."""
 _HELD_BACK_SECONDS, _HELD_BACK_PAUSE = 1.5, 0.1
 """How long a stop waits for connections that the system holds back, and how often it checks for them. They arrive
 within a second."""
@@ -122,8 +120,6 @@ class AcceptQueue:
     async def shut(self) -> None:
         """Closes for good. Accepts the waiting connections first: closing their listener would reset them."""
         self.close()
-        for _ in range(_MADE_TURNS):
-            await asyncio.sleep(0)
         for listener in self._listeners:
             for sock, _ in _waiting(listener):
                 self._passed_on.put_nowait((sock, b""))
