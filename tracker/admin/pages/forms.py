@@ -1,5 +1,7 @@
 """Reads forms and URLs of the dashboard: texts, checkboxes, files, page numbers. Callers are authenticated."""
 
+import string
+
 from aiohttp import web
 from multidict import MultiDictProxy
 
@@ -41,8 +43,8 @@ class Form:
 
 
 def clean(text: str, max_length: int = _MAX_TEXT_LENGTH) -> str:
-    """Cut, stripped, and without lone surrogates, which cannot be encoded."""
-    return text[:max_length].encode("utf-8", "replace").decode().strip()
+    """Cut, without ASCII white space at its ends, and without lone surrogates, which cannot be encoded."""
+    return text[:max_length].encode("utf-8", "replace").decode().strip(string.whitespace)
 
 
 def rule_of(form: Form, now: float) -> RuleChange:
