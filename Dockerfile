@@ -7,7 +7,7 @@ ARG BASE=python:${PYTHON_VERSION}-slim-trixie
 
 FROM ${BASE} AS build
 WORKDIR /src
-COPY requirements/build.txt requirements/run.txt requirements/
+COPY requirements/build.txt requirements/site.txt requirements/
 COPY deploy/image/install.sh deploy/image/
 COPY pyproject.toml hatch_build.py README.md LICENSE CHANGELOG.md redis.conf ./
 COPY docs/keys.md docs/

@@ -37,14 +37,20 @@ def test_the_locks_cover_the_requirements_of_the_project() -> None:
     assert needed <= set(pins("run.txt"))
     extras = {name: names_of(each) for name, each in project["project"]["optional-dependencies"].items()}
     assert needed | extras["seed"] <= set(pins("seed.txt"))
-    assert needed | extras["seed"] | extras["dev"] <= set(pins("dev.txt"))
+    assert needed | extras["site"] <= set(pins("site.txt"))
+    assert needed | extras["seed"] | extras["site"] | extras["dev"] <= set(pins("dev.txt"))
     assert names_of(project["build-system"]["requires"]) <= set(pins("build.txt"))
 
 
 def test_the_locks_agree_with_each_other() -> None:
     """All are installed into the same environment."""
     dev = pins("dev.txt")
-    for name, version in {**pins("build.txt"), **pins("run.txt"), **pins("seed.txt")}.items():
+    for name, version in {
+        **pins("build.txt"),
+        **pins("run.txt"),
+        **pins("seed.txt"),
+        **pins("site.txt"),
+    }.items():
         assert dev.get(name, version) == version
 
 

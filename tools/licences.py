@@ -2,7 +2,7 @@
 
     .venv/bin/python tools/licences.py
 
-prints a line for each package that requirements/run.txt pins: name, version, licence. Packages for other systems or
+prints a line for each package that requirements/site.txt pins: name, version, licence. Packages for other systems or
 Python versions are not installed, and the line says so.
 """
 
@@ -10,7 +10,7 @@ import re
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-LOCK = Path(__file__).parents[1] / "requirements" / "run.txt"
+LOCK = Path(__file__).parents[1] / "requirements" / "site.txt"
 _PIN = re.compile(r"^([a-z0-9.-]+)==([^\s;]+)", re.MULTILINE)
 _CLASSIFIER = "License :: OSI Approved :: "
 _FAMILIES = {

@@ -129,7 +129,7 @@ def build_image(sources: Path, folder: Path, version: str, commit: str) -> None:
 
 def components(sources: Path, version: str, seconds: int) -> dict[str, Any]:
     """The locked run-time dependencies, in the format of CycloneDX 1.5."""
-    lock = (sources / "requirements/run.txt").read_text("utf-8")
+    lock = (sources / "requirements/site.txt").read_text("utf-8")
     own = f"pkg:pypi/swarmkeeper@{version}"
     pins = [f"pkg:pypi/{name}@{pinned}" for name, pinned in _PIN.findall(lock)]
     return {

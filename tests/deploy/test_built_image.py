@@ -127,8 +127,8 @@ class Container:
     def _command(self, *words: str) -> list[str]:
         return self._buildah.command("run", *self._how, self.name, "--", *words)
 
-    def tell(self, *words: str) -> str:
-        return run(*self._command("tracker", *words))
+    def tell(self, *words: str, code: int = 0) -> str:
+        return run(*self._command("tracker", *words), code=code)
 
     def stop(self) -> int:
         """As `docker stop` does: SIGTERM to the first process of the container."""
@@ -166,6 +166,7 @@ def test_the_image_serves_and_is_upgraded_on_its_volume(
             reply = container.tracker.announce(peer_id=f"-TR4000-abcdefghij{number}x", port=f"688{number}")
             assert reply[b"complete"] == number + 1  # the first one is on the volume
             container.tell("health")
+            assert "TRACKER_SITE__DATABASE is not set" in container.tell("sync", "check", code=1)
             client = Client(udp_address(container.tracker))
             with closing(client):
                 assert client.ask(announce_packet(client.connect()))[:4] == ANNOUNCED

@@ -27,10 +27,10 @@ NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child")
 is_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 
 
-def run(*command: str | Path, **options: Any) -> str:
+def run(*command: str | Path, code: int = 0, **options: Any) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return str(done.stdout)
+    assert done.returncode == code, f"{command}\n{done.stdout}\n{done.stderr}"
+    return f"{done.stdout}{done.stderr if code else ''}"
 
 
 def made_root(release_name: str, packages: str) -> Path:
@@ -111,7 +111,7 @@ def test_the_extras_exist(built: Path) -> None:
     with ZipFile(package) as wheel:
         (name,) = (each for each in wheel.namelist() if each.endswith(".dist-info/METADATA"))
         metadata = wheel.read(name).decode()
-    assert "Provides-Extra: seed\n" in metadata
+    assert {"Provides-Extra: seed", "Provides-Extra: site"} <= set(metadata.splitlines())
 
 
 @pytest.fixture(scope="module")

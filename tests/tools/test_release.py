@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -93,6 +95,12 @@ def test_wheel_and_source_distribution_are_the_same_bytes_again(tmp_path: Path) 
         f"swarmkeeper-{__version__}-py3-none-any.whl",
         f"swarmkeeper-{__version__}.tar.gz",
     ]
+    with ZipFile(folder / f"swarmkeeper-{__version__}-py3-none-any.whl") as wheel:
+        packed = set(wheel.namelist())
+    with tarfile.open(folder / f"swarmkeeper-{__version__}.tar.gz") as archive:
+        packed &= {name.partition("/")[2] for name in archive.getnames()}
+    files = [each.relative_to(ROOT) for each in (ROOT / "tracker").rglob("*") if each.is_file()]
+    assert {str(each) for each in files if "__pycache__" not in each.parts} <= packed
 
 
 def test_the_list_of_components_names_every_locked_dependency(tmp_path: Path) -> None:
@@ -101,7 +109,7 @@ def test_the_list_of_components_names_every_locked_dependency(tmp_path: Path) ->
     assert listed["metadata"]["timestamp"] == "2027-01-15T08:00:00Z"
     assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", listed["serialNumber"])
     named = [each["purl"] for each in listed["components"]]
-    lines = (ROOT / "requirements/run.txt").read_text().splitlines()
+    lines = (ROOT / "requirements/site.txt").read_text().splitlines()
     pins = [line.split()[0].rstrip(";") for line in lines if re.match(r"[a-z]", line)]
     assert set(named) == {f"pkg:pypi/{pin.replace('==', '@')}" for pin in pins} and len(named) > 20
     assert listed["dependencies"] == [{"ref": f"pkg:pypi/swarmkeeper@{NEW}", "dependsOn": named}]
