@@ -20,7 +20,7 @@ from loadtest.bench.loader import BenchError
 from loadtest.bench.measure import Load, check, measure
 from loadtest.bench.sections import Section
 from loadtest.bench.targets import KINDS, MODES, Kind, Target, find, npm_tracker, opentracker, tracker
-from loadtest.bench.udp_load import FLOODS
+from loadtest.bench.udp_load import FLOODS, FORGED
 
 DEFAULT_BUFFER, LARGE_BUFFER = 212_992, 4 * 1024 * 1024
 OVERLOAD_RATE, FLOOD_RATES = 30_000.0, (20_000.0, 90_000.0)
@@ -28,6 +28,7 @@ OVERLOAD_RATE, FLOOD_RATES = 30_000.0, (20_000.0, 90_000.0)
 turn of the event loop reads many."""
 FLOOD_CORE, HONEST = 0.5, 0.3
 """The share of a core that a flood costs the tracker, and the share of the most that honest clients send meanwhile."""
+FORGED_RATE = 30_000.0
 _RESULT_SECONDS = 60
 
 
@@ -130,6 +131,11 @@ def floods(options: argparse.Namespace, target: Target, most: float) -> Section:
         section.find(f"{words}: honest announces answered", share, "%", 80, more=True)
         used = (flooded["cpu_seconds"] + found["cpu_seconds"]) / options.seconds
         section.find(f"{words}: CPU time of both generators, their starts included", used, "s per s")
+    flood = load_command(options, target, FORGED_RATE, "--flood", FORGED)
+    found = result(load_command(options, target, 1, "--new-clients"))
+    rate = result(flood)["sent"] / options.seconds
+    words = f"forged, {rate:,.0f} connects a second: new clients with a connection id"
+    section.find(words, found["connected"], f"of {found['of']}", found["of"], more=True)
     return section
 
 

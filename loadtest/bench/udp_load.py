@@ -8,12 +8,14 @@ nothing is measured: packets that prove no address are sent at that rate.
 import argparse
 import contextlib
 import gc
+import itertools
 import json
 import random
 import socket
 import struct
 import time
 from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address
 from typing import Any
 
 from loadtest.bench.open_loop import OFFERED
@@ -24,9 +26,12 @@ from tracker.wire.udp import ANNOUNCE, CONNECT, PROTOCOL_ID
 GIVE_UP_SECONDS, CONNECT_SECONDS, CONNECTS = 2.0, 0.5, 20
 _RECEIVE_BUFFER = 16 * 1024 * 1024
 _MAX_READ = 64
+_CONNECT = struct.pack(">QII", PROTOCOL_ID, CONNECT, 1)
 _OPTIONS = b"\x02\x09/announce"
 GARBAGE = b"no tracker packet: its action is unknown........"
-FLOODS = ("garbage", "connect", "invalid")
+FLOODS, FORGED = ("garbage", "connect", "invalid"), "forged"
+"""Forged packets are connect requests from many addresses of loopback."""
+_FORGED_ADDRESSES, _NEW_CLIENTS, _NEW_TRIES = 500, 40, 3
 
 
 class UdpLoad:
@@ -50,7 +55,7 @@ class UdpLoad:
         """A connection id. The request is repeated, because a flood may be under way."""
         self._socket.settimeout(CONNECT_SECONDS)
         for _ in range(CONNECTS):
-            self._socket.send(struct.pack(">QII", PROTOCOL_ID, CONNECT, 1))
+            self._socket.send(_CONNECT)
             with contextlib.suppress(TimeoutError):
                 return self._socket.recv(64)[8:16]
         raise TimeoutError("no connection id")
@@ -131,15 +136,18 @@ def flood(port: int, kind: str, rate: float, seconds: float) -> dict[str, Any]:
     """Sends packets that prove no address, and reads no reply."""
     packets = {
         "garbage": GARBAGE,
-        "connect": struct.pack(">QII", PROTOCOL_ID, CONNECT, 1),
+        "connect": _CONNECT,
+        FORGED: _CONNECT,
         "invalid": announce_packet(b"\x81" + bytes(7), make_peers(1, 1)[0]),
     }
     sent, packet = 0, packets[kind]
-    with socket.socket(type=socket.SOCK_DGRAM) as sender:
-        sender.connect(("127.0.0.1", port))
-        sender.setblocking(False)
+    with contextlib.ExitStack() as stack:
+        senders = [
+            stack.enter_context(_sender(port, each))
+            for each in range(_FORGED_ADDRESSES if kind == FORGED else 1)
+        ]
         began = time.perf_counter()
-        for due in _schedule(rate, seconds, 2):
+        for due, sender in zip(_schedule(rate, seconds, 2), itertools.cycle(senders), strict=False):
             while time.perf_counter() < began + due:
                 pass
             try:
@@ -148,6 +156,29 @@ def flood(port: int, kind: str, rate: float, seconds: float) -> dict[str, Any]:
             except OSError:
                 continue
     return {"sent": sent, "cpu_seconds": time.process_time()}
+
+
+def new_clients(port: int) -> dict[str, Any]:
+    """How many of 40 clients at other addresses get a connection id. Each tries three times, 0.5 s apart."""
+    connected = 0
+    for number in range(_NEW_CLIENTS):
+        with _sender(port, _FORGED_ADDRESSES + number) as client:
+            client.settimeout(CONNECT_SECONDS)
+            for _ in range(_NEW_TRIES):
+                client.send(_CONNECT)
+                with contextlib.suppress(TimeoutError):
+                    connected += len(client.recv(64)) == 16
+                    break
+    return {"connected": connected, "of": _NEW_CLIENTS}
+
+
+def _sender(port: int, number: int) -> socket.socket:
+    """A socket at an address of its own, the first of which is 127.0.0.1."""
+    sender = socket.socket(type=socket.SOCK_DGRAM)
+    sender.bind((str(IPv4Address("127.0.0.1") + number), 0))
+    sender.connect(("127.0.0.1", port))
+    sender.setblocking(False)
+    return sender
 
 
 def main() -> None:
@@ -159,12 +190,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--peers", type=int, default=20_000)
     parser.add_argument("--torrents", type=int, default=1_000)
-    parser.add_argument("--flood", choices=FLOODS)
+    parser.add_argument("--flood", choices=[*FLOODS, FORGED])
+    parser.add_argument(
+        "--new-clients", action="store_true", help="only ask for connection ids, from 40 addresses"
+    )
     options = parser.parse_args()
     gc.collect()
     gc.disable()
     if options.flood:
         print(json.dumps(flood(options.port, options.flood, options.rate, options.seconds)))
+        return
+    if options.new_clients:
+        print(json.dumps(new_clients(options.port)))
         return
     present = make_workload(options.peers, options.torrents, options.peers).present
     load = UdpLoad(options.port, present)
