@@ -17,9 +17,11 @@ from loadtest.bench.population import announce_target, make_peers
 from loadtest.bench.sections import Section
 from loadtest.bench.targets import Target
 from loadtest.cluster import Node
+from tracker.store.schema.keys import shard_prefixes
 
 SHARDS, RATE = 16, 500
-MOVED = "t:{03}:"
+PREFIXES = shard_prefixes("t:", SHARDS)
+MOVED = PREFIXES[3]
 GOAL_SECONDS = 1.0
 _CONNECTIONS = 256
 
@@ -87,9 +89,9 @@ def _measure_move(
 def _peers(stores: Stores) -> int:
     """All peers in the store."""
     total = 0
-    for number in range(SHARDS):
+    for prefix in PREFIXES:
         for kind in ("seeders", "leechers"):
             assert stores.nodes is not None
-            key = f"t:{{{number:02}}}:stats:{kind}"
+            key = f"{prefix}stats:{kind}"
             total += int(stores.nodes.primary(key).ask("GET", key) or 0)
     return total

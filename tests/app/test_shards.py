@@ -42,7 +42,7 @@ def test_the_number_of_shards_is_a_power_of_two(number: int) -> None:
 
 
 def test_several_shards_need_a_prefix_without_braces() -> None:
-    for prefix in ("t:{07}:", "t:{main}:"):
+    for prefix in ("t:{07}:", "t:{07buvm}:", "t:{main}:"):
         with pytest.raises(ValueError, match="hash tag"):
             RedisSettings(prefix=prefix)
     with pytest.raises(ValueError, match="braces"):

@@ -7,6 +7,7 @@ import pytest
 from redis import Redis
 
 from tests.commands import Command
+from tracker.store.schema.keys import shard_prefixes
 
 HASHES = [f"{number:02x}" * 20 for number in range(8)]
 
@@ -35,7 +36,7 @@ def test_a_store_is_split_and_joined(
     assert "been stopped?" in asked.output and not keys.keys(f"{prefix}{{*")
     found = figures(filled("reshard", "--shards", "4", "--yes", "--json").stdout)
     assert found["torrents"] == (8, 8) and found["users"] == (1, 1)
-    assert keys.get(f"{prefix}{{03}}:info_hash:{HASHES[7]}")
+    assert keys.get(f"{shard_prefixes(prefix, 4)[3]}info_hash:{HASHES[7]}")
     assert "made with 4 shards" in filled("user", "list", code=1).stderr
 
     monkeypatch.setenv("TRACKER_REDIS__SHARDS", "4")

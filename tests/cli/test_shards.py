@@ -243,7 +243,7 @@ def test_commands_name_the_unavailable_shards_and_their_node(
             ("export", "--what", "all", "out.jsonl"),
         ):
             assert f"; unavailable: {where}; " in tracker(*words, code=1).stderr, words
-        present = next(each for each in (A, B, C, D) if each != missing)
+        present = next(each for number, each in enumerate((A, B, C, D)) if number not in unavailable)
         for command in ("deny", "torrent remove", "torrent add"):  # goes on with the next one
             result = tracker(*command.split(), missing, present, code=1)
             assert result.stderr == f"error: {missing}: the store is unavailable; unavailable: {where}\n"

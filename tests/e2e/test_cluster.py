@@ -12,9 +12,11 @@ from loadtest.cluster import cluster
 from tests.e2e.conftest import StartTracker
 from tests.store.harness import ALICE, BOB
 from tests.waiting import until
+from tracker.store.schema.keys import shard_prefixes
 from tracker.store.sharding.unavailable import named
 
 PREFIX = "t:{x}:"
+PREFIXES = shard_prefixes("t:", 4)
 
 
 @pytest.mark.long
@@ -63,13 +65,13 @@ def test_shards_are_spread_over_a_cluster(start_tracker: StartTracker) -> None:
 
         for number in range(20):
             assert join(number) == number // 4 + 1
-        prefix = "t:{02}:"
+        prefix = PREFIXES[2]
         other = next(node for node in nodes.nodes if node is not nodes.primary(prefix))
         nodes.move(prefix, other)
         for number in range(20, 40):
             assert join(number) == number // 4 + 1
-        for shard in range(4):
-            key = f"t:{{{shard:02}}}:stats:seeders"
+        for each in PREFIXES:
+            key = f"{each}stats:seeders"
             assert int(nodes.primary(key).ask("GET", key)) == 10
         assert tracker.end() == 0
 
@@ -82,7 +84,7 @@ def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
     with cluster() as nodes:
         nodes.be_patient()
         main = nodes.primary("t:{main}:")
-        places = {shard: nodes.primary(f"t:{{{shard:02}}}:") for shard in range(4)}
+        places = {shard: nodes.primary(prefix) for shard, prefix in enumerate(PREFIXES)}
         node = next(place for place in places.values() if place is not main)
         unavailable = [shard for shard, place in places.items() if place is node]
         node.stop()
@@ -169,8 +171,7 @@ def test_a_node_that_is_unavailable_affects_its_shards_only(
         for user_id, passkey in (("7", ALICE), ("8", BOB)):
             added = trackers.run(tmp_path, "user", "add", "--id", user_id, "--passkey", passkey, **settings)
             assert added.returncode == 0, added.stderr
-        keys = {shard: f"t:{{{shard:02}}}:" for shard in range(4)}
-        places = {shard: nodes.primary(key) for shard, key in keys.items()}
+        places = {shard: nodes.primary(prefix) for shard, prefix in enumerate(PREFIXES)}
         main = nodes.primary("t:{main}:")
         node = next(place for place in places.values() if place is not main)
         unavailable = [shard for shard, place in places.items() if place is node]
@@ -220,14 +221,13 @@ def test_two_trackers_share_the_shards_of_a_cluster(start_tracker: StartTracker)
             "TRACKER_REAPER__INTERVAL_SECONDS": "30",
         }
         both = [start_tracker(name, **settings) for name in ("one", "two")]
-        keys = [f"t:{{{shard:02}}}:" for shard in range(4)]
 
         def ask(key: str, *words: str) -> Any:
             return nodes.primary(key).ask(words[0], key + words[1], *words[2:])
 
         def holders() -> set[bytes]:
             """Who has the leases of shards."""
-            return {token for key in keys for token in ask(key, "HVALS", "leases:shard:tokens")}
+            return {token for key in PREFIXES for token in ask(key, "HVALS", "leases:shard:tokens")}
 
         until(lambda: len(holders()) == 2)
         for number in range(24):
@@ -239,7 +239,7 @@ def test_two_trackers_share_the_shards_of_a_cluster(start_tracker: StartTracker)
             assert reply[b"complete"] == number // 4 + 1
 
         def seeders() -> int:
-            return sum(int(ask(key, "GET", "stats:seeders") or 0) for key in keys)
+            return sum(int(ask(key, "GET", "stats:seeders") or 0) for key in PREFIXES)
 
         assert seeders() == 24
         both[0].kill()

@@ -82,7 +82,7 @@ class RedisSettings(Section):
     @classmethod
     def _no_shard(cls, value: str) -> str:
         """Scripts recognise the prefixes of several shards, and the main one, by such an end."""
-        if re.search(r":\{([0-9]+|main)\}:$", value):
+        if re.search(r":\{([0-9]+[a-z]*|main)\}:$", value):
             raise ValueError("choose another hash tag: numbers and main are those of shards")
         return value
 

@@ -22,6 +22,7 @@ from tracker.settings.model import RedisSettings, Settings
 from tracker.store.client.cluster import Cluster, slot_of
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.url import Address, url_at
+from tracker.store.schema.keys import shard_prefixes
 from tracker.store.store import Store
 from tracker.system.event_loop import running
 
@@ -148,7 +149,7 @@ async def test_moved_is_followed_by_each_kind_of_call(group: Servers) -> None:
 
 async def test_a_command_without_a_key_reaches_the_node_of_its_prefix_at_once(group: Servers) -> None:
     """No node answers MOVED to SCAN, INFO or CONFIG: another one would answer for itself."""
-    prefixes = [f"t:{{{number:02}}}:" for number in range(8)]
+    prefixes = shard_prefixes("t:", 8)
     places = [group.primary(prefix) for prefix in prefixes]
     assert len({node.port for node in places}) == 3
     for prefix, node in zip(prefixes, places, strict=True):
@@ -214,7 +215,7 @@ async def test_a_slot_that_moves_key_by_key_is_unavailable_and_nothing_is_torn(g
 
 async def test_prefixes_on_one_node_share_its_pipe(group: Servers) -> None:
     async with store_at(group.url, "t:{h}:") as store:
-        prefixes = [f"t:{{{number:02}}}:" for number in range(16)]
+        prefixes = shard_prefixes("t:", 16)
         connections = [store.connection.of(prefix) for prefix in prefixes]
         for connection, prefix in zip(connections, prefixes, strict=True):
             await connection.direct("GET", f"{prefix}k")
@@ -222,7 +223,7 @@ async def test_prefixes_on_one_node_share_its_pipe(group: Servers) -> None:
         pipes = {connection.pipe for connection in connections}
         assert len(pipes) == 3
         assert all(pipe is not None and pipe.gathers for pipe in pipes)
-        assert store.connection.of("t:{00}:") is connections[0]
+        assert store.connection.of(prefixes[0]) is connections[0]
 
 
 async def test_a_lost_node_is_lost_for_its_prefixes_only() -> None:
@@ -231,7 +232,7 @@ async def test_a_lost_node_is_lost_for_its_prefixes_only() -> None:
         lost = group.primary("t:{h}:")
         async with store_at(others(group, "t:{h}:")[0].tcp_url, "t:{h}:") as store:
             home = store.connection
-            connections = {each: home.of(each) for each in (f"t:{{{number:02}}}:" for number in range(16))}
+            connections = {each: home.of(each) for each in shard_prefixes("t:", 16)}
             at_lost = {each for each in connections if group.primary(each) is lost}
             assert 0 < len(at_lost) < 16
             for prefix, connection in connections.items():

@@ -226,8 +226,8 @@ def test_every_builder_is_used() -> None:
 
 
 def test_every_key_begins_with_the_prefix() -> None:
-    ours, theirs = built(Keys("t:")), built(Keys("x{07}:"))
-    assert {name: key.replace("t:", "x{07}:", 1) for name, key in ours.items()} == theirs
+    ours, theirs = built(Keys("t:")), built(Keys("x{07buvm}:"))
+    assert {name: key.replace("t:", "x{07buvm}:", 1) for name, key in ours.items()} == theirs
     assert Keys("x:").timeouts() == "x:ptimeout:"
     assert Keys("x:").channel("users") == "x:users"
 

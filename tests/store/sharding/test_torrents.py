@@ -1,11 +1,15 @@
 """Torrents of several shards: routing, merged lists, and totals that equal those of one shard."""
 
 import random
+import re
 from dataclasses import replace
+from itertools import pairwise
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.crc import key_slot
 
 from loadtest.invariants import check_invariants
 from tests.store.harness import Store, endpoint, update
@@ -15,14 +19,34 @@ from tracker.store.schema.keys import MAX_SHARDS, main_prefix_of, shard_prefixes
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.torrents import search
 
+ROOT, SLOTS = Path(__file__).parents[3], 16384
 HASHES = [hash_in(number % SHARDS, number) for number in range(20)]
 
 
 def test_prefixes_of_one_shard_and_of_several() -> None:
     assert (main_prefix_of("t:", 1), shard_prefixes("t:", 1)) == ("t:", ("t:",))
     assert main_prefix_of("t:", 4) == "t:{main}:"
-    assert shard_prefixes("t:", 4) == ("t:{00}:", "t:{01}:", "t:{02}:", "t:{03}:")
-    assert shard_prefixes("x:", MAX_SHARDS)[255] == "x:{255}:"
+    assert shard_prefixes("t:", 4) == ("t:{00adue}:", "t:{01bgro}:", "t:{02bmuk}:", "t:{03anra}:")
+    assert shard_prefixes("x:", MAX_SHARDS)[255] == "x:{255bmec}:"
+
+
+@pytest.mark.parametrize("shards", [2, 4, 8, 16, 32, 64, 128, 256])
+def test_nodes_with_equal_ranges_have_equally_many_shards(shards: int) -> None:
+    """One more at most, with 2 to 64 nodes, whose ranges are those of `redis-cli --cluster create`."""
+    slots = [key_slot(each.encode()) for each in shard_prefixes("t:", shards)]
+    for nodes in range(2, 65):
+        ends = [0, *(round(SLOTS * node / nodes) for node in range(1, nodes)), SLOTS]
+        held = [sum(first <= slot < end for slot in slots) for first, end in pairwise(ends)]
+        assert sum(held) == shards
+        assert max(held) - min(held) <= 1, nodes
+
+
+def test_the_documents_list_the_prefixes_of_16_shards() -> None:
+    """An operator reads them there, and scripts of a site need them."""
+    text = (ROOT / "docs" / "redis.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"t:\{\d\d[a-z]{4}\}:(?=\s)", text[: text.index("redis-cli -c GET")]))[
+        -16:
+    ] == shard_prefixes("t:", 16)
 
 
 async def announce_randomly(stores: tuple[Store, Store], rounds: int = 300) -> None:

@@ -17,7 +17,7 @@ from tracker.store.sharding.shards import Shard
 from tracker.store.store import Store
 
 PAGE = 2000
-_SHARD = re.compile(rb"\{(main|[0-9]{2,3})\}:")
+_SHARD = re.compile(rb"\{(main|[0-9]{2,3}[a-z]{4})\}:")
 
 
 class Found(NamedTuple):

@@ -3,7 +3,12 @@
 The scripts in lua/ build keys as well: they receive the prefix and follow the same table.
 """
 
+from binascii import crc_hqx
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from string import ascii_lowercase
 from typing import Literal, get_args
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
@@ -15,6 +20,9 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 BOARDS: tuple[Board, ...] = get_args(Board)
 """The leaderboards of unique users."""
 MAX_SHARDS = 256
+_SLOTS, _ENDING = 16384, 4
+"""Slots of a cluster (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/), and the number of
+letters at the end of a shard's hash tag."""
 
 
 def main_prefix_of(prefix: str, shards: int) -> str:
@@ -23,15 +31,33 @@ def main_prefix_of(prefix: str, shards: int) -> str:
 
 
 def shard_prefixes(prefix: str, shards: int) -> tuple[str, ...]:
-    """The prefix of each shard, by its number. On a cluster the part in braces decides where its keys are."""
+    """The prefix of each shard, by its number. On a cluster the hash tag, which is the part in braces, decides where
+    its keys are: their slots are evenly spaced, so that nodes with equally many slots have equally many shards."""
     if shards == 1:
         return (prefix,)
-    digits = 2 if shards <= 100 else 3
-    return tuple(f"{prefix}{{{number:0{digits}}}}:" for number in range(shards))
+    return tuple(f"{prefix}{{{_hash_tag(number, shards)}}}:" for number in range(shards))
+
+
+def _hash_tag(number: int, shards: int) -> str:
+    """The number, and the first four letters with which the slot is ``number / shards`` of all."""
+    head = f"{number:0{2 if shards <= 100 else 3}}"
+    slot = number * _SLOTS // shards ^ crc_hqx(bytes(_ENDING), crc_hqx(head.encode(), 0)) % _SLOTS
+    return head + _endings()[slot]
+
+
+@cache
+def _endings() -> Mapping[int, str]:
+    """By slot the first four letters that are in it. A CRC is linear: what comes before only changes bits of it."""
+    found: dict[int, str] = {}
+    for letters in map("".join, product(ascii_lowercase, repeat=_ENDING)):
+        found.setdefault(crc_hqx(letters.encode(), 0) % _SLOTS, letters)
+        if len(found) == _SLOTS:
+            break
+    return found
 
 
 def pattern_of(prefix: str) -> str:
-    """The prefix with glob characters escaped: ``t:{07}:`` is unchanged, ``t[x]:`` is not."""
+    """The prefix with glob characters escaped: ``t:{07mopd}:`` is unchanged, ``t[x]:`` is not."""
     return "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in prefix)
 
 

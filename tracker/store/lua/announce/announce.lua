@@ -399,7 +399,7 @@ end
 local gap, heartbeat, addresses_full, removing_key, upload_multiplier, download_multiplier, groups
 
 local function set_prefix(prefix)
-  P, sharded = prefix, string.find(prefix, ':{%d+}:$')
+  P, sharded = prefix, string.find(prefix, ':{%d+%l+}:$')
   gap, heartbeat, addresses_full, removing_key = P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing'
   upload_multiplier, download_multiplier, groups = P .. 'upload_multiplier', P .. 'download_multiplier', P .. 'groups'
 end

@@ -4,7 +4,7 @@
 -- Those lists also need the change feed, and reach back no further than its oldest change. So nothing is recorded while
 -- there is no feed. With several shards all edits are recorded: the feed may be in other shards.
 local MAX_EDITS = 100000
-local has_feed = string.find(P, ':{%d+}:$') or string.find(P, ':{main}:$') or call('EXISTS', P .. 'changes') == 1
+local has_feed = string.find(P, ':{%d+%l+}:$') or string.find(P, ':{main}:$') or call('EXISTS', P .. 'changes') == 1
 
 -- Of a user or of a torrent; the other is ''. All entries have the same fields: the server stores their names once for
 -- many entries.

@@ -1,7 +1,7 @@
 -- hit_and_runs.lua: the index of users who have hit-and-runs, and whether an account is one. After `P` and `call`.
 
 -- Whether this is the prefix of a shard. announce.lua gets the prefix with each call, and sets it then.
-local sharded = P and string.find(P, ':{%d+}:$') -- luacheck: ignore 321
+local sharded = P and string.find(P, ':{%d+%l+}:$') -- luacheck: ignore 321
 
 -- In a shard, the users whose sums under the main prefix have to be written again.
 local function note_changed(uid)

@@ -7,7 +7,7 @@
 local function counts_elsewhere(ih, v1)
   if not v1 or v1 == ih or #v1 ~= 40 or string.find(v1, '[^0-9a-f]') then return false end
   local keys = call('MGET', P .. 'info_hash:' .. v1, P .. 'deny:' .. v1)
-  if not keys[1] and string.find(P, ':{%d+}:$') then return true end
+  if not keys[1] and string.find(P, ':{%d+%l+}:$') then return true end
   if not keys[1] or keys[2] then return false end
   local v = redis.pcall('HMGET', P .. 't:' .. v1, 'enabled', 'hybrid_of')
   return not v.err and v[1] ~= '0' and v[1] ~= 'pending' and (v[2] or '') == ''

@@ -2,7 +2,7 @@
 
 -- Ids of a shard are 256 apart, so that no two shards give out the same one: the id modulo 256 is the shard's number.
 local function next_torrent_id()
-  local id, shard = call('INCR', P .. 'torrent_id'), string.match(P, ':{(%d+)}:$')
+  local id, shard = call('INCR', P .. 'torrent_id'), string.match(P, ':{(%d+)%l+}:$')
   return string.format('%.0f', shard and 256 * id + shard or id)
 end
 

@@ -8,7 +8,7 @@ local per_torrent, per_place = ARGV[5] == '1', ARGV[6] == '1'
 local monthly = '.' .. month
 local failed = 0
 -- With several shards, each counts the users of its torrents. Places of the world are counted under the main prefix.
-local counts_world = not string.find(P, ':{%d+}:$')
+local counts_world = not string.find(P, ':{%d+%l+}:$')
 
 -- A key of a wrong type fails only its own metric, and is counted.
 local function try(...)

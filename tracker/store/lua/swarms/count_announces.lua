@@ -5,7 +5,7 @@
 -- ARGV[1..] pairs: t and an info hash (hex), or u and a passkey; number of announces
 -- Answer    how many of them exist
 local P, found = KEYS[1], 0
-local sharded = string.find(P, ':{%d+}:$') -- the user's sums on the main store are written again
+local sharded = string.find(P, ':{%d+%l+}:$') -- the user's sums on the main store are written again
 --@ include lib/numbers.lua
 COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 

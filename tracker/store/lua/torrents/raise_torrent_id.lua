@@ -5,7 +5,7 @@
 -- Answer    1
 local P, call, wanted = KEYS[1], redis.call, tonumber(ARGV[1])
 -- Ids of a shard are 256 apart (new_torrent_id.lua).
-if string.find(P, ':{%d+}:$') then wanted = math.floor(wanted / 256) end
+if string.find(P, ':{%d+%l+}:$') then wanted = math.floor(wanted / 256) end
 if wanted > (tonumber(call('GET', P .. 'torrent_id') or '') or 0) then
   call('SET', P .. 'torrent_id', string.format('%.0f', wanted))
 end
