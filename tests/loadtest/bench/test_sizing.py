@@ -1,0 +1,31 @@
+"""The calculation of docs/sizing.md from measured sizes."""
+
+import re
+
+import pytest
+
+from loadtest.bench.processes import ROOT
+from loadtest.bench.sizing import GIGABYTE, PLANS, REWRITE, Bytes, Plan, as_markdown, fullest, needed
+
+COSTS = Bytes(public=840, private=870, user=1300, copy=420)
+
+
+def test_the_page_has_the_table_of_its_sizes() -> None:
+    text = (ROOT / "docs" / "sizing.md").read_text(encoding="utf-8")
+    _, _, rest = text.partition("<!-- sizing: begin -->")
+    block = rest.partition("<!-- sizing: end -->")[0].strip()
+    sizes = [float(size.replace(",", "")) for size in re.findall(r"\d[\d,]*\d", block.splitlines()[0])]
+    assert as_markdown(Bytes(*sizes), PLANS) == block
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_fullest_node_has_room_for_a_rewrite_of_its_file(plan: Plan) -> None:
+    nodes, shards = needed(COSTS, plan)
+    assert fullest(COSTS, plan, nodes, shards) * REWRITE <= plan.memory * GIGABYTE
+    assert nodes == 1 or shards >= 8 * nodes or shards == 256
+
+
+def test_copies_of_users_count_in_each_shard() -> None:
+    plan = Plan(1_000_000, 100_000, 16)
+    more = fullest(COSTS, plan, 16, 256) - fullest(COSTS, plan, 16, 128)
+    assert more == pytest.approx(1.33 * 100_000 * 420 * 8)
