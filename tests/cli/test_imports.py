@@ -439,7 +439,7 @@ def test_rows_after_a_malformed_row_are_read(tracker: Command, tmp_path: Path) -
         ('{"info_hash": "' + "a" * 200_000 + '"}', "the line is too long"),
         (
             '{"kind": {}, "info_hash": "x"}',
-            "kind must be torrent, user, denial, client, denied_client or freeleech_token",
+            "kind must be torrent, user, denial, client, denied_client, freeleech_token or user_torrent",
         ),
         (f'{{"info_hash": "{HASH}", "uploaded": 1}}', "unknown field of a torrent"),
         ('{"user_id": 1.5}', "user_id is no number with a fraction or an exponent"),

@@ -117,7 +117,7 @@ BEYOND: dict[str, str] = {
     "rank_hit_and_runs": "changed groups i:hnr u:* u:*:hnr u:*:t:* user:*",
     "rank_torrents": "i:seeders i:torrent_*",
     "read_torrents": "i:score",
-    "save_history": "changed deleting groups i:hnr i:snatches u:* u:*:hnr u:*:t:* user:*",
+    "save_history": "changed changes deleting edits groups i:hnr i:snatches u:* u:*:hnr u:*:t:* user:*",
     "record_updates": "changes u:*:t:* updated",
     "read_users": "u:* user:* users",
     "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",

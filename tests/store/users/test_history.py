@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.store.harness import ALICE, Store, info_hash, running, update
+from tests.store.harness import ALICE, START, Store, info_hash, running, update
 from tracker.errors import ClientError
 from tracker.store.schema.keys import Keys
+from tracker.store.schema.record import shown
 from tracker.store.swarms.rules import SwarmRules
+from tracker.store.users.history import _SETS_A_ROUND
 
 RULES = SwarmRules(
     accounts="required", peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600, max_changes=1000
@@ -106,3 +108,75 @@ async def test_an_invalid_row_changes_nothing_and_the_others_are_written(store: 
         "torrent_id must be a positive number",
     ]
     assert last is True
+
+
+async def rows_of(store: Store, after: str = "") -> list[dict[str, Any]]:
+    parts = [part async for _, part in store.user_history.parts(after)]
+    return sorted((shown(row) for part in parts for row in part), key=str)
+
+
+async def test_rows_are_read_as_announces_left_them_and_come_back_after_a_wipe(store: Store) -> None:
+    """Of more sets than one round looks into, of a hit-and-run, an immune torrent, and one with another credit."""
+    ids = [await known(store, number) for number in range(1, 4)]
+    users = [str(number) for number in range(100, 100 + _SETS_A_ROUND + 5)]
+    await store.user_import.save([{"user_id": each} for each in users])
+    await store.user_history.save([{"user_id": each, "torrent_id": ids[2], "uploaded": 1} for each in users])
+    await store.users.edit("7", {"upload_multiplier": "3"})
+    await store.announce(update(1, "s", passkey=ALICE, torrent=1))
+    await store.announce(update(2, "s", passkey=ALICE, torrent=2, bytes_left=0))
+    await store.pass_time(100)
+    await store.announce(update(1, "x", passkey=ALICE, torrent=1, uploaded=50, downloaded=80))
+    await store.announce(update(2, "u", passkey=ALICE, torrent=2, uploaded=7, bytes_left=0))
+    await store.user_history.save([{"user_id": "7", "torrent_id": ids[1], "immune": True}])
+    found = await rows_of(store)
+    first, second = (
+        next(row for row in found if (row["user_id"], row["torrent_id"]) == ("7", each)) for each in ids[:2]
+    )
+    assert first == {
+        "user_id": "7",
+        "torrent_id": ids[0],
+        "uploaded": 50,
+        "downloaded": 80,
+        "credited_uploaded": 150,
+        "credited_downloaded": 80,
+        "seed_seconds": 0,
+        "total_seconds": 100,
+        "completed_at": 0,
+        "first_seen": START,
+        "last_seen": START + 100,
+        "hit_and_run": True,
+        "immune": False,
+    }
+    assert (second["seed_seconds"], second["immune"], second["hit_and_run"]) == (100, True, False)
+    assert len(found) == 2 + len(users) and await rows_of(store, "7") == [
+        row for row in found if row["user_id"] != "7"
+    ]
+    for shard in store.shards:
+        await store.redis.delete(*[shard.keys.user_torrent("7", each) for each in ids])
+        await store.redis.delete(
+            *[shard.keys.user_set("7", name) for name in ("complete", "incomplete", "hnr")]
+        )
+    assert len(await rows_of(store)) == len(users)
+    assert set(await store.user_history.save([row for row in found if row["user_id"] == "7"])) == {True}
+    assert await rows_of(store) == found
+
+
+async def test_a_row_that_was_never_completed_says_so_and_an_end_of_zero_is_none(store: Store) -> None:
+    torrent_id = await known(store)
+    row = {"user_id": "7", "torrent_id": torrent_id, "completed_at": 0, "downloaded": 5}
+    assert await store.user_history.save([row], add_to_totals=True) == [True]
+    assert await store.users.torrents("7", "incomplete") == [torrent_id]
+    await store.user_sums.save(["7"])
+    user = await store.users.by_id("7")
+    assert user is not None and user.snatches == 0
+    await store.announce(update(1, "s", passkey=ALICE))
+    await store.announce(update(1, "c", passkey=ALICE, bytes_left=0))
+    account = await store.users.torrent("7", torrent_id)
+    assert account is not None and account["completed_at"] == str(START)
+
+
+async def test_rows_on_removed_torrents_are_left_out(store: Store) -> None:
+    torrent_id = await known(store)
+    await store.user_history.save([{"user_id": "7", "torrent_id": torrent_id, "uploaded": 5}])
+    await store.torrents.remove(info_hash(1))
+    assert await rows_of(store) == []

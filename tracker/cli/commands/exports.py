@@ -11,12 +11,13 @@ import typer
 
 from tracker.cli.commands import with_store
 from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
-from tracker.cli.files.rows import WHAT, CsvRows, JsonRows, Kind, Row, text_of
+from tracker.cli.files.rows import COLUMNS, WHAT, CsvRows, JsonRows, Kind, Row, text_of
 from tracker.cli.progress import progress
 from tracker.errors import StoreUnavailable
 from tracker.operations.peers import format_prefix
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import MULTIPLIERS
+from tracker.store.schema.record import shown
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
@@ -43,9 +44,10 @@ def export_records(
         bool, typer.Option("--with-auto", help="Include torrents that registered themselves in open mode.")
     ] = False,
 ) -> None:
-    """Export torrents, users, the deny list, clients or freeleech tokens, in the format of `tracker import`.
+    """Export torrents, users, the deny list, clients, freeleech tokens or what users have on torrents, in the format of
+    `tracker import`.
 
-    Swarms, statistics and users' totals per torrent are not exported: `tracker backup` has everything.
+    Swarms and statistics are not exported: `tracker backup` has everything.
     """
     if what != "all" and what not in WHAT:
         raise typer.BadParameter(f"--what must be {', '.join(WHAT)} or all")
@@ -98,6 +100,8 @@ def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Page
         return _denials(store)
     if kind == "freeleech_token":
         return _freeleech_tokens(store)
+    if kind == "user_torrent":
+        return _user_torrents(store)
     return _clients(store) if kind == "client" else _denied_clients(store)
 
 
@@ -158,3 +162,10 @@ async def _freeleech_tokens(store: Store) -> Pages:
                 if token["info_hash"]
             ]
         yield rows
+
+
+async def _user_torrents(store: Store) -> Pages:
+    """Without those of removed torrents."""
+    async for _, rows in store.user_history.parts():
+        names = COLUMNS["user_torrent"]
+        yield [{name: text_of(value) for name, value in shown(each, names).items()} for each in rows]

@@ -30,6 +30,7 @@ from tracker.store.torrents.hybrids import V1_IS_UNREGISTERED
 from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import checked_torrent
 from tracker.store.users.fields import is_user_id
+from tracker.store.users.history import checked_history
 from tracker.store.users.importing import checked_user
 
 _BATCH = 1000
@@ -56,6 +57,13 @@ Mapped = Annotated[
 ReplaceTotals = Annotated[
     bool, typer.Option("--replace-totals", help="Replace the totals of known users by those in the file.")
 ]
+AddToTotals = Annotated[
+    bool,
+    typer.Option(
+        "--add-to-totals",
+        help="Add what rows of users on torrents change to the totals of these users and torrents.",
+    ),
+]
 Check = Annotated[
     bool, typer.Option("--check", help="Read and check all records first, and import none if one is invalid.")
 ]
@@ -80,13 +88,15 @@ def import_records(
     what: What = None,
     mapped: Mapped = None,
     replace_totals: ReplaceTotals = False,
+    add_to_totals: AddToTotals = False,
     resume: Resume = None,
     check: Check = False,
     tsv: Tsv = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check, without writing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Import .torrent files, or torrents, users, denials and clients from files of `tracker export` or of a site.
+    """Import .torrent files, or torrents, users, denials, clients, freeleech tokens and what users have on torrents,
+    from files of `tracker export` or of a site.
 
     Known records are updated, so an import can be repeated. Empty fields are unchanged. Records that cannot be read or
     imported are reported on standard error, one per line; the others are imported, and the exit code is 1.
@@ -107,7 +117,7 @@ def import_records(
         return
     read = partial(reading.read, paths, kind, partial(keep_file, files), mapping, tsv=tsv)
     checkpoint = Checkpoint(resume, paths) if resume else None
-    work = _Import(paths, read, checkpoint, replace_totals=replace_totals)
+    work = _Import(paths, read, checkpoint, replace_totals=replace_totals, add_to_totals=add_to_totals)
     change_store("import", work.write)
     work.summarize(as_json=as_json, dry_run=False)
 
@@ -122,11 +132,13 @@ class _Import:
         checkpoint: Checkpoint | None = None,
         *,
         replace_totals: bool = False,
+        add_to_totals: bool = False,
     ) -> None:
         self._paths = paths
         self._read = read
         self._checkpoint = checkpoint
         self._replace_totals = replace_totals
+        self._add_to_totals = add_to_totals
         self._done = Imported()
         self._user_of: dict[str, str] = {}
         self._passkey_of: dict[str, str] = {}
@@ -138,6 +150,8 @@ class _Import:
 
     async def write(self, store: Store, change: Change) -> None:
         change.note(files=" ".join(map(str, self._paths)), replace_totals=self._replace_totals)
+        if self._add_to_totals:
+            change.note(add_to_totals=True)
         try:
             await self.run(store)
         finally:
@@ -205,6 +219,9 @@ class _Import:
         if kind == "user":
             saved = await store.user_import.save(rows, replace_totals=self._replace_totals)
             return [each.text if isinstance(each, ClientError) else each.new for each in saved]
+        if kind == "user_torrent":
+            known = await store.user_history.save(rows, add_to_totals=self._add_to_totals)
+            return [each.text if isinstance(each, ClientError) else each for each in known]
         return [await _write_one(store, kind, row) for row in rows]
 
     async def _link(self, store: Store, rows: Sequence[Row]) -> None:
@@ -250,7 +267,7 @@ class _Import:
                 what = f"{kind.replace('_', ' ')}s"
                 say(
                     f"{what}: {added} {does}"
-                    if kind in ("torrent", "user") or dry_run
+                    if kind in ("torrent", "user", "user_torrent") or dry_run
                     else f"{what}: {added} set"
                 )
         if as_json:
@@ -329,6 +346,8 @@ def _check(kind: Kind, row: Row) -> bool | str:
             checked_torrent(_torrent_fields(row))
         elif kind == "user":
             checked_user(row)
+        elif kind == "user_torrent":
+            checked_history(row)
         elif kind in ("client", "denied_client"):
             check_prefix(parse_prefix(row["prefix"]))
     except ClientError as error:

@@ -18,9 +18,10 @@ from tracker.store.schema.multipliers import MULTIPLIERS, multiplier_text, with_
 from tracker.store.schema.record import settable
 from tracker.store.torrents.records import TORRENT_FIELDS, Torrent
 from tracker.store.users.fields import FIELDS, User
+from tracker.store.users.history import History
 
 Row = dict[str, str]
-Kind = Literal["torrent", "user", "denial", "client", "denied_client", "freeleech_token"]
+Kind = Literal["torrent", "user", "denial", "client", "denied_client", "freeleech_token", "user_torrent"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 WHAT: dict[str, Kind] = {
     "torrents": "torrent",
@@ -29,6 +30,7 @@ WHAT: dict[str, Kind] = {
     "clients": "client",
     "denied-clients": "denied_client",
     "freeleech-tokens": "freeleech_token",
+    "user-torrents": "user_torrent",
 }
 """Kinds by the names that the command line uses."""
 COLUMNS: Mapping[Kind, tuple[str, ...]] = {
@@ -38,15 +40,16 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     "client": ("prefix", "name"),
     "denied_client": ("prefix", "reason"),
     "freeleech_token": ("user_id", "info_hash", "until"),
+    "user_torrent": ("user_id", "torrent_id", *settable(History)),
 }
 """The first field identifies the record and is required."""
-_FIELDS = (*settable(User).values(), *settable(Torrent).values())
+_FIELDS = [field for record in (User, Torrent, History) for field in settable(record).values()]
 TEXTS = frozenset({"prefix", *(each.name for each in _FIELDS if each.kind in ("text", "names"))}) - {
     "hybrid_of"
 }
 _FLAGS = frozenset(each.name for each in _FIELDS if each.kind == "flag")
 _NUMBERS = (
-    frozenset(COLUMNS["user"] + COLUMNS["torrent"] + ("until",))
+    frozenset((*COLUMNS["user"], *COLUMNS["torrent"], *COLUMNS["user_torrent"], "until"))
     - _FLAGS
     - TEXTS
     - {"info_hash", "user_id", "passkey", "hybrid_of", "torrent_id"}
@@ -112,6 +115,8 @@ def parse_row(kind: Kind, fields: Mapping[str, object]) -> Row:
             row[name] = text
     if COLUMNS[kind][0] not in row:
         raise ClientError(f"{COLUMNS[kind][0]} is missing")
+    if kind == "user_torrent" and "torrent_id" not in row:
+        raise ClientError("torrent_id is missing")
     return row
 
 
@@ -150,8 +155,8 @@ def text_of(value: object) -> str:
 
 
 def kind_of(fields: Mapping[str, object]) -> Kind:
-    """By the field ``kind``, else by the identifying field. Denials of torrents and clients, and freeleech tokens, need
-    ``kind``.
+    """By the field ``kind``, else by the identifying field. Denials of torrents and clients, freeleech tokens, and
+    users on torrents need ``kind``.
 
     Raises ClientError.
     """

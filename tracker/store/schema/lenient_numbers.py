@@ -14,6 +14,11 @@ def whole(value: bytes | None) -> int:
     return min(int(value), MAX_INTEGER)
 
 
+def signed(value: bytes | None) -> int:
+    """The same of a number that may be negative."""
+    return -whole(value[1:]) if value and value[:1] == b"-" else whole(value)
+
+
 def ranked(flat: Sequence[bytes]) -> list[tuple[str, int]]:
     """Parses a reply of ZSCAN or WITHSCORES, which alternates members and scores, into (member, score) pairs."""
     return [

@@ -1,7 +1,8 @@
-"""What users have on torrents: rows that a site brings along, with what its former tracker counted."""
+"""What users have on torrents: rows that a site brings along, with what its former tracker counted, and rows as they
+are now."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import orjson
 
 from tracker.errors import ClientError
 from tracker.store.client.pipe import Argument
+from tracker.store.schema.lenient_numbers import signed, whole
 from tracker.store.schema.record import Field, settable
 from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.users.copies import UserCopies
@@ -16,6 +18,12 @@ from tracker.store.users.fields import is_user_id
 
 ROWS_A_CALL = 50
 """Takes the store about a millisecond. Announces wait for that call."""
+_ROWS_A_PART, _SETS_A_ROUND = 250, 200
+"""Rows read, and sets of users looked into, in one round trip of short commands."""
+_ACCOUNT = (
+    *("uploaded", "downloaded", "extra_up", "extra_dn", "seed_time", "total_time", "completed_at"),
+    *("first_seen", "last_seen", "until", "immune"),
+)
 _ERRORS = {
     b"user": "unknown user",
     b"torrent": "unknown torrent",
@@ -36,13 +44,21 @@ class History:
     credited_downloaded: Annotated[int, Field("The same for bytes downloaded.", "history")] = 0
     seed_seconds: Annotated[int, Field("Seconds as a seeder.", "history")] = 0
     total_seconds: Annotated[int, Field("Seconds on the torrent.", "history")] = 0
-    completed_at: Annotated[int, Field("When the download ended (epoch s).", "history")] = 0
+    completed_at: Annotated[int, Field("When the download ended (epoch s); 0: it did not.", "history")] = 0
     first_seen: Annotated[int, Field("The first announce (epoch s).", "history")] = 0
     last_seen: Annotated[int, Field("The last announce (epoch s).", "history")] = 0
     hit_and_run: Annotated[bool, Field("Whether it is a hit-and-run.", "history", off="none")] = False
     immune: Annotated[
         bool, Field("Whether it makes no hit-and-run, whatever happens.", "history", off="none")
     ] = False
+
+
+@dataclass(frozen=True, slots=True)
+class UserTorrent(History):
+    """With whose it is."""
+
+    user_id: Annotated[str, Field()] = ""
+    torrent_id: Annotated[str, Field()] = ""
 
 
 class UserHistory:
@@ -90,6 +106,81 @@ class UserHistory:
             for place, answer in zip(places, answers, strict=True):
                 found[place] = ClientError(_ERRORS[answer]) if isinstance(answer, bytes) else answer == 1
         return [found[place] for place in range(len(rows))]
+
+    async def parts(self, after: str = "") -> AsyncIterator[tuple[str, list[UserTorrent]]]:
+        """All rows of users after the one with id ``after``, in parts, each with the id to continue after; rows of some
+        users come again then. Torrents that are not known are left out."""
+        main = self._shards.main
+        users = max(1, _SETS_A_ROUND // len(self._shards))
+        while True:
+            how = (f"({after or 0}", "+inf", "BYSCORE", "LIMIT", 0, users, "WITHSCORES")
+            found = await main.connection.command("ZRANGE", main.keys.users(), *how)
+            ids = [str(int(float(score))) for score in found[1::2]]
+            if not ids:
+                return
+            for some in in_parts(await self._pairs(ids), _ROWS_A_PART):
+                yield after, await self.rows(some)
+            after = ids[-1]
+            yield after, []
+
+    async def _pairs(self, user_ids: Sequence[str]) -> list[tuple[str, str]]:
+        """(user id, torrent id) of what these users have, and had. A torrent that is completed meanwhile moves from
+        the set that is read first to the other."""
+        pairs: dict[tuple[str, str], None] = {}
+        for name in ("incomplete", "complete"):
+            waiting = [(user_id, shard, b"0") for user_id in user_ids for shard in self._shards]
+            while waiting:
+                pages = await self._shards.send(
+                    [
+                        (shard, ("SSCAN", shard.keys.user_set(user_id, name), cursor, "COUNT", _ROWS_A_PART))
+                        for user_id, shard, cursor in waiting
+                    ],
+                    keep_errors=True,
+                )
+                read = [
+                    (*each, page) for each, page in zip(waiting, pages, strict=True) if isinstance(page, list)
+                ]
+                pairs |= {(user_id, each.decode()): None for user_id, _, _, page in read for each in page[1]}
+                waiting = [(user_id, shard, page[0]) for user_id, shard, _, page in read if page[0] != b"0"]
+        return list(pairs)
+
+    async def rows(self, pairs: Sequence[tuple[str, str]]) -> list[UserTorrent]:
+        """Those of (user id, torrent id) that are there, on torrents that are known."""
+        places = await self._shards.find_torrents(list(dict.fromkeys(torrent_id for _, torrent_id in pairs)))
+        known = [(*pair, places[pair[1]][0]) for pair in pairs if pair[1] in places]
+        commands: list[tuple[Shard, tuple[Argument, ...]]] = []
+        for user_id, torrent_id, shard in known:
+            keys = shard.keys
+            commands.append((shard, ("HMGET", keys.user_torrent(user_id, torrent_id), *_ACCOUNT)))
+            commands.append((shard, ("SISMEMBER", keys.user_set(user_id, "hnr"), torrent_id)))
+        replies = await self._shards.send(commands, keep_errors=True)
+        return [
+            _row(user_id, torrent_id, account, owes == 1)
+            for (user_id, torrent_id, _), account, owes in zip(
+                known, replies[::2], replies[1::2], strict=True
+            )
+            if isinstance(account, list) and any(each is not None for each in account)
+        ]
+
+
+def _row(user_id: str, torrent_id: str, account: Sequence[bytes | None], owes: bool) -> UserTorrent:
+    uploaded, downloaded, extra_up, extra_down, *others, last, until, immune = account
+    seeded, total, completed, first = map(whole, others)
+    return UserTorrent(
+        user_id=user_id,
+        torrent_id=torrent_id,
+        uploaded=whole(uploaded),
+        downloaded=whole(downloaded),
+        credited_uploaded=max(0, whole(uploaded) + signed(extra_up)),
+        credited_downloaded=max(0, whole(downloaded) + signed(extra_down)),
+        seed_seconds=seeded,
+        total_seconds=total,
+        completed_at=completed,
+        first_seen=first,
+        last_seen=max(whole(last), whole(until)),
+        hit_and_run=owes,
+        immune=immune == b"1",
+    )
 
 
 def checked_history(fields: Mapping[str, Any]) -> dict[str, str]:

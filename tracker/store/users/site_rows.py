@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from tracker.bittorrent import Endpoint, PeerId
 from tracker.store.client.pipe import Argument
-from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.lenient_numbers import signed, whole
 from tracker.store.schema.record import Field, fields_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.users.sums import UserSums
@@ -206,10 +206,6 @@ class SiteRows:
                     break
 
 
-def _signed(value: bytes | None) -> int:
-    return -whole(value[1:]) if value and value[:1] == b"-" else whole(value)
-
-
 def _numbers(names: Sequence[str], row: Sequence[bytes | None]) -> SiteRow:
     return dict(zip(names, map(whole, row), strict=False))
 
@@ -222,8 +218,8 @@ def _history(pair: UserOnTorrent, row: Sequence[bytes | None], now: int) -> Site
     seen = max(found["until"], whole(last))
     return {
         **found,
-        "credited_uploaded": found["uploaded"] + _signed(extra_up),
-        "credited_downloaded": found["downloaded"] + _signed(extra_down),
+        "credited_uploaded": found["uploaded"] + signed(extra_up),
+        "credited_downloaded": found["downloaded"] + signed(extra_down),
         "first_announce": whole(first) or seen or now,
         "user_id": int(pair.user_id),
         "torrent_id": int(pair.torrent_id),

@@ -3,12 +3,14 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   '1': what changes is added to the totals of user and torrent   ARGV[2] now (epoch s)
 -- ARGV[3..] the rows, JSON: user_id, torrent_id, and as text what is given: uploaded, downloaded, credited_uploaded,
---   credited_downloaded, seed_seconds, total_seconds, completed_at, first_seen, last_seen; hit_and_run, immune: 0 or 1
+--   credited_downloaded, seed_seconds, total_seconds, completed_at (0: not completed), first_seen, last_seen;
+--   hit_and_run, immune: 0 or 1
 -- Answer    for each row 1 new, 0 known; or why nothing was changed: 'user' or 'torrent' unknown, 'deleting', 'error'
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[2]) -- luacheck: ignore 211
 --@ include lib/numbers.lua
 COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 --@ include lib/hit_and_runs.lua
+--@ include lib/edits.lua
 local STORED = { seed_seconds = 'seed_time', total_seconds = 'total_time', completed_at = 'completed_at',
   first_seen = 'first_seen', last_seen = 'last_seen', immune = 'immune' }
 
@@ -46,6 +48,7 @@ local function save(row)
   if call('SISMEMBER', P .. 'deleting', row.user_id) == 1 then return 'deleting' end
   if not call('HGET', user, 'passkey') then return 'user' end
   if not ih then return 'torrent' end
+  if row.completed_at == '0' then row.completed_at = nil end
   local account = user .. ':t:' .. row.torrent_id
   local known = call('HMGET', account, 'peers', 'completed_at')
   for _, set in ipairs({ ':complete', ':incomplete', ':hnr' }) do -- one of a wrong type fails before the first write
@@ -67,6 +70,7 @@ local function save(row)
     end
   end
   if sharded then note_changed(row.user_id) end
+  record_edit(row.user_id, ih)
   return known[1] and 0 or 1
 end
 
