@@ -27,7 +27,7 @@ API = {
     "denials": "denials",
     "history of peers": "history/peers",
     "scores": "scores",
-    "scores, from the middle": "scores?offset={middle}",
+    "scores, from the middle": "scores?cursor={middle}",
     "lag of scores": "scores/lag",
     "statistics": "statistics",
     "a torrent": "torrents/{torrent}",

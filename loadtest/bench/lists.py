@@ -28,9 +28,9 @@ GOAL_PAGE, GOAL_CALL = 50.0, 5.0
 ROUNDS = 9
 USERS = {
     "by id": "",
-    "by id, from the middle": "offset={middle}",
-    "by ratio, from the middle": "sort=ratio&order=desc&offset={middle}",
-    "by name, from the middle": "sort=name&offset={middle}",
+    "by id, from the middle": "cursor=f{middle}",
+    "by ratio, from the middle": "sort=ratio&order=desc&cursor=f{middle}",
+    "by name, from the middle": "sort=name&cursor=f{middle}",
     "disabled ones": "enabled=false",
     "disabled ones by ratio": "enabled=false&sort=ratio",
     "enabled ones": "enabled=true",
@@ -44,11 +44,11 @@ USERS = {
 }
 TORRENTS = {
     "by seeders": "",
-    "by snatches, from the middle": "sort=snatches&offset={middle}",
+    "by snatches, from the middle": "sort=snatches&cursor=f{middle}",
     "by score, ascending": "sort=score&order=asc",
-    "by name, from the middle": "sort=name&offset={middle}",
-    "by size, from the middle": "sort=size&offset={middle}",
-    "by addition, from the middle": "sort=added&offset={middle}",
+    "by name, from the middle": "sort=name&cursor=f{middle}",
+    "by size, from the middle": "sort=size&cursor=f{middle}",
+    "by addition, from the middle": "sort=added&cursor=f{middle}",
     "by last activity": "sort=last_activity&order=asc",
     "disabled ones by size": "enabled=false&sort=size",
     "private ones by size": "private=true&sort=size&cursor=f5000",

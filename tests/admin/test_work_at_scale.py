@@ -60,7 +60,7 @@ async def test_pages_and_statistics_of_a_large_project_are_fast(admin: Admin, re
             page = await measured(asking.get(f"{PROJ}/items", list=status, limit=500))
             assert len(page["items"]) == 500
         assert len((await measured(asking.get(f"{PROJ}/claims", limit=500)))["items"]) == 500
-        board = await measured(asking.get(f"{PROJ}/leaderboard", by="bytes", offset=500, limit=500))
+        board = await measured(asking.get(f"{PROJ}/leaderboard", by="bytes", cursor=500, limit=500))
         assert (board["total"], len(board["items"])) == (CLAIMANTS, 500)
         assert len((await measured(asking.get(f"{PROJ}/log", limit=500)))["items"]) == 500
         metrics = await measured(asking.session.get("/metrics"))

@@ -1,12 +1,11 @@
-"""Lists of torrents and users, and their exports."""
+"""Lists of torrents."""
 
 import pytest
 
 from tests.store.harness import Store, info_hash
 from tracker.operations import lists
-from tracker.operations.lists import exported_torrents, exported_users, find_torrents
+from tracker.operations.lists import find_torrents, listed_torrents
 from tracker.store.torrents.filter import TorrentFilter
-from tracker.store.users.listing import UserFilter
 
 
 @pytest.fixture
@@ -28,12 +27,11 @@ async def test_a_text_is_part_of_a_name_or_without_a_filter_the_start_of_an_info
 
 
 @pytest.mark.parametrize("page", [1, 2, 500])
-async def test_exports_are_bounded(filled: Store, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
+async def test_a_list_is_read_in_pages_up_to_a_limit(
+    filled: Store, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
     monkeypatch.setattr(lists, "_PAGE", page)
     for bound in (100, 3):
-        monkeypatch.setattr(lists, "MAX_EXPORTED", bound)
         wanted = TorrentFilter("name", descending=False)
-        torrents = [each.name[-1] async for some in exported_torrents(filled, wanted, "") for each in some]
-        assert torrents == ["1", "2", "3", "4", "5"][:bound]
-        users = [each.user_id async for some in exported_users(filled, UserFilter()) for each in some]
-        assert users == ["1", "2", "3", "4", "5"][:bound]
+        pages = [each.torrents async for each in listed_torrents(filled, wanted, "", bound)]
+        assert [each.name[-1] for some in pages for each in some] == ["1", "2", "3", "4", "5"][:bound]

@@ -18,8 +18,6 @@ COLUMNS = (
     "counts",
     "details",
 )
-MAX_EXPORTED = 10_000
-"""Entries of one export by the API. The command line exports all."""
 _PAGE = 500
 
 
@@ -33,12 +31,6 @@ async def entries(audit: Audit, wanted: AuditFilter, limit: int) -> AsyncIterato
         left -= len(page)
         if not cursor:
             return
-
-
-async def export(audit: Audit, wanted: AuditFilter, *, as_csv: bool) -> bytes:
-    """The newest MAX_EXPORTED entries that match."""
-    found = [entry async for page in entries(audit, wanted, MAX_EXPORTED) for entry in page]
-    return csv_of(found).encode() if as_csv else json_lines(found)
 
 
 def json_lines(found: Iterable[AuditEntry]) -> bytes:

@@ -1,21 +1,16 @@
-"""Lists of torrents and users as the API, its exports and the dashboard show them."""
+"""Lists of torrents as the API, its exports, the dashboard and the command line show them."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from tracker.errors import StoreUnavailable
-from tracker.store.sharding.unavailable import named, noting_unavailable_shards
+from tracker.errors import ClientError
 from tracker.store.store import Store
 from tracker.store.torrents.filter import TorrentFilter
 from tracker.store.torrents.listing import ListPage
-from tracker.store.torrents.torrents import Torrent
-from tracker.store.users.fields import User
-from tracker.store.users.listing import UserFilter
 
-MAX_EXPORTED = 100_000
-"""Rows of one export. ``tracker export`` has no limit."""
 _PAGE = 500
+_PLACE = re.compile(r"f([0-9]{1,12})", re.ASCII)
 
 
 async def find_torrents(
@@ -25,6 +20,11 @@ async def find_torrents(
 
     Without a filter, the text may also be the start of an info hash. Raises ClientError for an invalid cursor.
     """
+    if not text and not wanted.is_selective:
+        place = _PLACE.fullmatch(cursor or "f0")
+        if place is None:
+            raise ClientError("invalid cursor")
+        return await store.torrent_listing.page(wanted, int(place[1]), count)
     if text and not wanted.is_selective:
         after, found = await store.torrents.search(text, count, cursor)
         return ListPage(found, after)
@@ -35,47 +35,11 @@ async def listed_torrents(
     store: Store, wanted: TorrentFilter, text: str, limit: int
 ) -> AsyncIterator[ListPage]:
     """The first ``limit`` torrents of the list, in pages."""
-    cursor, offset, is_walk = "", 0, bool(text) or wanted.is_selective
-    while offset < limit:
-        count = min(limit - offset, _PAGE)
-        if is_walk:
-            page = await find_torrents(store, wanted, text, cursor, count)
-        else:
-            page = await store.torrent_listing.page(wanted, offset, count)
+    cursor = ""
+    while limit > 0:
+        page = await find_torrents(store, wanted, text, cursor, min(limit, _PAGE))
         yield page
-        offset += len(page.torrents) if is_walk else count
+        limit -= len(page.torrents)
         cursor = page.cursor
-        if not cursor if is_walk else offset >= (page.total or 0):
-            return
-
-
-async def exported_torrents(store: Store, wanted: TorrentFilter, text: str) -> AsyncIterator[list[Torrent]]:
-    """The first MAX_EXPORTED of the list, in pages."""
-    pages = listed_torrents(store, wanted, text, MAX_EXPORTED)
-    while True:
-        with _of_all_shards():
-            page = await anext(pages, None)
-        if page is None:
-            return
-        yield page.torrents
-
-
-async def exported_users(store: Store, wanted: UserFilter) -> AsyncIterator[list[User]]:
-    """The first MAX_EXPORTED of the list, in pages."""
-    cursor, left = "", MAX_EXPORTED
-    while left > 0:
-        with _of_all_shards():
-            cursor, users, *_ = await store.user_listing.page(wanted, cursor, min(left, _PAGE))
-        yield users
-        left -= len(users)
         if not cursor:
             return
-
-
-@contextmanager
-def _of_all_shards() -> Iterator[None]:
-    """Raises StoreUnavailable if what was read leaves out a shard: an export is complete, or cut off."""
-    with noting_unavailable_shards() as missing:
-        yield
-    if missing:
-        raise StoreUnavailable(f"the store does not answer for {named(missing)}")

@@ -66,8 +66,7 @@ async def all_pages(asking: ApiClient, path: str, **query: Any) -> list[Any]:
     for _ in range(1000):
         page = await asking.get(path, **query, **more)
         items += page["items"]
-        offset, cursor = page.get("next_offset"), page.get("next_cursor")
-        if offset is None and cursor is None:
+        if page["next_cursor"] is None:
             return items
-        more = {"offset": offset} if cursor is None else {"cursor": cursor}
+        more = {"cursor": page["next_cursor"]}
     raise AssertionError("there is no end")

@@ -1,13 +1,15 @@
+import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import SecretStr
 
-from tests.admin.api.api_client import ApiClient
+from tests.admin.api.api_client import ApiClient, swarms_of
 from tests.admin.conftest import Admin, Serve
-from tests.store.harness import info_hash, peer_id, redis_of, update
-from tests.waiting import in_background
+from tests.store.harness import ALICE, info_hash, peer_id, redis_of, update
+from tests.waiting import eventually, in_background
+from tracker.errors import ClientError
 from tracker.settings.changes import ChangeSettings
 from tracker.settings.model import RedisSettings, Settings
 from tracker.store.changes.webhooks import webhook_id
@@ -132,7 +134,7 @@ async def test_torrents_are_listed_by_when_they_were_updated(full: ApiClient, ad
     ]
     assert (await full.get("/torrents", updated_since=2**40))["items"] == []
     assert "reach back" in (await full.get("/torrents", 409, updated_since=4))["detail"]
-    for wrong in ({"sort": "score"}, {"offset": "0"}, {"q": "x"}):
+    for wrong in ({"sort": "score"}, {"enabled": "true"}, {"q": "x"}):
         await full.wrong_fields("GET", "/torrents", params={"updated_since": "6", **wrong})
     admin.context.live.current = replace_changes(admin, ChangeSettings())
     assert "MAX_ENTRIES" in (await full.get("/torrents", 409, updated_since=6))["detail"]
@@ -146,7 +148,7 @@ async def test_users_are_listed_by_when_they_were_updated(full: ApiClient, admin
         await redis.xadd(key, {"change": "joined", "user_id": user}, id=f"{1000 * second}-0")
     found = await full.get("/users", updated_since=100)
     assert [row["user_id"] for row in found["items"]] == ["7", "8"]
-    assert (found["total"], found["next_offset"], found["next_cursor"]) == (None, None, None)
+    assert (found["total"], found["next_cursor"]) == (None, None)
     page = await full.get("/users", updated_since=101, limit=2)
     assert ([row["user_id"] for row in page["items"]], page["next_cursor"]) == (["8"], "102000-0")
     page = await full.get("/users", updated_since=101, limit=2, cursor="102000-0")
@@ -154,8 +156,8 @@ async def test_users_are_listed_by_when_they_were_updated(full: ApiClient, admin
     assert (await full.get("/users", updated_since=104))["items"] == []
     assert (await full.get("/users", updated_since=2**40))["items"] == []
     assert "reach back" in (await full.get("/users", 409, updated_since=99))["detail"]
-    for wrong in ({"updated_since": "100", "offset": "0"}, {"cursor": "102000-0"}):
-        await full.wrong_fields("GET", "/users", params=wrong)
+    await full.wrong_fields("GET", "/users", params={"updated_since": "100", "order": "desc"})
+    await full.get("/users", 422, cursor="102000-0")
 
 
 async def test_edits_count_as_updates(full: ApiClient, admin: Admin) -> None:
@@ -187,3 +189,56 @@ async def test_a_forgiven_hit_and_run_is_in_the_feed(full: ApiClient, admin: Adm
     (change,) = (await full.get("/changes"))["items"]
     assert (change["change"], change["user_id"], change["torrent_id"]) == ("hit_and_run_forgiven", "7", "5")
     assert (change["uploaded"], change["downloaded"], change["peer_id"]) == (3, 9, None)
+
+
+async def test_a_site_that_polls_gets_each_change_of_a_user_on_a_torrent(
+    full: ApiClient, admin: Admin, redis_url: str
+) -> None:
+    """A row of a batch, a join, a regular announce, a stop. The next list begins where the one before ended."""
+    redis = redis_of(admin.store.connection)
+    await redis.xadd(admin.store.keys.changes(), {"change": "joined"}, id="1000-0")
+    await admin.store.users.add("7", ALICE)
+    (added,) = await admin.store.torrents.add_many([(info_hash(1), {})])
+    assert not isinstance(added, ClientError)
+    row, since = {"user_id": "7", "torrent_id": added[0]}, "1"
+
+    async def found(limit: int = 1) -> tuple[int, ...]:
+        """The bytes in the rows of the next list."""
+        nonlocal since
+        cursor, rows = cast("str | None", ""), list[dict[str, Any]]()
+        while cursor is not None:
+            query = {"updated_since": since, "limit": str(limit), "cursor": cursor}
+            async with full.session.get("/api/v1/user-torrents", params=query) as response:
+                assert response.status == 200, await response.text()
+                *part, end = map(json.loads, (await response.text()).splitlines())
+            rows += part
+            cursor = end["next_cursor"]
+        since = end["next_updated_since"]
+        assert {(each["user_id"], each["torrent_id"]) for each in rows} <= {("7", added[0])}
+        return tuple({each["uploaded"] for each in rows})
+
+    async def gets(uploaded: int) -> bool:
+        return await found() == (uploaded,)
+
+    async with swarms_of(admin, redis_url, accounts="required", max_changes=1000, note_updates=True) as store:
+        await full.ask("POST", "/user-torrents/batch", json={"user_torrents": [{**row, "uploaded": 100}]})
+        await eventually(lambda: gets(100))
+        assert await found() == ()
+        await store.announce(update(1, "s", passkey=ALICE, bytes_left=0))
+        await eventually(lambda: gets(100))
+        await store.announce(update(1, "u", passkey=ALICE, bytes_left=0, uploaded=5))
+        await store.changes.record_updates()
+        await eventually(lambda: gets(105))
+        await store.announce(update(1, "x", passkey=ALICE, bytes_left=0, uploaded=7))
+        await eventually(lambda: gets(107))
+        await store.users.edit(
+            "7", {"name": "a name"}
+        )  # changes the user, not what the user has on a torrent
+        assert await found() == ()
+    all_rows = await full.session.get("/api/v1/user-torrents")
+    text = await all_rows.text()
+    assert [json.loads(line).get("uploaded") for line in text.splitlines()] == [107, None]
+    async with full.session.get("/api/v1/user-torrents", params={"updated_since": "0-5"}) as response:
+        assert response.status == 409
+    for wrong in ({"updated_since": "x"}, {"cursor": "-1"}, {"limit": "0"}):
+        await full.wrong_fields("GET", "/user-torrents", params=wrong)

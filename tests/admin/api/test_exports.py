@@ -3,26 +3,35 @@
 import csv
 import io
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.admin.api.api_client import ApiClient, all_pages
 from tests.admin.conftest import Admin
 from tests.store.harness import info_hash
-from tracker.operations import lists
+from tracker.admin.api import exports
+from tracker.admin.api.models import Part
+from tracker.errors import StoreUnavailable
 
 
-async def exported(asking: ApiClient, path: str, **query: str) -> list[dict[str, Any]]:
+async def fetched(asking: ApiClient, path: str, **query: Any) -> tuple[str, str]:
+    """The text, and what the header says."""
     async with asking.session.get(f"/api/v1/{path}", params=query) as response:
-        assert response.status == 200
-        is_csv = path.endswith("csv")
-        assert response.content_type == ("text/csv" if is_csv else "application/jsonl")
+        assert response.status == 200, await response.text()
+        assert response.content_type == ("text/csv" if path.endswith("csv") else "application/jsonl")
         assert "attachment" in response.headers["Content-Disposition"]
-        text = await response.text()
-    if is_csv:
+        return await response.text(), response.headers["Export-Complete"]
+
+
+async def exported(asking: ApiClient, path: str, **query: Any) -> list[dict[str, Any]]:
+    """The rows of a complete export."""
+    text, _ = await fetched(asking, path, **query)
+    if path.endswith("csv"):
         return list(csv.DictReader(io.StringIO(text)))
-    return [json.loads(line) for line in text.splitlines()]
+    *rows, end = (json.loads(line) for line in text.splitlines())
+    assert end == {"rows": len(rows), "next_cursor": None}
+    return rows
 
 
 @pytest.fixture
@@ -54,9 +63,10 @@ async def test_torrents_are_sorted_and_filtered(listed: Admin, full: ApiClient) 
     assert (page["total"], page["next_cursor"]) == (1, None)
     (row,) = page["items"]
     assert (row["added"], row["empty_since"]) == (int(listed.clock.now), None)
-    for query in ({"q": "a", "sort": "size"}, {"enabled": "true", "offset": 1}, {"cursor": "w1"}):
+    for query in ({"q": "a", "sort": "size"}, {"offset": 1}):
         await full.wrong_fields("GET", "/torrents", params=query)
-    await full.get("/torrents", 422, private="true", cursor="x")
+    for query in ({"private": "true", "cursor": "x"}, {"cursor": "w1"}):
+        await full.get("/torrents", 422, **query)
 
 
 @pytest.mark.parametrize("form", ["csv", "json-lines"])
@@ -64,7 +74,7 @@ async def test_lists_are_exported_as_filtered_and_sorted(
     listed: Admin, reader: ApiClient, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In several pages, without passkeys. What a spreadsheet would run as a formula begins with an apostrophe."""
-    monkeypatch.setattr(lists, "_PAGE", 1)
+    monkeypatch.setattr(exports, "PAGE", 1)
     found = await exported(reader, f"torrents/{form}", sort="size")
     assert [int(row["size"]) for row in found] == [30, 20, 10]
     assert found[0]["name"] == ("'=film 1" if form == "csv" else "=film 1")
@@ -78,13 +88,61 @@ async def test_lists_are_exported_as_filtered_and_sorted(
     assert [row["user_id"] for row in await exported(reader, f"users/{form}", enabled="false")] == ["3"]
 
 
-async def test_an_export_is_bounded(listed: Admin, full: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists, "MAX_EXPORTED", 2)
-    for what in ("torrents", "users"):
-        assert len(await exported(full, f"{what}/csv")) == 2
+@pytest.mark.parametrize("query", [{}, {"q": "m"}, {"enabled": "true"}], ids=str)
+async def test_an_export_that_ends_early_says_so_and_where_it_continues(
+    listed: Admin, full: ApiClient, query: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its last line, and in the header where the length of the list is known before."""
+    await listed.store.torrents.edit(info_hash(3), {"enabled": "1"})
+    monkeypatch.setattr(exports, "PAGE", 1)
+    text, header = await fetched(full, "torrents/json-lines", limit=2, **query)
+    *rows, end = map(json.loads, text.splitlines())
+    assert len(rows) == end["rows"] == 2 and end["next_cursor"]
+    assert header in ("no", "unknown") and (query or header == "no")
+    rest, last = await fetched(full, "torrents/json-lines", cursor=end["next_cursor"], **query)
+    more, final = map(json.loads, rest.splitlines())
+    assert {row["info_hash"] for row in (*rows, more)} == {info_hash(number).hex() for number in (1, 2, 3)}
+    assert (final, last) == ({"rows": 1, "next_cursor": None}, "yes")
+    lines = (await fetched(full, "torrents/csv", limit=2, **query))[0].splitlines()
+    assert lines[3:] == [f"# ends early after 2 rows; next_cursor: {end['next_cursor']}"]
+
+
+@pytest.mark.parametrize("what", ["users", "audit"])
+async def test_other_lists_end_early_in_the_same_way(listed: Admin, full: ApiClient, what: str) -> None:
+    for number in range(3):
+        await full.ask("PATCH", f"/users/{number + 1}", json={"name": f"name {number}"})
+    rows, cursor = list[str](), cast("str | None", "")
+    while cursor is not None:
+        text, _ = await fetched(full, f"{what}/json-lines", limit=2, cursor=cursor)
+        *found, end = text.splitlines()
+        rows += found
+        cursor = json.loads(end)["next_cursor"]
+    assert len(rows) == len(set(rows)) == 3
+    assert "# ends early after 2 rows" in (await fetched(full, f"{what}/csv", limit=2))[0].splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "end"),
+    [
+        ((), '{"rows":1,"next_cursor":"f1","error":"the store is unavailable"}'),
+        (("a",), "# ends early after 1 rows: the store is unavailable; next_cursor: f1"),
+    ],
+)
+async def test_an_export_that_meets_an_unavailable_store_says_so(columns: tuple[str, ...], end: str) -> None:
+    """Its first part was read; the next one is in a shard that does not answer."""
+
+    async def read(cursor: str, count: int) -> Part:
+        if cursor:
+            raise StoreUnavailable("the store does not answer")
+        return Part([{"a": 1}], "f1", 3, 0)
+
+    made = await exports.export(read, "x", "", 3, columns)
+    text = b"".join([chunk async for chunk in made["chunks"]]).decode()
+    assert text.splitlines()[-1] == end
+    assert made["headers"] == {"Export-Complete": "yes"}
 
 
 async def test_filters_of_exports_are_validated(full: ApiClient) -> None:
     for what in ("torrents", "users"):
-        for query in ({"sort": "x"}, {"enabled": "maybe"}, {"limit": "5"}):
+        for query in ({"sort": "x"}, {"enabled": "maybe"}, {"limit": "0"}):
             assert await full.wrong_fields("GET", f"/{what}/csv", params=query)

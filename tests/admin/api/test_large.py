@@ -32,13 +32,13 @@ async def test_large_lists_need_few_store_calls(admin: Admin, redis_url: str) ->
 
         for sort in ("seeders", "leechers", "snatches", "score"):
             for offset in (0, MANY // 2, MANY - PAGE):
-                page = await get("/torrents", sort=sort, offset=offset)
+                page = await get("/torrents", sort=sort, cursor=f"f{offset}")
                 assert (page["total"], len(page["items"])) == (MANY, PAGE)
-            assert page["next_offset"] is None
+            assert page["next_cursor"] is None
         (found,) = (await get("/torrents", q=name(77_777)))["items"]
         assert found["info_hash"] == hashed(77_777).hex()
         (found,) = (await get("/torrents", q=hashed(7).hex()))["items"]
         assert found["name"] == name(7)
         assert len((await get("/torrents", q="something"))["items"]) == PAGE
-        assert (await get("/scores", offset=MANY // 2))["total"] == MANY
+        assert (await get("/scores", cursor=MANY // 2))["total"] == MANY
         assert (await get("/statistics"))["torrents"] == MANY

@@ -29,26 +29,25 @@ def test_every_endpoint_is_in_the_document_once() -> None:
 
 
 OPERATION_IDS = """
-    audit_as_csv audit_as_json_lines audit_list_all changes_list_all changes_webhooks clients_allow
-    clients_deny clients_disallow clients_list_all clients_list_denied clients_software
-    clients_undeny denials_allow denials_deny denials_list_all dht_hashes dht_list_all dht_look_up dht_lookups
-    exports_peers exports_torrents_as_csv exports_torrents_as_json_lines exports_users_as_csv
-    exports_users_as_json_lines freeleech_give freeleech_list_all freeleech_take_back groups_delete groups_edit
-    groups_list_all groups_replace groups_show history_chart jobs_limit
-    jobs_list_all jobs_purge jobs_queues jobs_reprocess jobs_retry jobs_show jobs_sweep multipliers_replace
-    multipliers_show rules_of_all rules_of_torrent rules_of_user rules_remove_of_all rules_remove_of_torrent
-    rules_remove_of_user rules_set_of_all rules_set_of_torrent rules_set_of_user
+    audit_list_all changes_list_all changes_webhooks clients_allow clients_deny clients_disallow
+    clients_list_all clients_list_denied clients_software clients_undeny denials_allow denials_deny
+    denials_list_all dht_hashes dht_list_all dht_look_up dht_lookups exports_audit_as_csv
+    exports_audit_as_json_lines exports_peers exports_torrents_as_csv exports_torrents_as_json_lines
+    exports_user_torrents exports_users_as_csv exports_users_as_json_lines freeleech_give freeleech_list_all
+    freeleech_take_back groups_delete groups_edit groups_list_all groups_replace groups_show history_chart
+    jobs_limit jobs_list_all jobs_purge jobs_queues jobs_reprocess jobs_retry jobs_show jobs_sweep
+    multipliers_replace multipliers_show rules_of_all rules_of_torrent rules_of_user rules_remove_of_all
+    rules_remove_of_torrent rules_remove_of_user rules_set_of_all rules_set_of_torrent rules_set_of_user
     scores_lag scores_ranking statistics_counter statistics_counters statistics_distribution
-    statistics_distributions statistics_refusals statistics_statistics system_examine system_health system_settings
-    tokens_create tokens_list_all tokens_revoke torrents_batch torrents_create torrents_edit
+    statistics_distributions statistics_refusals statistics_statistics system_examine system_health
+    system_settings tokens_create tokens_list_all tokens_revoke torrents_batch torrents_create torrents_edit
     torrents_file torrents_history torrents_list_all torrents_peers torrents_remove torrents_show
     torrents_uniques torrents_upload uniques_figure uniques_top user_torrents_batch users_batch users_create
-    users_delete users_edit users_forgive users_forgive_one users_hit_and_runs users_list_all
-    users_lookup users_pending_hit_and_runs users_rotate users_show users_torrents users_unregistered
-    work_blocked_block work_blocked_block_everywhere work_blocked_list_all
-    work_blocked_list_everywhere work_blocked_log work_blocked_unblock
-    work_blocked_unblock_everywhere work_claims_list_all work_claims_release work_create work_delete
-    work_edit work_items_add work_items_add_list work_items_list_all work_items_purge
+    users_delete users_edit users_forgive users_forgive_one users_hit_and_runs users_list_all users_lookup
+    users_pending_hit_and_runs users_rotate users_show users_torrents users_unregistered work_blocked_block
+    work_blocked_block_everywhere work_blocked_list_all work_blocked_list_everywhere work_blocked_log
+    work_blocked_unblock work_blocked_unblock_everywhere work_claims_list_all work_claims_release work_create
+    work_delete work_edit work_items_add work_items_add_list work_items_list_all work_items_purge
     work_items_remove work_items_show work_list_all work_policy_preview work_results_leaderboard
     work_results_log work_show
 """

@@ -132,7 +132,8 @@ async def test_numbers_in_a_query_string_are_validated(full: ApiClient, admin: A
         ("/users", "limt=1", "limt"),
         ("/users", "limit=1&limit=2", "limit"),
         ("/users", "%FF=1", "\N{REPLACEMENT CHARACTER}"),
-        ("/users", "offset=9007199254740992", "offset"),
+        ("/users", "offset=0", "offset"),
+        ("/scores", "cursor=18446744073709551616", "cursor"),
         ("/clients", "cursor=18446744073709551616", "cursor"),
         ("/health", "verbose=1", "verbose"),
         ("/users", "x" * 3000 + "=1", "x" * 100),
@@ -147,8 +148,9 @@ async def test_unknown_parameters_are_refused(
 
 
 async def test_the_largest_numbers_are_accepted(full: ApiClient) -> None:
-    await full.get("/users", offset=2**53 - 1)
-    await full.get("/torrents", offset=2**53 - 1, limit=500)
+    await full.get("/users", cursor=f"f{10**12 - 1}")
+    await full.get("/torrents", cursor=f"f{10**12 - 1}", limit=500)
+    await full.get("/scores", cursor=2**64 - 1, limit=500)
     await full.get("/clients", cursor=2**64 - 1)
     await full.get("/counters/announces", since=2**53 - 1, until=2**53 - 1)
     await full.get("/counters/announces", until=0)

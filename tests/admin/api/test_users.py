@@ -236,15 +236,10 @@ async def test_users_are_sorted_filtered_and_searched(
     assert await ids(q="e") == ["3", "1"]
     assert await ids(q="2") == ["2"]
     page = await full.get("/users", q="e", limit=1)
-    assert (page["total"], page["next_offset"]) == (None, None) and page["next_cursor"]
+    assert page["total"] is None and page["next_cursor"]
     assert (await full.get("/users", sort="name"))["total"] == 3
-    for wrong in (
-        {"q": "e", "sort": "id"},
-        {"q": "e", "offset": 1},
-        {"enabled": "true", "offset": 0},
-        {"cursor": "f1"},
-    ):
-        assert await full.wrong_fields("GET", "/users", params=wrong) == ["query."]
+    assert await full.wrong_fields("GET", "/users", params={"q": "e", "sort": "id"}) == ["query."]
+    assert await full.wrong_fields("GET", "/users", params={"offset": "1"}) == ["query.offset"]
     assert await full.wrong_fields("GET", "/users", params={"q": "e", "cursor": "x"}) == ["query.cursor"]
     assert await full.wrong_fields("GET", "/users", params={"sort": "passkey"}) == ["query.sort"]
 

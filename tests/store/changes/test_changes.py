@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tracker.store.changes.changes import FIRST, Change, check_position
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 
+USER = attrgetter("user_id")
 RULES = SwarmRules(
     accounts="required", peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600, max_changes=1000
 )
@@ -262,9 +264,9 @@ async def test_what_was_updated_is_read_from_the_feed(store: Store) -> None:
         await store.redis.xadd(key, {"info_hash": torrent, "user_id": user}, id=f"{1000 * (100 + number)}-0")
 
     async def all_of(named: Any, since: int, limit: int) -> list[str]:
-        names, cursor = await store.changes.updated(named, since, "", limit)
+        names, cursor, _ = await store.changes.updated(attrgetter(named), str(since), "", limit)
         while cursor:
-            more, cursor = await store.changes.updated(named, since, cursor, limit)
+            more, cursor, _ = await store.changes.updated(attrgetter(named), str(since), cursor, limit)
             names += more
         return names
 
@@ -282,14 +284,14 @@ async def test_what_was_updated_is_read_from_the_feed(store: Store) -> None:
         "a",
     ]  # a page does not know the earlier ones
     with pytest.raises(Conflict, match="reach back"):
-        await store.changes.updated("user_id", 99, "", 100)
+        await store.changes.updated(USER, "99", "", 100)
     await store.redis.xtrim(key, minid="103000-0", approximate=False)
     assert await all_of("user_id", 103, 100) == ["8", "9"]
     for since, cursor in ((102, ""), (100, "102000-0")):
         with pytest.raises(Conflict, match="reach back"):
-            await store.changes.updated("user_id", since, cursor, 100)
+            await store.changes.updated(USER, str(since), cursor, 100)
     with pytest.raises(ClientError):
-        await store.changes.updated("user_id", 103, "x", 100)
+        await store.changes.updated(USER, "103", "x", 100)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1-", "1-x", "1_0", "9" * 20, "1-" + "9" * 20, "²"])

@@ -1,6 +1,7 @@
 """The users and torrents that programs edited: what the scripts record for lists with `updated_since`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from operator import attrgetter
 
 import pytest
 
@@ -9,6 +10,8 @@ from tracker.errors import Conflict
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 
+USER = attrgetter("user_id")
+TORRENT = attrgetter("info_hash")
 HASH = info_hash(5)
 Edit = Callable[[Store], Awaitable[object]]
 
@@ -29,8 +32,8 @@ async def edited(store: Store) -> tuple[list[str], list[str]]:
     if last := await store.redis.xrevrange(store.keys.edits(), count=1):
         while int(last[0][0].partition(b"-")[0]) >= await milliseconds(store):
             pass
-    users, _ = await store.changes.updated("user_id", 1, "", 100)
-    torrents, _ = await store.changes.updated("info_hash", 1, "", 100)
+    users, _, _ = await store.changes.updated(USER, "1", "", 100)
+    torrents, _, _ = await store.changes.updated(TORRENT, "1", "", 100)
     return users, torrents
 
 
@@ -92,24 +95,27 @@ async def test_changes_and_edits_are_in_order_of_time(store: Store) -> None:
         await store.redis.xadd(changes, {"change": "joined", "user_id": user}, id=f"{second}000-0")
     for second, user in ((15, "5"), (20, "6"), (30, ""), (45, "4")):
         await store.redis.xadd(edits, {"user_id": user, "info_hash": ""}, id=f"{second}000-0")
-    names, cursor = await store.changes.updated("user_id", 10, "", 3)
+    names, cursor, _ = await store.changes.updated(USER, "10", "", 3)
     assert (names, cursor) == (["1", "5", "2"], "20000-0")
-    names, cursor = await store.changes.updated("user_id", 10, cursor, 3)
+    names, cursor, _ = await store.changes.updated(USER, "10", cursor, 3)
     assert (names, cursor) == (["6", "4"], "40000-0")
-    assert await store.changes.updated("user_id", 10, cursor, 3) == (["4", "2"], "")
-    assert await store.changes.updated("user_id", 16, "", 100) == (["2", "6", "4"], "")
+    assert (await store.changes.updated(USER, "10", cursor, 3))[:2] == (["4", "2"], "")
+    assert await store.changes.updated(USER, "16", "", 100) == (["2", "6", "4"], "", "50000-0")
+    assert await store.changes.updated(USER, "45000-1", "", 100) == (["2"], "", "50000-0")
+    assert await store.changes.updated(USER, "50000-0", "", 100) == ([], "", "50000-0")
+    assert await store.changes.updated(USER, "51", "", 100) == ([], "", "51")
 
 
 async def test_deleted_edits_show(store: Store) -> None:
     """Edits that never were are no gap; deleted ones are."""
-    assert await store.changes.updated("user_id", 1, "", 100) == ([], "")
+    assert (await store.changes.updated(USER, "1", "", 100))[:2] == ([], "")
     for second in (10, 20):
         await store.redis.xadd(store.keys.edits(), {"user_id": "7", "info_hash": ""}, id=f"{second}000-0")
-    assert await store.changes.updated("user_id", 1, "", 100) == (["7"], "")
+    assert (await store.changes.updated(USER, "1", "", 100))[:2] == (["7"], "")
     await store.redis.xtrim(store.keys.edits(), maxlen=1, approximate=False)
-    assert await store.changes.updated("user_id", 20, "", 100) == (["7"], "")
+    assert (await store.changes.updated(USER, "20", "", 100))[:2] == (["7"], "")
     with pytest.raises(Conflict, match="reach back"):
-        await store.changes.updated("user_id", 19, "", 100)
+        await store.changes.updated(USER, "19", "", 100)
 
 
 async def test_edits_are_recorded_while_there_is_a_feed(store: Store) -> None:

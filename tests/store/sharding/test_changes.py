@@ -1,6 +1,7 @@
 """The change feeds of four shards as one."""
 
 from collections.abc import Awaitable
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import eventually
 from tracker.errors import Conflict
 from tracker.store.changes.changes import FIRST
+
+TORRENT = attrgetter("info_hash")
 
 
 async def join(store: Store, numbers: range) -> list[str]:
@@ -78,7 +81,7 @@ async def test_torrents_of_all_shards_that_changed_since_a_time(store: Store) ->
     joined = [change.info_hash for change in await store.changes.newest(100)]
     since = min(change.at for change in await store.changes.newest(100))
     with pytest.raises(Conflict):  # the feed began within this second
-        await store.changes.updated("info_hash", since, "", 3)
+        await store.changes.updated(TORRENT, str(since), "", 3)
     oldest = []
     for place, shard in enumerate(store.shards):
         ((id, _),) = await store.redis.xrange(shard.keys.changes(), count=1)
@@ -86,7 +89,7 @@ async def test_torrents_of_all_shards_that_changed_since_a_time(store: Store) ->
         oldest.append((milliseconds, number * (2 * SHARDS + 1) + place))
     found, cursor = list[str](), "{}-{}".format(*min(oldest))
     while cursor:
-        names, cursor = await store.changes.updated("info_hash", since, cursor, 3)
+        names, cursor, _ = await store.changes.updated(TORRENT, str(since), cursor, 3)
         found += names
     assert found == joined[1:]
 
@@ -139,7 +142,7 @@ async def test_edits_are_among_what_was_updated(store: Store) -> None:
     await store.users.add("7", ALICE)
 
     async def named(kind: Any) -> list[str]:
-        return (await store.changes.updated(kind, since, "", 100))[0]
+        return (await store.changes.updated(attrgetter(kind), str(since), "", 100))[0]
 
     await eventually(lambda: _holds(named("info_hash"), [info_hash.hex()]))
     await eventually(lambda: _holds(named("user_id"), ["7"]))

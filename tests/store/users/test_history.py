@@ -110,7 +110,7 @@ async def test_an_invalid_row_changes_nothing_and_the_others_are_written(store: 
     assert last is True
 
 
-async def rows_of(store: Store, after: str = "") -> list[dict[str, Any]]:
+async def rows_of(store: Store, after: str = "0") -> list[dict[str, Any]]:
     parts = [part async for _, part in store.user_history.parts(after)]
     return sorted((shown(row) for part in parts for row in part), key=str)
 

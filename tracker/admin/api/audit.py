@@ -1,12 +1,11 @@
 """/audit: the audit log. Only role admin reads it."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
-from tracker.admin.api.contract import Call, Download, Endpoints, Query, Reply
+from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Moment
-from tracker.operations.audit_export import MAX_EXPORTED, export
 from tracker.store.access.audit import AuditFilter, Way, row_of
 from tracker.store.access.tokens import Role
 from tracker.store.schema.multipliers import MAX_END
@@ -15,6 +14,7 @@ endpoints = Endpoints(
     "audit", "The audit log: who changed what, by the API, the dashboard, the command line or the site."
 )
 
+AUDIT_CURSOR = "^([0-9]{1,19}-[0-9]{1,19})?$"
 Epoch = Annotated[int, Field(ge=0, le=MAX_END)]
 
 
@@ -43,7 +43,7 @@ class AuditPageQuery(AuditQuery):
 
     cursor: str = Field(
         "",
-        pattern="^([0-9]{1,19}-[0-9]{1,19})?$",
+        pattern=AUDIT_CURSOR,
         description="`next_cursor` of the previous page.",
         examples=["1800000000000-0"],
     )
@@ -86,35 +86,8 @@ class AuditPage(Reply):
     next_cursor: str | None
 
 
-class AuditCsv(Download):
-    """The entries as CSV."""
-
-    media_type: ClassVar[str] = "text/csv"
-
-
-class AuditJsonLines(Download):
-    """The entries, one JSON object a line."""
-
-    media_type: ClassVar[str] = "application/jsonl"
-
-
 @endpoints.get("/audit", "List changes by admins")
 async def list_all(call: Call, query: AuditPageQuery) -> AuditPage:
     """Changes written directly to Redis are not recorded."""
     found, cursor = await call.store.audit.page(query.filter, query.cursor, query.limit)
     return AuditPage(items=[AuditRow(**row_of(entry)) for entry in found], next_cursor=cursor or None)
-
-
-@endpoints.get("/audit/csv", "Export changes by admins as CSV")
-async def as_csv(call: Call, query: AuditQuery) -> AuditCsv:
-    data = await export(call.store.audit, query.filter, as_csv=True)
-    return AuditCsv(content=data, file_name="audit.csv")
-
-
-@endpoints.get("/audit/json-lines", "Export changes by admins as JSON lines")
-async def as_json_lines(call: Call, query: AuditQuery) -> AuditJsonLines:
-    data = await export(call.store.audit, query.filter, as_csv=False)
-    return AuditJsonLines(content=data, file_name="audit.jsonl")
-
-
-as_csv.__doc__ = as_json_lines.__doc__ = f"The newest {MAX_EXPORTED:,} that match."

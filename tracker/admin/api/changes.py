@@ -1,11 +1,12 @@
 """/changes and /webhooks: what happened in the swarms, and its delivery to a site."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Moment, Whole, number, reply_of
+from tracker.admin.api.models import Moment, number, reply_of
 from tracker.errors import Conflict
 from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST, Change
@@ -16,14 +17,16 @@ _OFF = {409: "The feed is off: TRACKER_CHANGES__MAX_ENTRIES is 0."}
 FEED_ERRORS = {409: "`updated_since`: the change feed is off, or does not reach back so far."}
 """Of the lists that take ``updated_since``."""
 UpdatedSince = Annotated[
-    Whole | None,
+    str | None,
     Field(
-        description="Only those that changed since this time (epoch s): by a change in the feed (`/changes`) such as "
-        "a join, a completion, a stop or a hit-and-run; or by the API, the dashboard, the command line or an import. "
-        "What a site writes into the store itself does not count. Takes `cursor`; a page holds those of about `limit` "
-        "changes, and may repeat some of an earlier page."
+        pattern="^[0-9]{1,16}(-[0-9]{1,19})?$",
+        description="Only those that changed since this time (epoch s), or after the change with this ID: by a change "
+        "in the feed (`/changes`) such as a join, a completion, a stop or a hit-and-run; or by the API, the dashboard, "
+        "the command line or an import. What a site writes into the store itself does not count. A page holds those of "
+        "about `limit` changes, and may repeat some of an earlier page.",
     ),
 ]
+T = TypeVar("T")
 
 Position = Annotated[
     str,
@@ -85,8 +88,8 @@ def _check_on(call: Call) -> None:
 
 
 async def updated(
-    call: Call, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
-) -> tuple[list[str], str]:
+    call: Call, named: Callable[[Change], T | None], since: str, cursor: str, limit: int
+) -> tuple[list[T], str, str]:
     """As Changes.updated. Raises Conflict also if the feed is off."""
     _check_on(call)
     return await call.store.changes.updated(named, since, cursor, limit)

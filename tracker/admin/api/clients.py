@@ -6,12 +6,10 @@ from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
-    CursorPage,
     LineText,
-    OffsetPage,
+    Page,
     Paged,
     Period,
-    Scanned,
     page_of,
     scan_of,
 )
@@ -45,7 +43,7 @@ class ClientRow(Reply):
     name: str
 
 
-class ClientPage(CursorPage[ClientRow]):
+class ClientPage(Page[ClientRow]):
     """A page of the allow-list, unordered."""
 
 
@@ -62,7 +60,7 @@ class DeniedClientRow(Reply):
     reason: str = Field(description="Clients show it to their users. Empty: a default text.")
 
 
-class DeniedClientPage(CursorPage[DeniedClientRow]):
+class DeniedClientPage(Page[DeniedClientRow]):
     """A page of the deny list of clients, unordered."""
 
 
@@ -87,7 +85,7 @@ class SoftwareRow(Reply):
     count: int
 
 
-class SoftwarePage(OffsetPage[SoftwareRow]):
+class SoftwarePage(Page[SoftwareRow]):
     """Clients, highest count first."""
 
 
@@ -96,7 +94,7 @@ class SoftwareQuery(Paged):
 
 
 @endpoints.get("/clients", "List allowed clients")
-async def list_all(call: Call, query: Scanned) -> ClientPage:
+async def list_all(call: Call, query: Paged) -> ClientPage:
     """Applies only if TRACKER_CLIENTS__ALLOW_LIST is true."""
     after, found = await call.store.allow_list.page(query.cursor, query.limit)
     items = [ClientRow(prefix=format_prefix(prefix), name=name) for prefix, name in found]
@@ -119,7 +117,7 @@ async def disallow(call: Call, prefix: PrefixText) -> None:
 
 
 @endpoints.get("/denied-clients", "List denied clients")
-async def list_denied(call: Call, query: Scanned) -> DeniedClientPage:
+async def list_denied(call: Call, query: Paged) -> DeniedClientPage:
     """Applies only if TRACKER_CLIENTS__DENY_LIST is true. A client on both lists is refused."""
     after, found = await call.store.deny_list.page(query.cursor, query.limit)
     items = [DeniedClientRow(prefix=format_prefix(prefix), reason=reason) for prefix, reason in found]

@@ -105,12 +105,13 @@ class Download(Reply):
 
 
 class Export(Reply):
-    """A file of any length, sent as it is made. An error cuts it off, which clients see."""
+    """A file of any length, sent as it is made. An error that it does not tell cuts it off, which clients see."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     chunks: AsyncIterator[bytes]
     file_name: str
+    headers: Mapping[str, str] = {}
     media_type: ClassVar[str]
 
 

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, ReasonText, page_of
+from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, ReasonText, page_of
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent
@@ -24,7 +24,7 @@ class ListedDenial(DenialRow):
     since: Moment
 
 
-class DenialPage(OffsetPage[ListedDenial]):
+class DenialPage(Page[ListedDenial]):
     """A page of denied torrents, newest first."""
 
 

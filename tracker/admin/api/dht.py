@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.jobs import JobEnqueued, enqueued
-from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, page_of
+from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, page_of
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.torrents import TorrentRow, known, rows
 from tracker.bittorrent import parse_info_hash
@@ -71,7 +71,7 @@ class DhtNodes(Reply):
     items: list[DhtNodeRow]
 
 
-class LookedUpTorrents(OffsetPage[TorrentRow]):
+class LookedUpTorrents(Page[TorrentRow]):
     """A page of torrents that were looked up, latest first. `dht_at` is the last lookup that was answered."""
 
 
@@ -84,7 +84,7 @@ class AnnouncedTorrent(Reply):
     announced_at: Moment = Field(description="The last announce.")
 
 
-class AnnouncedTorrents(OffsetPage[AnnouncedTorrent]):
+class AnnouncedTorrents(Page[AnnouncedTorrent]):
     """A page of them: nearest to `near` first, else most peers first."""
 
 

@@ -1,26 +1,52 @@
-"""Exports of the lists of torrents and users, with the filters and the order of the lists."""
+"""Exports: lists of torrents and users with the filters and the order of the lists, what users have on torrents, all
+active peers. Each is sent as it is read, and says where it ends."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tracker.admin.api import torrents, users
-from tracker.admin.api.contract import Call, Endpoints, Export, Query, Reply
-from tracker.admin.api.models import Whole
-from tracker.admin.api.selections import TorrentSelection, UserSelection
+from tracker.admin.api.audit import AUDIT_CURSOR, AuditQuery
+from tracker.admin.api.changes import FEED_ERRORS, UpdatedSince, updated
+from tracker.admin.api.contract import Call, Endpoints, Export, Query
+from tracker.admin.api.models import Part, number
+from tracker.admin.api.selections import TorrentQuery, UserQuery
 from tracker.admin.api.torrents import TorrentRow
 from tracker.admin.api.users import UserRow
-from tracker.errors import StoreUnavailable
+from tracker.bittorrent import parse_info_hash
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.operations.audit_export import COLUMNS
 from tracker.operations.export import csv_lines, json_lines
-from tracker.operations.lists import exported_torrents, exported_users
+from tracker.operations.service import MAX_INTEGER
+from tracker.store.access.audit import row_of
+from tracker.store.changes.changes import Change
 from tracker.store.schema.record import shown
-from tracker.store.swarms.all_peers import ActivePeer
+from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 
-endpoints = Endpoints("exports", "Lists of torrents and users as files.")
+endpoints = Endpoints(
+    "exports",
+    "Lists as files. An export ends after about `limit` rows. The last line of JSON lines has `rows` and "
+    "`next_cursor`: null, or the `cursor` that continues. It has `next_updated_since` at the end of a list with "
+    "`updated_since`, and `error` if the store became unavailable. Without that line the export was cut off. A CSV "
+    "file that ends early has a last line that begins with `#` and has the cursor. The header `Export-Complete` is "
+    "`yes` or `no` where that is known before, else `unknown`.",
+)
 
-_Row = TypeVar("_Row")
-Pages = AsyncIterator[list[_Row]]
+COMPLETE = "Export-Complete"
+"""The header that says whether the export has the whole list: yes, no, or unknown. The last line says it too."""
+PAGE = 500
+"""Rows that are read at a time."""
+_CURSOR = "`next_cursor` of the last line of the export before."
+Limit = Annotated[
+    int,
+    Field(ge=1, le=MAX_INTEGER, description="About how many rows the export has."),
+    BeforeValidator(number),
+]
+
+Read = Callable[[str, int], Awaitable[Part]]
+"""Takes a cursor, and about how many rows to read."""
 
 
 class ListCsv(Export):
@@ -29,93 +55,180 @@ class ListCsv(Export):
     media_type: ClassVar[str] = "text/csv"
 
 
-class ListJsonLines(Export):
-    """The rows, one JSON object a line."""
+class JsonLines(Export):
+    """The rows, one JSON object a line, and the line that ends them."""
 
     media_type: ClassVar[str] = "application/jsonl"
 
 
-@endpoints.get("/torrents/csv", "Export torrents as CSV")
-async def torrents_as_csv(call: Call, query: TorrentSelection) -> ListCsv:
-    """The first 100,000 of the list, without passkeys. `tracker export` has no limit."""
-    found = exported_torrents(call.store, query.filter, query.q or "")
-    return ListCsv(chunks=_csv(found, torrents.fields_of, TorrentRow), file_name="torrents.csv")
+class TorrentExport(TorrentQuery):
+    limit: Limit = 100_000
 
 
-@endpoints.get("/torrents/json-lines", "Export torrents as JSON lines")
-async def torrents_as_json_lines(call: Call, query: TorrentSelection) -> ListJsonLines:
-    """The first 100,000 of the list, without passkeys. `tracker export` has no limit."""
-    found = exported_torrents(call.store, query.filter, query.q or "")
-    return ListJsonLines(chunks=_json(found, torrents.fields_of), file_name="torrents.jsonl")
+class UserExport(UserQuery):
+    limit: Limit = 100_000
 
 
-@endpoints.get("/users/csv", "Export users as CSV")
-async def users_as_csv(call: Call, query: UserSelection) -> ListCsv:
-    """The first 100,000 of the list, without passkeys. `tracker export` has no limit."""
-    found = exported_users(call.store, query.filter)
-    return ListCsv(chunks=_csv(found, users.fields_of, UserRow), file_name="users.csv")
+async def export(
+    read: Read, file_name: str, cursor: str, limit: int, columns: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The fields of an Export: CSV with ``columns``, else JSON lines. The first part is read here, so that an invalid
+    request is refused."""
+    first = await _whole(read, cursor, limit)
+    if not first.cursor:
+        answer = "yes"
+    elif first.total is None or (cursor and first.first is None):
+        answer = "unknown"
+    else:
+        answer = "yes" if first.total - (first.first or 0) <= limit else "no"
+    chunks = _chunks(read, first, cursor, limit, columns)
+    return {"chunks": chunks, "file_name": file_name, "headers": {COMPLETE: answer}}
 
 
-@endpoints.get("/users/json-lines", "Export users as JSON lines")
-async def users_as_json_lines(call: Call, query: UserSelection) -> ListJsonLines:
-    """The first 100,000 of the list, without passkeys. `tracker export` has no limit."""
-    found = exported_users(call.store, query.filter)
-    return ListJsonLines(chunks=_json(found, users.fields_of), file_name="users.jsonl")
+async def _whole(read: Read, cursor: str, count: int) -> Part:
+    """Raises StoreUnavailable if a shard is left out."""
+    with noting_unavailable_shards() as missing:
+        part = await read(cursor, min(count, PAGE))
+    if missing:
+        raise StoreUnavailable(f"the store does not answer for {named(missing)}")
+    return part
+
+
+async def _chunks(
+    read: Read, part: Part, start: str, limit: int, columns: Sequence[str]
+) -> AsyncIterator[bytes]:
+    number, error = 0, ""
+    if columns:
+        yield csv_lines(columns, ()).encode()
+    while True:
+        number += len(part.rows)
+        yield csv_lines(columns, part.rows, header=False).encode() if columns else json_lines(part.rows)
+        # Where a cursor stands for many rows, those of the first one are all sent: else it would never change.
+        if not part.cursor or (number >= limit and part.cursor != start):
+            break
+        try:
+            part = await _whole(read, part.cursor, max(1, limit - number))
+        except StoreUnavailable:
+            error = "the store is unavailable"
+        except ClientError as found:
+            error = found.text
+        if error:
+            break
+    if not columns:
+        yield json_lines([_end(number, part, error)])
+    elif part.cursor:
+        why = f": {error}" if error else ""
+        yield f"# ends early after {number} rows{why}; next_cursor: {part.cursor}\r\n".encode()
+
+
+def _end(number: int, part: Part, error: str) -> dict[str, Any]:
+    end: dict[str, Any] = {"rows": number, "next_cursor": part.cursor or None}
+    if part.since and not part.cursor:
+        end["next_updated_since"] = part.since
+    return end | {"error": error} if error else end
+
+
+class AuditExport(AuditQuery):
+    cursor: str = Field("", pattern=AUDIT_CURSOR, description=_CURSOR)
+    limit: Limit = 10_000
+
+
+def _audited(call: Call, query: AuditExport) -> Read:
+    async def read(cursor: str, count: int) -> Part:
+        found, after = await call.store.audit.page(query.filter, cursor, count)
+        return Part([row_of(entry) for entry in found], after)
+
+    return read
+
+
+@endpoints.get("/audit/csv", "Export changes by admins as CSV")
+async def audit_as_csv(call: Call, query: AuditExport) -> ListCsv:
+    return ListCsv(**await export(_audited(call, query), "audit.csv", query.cursor, query.limit, COLUMNS))
+
+
+@endpoints.get("/audit/json-lines", "Export changes by admins as JSON lines")
+async def audit_as_json_lines(call: Call, query: AuditExport) -> JsonLines:
+    return JsonLines(**await export(_audited(call, query), "audit.jsonl", query.cursor, query.limit))
+
+
+@endpoints.get("/torrents/csv", "Export torrents as CSV", errors=FEED_ERRORS)
+async def torrents_as_csv(call: Call, query: TorrentExport) -> ListCsv:
+    read = partial(torrents.part, call, query)
+    columns = (*TorrentRow.model_fields,)
+    return ListCsv(**await export(read, "torrents.csv", query.cursor, query.limit, columns))
+
+
+@endpoints.get("/torrents/json-lines", "Export torrents as JSON lines", errors=FEED_ERRORS)
+async def torrents_as_json_lines(call: Call, query: TorrentExport) -> JsonLines:
+    read = partial(torrents.part, call, query)
+    return JsonLines(**await export(read, "torrents.jsonl", query.cursor, query.limit))
+
+
+@endpoints.get("/users/csv", "Export users as CSV", errors=FEED_ERRORS)
+async def users_as_csv(call: Call, query: UserExport) -> ListCsv:
+    read = partial(users.part, call, query)
+    columns = (*UserRow.model_fields,)
+    return ListCsv(**await export(read, "users.csv", query.cursor, query.limit, columns))
+
+
+@endpoints.get("/users/json-lines", "Export users as JSON lines", errors=FEED_ERRORS)
+async def users_as_json_lines(call: Call, query: UserExport) -> JsonLines:
+    read = partial(users.part, call, query)
+    return JsonLines(**await export(read, "users.jsonl", query.cursor, query.limit))
 
 
 class PeerQuery(Query):
-    cursor: str = Field(
-        "",
-        pattern="^([0-9]{1,3}-[0-9]{1,19})?$",
-        description="`next_cursor` of the last line of the export before.",
-    )
-    limit: Whole = Field(1_000_000, ge=1, description="Approximate number of peers before the export ends.")
-
-
-class PeerJsonLines(Export):
-    """The peers, one JSON object a line."""
-
-    media_type: ClassVar[str] = "application/jsonl"
+    cursor: str = Field("", pattern="^([0-9]{1,3}-[0-9]{1,19})?$", description=_CURSOR)
+    limit: Limit = 1_000_000
 
 
 @endpoints.get("/peers", "Export active peers as JSON lines")
-async def peers(call: Call, query: PeerQuery) -> PeerJsonLines:
-    """In no order; a peer may come twice. The last line has `rows` and `next_cursor`, null at the end of all peers. If
-    the store became unavailable, `error` says so there, and `next_cursor` continues. An export without that line was
-    cut off. Role `read` sees no endpoints."""
-    first = await call.store.all_peers.page(query.cursor)  # a wrong cursor is refused here
-    return PeerJsonLines(chunks=_peers(call, first, query.limit), file_name="peers.jsonl")
+async def peers(call: Call, query: PeerQuery) -> JsonLines:
+    """In no order; a peer may come twice. Role `read` sees no endpoints."""
+
+    async def read(cursor: str, _count: int) -> Part:
+        after, found = await call.store.all_peers.page(cursor)
+        hidden = {} if call.sees_secrets else {"endpoints": ()}
+        return Part([{**shown(each), **hidden} for each in found], after)
+
+    return JsonLines(**await export(read, "peers.jsonl", query.cursor, query.limit))
 
 
-async def _peers(call: Call, page: tuple[str, list[ActivePeer]], limit: int) -> AsyncIterator[bytes]:
-    number, error = 0, dict[str, str]()
-    while True:
-        cursor, found = page
-        number += len(found)
-        yield json_lines(_peer_line(call, each) for each in found)
-        if not cursor or number >= limit:
-            break
-        try:
-            page = await call.store.all_peers.page(cursor)
-        except StoreUnavailable:
-            error = {"error": "the store is unavailable"}
-            break
-    yield json_lines([{"rows": number, "next_cursor": cursor or None, **error}])
+class UserTorrentQuery(Query):
+    updated_since: UpdatedSince = None
+    cursor: str = Field("", pattern="^([0-9]{1,19}(-[0-9]{1,19})?)?$", description=_CURSOR)
+    limit: Limit = 1_000_000
 
 
-def _peer_line(call: Call, peer: ActivePeer) -> dict[str, Any]:
-    return shown(peer) if call.sees_secrets else {**shown(peer), "endpoints": ()}
+@endpoints.get("/user-torrents", "Export what users have on torrents as JSON lines", errors=FEED_ERRORS)
+async def user_torrents(call: Call, query: UserTorrentQuery) -> JsonLines:
+    """By user, in no further order; a row may come twice. Rows on removed torrents are left out. With `updated_since`
+    only rows that changed: a regular announce counts where TRACKER_CHANGES__UPDATES_SECONDS is set; without it, what it
+    changed comes with the next change of that user on that torrent, at the latest when the peer leaves."""
+    history, since = call.store.user_history, query.updated_since
+    parts = history.parts(query.cursor or "0")
+
+    async def read(cursor: str, count: int) -> Part:
+        if since is None:
+            after, rows = await anext(parts)
+            return Part([shown(each) for each in rows], after)
+        found, after, later = await updated(call, _on_torrent, since, cursor, count)
+        return Part(
+            [shown(each) for each in await history.rows(await _pairs(call, found))], after, since=later
+        )
+
+    return JsonLines(**await export(read, "user-torrents.jsonl", query.cursor, query.limit))
 
 
-async def _csv(
-    pages: Pages[_Row], fields_of: Callable[[_Row], Mapping[str, Any]], model: type[Reply]
-) -> AsyncIterator[bytes]:
-    columns = tuple(model.model_fields)
-    yield csv_lines(columns, ()).encode()
-    async for page in pages:
-        yield csv_lines(columns, map(fields_of, page), header=False).encode()
+def _on_torrent(change: Change) -> tuple[str, str, str] | None:
+    """(user id, torrent id or empty, info hash or empty), of a user on a torrent."""
+    torrent = (change.torrent_id or "", change.info_hash or "")
+    return (change.user_id, *torrent) if change.user_id and any(torrent) else None
 
 
-async def _json(pages: Pages[_Row], fields_of: Callable[[_Row], Mapping[str, Any]]) -> AsyncIterator[bytes]:
-    async for page in pages:
-        yield json_lines(map(fields_of, page))
+async def _pairs(call: Call, found: Sequence[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """(user id, torrent id). Edits name the torrent by its info hash only."""
+    hashes = {parse_info_hash(info_hash): None for _, torrent_id, info_hash in found if not torrent_id}
+    known = {each.info_hash.hex(): each.torrent_id for each in await call.store.torrents.get_all([*hashes])}
+    pairs = ((user_id, torrent_id or known.get(info_hash, "")) for user_id, torrent_id, info_hash in found)
+    return list(dict.fromkeys(pair for pair in pairs if pair[1]))

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import End, InfoHashText, Moment, OffsetPage, Paged, UserIdText, page_of
+from tracker.admin.api.models import End, InfoHashText, Moment, Page, Paged, UserIdText, page_of
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
 from tracker.operations.torrents import counting_torrent
@@ -32,7 +32,7 @@ class FreeleechToken(Reply):
     until: Moment | None = Field(description="null: never.")
 
 
-class FreeleechPage(OffsetPage[FreeleechToken]):
+class FreeleechPage(Page[FreeleechToken]):
     """A page of a user's freeleech tokens, the next to end first."""
 
 

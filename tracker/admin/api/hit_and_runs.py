@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Reply
-from tracker.admin.api.models import Moment, OffsetPage, Paged, page_of
+from tracker.admin.api.models import Moment, Page, Paged, page_of
 from tracker.admin.api.users import endpoints as user_endpoints
 from tracker.operations import users as user_operations
 
@@ -17,7 +17,7 @@ class HitAndRuns(Reply):
     torrents: int
 
 
-class HitAndRunsPage(OffsetPage[HitAndRuns]):
+class HitAndRunsPage(Page[HitAndRuns]):
     """Users with hit-and-runs, highest count first."""
 
 
@@ -35,7 +35,7 @@ class PendingHitAndRun(Reply):
     seed_seconds: int
 
 
-class PendingHitAndRunsPage(OffsetPage[PendingHitAndRun]):
+class PendingHitAndRunsPage(Page[PendingHitAndRun]):
     """Pending hit-and-runs, the next one first."""
 
 

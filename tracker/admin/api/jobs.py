@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Count, OffsetPage, Paged, Whole, changes_of, page_of, reply_of
+from tracker.admin.api.models import Count, Page, Paged, Whole, changes_of, page_of, reply_of
 from tracker.admin.api.routing import not_found
 from tracker.operations import service
 from tracker.store.jobs.records import Enqueued, Job, QueueLimits
@@ -53,7 +53,7 @@ class JobRow(Reply):
     """A job."""
 
 
-class JobPage(OffsetPage[JobRow]):
+class JobPage(Page[JobRow]):
     """A page of jobs: finished ones newest first, waiting ones by `run_after`, running ones by the end of leases."""
 
 

@@ -1,7 +1,7 @@
 """Types that several endpoints share: kinds of text, pages of lists, months."""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Generic, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
@@ -189,47 +189,48 @@ FormFlag = Annotated[bool, BeforeValidator(_true_or_false), BeforeValidator(_low
 
 
 class Paged(Query):
-    """An ordered list, paged by offset."""
-
-    offset: Whole = Field(
-        0, ge=0, le=MAX_INTEGER, description="How many items to skip: `next_offset` of the previous page."
-    )
-    limit: Limit = Field(100, description="Max items per page.")
-
-
-class OffsetPage(Reply, Generic[T]):
-    """A page of an ordered list."""
-
-    items: list[T]
-    total: int | None = Field(description="Total number of items; null where counting is too expensive.")
-    next_offset: int | None = Field(description="`offset` of the next page; null on the last.")
-
-
-def page_of(query: Paged, items: list[Any], total: int | None) -> dict[str, Any]:
-    """The fields of an OffsetPage. Without a total, a full page may be followed by an empty one."""
-    after = query.offset + query.limit
-    more = len(items) >= query.limit if total is None else after < total
-    return {"items": items, "total": total, "next_offset": after if more and after <= MAX_INTEGER else None}
-
-
-class Scanned(Query):
-    """An unordered list, paged by cursor."""
+    """A page of a list."""
 
     cursor: Cursor = Field(0, description="`next_cursor` of the previous page; 0 for the first.")
-    limit: Limit = Field(100, description="Approximate items per page; a page may have more, or none.")
+    limit: Limit = Field(
+        100, description="Items per page. A page of an unordered list may have more, or none, before the end."
+    )
+
+    @property
+    def offset(self) -> int:
+        """Of an ordered list: how many items to skip."""
+        return min(self.cursor, MAX_INTEGER)
 
 
-class CursorPage(Reply, Generic[T]):
-    """A page of an unordered list. Items that change between pages may be missing or repeated."""
+class Page(Reply, Generic[T]):
+    """A page of a list. Items that change between pages may be missing or repeated."""
 
     items: list[T]
     total: int | None = Field(description="Total number of items; null where counting is too expensive.")
     next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
 
 
+def page_of(query: Paged, items: list[Any], total: int | None) -> dict[str, Any]:
+    """The fields of a Page of an ordered list. Without a total, a full page may be followed by an empty one."""
+    after = query.offset + query.limit
+    more = len(items) >= query.limit if total is None else after < total
+    return scan_of(after if more and after <= MAX_INTEGER else 0, items, total)
+
+
 def scan_of(after: int, items: list[Any], total: int | None = None) -> dict[str, Any]:
-    """The fields of a CursorPage."""
+    """The fields of a Page of an unordered list."""
     return {"items": items, "total": total, "next_cursor": str(after) if after else None}
+
+
+class Part(NamedTuple):
+    """Rows of a list or an export. ``cursor``: that of the next ones, empty at the end. ``total``: of all rows, and
+    ``first``: the place of the first one; None: unknown. ``since``: ``updated_since`` of the next list of updates."""
+
+    rows: Sequence[Mapping[str, Any]]
+    cursor: str
+    total: int | None = None
+    first: int | None = None
+    since: str = ""
 
 
 Period = Annotated[

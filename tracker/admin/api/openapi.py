@@ -24,8 +24,8 @@ _ABOUT = """The admin API of this tracker.
 
 Send a token as `Authorization: Bearer …`. `x-role` names the role that an operation needs: `read`, `operate` or
 `admin`; each includes those before it. Times are epoch seconds (UTC). Info hashes and peer ids are hexadecimal digits.
-Lists are paged: send `next_offset` back as `offset`, or `next_cursor` as `cursor`, until it is null. Errors are problem
-details (RFC 9457). Unknown parameters and fields are refused.
+Lists are paged: send `next_cursor` back as `cursor` until it is null. Errors are problem details (RFC 9457). Unknown
+parameters and fields are refused.
 
 Countries, cities and postcodes come from the GeoIP database that is set. Who shows them to others names its source: "IP
 Geolocation by DB-IP" (https://db-ip.com), or "This product includes GeoLite data created by MaxMind, available from

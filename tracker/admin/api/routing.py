@@ -98,7 +98,7 @@ def _response(endpoint: Endpoint, reply: Reply | None, missing: Collection[int])
         return web.Response(status=204)
     if isinstance(reply, (Download, Export)):
         disposition = f'attachment; filename="{reply.file_name}"'
-        headers = {"Content-Disposition": disposition}
+        headers = {"Content-Disposition": disposition, **getattr(reply, "headers", {})}
         body = reply.content if isinstance(reply, Download) else reply.chunks
         return web.Response(body=body, content_type=reply.media_type, headers=headers)
     headers = {}

@@ -5,13 +5,13 @@ from dataclasses import asdict
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Reply
-from tracker.admin.api.models import OffsetPage, Paged, page_of
+from tracker.admin.api.models import Page, Paged, page_of
 from tracker.admin.api.torrents import TorrentRow, rows
 
 endpoints = Endpoints("scores", "The ranking of torrents, and the scoring backlog.")
 
 
-class Ranking(OffsetPage[TorrentRow]):
+class Ranking(Page[TorrentRow]):
     """Torrents by score, highest first."""
 
 

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from tracker.admin.api.changes import UpdatedSince
 from tracker.admin.api.contract import Query
-from tracker.admin.api.models import Flag, Paged
+from tracker.admin.api.models import Flag, Limit
 from tracker.store.torrents.filter import Order as TorrentOrder
 from tracker.store.torrents.filter import TorrentFilter
 from tracker.store.users.listing import Order as UserOrder
@@ -30,25 +30,23 @@ class Selection(Query):
         return self
 
 
-class SelectionPage(Selection, Paged):
+class SelectionPage(Selection):
     """A page of them."""
 
     updated_since: UpdatedSince = None
     cursor: str = Field(
         "",
         pattern="^[-0-9A-Za-z.]{0,4000}$",
-        description="`next_cursor` of the previous page of a search, a filtered list or one with `updated_since`.",
+        description="`next_cursor` of the previous page; empty for the first.",
     )
+    limit: Limit = Field(100, description="Items per page.")
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
-        if self.updated_since is not None:
-            if self.is_selective or self.model_fields_set & {"sort", "order", "offset"}:
-                raise ValueError("updated_since takes cursor, and no search, filter, sort, order or offset")
-        elif self.is_selective and "offset" in self.model_fields_set:
-            raise ValueError("a search (q) or a filter takes cursor instead of offset")
-        elif self.cursor and not self.is_selective:
-            raise ValueError("cursor needs a search (q), a filter or updated_since")
+        if self.updated_since is not None and (
+            self.is_selective or self.model_fields_set & {"sort", "order"}
+        ):
+            raise ValueError("updated_since takes no search, filter, sort or order")
         return self
 
 

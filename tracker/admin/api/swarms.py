@@ -7,12 +7,10 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Call, Download, Endpoints, Reply
 from tracker.admin.api.models import (
-    CursorPage,
     InfoHashText,
     Moment,
-    OffsetPage,
+    Page,
     Paged,
-    Scanned,
     page_of,
     scan_of,
 )
@@ -77,7 +75,7 @@ class PeerRow(Reply):
     total_seconds: int = Field(description="Time since the first announce.")
 
 
-class PeerPage(CursorPage[PeerRow]):
+class PeerPage(Page[PeerRow]):
     """A page of peers, unordered."""
 
 
@@ -107,7 +105,7 @@ class TorrentPlace(Reply):
     users: int
 
 
-class TorrentPlaces(OffsetPage[TorrentPlace]):
+class TorrentPlaces(Page[TorrentPlace]):
     """Locations of a torrent's users, highest count first."""
 
     users: int = Field(description="All unique users of the torrent.")
@@ -142,7 +140,7 @@ async def _users(call: Call, info_hash: str) -> int:
 
 
 @endpoints.get("/torrents/{info_hash}/peers", "List peers of a torrent", errors=_UNKNOWN)
-async def peers(call: Call, info_hash: InfoHashText, query: Scanned) -> PeerPage:
+async def peers(call: Call, info_hash: InfoHashText, query: Paged) -> PeerPage:
     """Never shows passkeys."""
     torrent = await known(call, info_hash)
     after, found = await call.store.torrents.peers(torrent, query.cursor, query.limit)

@@ -1,6 +1,7 @@
 """/torrents: lists and changes torrents. Endpoints that show one torrent are in swarms.py."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Annotated, Any
 
 from pydantic import Field, SkipValidation
@@ -26,10 +27,11 @@ from tracker.admin.api.models import (
     Labels,
     LineText,
     OwnIdValue,
+    Page,
+    Part,
     ReasonText,
     V1HalfText,
     changes_of,
-    page_of,
     reply_of,
 )
 from tracker.admin.api.routing import not_found
@@ -94,15 +96,8 @@ class TorrentRow(Reply):
     snatches: int = Field(description="Completed downloads.")
 
 
-class TorrentPage(Reply):
-    """A page of torrents; paged by `offset`, or by `cursor` with a search, a filter or `updated_since`."""
-
-    items: list[TorrentRow]
-    total: int | None = Field(description="Total number of torrents; null where counting is too expensive.")
-    next_offset: int | None = Field(description="`offset` of the next page; null on the last.")
-    next_cursor: str | None = Field(
-        description="`cursor` of the next page of a list that takes `cursor`; null on the last."
-    )
+class TorrentPage(Page[TorrentRow]):
+    """A page of torrents."""
 
 
 @changes_of(Torrent, enabled=Enabled, reason=ReasonText, size=Count, labels=Labels, hybrid_of=V1HalfText)
@@ -163,20 +158,18 @@ class RegisteredAll(Reply):
 @endpoints.get("/torrents", "List or search torrents", errors=FEED_ERRORS)
 async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
     """Sorted by an index, filtered, or searched."""
-    torrents = call.store.torrents
-    if query.updated_since is not None:
-        names, cursor = await updated(call, "info_hash", query.updated_since, query.cursor, query.limit)
-        updated_torrents = await torrents.get_all([parse_info_hash(name) for name in names])
-        return TorrentPage(
-            items=rows(updated_torrents), total=None, next_offset=None, next_cursor=cursor or None
-        )
-    if query.is_selective:
-        page = await find_torrents(call.store, query.filter, query.q or "", query.cursor, query.limit)
-        return TorrentPage(
-            items=rows(page.torrents), total=page.total, next_offset=None, next_cursor=page.cursor or None
-        )
-    page = await call.store.torrent_listing.page(query.filter, query.offset, query.limit)
-    return TorrentPage(**page_of(query, rows(page.torrents), page.total), next_cursor=None)
+    found = await part(call, query, query.cursor, query.limit)
+    items = [TorrentRow(**row) for row in found.rows]
+    return TorrentPage(items=items, total=found.total, next_cursor=found.cursor or None)
+
+
+async def part(call: Call, query: TorrentQuery, cursor: str, count: int) -> Part:
+    if query.updated_since is None:
+        page = await find_torrents(call.store, query.filter, query.q or "", cursor, count)
+        return Part(list(map(fields_of, page.torrents)), page.cursor, page.total, page.first)
+    names, after, since = await updated(call, attrgetter("info_hash"), query.updated_since, cursor, count)
+    found = await call.store.torrents.get_all([parse_info_hash(name) for name in names])
+    return Part(list(map(fields_of, found)), after, since=since)
 
 
 @endpoints.post(

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import OffsetPage, Paged, Period, page_of
+from tracker.admin.api.models import Page, Paged, Period, page_of
 from tracker.store.schema.keys import SCOPES, Board
 
 endpoints = Endpoints(
@@ -41,7 +41,7 @@ Exceed = Annotated[
 ]
 
 
-class UniquesPage(OffsetPage[UniquesRow]):
+class UniquesPage(Page[UniquesRow]):
     """Locations or torrents, highest count first."""
 
     may_exceed: Exceed

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Literal
 
 from pydantic import Field, SkipValidation
@@ -19,15 +20,14 @@ from tracker.admin.api.batches import (
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
-    CursorPage,
     Moment,
-    OffsetPage,
+    Page,
+    Paged,
+    Part,
     PasskeyText,
-    Scanned,
     UserIdText,
     UserIdValue,
     changes_of,
-    page_of,
     reply_of,
     scan_of,
 )
@@ -60,12 +60,8 @@ class UserRow(Reply):
     user_id: str
 
 
-class UserPage(OffsetPage[UserRow]):
-    """A page of users; paged by `offset`, or by `cursor` with a search, a filter or `updated_since`."""
-
-    next_cursor: str | None = Field(
-        description="`cursor` of the next page of a list that takes `cursor`; null on the last."
-    )
+class UserPage(Page[UserRow]):
+    """A page of users."""
 
 
 class SetSizes(Reply):
@@ -137,7 +133,7 @@ class UserTorrent(Reply):
     """A user's totals on a torrent, over all of the user's clients."""
 
 
-class UserTorrentPage(CursorPage[UserTorrent]):
+class UserTorrentPage(Page[UserTorrent]):
     """A page of a user's torrents, unordered."""
 
 
@@ -192,17 +188,17 @@ def _passkey(call: Call, user: User) -> Passkey:
 @endpoints.get("/users", "List or search users", errors=FEED_ERRORS)
 async def list_all(call: Call, query: UserQuery) -> UserPage:
     """Sorted by an index, filtered by rights, or searched by display name."""
-    if query.updated_since is not None:
-        ids, after_change = await updated(call, "user_id", query.updated_since, query.cursor, query.limit)
-        rows = [UserRow(**fields_of(user)) for user in await call.store.users.by_ids(ids)]
-        return UserPage(items=rows, total=None, next_offset=None, next_cursor=after_change or None)
-    wanted = query.filter
-    cursor = query.cursor if wanted.is_selective else f"f{query.offset}"
-    page = await call.store.user_listing.page(wanted, cursor, query.limit)
-    rows = [UserRow(**fields_of(user)) for user in page.users]
-    if wanted.is_selective:
-        return UserPage(items=rows, total=page.total, next_offset=None, next_cursor=page.cursor or None)
-    return UserPage(**page_of(query, rows, page.total), next_cursor=None)
+    found = await part(call, query, query.cursor, query.limit)
+    items = [UserRow(**row) for row in found.rows]
+    return UserPage(items=items, total=found.total, next_cursor=found.cursor or None)
+
+
+async def part(call: Call, query: UserQuery, cursor: str, count: int) -> Part:
+    if query.updated_since is None:
+        page = await call.store.user_listing.page(query.filter, cursor, count)
+        return Part(list(map(fields_of, page.users)), page.cursor, page.total, page.first)
+    ids, after, since = await updated(call, attrgetter("user_id"), query.updated_since, cursor, count)
+    return Part(list(map(fields_of, await call.store.users.by_ids(ids))), after, since=since)
 
 
 @endpoints.post(
@@ -283,7 +279,7 @@ async def delete(call: Call, user_id: UserIdText) -> None:
 
 
 @endpoints.get("/users/{user_id}/torrents/{set_name}", "List a user's torrents", errors=_UNKNOWN)
-async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Scanned) -> UserTorrentPage:
+async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Paged) -> UserTorrentPage:
     await _known(call, user_id)
     users = call.store.users
     after, ids = await users.torrents_page(user_id, set_name, query.cursor, query.limit)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Limit, Moment, OffsetPage, Paged, page_of
+from tracker.admin.api.models import Limit, Moment, Page, Paged, page_of
 from tracker.admin.api.work import UNKNOWN_PROJECT, Address, EntryId, ProjectText
 from tracker.store.work.finished import FinishedClaim, finished_claim
 
@@ -53,7 +53,7 @@ class RankRow(Reply):
     seconds: int = Field(description="Verified seed time.")
 
 
-class RankPage(OffsetPage[RankRow]):
+class RankPage(Page[RankRow]):
     """A page of the leaderboard, highest first."""
 
 

@@ -10,7 +10,7 @@ still while a shard is unavailable: its last entries, which may be unread, are e
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.client.connection import Connection
@@ -21,6 +21,7 @@ from tracker.wire.peer_id import client_name
 
 FIRST = "0"
 """The position before all changes."""
+_Name = TypeVar("_Name")
 _Position = tuple[int, int]
 """Milliseconds, and the number after them."""
 _Entry = tuple[_Position, Any]
@@ -174,23 +175,26 @@ class Changes:
         return _merged([parts.get(shard, []) for shard in self._shards])
 
     async def updated(
-        self, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
-    ) -> tuple[list[str], str]:
-        """The torrents or users that about ``limit`` changes and edits name, each once, from ``since`` on (epoch s);
-        after the one at ``cursor``, if it is not empty. Also returns the next cursor, empty at the end.
+        self, named: Callable[[Change], _Name | None], since: str, cursor: str, limit: int
+    ) -> tuple[list[_Name], str, str]:
+        """What about ``limit`` changes and edits name, each once, from ``since`` on (epoch s, or after the change with
+        that id); after the one at ``cursor``, if it is not empty. Also returns the next cursor, empty at the end, and
+        the ``since`` of what comes later: each change is named then or was named before.
 
-        Raises Conflict if the feed or the edits do not reach back so far, ClientError for a malformed cursor.
+        Raises Conflict if the feed or the edits do not reach back so far, ClientError for a malformed position.
         """
-        start = check_position(cursor or str(1000 * since))
-        # Without a cursor, the change at the very start belongs to the list.
-        first = order_of(start) if cursor else (1000 * since, -1)
+        is_time = not cursor and "-" not in since
+        start = check_position(f"{1000 * int(since)}" if is_time else cursor or since)
+        # At a time, the change at the very start belongs to the list.
+        first = (order_of(start)[0], -1) if is_time else order_of(start)
         found = await self._read(self._all, first, limit)
         # Read last, so that an entry deleted meanwhile shows. The feed was on since the oldest change of any shard.
         oldest = [first for _, first in await self._states(self._feed) if first]
         if not oldest or min(oldest) > order_of(start) or await self._is_trimmed_after(self._all, first):
             raise Conflict("the change feed does not reach back so far: read the whole list")
-        names = list(dict.fromkeys(name for change in found if (name := getattr(change, named))))
-        return names, found[-1].id if len(found) == limit else ""
+        names = list(dict.fromkeys(name for change in found if (name := named(change))))
+        later = found[-1].id if found else cursor or since
+        return names, later if len(found) == limit else "", later
 
     async def record_updates(self) -> int:
         """Records ``updated`` for the peers that announced since the last call, where announces note them. Returns how

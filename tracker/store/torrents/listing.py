@@ -111,7 +111,7 @@ class TorrentListing:
             torrents = await self._torrents.get_all(hashes)
         else:
             torrents = await self._torrents.by_ids([torrent_id for torrent_id, _ in pairs])
-        return ListPage(torrents, "", total, offset)
+        return _page_of(torrents, offset, count, total)
 
     async def filtered(self, wanted: TorrentFilter, cursor: str = "", count: int = 100) -> ListPage:
         """Returns at most ``count`` torrents that fit. Raises ClientError for an invalid cursor.

@@ -107,16 +107,17 @@ class UserHistory:
                 found[place] = ClientError(_ERRORS[answer]) if isinstance(answer, bytes) else answer == 1
         return [found[place] for place in range(len(rows))]
 
-    async def parts(self, after: str = "") -> AsyncIterator[tuple[str, list[UserTorrent]]]:
-        """All rows of users after the one with id ``after``, in parts, each with the id to continue after; rows of some
-        users come again then. Torrents that are not known are left out."""
+    async def parts(self, after: str = "0") -> AsyncIterator[tuple[str, list[UserTorrent]]]:
+        """All rows of users after the one with id ``after``, in parts, each with the id to continue after, empty at the
+        end; rows of some users come again then. Torrents that are not known are left out."""
         main = self._shards.main
         users = max(1, _SETS_A_ROUND // len(self._shards))
         while True:
-            how = (f"({after or 0}", "+inf", "BYSCORE", "LIMIT", 0, users, "WITHSCORES")
+            how = (f"({after}", "+inf", "BYSCORE", "LIMIT", 0, users, "WITHSCORES")
             found = await main.connection.command("ZRANGE", main.keys.users(), *how)
             ids = [str(int(float(score))) for score in found[1::2]]
             if not ids:
+                yield "", []
                 return
             for some in in_parts(await self._pairs(ids), _ROWS_A_PART):
                 yield after, await self.rows(some)
