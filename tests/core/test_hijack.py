@@ -24,6 +24,7 @@ from tracker.refusals import Refusal
 from tracker.settings.model import Settings
 from tracker.wire.peer_id import secret_of
 
+CAROL = "c" * 20
 MOVING = {"n4", "n6"}
 """The positions of a peer in the arrays of its swarm. They change when others leave; the invariants check them."""
 
@@ -83,6 +84,7 @@ class HijackMachine(RuleBasedStateMachine):
         if self.accounts != "off":
             self.run(self.tracker.store.users.add("7", ALICE))
             self.run(self.tracker.store.users.add("8", BOB))
+            self.run(self.tracker.store.users.add("9", CAROL))
         for victim in VICTIMS:
             self.victim_announces(victim, "started")
         self.known = self.run(self.state())
@@ -197,12 +199,13 @@ class HijackMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_swarm_lists_the_victims_unchanged(self) -> None:
+        """To any other user: the attacker is not told its own endpoints, which may be the victim's."""
         if not hasattr(self, "tracker"):
             return
         store = self.tracker.store
         self.run(check_invariants(store.redis, store.keys))
         reply = self.run(
-            self.tracker.announce(90, "", BOB, "11.90.90.90", peers_wanted=200, compact=False, bytes_left=1)
+            self.tracker.announce(90, "", CAROL, "11.90.90.90", peers_wanted=200, compact=False, bytes_left=1)
         )
         pairs = {
             (reply.peer_ids[20 * n : 20 * n + 20], reply.peers[6 * n : 6 * n + 6])

@@ -1,6 +1,7 @@
 """T19: random concurrent announces, stops, timeouts and repairs against a plain Python model."""
 
 import asyncio
+import copy
 import hashlib
 import uuid
 from collections.abc import Coroutine
@@ -192,6 +193,7 @@ class Model:
             return "absent" if u.event == b"x" else "stranger"
         if u.event == b"x":
             if not entry:
+                self.stop_late(key, u)
                 return "absent"
             self.move(key, u)
             self.forget(key)
@@ -221,6 +223,17 @@ class Model:
         if u.event == b"c" and seeder and leeched:
             self.complete(key, u)
         return "update" if entry else "join"
+
+    def stop_late(self, key: tuple[int, PeerId], u: PeerUpdate) -> None:
+        """A stop of a user's peer that was removed before counts what it has moved, if anything."""
+        user = USERS[u.passkey]
+        if not user or self.remembered.get(key, ("", b""))[0] != user:
+            return
+        counters, left = copy.deepcopy(self.counters[key]), dict(self.left)
+        of_upload, of_download = copy.deepcopy(counters)
+        self.move(key, u)
+        if not of_upload.moves(int(u.uploaded), u.event) + of_download.moves(int(u.downloaded), u.event):
+            self.counters[key], self.left, self.moved = counters, left, (0, 0)
 
     def make_room(self, torrent: int, user: str) -> None:
         """The user's peers that have been silent longest leave."""

@@ -74,9 +74,9 @@ async def read_all_lists(store: Store) -> None:
     assert [t.name for t in (await torrents.search("release 099999"))[1]] == [name(99_999)]
     assert await torrents.search("no such thing") == ("", [])
     assert {t.info_hash for t in (await torrents.search(hashed(5).hex()[:9]))[1]} == {hashed(5)}
-    cursor, found = await torrents.search("a", 100, "h5000")
+    cursor, found = await torrents.search("a", 100, "0-h5000")
     assert cursor and len(found) == 100
-    cursor, found = await torrents.search("", 100, "n49950")
+    cursor, found = await torrents.search("", 100, "0-n49950")
     assert (cursor, len(found)) == ("", 50)
     assert await torrents.count() == MANY
 

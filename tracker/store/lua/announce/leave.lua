@@ -60,7 +60,7 @@ function leave_late(t, r, p, tid)
   if not a then return end
   count_traffic(r, p)
   call('HSET', p.at, 'left', r.left, 'uploaded', p.base_up, 'downloaded', p.base_down, 'last_announce', now)
-  if p.lower ~= '' then call('HSET', p.at, 'lower', p.lower) end
+  if p.lower ~= '' then call('HSET', p.at, 'lower', p.lower) elseif p.had_lower then call('HDEL', p.at, 'lower') end
   credit_user(t, r, p, a)
   -- The feed had it as stopped or reaped before.
   if rules.notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix .. ':' .. r.uid) end
