@@ -265,7 +265,7 @@ async def test_a_request_with_an_idempotency_key_adds_once(full: ApiClient) -> N
     assert await full.ask("PATCH", "/users/7", json=gift, headers=key) == row, "the same reply"
     assert (await full.get("/users/7"))["uploaded"] == 200
     for path, body in (("/users/7", {"add_uploaded": 51}), ("/users/8", gift)):
-        problem = await full.ask("PATCH", path, 422, json=body, headers=key)
+        problem = await full.ask("PATCH", path, 409, json=body, headers=key)
         assert "another request had this idempotency key" in problem["detail"]
     await full.ask("PATCH", "/users/7", 422, json=gift, headers={"Idempotency-Key": ""})
     assert (await full.ask("PATCH", "/users/7", json={"add_uploaded": -1000}))["uploaded"] == 0
@@ -296,4 +296,4 @@ async def test_a_batch_with_an_idempotency_key_adds_once(full: ApiClient) -> Non
     assert await full.ask("POST", "/users/batch", json={"users": rows}, headers=key) == told
     told = await full.ask("POST", "/users/batch", json={"users": rows[:1]})
     assert (told["rows"][0]["uploaded"], told["rows"][0]["downloaded"]) == (100, 0)
-    await full.ask("POST", "/users/batch", 422, json={"users": rows[:1]}, headers=key)
+    await full.ask("POST", "/users/batch", 409, json={"users": rows[:1]}, headers=key)

@@ -87,7 +87,7 @@ _IDEMPOTENCY_KEY: Schema = {
     "in": "header",
     "required": False,
     "description": "A name for this request that no other request has. Sent again within a week, the same request "
-    "gets the same reply and changes nothing again. 422: another request had the key.",
+    "gets the same reply and changes nothing again. 409: another request had the key.",
     "schema": {"type": "string", "pattern": f"^{KEY}$"},
 }
 _MISSING: Schema = {
@@ -206,6 +206,8 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
             errors[413] = f"The body is larger than {endpoint.body.max_bytes // 1024} KiB."
     if endpoint.path_model is not None:
         errors[404] = "Not found."
+    if endpoint.repeatable:
+        errors[409] = "Another request had the Idempotency-Key."
     errors |= endpoint.errors
     content = {CONTENT_TYPE: {"schema": references[ProblemDetails]}}
     for status, description in sorted(errors.items()):

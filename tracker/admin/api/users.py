@@ -242,7 +242,10 @@ async def _details(call: Call, user: User) -> UserDetails:
 
 
 @endpoints.patch(
-    "/users/{user_id}", "Change a user", errors=_UNKNOWN | {409: "The passkey is taken."}, repeatable=True
+    "/users/{user_id}",
+    "Change a user",
+    errors=_UNKNOWN | {409: "The passkey is taken, or another request had the Idempotency-Key."},
+    repeatable=True,
 )
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     """The reply has the new totals."""

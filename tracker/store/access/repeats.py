@@ -8,7 +8,7 @@ import hashlib
 import re
 import zlib
 
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict
 from tracker.store.sharding.shards import Part
 
 KEPT_SECONDS = 7 * 86_400
@@ -20,8 +20,8 @@ class Repeats(Part):
     """``begin`` comes before the request is applied, ``finish`` after it. Raises StoreUnavailable and RedisError."""
 
     async def begin(self, key: str, request: bytes) -> bytes | None:
-        """The reply that this request got before; None if it has got none. Raises ClientError for an invalid key, and
-        for one that another request had."""
+        """The reply that this request got before; None if it has got none. Raises ClientError for an invalid key,
+        Conflict for one that another request had."""
         if not re.fullmatch(KEY, key, re.ASCII):
             raise ClientError("an idempotency key is 1 to 255 printable characters of ASCII without spaces")
         name, digest = self._keys.once(once_of(key)), hashlib.sha256(request).digest()
@@ -31,7 +31,7 @@ class Repeats(Part):
             ("HMGET", name, "request", "reply"),
         )
         if known != digest:
-            raise ClientError("another request had this idempotency key within the last week; use a new one")
+            raise Conflict("another request had this idempotency key within the last week; use a new one")
         return zlib.decompress(reply) if reply else None
 
     async def finish(self, key: str, reply: bytes) -> None:
