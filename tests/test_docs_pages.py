@@ -95,6 +95,17 @@ async def test_every_command_for_redis_works_with_shards(valkey: Server) -> None
         client.flushall()
 
 
+async def test_the_commands_for_redis_of_other_pages_are_accepted(filled_server: Server) -> None:
+    with filled_server.client() as client:
+        for page in ("jobs.md", "scores.md"):
+            for block in blocks(page, "redis"):
+                for line in block.splitlines():
+                    program, *words = shlex.split(line, comments=True)
+                    assert program == "redis-cli"
+                    client.execute_command(*words)
+        client.flushall()
+
+
 def check_command(client: Any, words: list[str]) -> None:
     answer = client.execute_command(*words)
     is_empty_possible = any(part in word for part in MAY_BE_EMPTY for word in words)

@@ -1,11 +1,13 @@
 """Makes a release from the checked-out commit.
 
     python tools/release.py 1.0.0              checks, dates the changelog, builds into dist/, and tags v1.0.0
+    python tools/release.py 1.0.0 --checked    the same for a commit that `.ci/run` has passed
     python tools/release.py --build FOLDER     only builds, from what is committed
 
 The checks are a clean checkout, the version of the package, a section of the changelog that begins with upgrade notes,
 and `.ci/run`. A release is a wheel and a source distribution, which are the same bytes whenever and wherever they are
-built, a Debian package, an image, a list of components (CycloneDX) and checksums. Nothing is pushed.
+built (they are built twice), a Debian package, an image, a list of components (CycloneDX) and checksums. `--base`
+names another base of the image than the Dockerfile's. Nothing is pushed.
 """
 
 import argparse
@@ -25,6 +27,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 _PIN = re.compile(r"^([a-z0-9.-]+)==([^\s;\\]+)", re.MULTILINE)
+_BROWSER_FILE = re.compile(r"(\w+)-([\d.]+)\.min\.js")
+_ON_NPM = {"htmx": "htmx.org", "uplot": "uplot"}
 _SECTION = r"^## {} - (\S+)\n\n### Upgrade notes\n"
 
 
@@ -73,10 +77,12 @@ def date_changelog(version: str, day: str, root: Path = ROOT) -> None:
         run("git", "commit", "--quiet", "--message", f"Release {version}", "CHANGELOG.md", cwd=root)
 
 
-def build(folder: Path, root: Path = ROOT) -> None:
+def build(folder: Path, base: str | None, root: Path = ROOT) -> None:
     """Builds everything from the last commit."""
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()
+    if any(folder.iterdir()):
+        sys.exit(f"release: {folder} is not empty")
     commit = run("git", "rev-parse", "--short=12", "HEAD", cwd=root)
     seconds = run("git", "log", "-1", "--format=%ct", cwd=root)
     variables = {"TRACKER_COMMIT": commit, "SOURCE_DATE_EPOCH": seconds}
@@ -85,13 +91,15 @@ def build(folder: Path, root: Path = ROOT) -> None:
         sources.mkdir()
         run("git", "archive", "--format=tar", f"--output={scratch}/sources.tar", "HEAD", cwd=root)
         run("tar", "--extract", f"--file={scratch}/sources.tar", f"--directory={sources}")
+        shutil.copytree(sources, Path(scratch) / "again" / "copy", symlinks=True)
         build_python(sources, folder, variables)
+        check_reproducible(folder, Path(scratch) / "again", variables)
         if shutil.which("dpkg-deb"):
             run("sh", "deploy/debian/build.sh", folder, cwd=sources, variables=variables)
         else:
             print("release: no Debian package without dpkg-deb", file=sys.stderr)
         version = version_of(sources)
-        build_image(sources, folder, version, commit)
+        build_image(sources, folder, version, commit, base)
         listed = components(sources, version, int(seconds))
     text = json.dumps(listed, indent=2, sort_keys=True)
     (folder / f"swarmkeeper-{version}.cdx.json").write_text(f"{text}\n", "utf-8")
@@ -112,11 +120,20 @@ def build_python(sources: Path, folder: Path, variables: Mapping[str, str]) -> N
     run(*command, cwd=sources, variables=variables)
 
 
-def build_image(sources: Path, folder: Path, version: str, commit: str) -> None:
+def check_reproducible(folder: Path, again: Path, variables: Mapping[str, str]) -> None:
+    """Builds a copy of the sources, in another folder. Raises SystemExit if a byte differs."""
+    build_python(again / "copy", again / "dist", variables)
+    for second in sorted((again / "dist").iterdir()):
+        if (folder / second.name).read_bytes() != second.read_bytes():
+            sys.exit(f"release: {second.name} is not reproducible: two builds differ")
+
+
+def build_image(sources: Path, folder: Path, version: str, commit: str, base: str | None) -> None:
     """An image as an archive that `docker load` reads."""
     archive = folder / f"swarmkeeper-{version}-image.tar"
     name = f"swarmkeeper:{version}"
-    arguments = ("--build-arg", f"VERSION={version}", "--build-arg", f"REVISION={commit}", "--tag", name, ".")
+    given = [f"VERSION={version}", f"REVISION={commit}", *([f"BASE={base}"] if base else [])]
+    arguments = [*(word for each in given for word in ("--build-arg", each)), "--tag", name, "."]
     if shutil.which("buildah"):
         run("buildah", "build", *arguments, cwd=sources)
         run("buildah", "push", name, f"docker-archive:{archive}:{name}")
@@ -127,11 +144,19 @@ def build_image(sources: Path, folder: Path, version: str, commit: str) -> None:
         print("release: no image without buildah or docker", file=sys.stderr)
 
 
-def components(sources: Path, version: str, seconds: int) -> dict[str, Any]:
-    """The locked run-time dependencies, in the format of CycloneDX 1.5."""
+def dependencies(sources: Path) -> list[tuple[str, str, str]]:
+    """(URL of the package, name, version) of the locked run-time dependencies and of the browser's libraries."""
     lock = (sources / "requirements/site.txt").read_text("utf-8")
+    locked = [(f"pkg:pypi/{name}@{pinned}", name, pinned) for name, pinned in _PIN.findall(lock)]
+    files = sorted(each.name for each in (sources / "tracker/admin/static/vendor").iterdir())
+    browser = [(_ON_NPM[found[1]], found[2]) for found in map(_BROWSER_FILE.fullmatch, files) if found]
+    return locked + [(f"pkg:npm/{name}@{version}", name, version) for name, version in browser]
+
+
+def components(sources: Path, version: str, seconds: int) -> dict[str, Any]:
+    """The dependencies in the format of CycloneDX 1.5."""
     own = f"pkg:pypi/swarmkeeper@{version}"
-    pins = [f"pkg:pypi/{name}@{pinned}" for name, pinned in _PIN.findall(lock)]
+    found = dependencies(sources)
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -150,9 +175,9 @@ def components(sources: Path, version: str, seconds: int) -> dict[str, Any]:
         },
         "components": [
             {"type": "library", "bom-ref": purl, "name": name, "version": pinned, "purl": purl}
-            for purl, (name, pinned) in zip(pins, _PIN.findall(lock), strict=True)
+            for purl, name, pinned in found
         ],
-        "dependencies": [{"ref": own, "dependsOn": pins}],
+        "dependencies": [{"ref": own, "dependsOn": [purl for purl, *_ in found]}],
     }
 
 
@@ -162,12 +187,14 @@ def write_checksums(folder: Path) -> None:
     (folder / "SHA256SUMS").write_text("".join(lines), "utf-8")
 
 
-def release(version: str) -> None:
+def release(version: str, base: str | None, *, is_checked: bool) -> None:
     if found := problems(version):
         sys.exit("\n".join(f"release: {each}" for each in found))
-    run(".ci/run")
+    if not is_checked:
+        run(".ci/run")
     date_changelog(version, datetime.now(UTC).date().isoformat())
-    build(ROOT / "dist")
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    build(ROOT / "dist", base)
     run("git", "tag", "--annotate", "--message", f"Version {version}", f"v{version}")
     print(f"dist/ has version {version}. Push the commit and the tag v{version}.")
 
@@ -178,11 +205,13 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("version", nargs="?")
     parser.add_argument("--build", type=Path, metavar="FOLDER")
+    parser.add_argument("--base", metavar="IMAGE")
+    parser.add_argument("--checked", action="store_true")
     given = parser.parse_args(arguments)
     if given.build:
-        build(given.build)
+        build(given.build, given.base)
     elif given.version:
-        release(given.version)
+        release(given.version, given.base, is_checked=given.checked)
     else:
         parser.error("name a version, or --build FOLDER")
 

@@ -36,20 +36,13 @@ class Buildah:
     """Its images are kept for the next run, but for those of the test."""
 
     def __init__(self, scratch: Path) -> None:
-        self._options = (
-            "--storage-driver",
-            "vfs",
-            "--root",
-            str(CACHE / "storage"),
-            "--runroot",
-            str(scratch),
-        )
-
-    def command(self, *words: str | Path) -> list[str]:
-        return ["buildah", *self._options, *map(str, words)]
+        storage = {"driver": "vfs", "graphroot": CACHE / "storage", "runroot": scratch}
+        file = scratch / "storage.conf"
+        file.write_text("\n".join(["[storage]", *(f'{name} = "{value}"' for name, value in storage.items())]))
+        self.variables = {"CONTAINERS_STORAGE_CONF": str(file), "BUILDAH_ISOLATION": "chroot"}
 
     def __call__(self, *words: str | Path) -> str:
-        return run(*self.command(*words)).strip()
+        return run("buildah", *words, env={**os.environ, **self.variables}).strip()
 
     def image_of(self, container: str, name: str) -> str:
         self("commit", "--quiet", container, name)
@@ -64,16 +57,7 @@ class Buildah:
             root = made_root(SUITE, "python3,python3-venv,ca-certificates")
             container = self("from", "scratch")
             self("copy", "--quiet", container, root, "/")
-            self(
-                "run",
-                "--isolation",
-                "chroot",
-                container,
-                "ln",
-                "-sf",
-                "/usr/bin/python3",
-                "/usr/local/bin/python",
-            )
+            self("run", container, "ln", "-sf", "/usr/bin/python3", "/usr/local/bin/python")
             self.image_of(container, name)
         container = self("from", "--pull-never", name)
         for file in filter(os.path.exists, OF_THIS_MACHINE):
@@ -98,11 +82,11 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Buildah:
 def images(buildah: Buildah) -> Iterator[tuple[str, str, str]]:
     """The base, an image of this version, and one that another commit would give."""
     base, image, other = buildah.base(), "swarmkeeper-test:0123456789ab", "swarmkeeper-test:next"
-    buildah("build", "--isolation", "chroot", "--network", "host", "--pull-never",
-            "--build-arg", f"BASE={base}", "--build-arg", "REVISION=0123456789ab", "--tag", image, ROOT)  # fmt: skip
+    buildah("build", "--network", "host", "--pull-never", "--build-arg", f"BASE={base}",
+            "--build-arg", "REVISION=0123456789ab", "--tag", image, ROOT)  # fmt: skip
     container = buildah("from", "--pull-never", image)
     file = f"/opt/tracker/lib/python{PYTHON}/site-packages/tracker/commit.txt"
-    buildah("run", "--isolation", "chroot", "--user", "0:0", container, "sh", "-c", f"echo next >{file}")
+    buildah("run", "--user", "0:0", container, "sh", "-c", f"echo next >{file}")
     yield base, image, buildah.image_of(container, other)
     for name in (other, image, base):
         buildah("rmi", "--force", name)
@@ -115,20 +99,25 @@ class Container:
         self._buildah = buildah
         self.name = buildah("from", "--pull-never", image)
         buildah("config", "--volume", "/data-", self.name)  # else it would mount an empty one over ours
-        self._how = ["--isolation", "chroot", "--user", USER, "--volume", f"{volume}:/data"]
+        self._how = ["--user", USER, "--volume", f"{volume}:/data"]
         self._how += [word for pair in ports.items() for word in ("--env", "=".join(pair))]
         self.log_file = volume.parent / f"{self.name}.log"
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(
-                self._command("tini", "--", "tracker", "serve"), stdout=subprocess.PIPE, stderr=log, text=True
+                ["buildah", *self._run("tini", "--", "tracker", "serve")],
+                env={**os.environ, **buildah.variables},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
         self.tracker: RunningTracker = trackers.started(self.process, self.log_file)
 
-    def _command(self, *words: str) -> list[str]:
-        return self._buildah.command("run", *self._how, self.name, "--", *words)
+    def _run(self, *words: str) -> list[str]:
+        return ["run", *self._how, self.name, "--", *words]
 
     def tell(self, *words: str, code: int = 0) -> str:
-        return run(*self._command("tracker", *words), code=code)
+        variables = {**os.environ, **self._buildah.variables}
+        return run("buildah", *self._run("tracker", *words), code=code, env=variables)
 
     def stop(self) -> int:
         """As `docker stop` does: SIGTERM to the first process of the container."""

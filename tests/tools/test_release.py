@@ -1,16 +1,21 @@
 """A release: what is checked before, what is built, and that the same sources give the same bytes."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
+from tests.deploy.test_built_image import Buildah
 from tools import release
 from tracker import __version__
 
@@ -67,31 +72,25 @@ def test_the_changelog_of_this_version_is_short_and_begins_with_upgrade_notes() 
         assert section.split("\n### ")[1].startswith("Upgrade notes\n")
 
 
+SOURCES = (
+    "tracker", "docs", "pyproject.toml", "hatch_build.py", "redis.conf", "README.md", "LICENSE", "CHANGELOG.md",
+)  # fmt: skip
+
+
 def test_wheel_and_source_distribution_are_the_same_bytes_again(tmp_path: Path) -> None:
     """Built from two copies, in folders of other names, at other times and with another umask."""
     variables = {"TRACKER_COMMIT": "0123456789ab", "SOURCE_DATE_EPOCH": "1800000000"}
-    built = []
-    for name, mode in (("one", 0o600), ("two", 0o644)):
-        sources = tmp_path / name
-        sources.mkdir()
-        for each in (
-            "tracker",
-            "docs",
-            "pyproject.toml",
-            "hatch_build.py",
-            "redis.conf",
-            "README.md",
-            "LICENSE",
-        ):
+    one, again = tmp_path / "one", tmp_path / "again"
+    for sources, mode in ((one, 0o600), (again / "copy", 0o644)):
+        sources.mkdir(parents=True)
+        for each in SOURCES:
             copy = shutil.copytree if (ROOT / each).is_dir() else shutil.copyfile
             copy(ROOT / each, sources / each)
-        shutil.copyfile(ROOT / "CHANGELOG.md", sources / "CHANGELOG.md")
         (sources / "tracker/bittorrent.py").chmod(mode)
-        folder = tmp_path / f"dist-{name}"
-        release.build_python(sources, folder, variables)
-        built.append({each.name: each.read_bytes() for each in folder.iterdir()})
-    assert built[0] == built[1]
-    assert sorted(built[0]) == [
+    folder = tmp_path / "dist"
+    release.build_python(one, folder, variables)
+    release.check_reproducible(folder, again, variables)
+    assert sorted(each.name for each in folder.iterdir()) == [
         f"swarmkeeper-{__version__}-py3-none-any.whl",
         f"swarmkeeper-{__version__}.tar.gz",
     ]
@@ -101,9 +100,12 @@ def test_wheel_and_source_distribution_are_the_same_bytes_again(tmp_path: Path) 
         packed &= {name.partition("/")[2] for name in archive.getnames()}
     files = [each.relative_to(ROOT) for each in (ROOT / "tracker").rglob("*") if each.is_file()]
     assert {str(each) for each in files if "__pycache__" not in each.parts} <= packed
+    (again / "copy/LICENSE").write_text("another")
+    with pytest.raises(SystemExit, match=r"whl is not reproducible: two builds differ"):
+        release.check_reproducible(folder, again, variables)
 
 
-def test_the_list_of_components_names_every_locked_dependency(tmp_path: Path) -> None:
+def test_the_list_of_components_is_valid_and_names_every_dependency() -> None:
     listed = json.loads(json.dumps(release.components(ROOT, NEW, 1_800_000_000)))
     assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", "1.5")
     assert listed["metadata"]["timestamp"] == "2027-01-15T08:00:00Z"
@@ -111,7 +113,12 @@ def test_the_list_of_components_names_every_locked_dependency(tmp_path: Path) ->
     named = [each["purl"] for each in listed["components"]]
     lines = (ROOT / "requirements/site.txt").read_text().splitlines()
     pins = [line.split()[0].rstrip(";") for line in lines if re.match(r"[a-z]", line)]
-    assert set(named) == {f"pkg:pypi/{pin.replace('==', '@')}" for pin in pins} and len(named) > 20
+    of_browser = {"pkg:npm/htmx.org@2.0.11", "pkg:npm/uplot@1.6.32"}
+    assert set(named) - of_browser == {f"pkg:pypi/{pin.replace('==', '@')}" for pin in pins}
+    assert set(named) > of_browser and len(named) > 20
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(json.dumps(listed)) is None
+    wrong = listed | {"components": [{"name": "of no type"}]}
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(json.dumps(wrong)) is not None
     assert listed["dependencies"] == [{"ref": f"pkg:pypi/swarmkeeper@{NEW}", "dependsOn": named}]
 
 
@@ -124,6 +131,109 @@ def test_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
         ["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout == "a: OK\nb: OK\n"
+
+
+@pytest.fixture
+def buildah(tmp_path: Path) -> Buildah | None:
+    """With the base of test_built_image.py, where there is what makes it."""
+    if os.getuid() != 0 or not all(map(shutil.which, ("buildah", "debootstrap"))):
+        return None
+    (tmp_path / "buildah").mkdir()
+    return Buildah(tmp_path / "buildah")
+
+
+def copied_checkout(root: Path) -> Path:
+    """A repository of its own with the files of this checkout as they are now."""
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in filter((lambda name: (ROOT / name).is_file()), listed.stdout.strip("\0").split("\0")):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    git(root, "init", "--quiet")
+    git(root, "config", "user.name", "t")
+    git(root, "config", "user.email", "t@example")
+    return root
+
+
+def released(root: Path, *words: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, root / "tools/release.py", *words]
+    return subprocess.run(
+        command, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.long
+@pytest.mark.once
+def test_a_release_from_end_to_end(buildah: Buildah | None, tmp_path: Path) -> None:
+    """In a copy of this checkout whose checks fail at first."""
+    root = copied_checkout(tmp_path / "checkout")
+    version, checks = __version__, root / ".ci/run"
+    own = checks.read_text("utf-8")
+    checks.write_text("#!/bin/sh\nexit 1\n")
+    git(root, "add", ".")
+    git(root, "commit", "--quiet", "--message", "first")
+    variables, options = (buildah.variables, ("--base", buildah.base())) if buildah else ({}, ())
+    done = released(root, version, *options, variables=variables)
+    assert done.returncode == 1 and done.stderr == "release: .ci/run failed\n"
+    assert output(root, "tag") == "" and not (root / "dist").exists()
+
+    checks.write_text(own)
+    git(root, "commit", "--quiet", "--message", "second", ".ci/run")
+    done = released(root, version, "--checked", *options, variables=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(f"dist/ has version {version}. Push the commit and the tag v{version}.\n")
+    assert output(root, "status", "--porcelain") == ""
+    assert output(root, "rev-parse", f"v{version}^{{commit}}") == output(root, "rev-parse", "HEAD")
+    assert output(root, "cat-file", "-t", f"v{version}") == "tag"
+    assert f"## {version} - unreleased" not in (root / "CHANGELOG.md").read_text("utf-8")
+    check_files(root / "dist", output(root, "rev-parse", "--short=12", "HEAD"), has_image=bool(buildah))
+    done = released(root, version, "--checked", variables=variables)
+    assert done.stderr == f"release: the tag v{version} exists\n"
+
+
+def output(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def check_files(dist: Path, commit: str, *, has_image: bool) -> None:
+    stem = f"swarmkeeper-{__version__}"
+    expected = {"SHA256SUMS", f"{stem}.cdx.json", f"{stem}-py3-none-any.whl", f"{stem}.tar.gz"}
+    expected |= {f"{stem}-image.tar"} if has_image else set()
+    files = {each.name for each in dist.iterdir()}
+    assert {each for each in files if not each.endswith(".deb")} == expected
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=dist, check=True)
+    assert len((dist / "SHA256SUMS").read_text().splitlines()) == len(files) - 1
+    with ZipFile(dist / f"{stem}-py3-none-any.whl") as wheel:
+        assert wheel.read("tracker/commit.txt").decode() == f"{commit}\n"
+    listed = (dist / f"{stem}.cdx.json").read_text("utf-8")
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(listed) is None
+    for package in dist.glob("*.deb"):
+        shown = subprocess.run(
+            ["dpkg-deb", "--field", package, "Package", "Version"], capture_output=True, text=True, check=True
+        )
+        assert shown.stdout == f"Package: swarmkeeper\nVersion: {__version__}\n"
+    if has_image:
+        with tarfile.open(dist / f"{stem}-image.tar") as archive:
+            manifest = archive.extractfile("manifest.json")
+            assert manifest
+            (image,) = json.load(manifest)
+            settings = archive.extractfile(image["Config"])
+            assert settings
+            labels = json.load(settings)["config"]["Labels"]
+        assert [name.removeprefix("localhost/") for name in image["RepoTags"]] == [
+            f"swarmkeeper:{__version__}"
+        ]
+        assert labels["org.opencontainers.image.revision"] == commit
+
+
+def test_a_folder_that_has_files_is_not_built_into(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("kept")
+    done = released(ROOT, "--build", str(tmp_path), variables={})
+    assert done.returncode == 1 and done.stderr == f"release: {tmp_path} is not empty\n"
+    assert (tmp_path / "mine").read_text() == "kept"
 
 
 def test_the_command_line_asks_for_a_version() -> None:
