@@ -97,7 +97,7 @@ async def test_every_command_for_redis_works_with_shards(valkey: Server) -> None
 
 async def test_the_commands_for_redis_of_other_pages_are_accepted(filled_server: Server) -> None:
     with filled_server.client() as client:
-        for page in ("jobs.md", "scores.md"):
+        for page in ("jobs.md", "scores.md", "uniques.md"):
             for block in blocks(page, "redis"):
                 for line in block.splitlines():
                     program, *words = shlex.split(line, comments=True)

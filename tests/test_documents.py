@@ -31,6 +31,7 @@ ELSEWHERE = {
     ("redis.md", "sh"): "tests/test_docs_pages.py",
     ("scores.md", "redis"): "tests/test_docs_pages.py",
     ("jobs.md", "redis"): "tests/test_docs_pages.py",
+    ("uniques.md", "redis"): "tests/test_docs_pages.py",
 }
 """(page, language) -> the test that runs or reads these blocks."""
 HASH, V1, V2 = "c12fe1c06bba254a9dc9f519b335aa7c1367a88a", "01" * 20, "02" * 20
@@ -42,6 +43,12 @@ api --json '{{"torrents": [{{"info_hash": "{HASH}"}}, {{"info_hash": "{V1}"}}, {
     "$API/torrents/batch"
 """
 """A user and torrents, unless they are there."""
+LATER = """if [ -e later ]; then
+{rows}
+fi
+touch later
+"""
+"""The page begins with the first user."""
 WORDS = {"INFO_HASH": HASH, "V1_HASH": V1, "V2_HASH": V2, "USER": "7"}
 WORK = """
 command curl -sS -o made -H "Authorization: Bearer $TOKEN" --json '{"name": "archive"}' "$API/work/projects"
@@ -72,8 +79,17 @@ SCRIPTS: dict[str, Script] = {
             "TRACKER_ANNOUNCE__URLS": "https://tracker.example",
         },
         words=WORDS,
+        before_each=LATER.format(rows=ROWS),
     ),
-    "api.md": Script(settings={"TRACKER_CHANGES__MAX_ENTRIES": "1000"}, before=ROWS + LISTS + API_FILES),
+    "api.md": Script(
+        settings={
+            "TRACKER_CHANGES__MAX_ENTRIES": "1000",
+            "TRACKER_DHT__ENABLED": "true",
+            "TRACKER_DHT__LISTEN": "127.0.0.1:0",
+        },
+        words={"$API/jobs/42": "$API/jobs/1"},
+        before=ROWS + LISTS + API_FILES,
+    ),
     "admin.md": Script(before=ROWS, words={"swk_…": "$TOKEN"}),
     "audit.md": Script(before=ROWS),
     "backup.md": Script(words={"/var/backups/tracker/": "backups/"}),

@@ -28,7 +28,7 @@ from loadtest.geoip_databases import (
     make_country,
     record,
 )
-from tracker.geoip import CACHED_ADDRESSES, MAX_NAME_LENGTH, GeoIP, Place, _place
+from tracker.geoip import CACHED_ADDRESSES, MAX_NAME_LENGTH, UNKNOWN, GeoIP, Place, _place
 
 BRITISH, AMERICAN, BRITISH6 = (
     ip_address(each).packed for each in ("192.0.2.1", "198.51.100.1", "2001:db8:1::1")
@@ -71,6 +71,17 @@ def lines() -> Iterator[list[EventDict]]:
 def test_an_address_resolves_to_its_place(path: Path, address: str, place: Place | None) -> None:
     """B10: an address without a record is unknown; a record without a code or postcode keeps its other fields."""
     assert GeoIP(make_city(path)).lookup(ip_address(address).packed) == place
+
+
+def test_users_without_a_known_place_are_counted_as_such_while_a_database_is_in_use(path: Path) -> None:
+    private = ip_address("10.0.0.1").packed
+    places = GeoIP(path)
+    assert places.place_to_count(private) is None  # no database yet
+    make_city(path)
+    places.refresh()
+    assert places.place_to_count(private) == UNKNOWN
+    assert places.place_to_count(BRITISH) == IN_LONDON
+    places.close()
 
 
 def test_dbip_subdivisions_have_names_instead_of_codes(path: Path) -> None:

@@ -69,6 +69,10 @@ class Place:
     country_name: str = ""
 
 
+UNKNOWN = Place(country_name="Unknown")
+"""The place of users whose address the database does not have, such as private ones: a country in all lists."""
+
+
 @dataclass(frozen=True, slots=True)
 class Description:
     """An open database. ``built`` is None where the file has no valid build time."""
@@ -125,6 +129,10 @@ class GeoIP:
         if place is None:
             self.misses += 1
         return place
+
+    def place_to_count(self, address: bytes) -> Place | None:
+        """The same, but UNKNOWN for an address that the database in use does not have; None without a database."""
+        return self.lookup(address) or (UNKNOWN if self._database else None)
 
     def refresh(self) -> None:
         """Opens a new or replaced file. Call this every few seconds.

@@ -223,9 +223,7 @@ def check_files(dist: Path, commit: str, *, has_image: bool) -> None:
             settings = archive.extractfile(image["Config"])
             assert settings
             labels = json.load(settings)["config"]["Labels"]
-        assert [name.removeprefix("localhost/") for name in image["RepoTags"]] == [
-            f"swarmkeeper:{__version__}"
-        ]
+        assert {name.rpartition("/")[2] for name in image["RepoTags"]} == {f"swarmkeeper:{__version__}"}
         assert labels["org.opencontainers.image.revision"] == commit
 
 

@@ -1,7 +1,7 @@
 """The objects that all parts of the admin port share."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from tracker.geoip import GeoIP
@@ -27,6 +27,10 @@ class StreamLimits:
     """How often a stream checks that its session or token is still valid."""
 
 
+async def nothing_newer() -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class AdminContext:
     """Passed to every part of the admin port.
@@ -37,6 +41,7 @@ class AdminContext:
     - ``server``: server software of the store and its version
     - ``listening``, ``udp``: addresses for peers over HTTP and UDP, with real ports
     - ``last_reload``: returns the result of the last SIGHUP; None before the first
+    - ``update_places``: fetches a newer GeoIP database; False if there is none. Raises ClientError
     - ``batches``: limits the batches of rows that are applied at once
     """
 
@@ -51,6 +56,7 @@ class AdminContext:
     udp: tuple[str, ...] = ()
     last_reload: Callable[[], LastReload | None] = lambda: None
     stream_limits: StreamLimits = StreamLimits()
+    update_places: Callable[[], Awaitable[bool]] = nothing_newer
     batches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_BATCHES))
 
     @property

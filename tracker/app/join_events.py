@@ -91,7 +91,7 @@ def _unique_users(settings: Settings, store: Store, places: GeoIP) -> UniqueUser
         store.unique_users,
         store.connection,
         settings.uniques,
-        lookup=places.lookup,
+        lookup=places.place_to_count,
         refresh=places.refresh,
         count=store.counters.count,
         clock=time.time,

@@ -326,7 +326,14 @@ def _admin_context(
         web.addresses,
         web.udp,
         lambda: reload.last,
+        update_places=partial(_update_places, context),
     )
+
+
+async def _update_places(context: RuntimeContext) -> bool:
+    from tracker.workers.geoip_update import update_now  # noqa: PLC0415  # rarely needed
+
+    return await update_now(context.live.current.geoip, context.live.current.geoip_file, time.time())
 
 
 @asynccontextmanager

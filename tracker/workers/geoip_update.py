@@ -29,7 +29,7 @@ import aiohttp
 from tracker import __version__
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP, update_notes
-from tracker.settings.background import GeoIPSettings
+from tracker.settings.background import GEOIP_SOURCES, GeoIPSettings
 from tracker.store.stats.counters import Count
 from tracker.system.logger import Logger
 
@@ -52,6 +52,10 @@ class NotUpdated(ClientError):
     def __init__(self, text: str, retry_seconds: int = 0) -> None:
         super().__init__(text)
         self.retry_seconds = retry_seconds
+
+
+class OthersUpdate(NotUpdated):
+    """Another process fetches the database now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,14 @@ async def update(source: Source, file: Path, now: float, tls: ssl.SSLContext | N
             retry = int(now) + max(failed.retry_seconds, _RETRY_SECONDS)
             _note(file, {**update_notes(file), "problem": str(failed), "retry": retry})
             raise failed from error
+
+
+async def update_now(settings: GeoIPSettings, file: Path | None, now: float) -> bool:
+    """Fetches what the settings name. Raises ClientError."""
+    source = source_of(settings, now)
+    if source is None or file is None:
+        raise ClientError(f"TRACKER_GEOIP__DATABASE names no source; there are: {', '.join(GEOIP_SOURCES)}")
+    return await update(source, file, now)
 
 
 async def _fetch(source: Source, file: Path, tls: ssl.SSLContext | None) -> dict[str, str] | None:
@@ -221,12 +233,12 @@ def _try(fresh: Path) -> None:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Raises NotUpdated while another process fetches."""
+    """Raises OthersUpdate while another process fetches."""
     with file.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise NotUpdated("another process fetches the database now") from None
+            raise OthersUpdate("another process fetches the database now") from None
         yield
 
 
@@ -270,6 +282,8 @@ class GeoIPUpdater:
             source = source_of(settings, self._clock())
             if source is not None and await self._fetch(source, file, self._clock()):
                 log.info("geoip database updated", source=source.name)
+        except OthersUpdate:
+            return
         except ClientError as error:
             self._count("geoip.failed")
             log.warning("geoip database not updated", source=settings.source, error=str(error))

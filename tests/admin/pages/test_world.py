@@ -1,5 +1,6 @@
 """The world page: map, colour classes and tables."""
 
+import gzip
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
@@ -11,14 +12,20 @@ from hypothesis import strategies as st
 
 from loadtest.geoip_databases import make_city
 from tests.admin.conftest import Admin, Serve
-from tests.admin.pages.page import Page, get
+from tests.admin.pages.page import Page, get, post_form, send
 from tests.store.harness import START, Store, info_hash
+from tests.workers.test_geoip_update import MARCH, NOW, Host, database, dbip, file, host
 from tracker.admin.pages.world import CLASSES, DAY, PAGE, readable, shades_of, shapes_of
 from tracker.admin.world import world
+from tracker.geoip import UNKNOWN
 from tracker.settings.model import GeoIPSettings, RedisSettings, Settings
 from tracker.store.stats.metric_names import escape, place_names
 from tracker.store.stats.slices import month_of
 from tracker.store.stats.unique_users import MAX_BATCH, LeaderboardEntry, UniqueUserEvent
+from tracker.workers.geoip_update import update
+
+__all__ = ["database", "file", "host"]
+"""Fixtures."""
 
 Place = tuple[str, str, str]
 COUNTS: dict[Place, int] = {
@@ -78,6 +85,41 @@ async def test_countries_are_on_the_map_and_in_a_table(admin: Admin, browser: ai
         "Country Share Users Share United States 40 80.0 % United Kingdom 7 14.0 % Malta 2 4.0 % Kosovo 1 2.0 %"
     )
     assert "50 in 4 countries" in page.text
+
+
+async def test_users_without_a_known_place_are_a_number_and_no_country(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    await count_users(admin, COUNTS | {(UNKNOWN.country_name, "", ""): 3})
+    page = await get(browser, "/world")
+    assert "50 in 4 countries, and 3 without a known place" in page.text
+    assert "Unknown" not in next(e.text for e in page.all("table") if "Country" in e.text)
+    assert "Unknown 3" in (await get(browser, "/world/countries")).text
+
+
+async def test_the_database_is_updated_by_a_button(
+    serve: Serve, prefix: str, host: Host, file: Path, database: bytes
+) -> None:
+    settings = Settings(
+        redis=RedisSettings(prefix=prefix), geoip=GeoIPSettings(database=Path("dbip-city-lite"))
+    )
+    admin = await serve(settings)
+    admin.context.places.use(file)
+    admin.context.update_places = lambda: update(dbip(host), file, NOW, host.tls)
+    async with admin.browser("operate") as browser:
+        page = await get(browser, "/world")
+        assert "under CC BY 4.0. An update sends nothing but the request" in page.text
+        assert "Update now" in page.text and "Not fetched yet" in page.text
+        refused = await send(browser, "/world/update", status=409)
+        assert "dbip-city-lite answered with status 404" in refused.text
+        host.serve(MARCH, gzip.compress(database), ETag='"march"')
+        assert "was updated" in (await post_form(browser, "/world/update")).text
+        assert "cities" in (await get(browser, "/world")).text
+        assert "the newest already" in (await post_form(browser, "/world/update")).text
+    async with admin.browser("read") as reader:
+        assert "Update now" not in (await get(reader, "/world")).text
+    async with admin.browser() as browser:
+        assert "places.update" in (await get(browser, "/audit")).text
 
 
 async def test_cities_postcodes_and_torrents_are_listed(

@@ -137,6 +137,7 @@ _PAGES: dict[str, Rule] = {
     "POST /work/unblock": Rule("operate", "block.remove"),
     "POST /work/{project}/blocked": Rule("operate", "block.add"),
     "POST /work/{project}/unblock": Rule("operate", "block.remove"),
+    "POST /world/update": Rule("operate", "places.update"),
     "POST /jobs/purge": Rule("operate", "jobs.purge"),
     "POST /jobs/reprocess": Rule("operate", "jobs.reprocess"),
     "POST /jobs/sweep": Rule("operate", "jobs.sweep"),

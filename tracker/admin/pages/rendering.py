@@ -78,6 +78,8 @@ NOTICES: dict[str, str] = {
     "purged": "Jobs deleted.",
     "reprocess": "Rescoring started.",
     "sweep": "Sweep started.",
+    "places": "The GeoIP database was updated.",
+    "places_newest": "The GeoIP database is the newest already.",
     "lookup": "Lookup in the DHT queued. The result appears here within a minute.",
     "released": "Claims released.",
     "revoked": "Token revoked. Everyone signed in with it is signed out.",

@@ -13,10 +13,11 @@ from aiohttp import web
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import page_number
-from tracker.admin.pages.rendering import render
+from tracker.admin.pages.rendering import done, render
 from tracker.admin.world import country_code, country_name, world
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
+from tracker.geoip import UNKNOWN
 from tracker.store.schema.keys import BOARDS, SCOPES
 from tracker.store.stats.metric_names import unescape
 from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_start
@@ -78,6 +79,7 @@ class WorldPages:
         return [
             web.get("/world", self.show),
             web.get("/world/chart", self.chart),
+            web.post("/world/update", self.update),
             web.get("/world/{board}", self.board),
             web.get("/world/{board}/place", self.place),
         ]
@@ -85,6 +87,8 @@ class WorldPages:
     async def show(self, request: web.Request) -> web.Response:
         period = _period(request)
         countries = await self._unique_users.top("countries", period, COUNTRIES)
+        unknown = sum(users for name, users in countries if name == UNKNOWN.country_name)
+        countries = [each for each in countries if each.name != UNKNOWN.country_name]
         shades = shades_of([users for _, users in countries])
         variables = {
             "period": period,
@@ -92,6 +96,7 @@ class WorldPages:
             "periods": await self._periods("/world", period),
             "countries": [_place(one, "countries") for one in countries],
             "counted": sum(users for _, users in countries),
+            "unknown": unknown,
             "shades": shades,
             "shapes": shapes_of(countries, shades),
             "world": world(),
@@ -118,7 +123,17 @@ class WorldPages:
             "database": settings.geoip_file,
             "problem": self._context.places.problem,
             "described": self._context.places.describe(),
+            "source": settings.geoip.source,
         }
+
+    async def update(self, request: web.Request) -> web.Response:
+        """Fetches a newer database, which takes some seconds to minutes."""
+        try:
+            is_newer = await self._context.update_places()
+        except ClientError as error:
+            raise Problem(409, detail=str(error)) from error
+        self._context.places.refresh()
+        return done(request, "/world", "places" if is_newer else "places_newest")
 
     async def board(self, request: web.Request) -> web.Response:
         """A page of one table."""

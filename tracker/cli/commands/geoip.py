@@ -9,7 +9,6 @@ from tracker.cli.commands import AsJson, group, load_settings
 from tracker.cli.terminal import Listing, Row, columns, complain, fitted, say
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
-from tracker.settings.background import GEOIP_SOURCES
 
 Addresses = Annotated[
     list[str], typer.Argument(metavar="ADDRESS…", help="IPv4 or IPv6, such as 192.0.2.1 or 2001:db8::1.")
@@ -49,16 +48,13 @@ def update() -> None:
     import asyncio  # noqa: PLC0415  # slow imports that only this command needs
     import time  # noqa: PLC0415
 
-    from tracker.workers import geoip_update  # noqa: PLC0415
+    from tracker.workers.geoip_update import update_now  # noqa: PLC0415
 
-    settings, now = load_settings(), time.time()
-    source, file = geoip_update.source_of(settings.geoip, now), settings.geoip_file
-    if source is None or file is None:
-        raise ClientError(f"TRACKER_GEOIP__DATABASE names no source; there are: {', '.join(GEOIP_SOURCES)}")
-    if asyncio.run(geoip_update.update(source, file, now)):
-        say(f"{source.name} is updated: {GeoIP(file).describe()}")
+    settings = load_settings()
+    if asyncio.run(update_now(settings.geoip, settings.geoip_file, time.time())):
+        say(f"{settings.geoip.source} is updated: {GeoIP(settings.geoip_file).describe()}")
     else:
-        say(f"{source.name} has nothing newer")
+        say(f"{settings.geoip.source} has nothing newer")
 
 
 def _row(database: GeoIP, text: str) -> Row:
