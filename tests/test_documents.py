@@ -86,6 +86,7 @@ SCRIPTS: dict[str, Script] = {
             "TRACKER_CHANGES__MAX_ENTRIES": "1000",
             "TRACKER_DHT__ENABLED": "true",
             "TRACKER_DHT__LISTEN": "127.0.0.1:0",
+            "TRACKER_DHT__TORRENTS": "all",
         },
         words={"$API/jobs/42": "$API/jobs/1"},
         before=ROWS + LISTS + API_FILES + NODE,
@@ -116,6 +117,8 @@ _SYSTEM = "changes the machine: users, services, packages, the kernel"
 _DOCKER = "needs docker; tests/deploy/test_built_image.py builds and runs the image with buildah"
 _DRAWING = "a drawing, a formula or a figure"
 _OWN_TEST = "has a test of its own: "
+QUICK = {"quickstart.md", "api.md", "clients.md", "scores.md"}
+"""Pages with few commands of `tracker`, each of which starts an interpreter."""
 NOT_RUN: dict[tuple[str, str], str] = {
     ("README.md", "make"): _MAKE,
     ("README.md", "  tracker torrent add|"): "an overview of commands; cli.md has them",
@@ -298,7 +301,9 @@ def test_the_banner_on_pages_is_that_of_a_tracker(tmp_path: Path) -> None:
         tracker.kill()
 
 
-@pytest.mark.parametrize("page", list(SCRIPTS))
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[] if page in QUICK else [pytest.mark.long]) for page in SCRIPTS]
+)
 def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
     found = [
         (command, shown)

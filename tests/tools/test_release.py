@@ -158,7 +158,7 @@ def copied_checkout(root: Path) -> Path:
 
 
 def released(root: Path, *words: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, root / "tools/release.py", *words]
+    command: list[str | Path] = [sys.executable, root / "tools/release.py", *words]
     return subprocess.run(
         command, env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )
