@@ -99,7 +99,10 @@ async def test_replies_name_the_shards_that_they_leave_out(without_node: tuple[A
             unavailable,
         )  # its rank is one of all torrents
         refused = await asking.ask("GET", f"/torrents/{missing}", 503)
-        assert refused["detail"] == f"unavailable: {named(unavailable)}; try again later"
+        assert (
+            refused["detail"]
+            == f"unavailable: {named(unavailable)} (the node does not answer); try again later"
+        )
 
 
 @pytest.mark.slow
@@ -136,7 +139,10 @@ async def test_every_page_and_list_is_shown_without_a_shard(without_node: tuple[
         shown = set(re.findall(r'^tracker_store_memory_bytes\{node="([^"]*)"\}', text, re.MULTILINE))
         assert shown == {*others, admin.store.connection.master}
         async with client.get("/ready") as response:
-            assert await response.text() == f"degraded\nunavailable: {named(unavailable)}\n"
+            assert (
+                await response.text()
+                == f"degraded\nunavailable: {named(unavailable)} (the node does not answer)\n"
+            )
 
 
 @pytest.mark.slow
@@ -152,4 +158,4 @@ async def test_an_open_overview_stays_ready_while_only_the_main_store_is_unavail
             data = await stream.until("unavailable")
         assert (data["problems"], data["text"]) == ([], "")
         assert data["notices"] == admin.store.shards.notices()
-        assert data["notices"][-1] == "unavailable: main store"
+        assert data["notices"][-1] == "unavailable: main store (the node does not answer)"

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from loadtest.servers import Server
 from tests.store.harness import Store
 from tests.waiting import eventually, until
-from tracker.app.web import NO_EXPIRY_EVENTS, STOPPING, STORE_UNAVAILABLE, SWEEP_BEHIND, Readiness
+from tracker.app.web import NO_EXPIRY_EVENTS, STOPPING, SWEEP_BEHIND, Readiness
 from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
@@ -67,7 +67,7 @@ async def test_an_unavailable_store_is_the_only_problem_reported(server: Server)
     async with monitored(server.url) as (store, _, readiness):
         await becomes(readiness, [])
         server.kill()
-        await becomes(readiness, [STORE_UNAVAILABLE])
+        await becomes(readiness, ["the store does not answer"])
         server.start()
         await becomes(readiness, [])
         assert not store.connection.unavailable

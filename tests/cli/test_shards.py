@@ -246,7 +246,7 @@ def test_commands_name_the_unavailable_shards_and_their_node(
         present = next(each for number, each in enumerate((A, B, C, D)) if number not in unavailable)
         for command in ("deny", "torrent remove", "torrent add"):  # goes on with the next one
             result = tracker(*command.split(), missing, present, code=1)
-            assert result.stderr == f"error: {missing}: the store is unavailable; unavailable: {where}\n"
+            assert result.stderr == f"error: {missing}: the node does not answer; unavailable: {where}\n"
             assert present in result.stdout
         for text in (
             "torrent list",
@@ -266,6 +266,5 @@ def test_commands_name_the_unavailable_shards_and_their_node(
         main.kill()
         refused = tracker("torrent", "list", code=1).stderr
         assert (
-            f"the node 127.0.0.1:{main.port} of the cluster, which serves {prefix}{{main}}:, does not"
-            in refused
+            f"the main store, at 127.0.0.1:{main.port}, is unavailable (the node does not answer)" in refused
         )

@@ -127,17 +127,50 @@ async def test_each_node_and_unavailable_shards_are_named() -> None:
         found = await every_finding(group.url)
         assert f"127.0.0.1:{other.port}: allkeys-lru evicts" in texts(found, "eviction", "wrong")
         assert texts(found, "shards", "ok") == "all 4 are served"
-        assert f"127.0.0.1:{other.port}" not in texts(found, "node", "ok")
         node.kill()
         found = await every_finding(main.tcp_url)
-        unavailable = f"127.0.0.1:{node.port} is unavailable, or does not serve {served[node.port]}"
-        assert texts(found, "shards", "wrong") == f"{unavailable}: their torrents are refused"
+        unavailable = f"unavailable: {served[node.port]} of 127.0.0.1:{node.port} (the node does not answer)"
+        assert texts(found, "shards", "wrong") == f"{unavailable}; their torrents are refused"
+
+
+@pytest.mark.slow
+async def test_everything_else_is_checked_without_a_node_and_without_a_majority() -> None:
+    """Each node in turn, also that of the main store."""
+    with cluster() as group:
+        main = group.primary("t:{main}:")
+        replica, primaries = group.start_replica(main), group.nodes[:3]
+        url = f"redis://{','.join(f'127.0.0.1:{node.port}' for node in primaries)}/0"
+        shown = texts(await every_finding(url), "node", "ok")
+        assert (
+            f"127.0.0.1:{replica.port}, a replica of 127.0.0.1:{main.port}, answers, 0 bytes behind" in shown
+        )
+        assert shown.count("a primary with the slots") == 3 and "(main store, shard" in shown
+        replica.kill()  # no failover
+        for node in primaries:
+            node.stop()
+            found = await every_finding(url)
+            assert f"127.0.0.1:{node.port}, a primary with the slots" in texts(found, "node", "wrong")
+            assert texts(found, "node", "ok").count(", answers") == 2
+            assert texts(found, "interval", "ok") and not texts(found, "majority", "wrong")
+            assert ("not checked: layout, server" in texts(found, "main store", "wrong")) == (node is main)
+            node.start()
+            group.until(lambda: all(group._is_ready(each) for each in primaries))
+        left, *stopped = primaries
+        for node in stopped:
+            node.stop()
+        group.until(lambda: b"cluster_state:fail" in left.ask("CLUSTER", "INFO"))
+        found = await every_finding(url)
+        cause = "no majority: 1 of 3 primaries answers"
+        assert texts(found, "majority", "wrong") == cause
+        assert texts(found, "main store", "wrong").startswith(f"{cause}; not checked: ")
+        assert all("TAKEOVER" in each.remedy for each in found if each.subject == "majority")
+        assert texts(found, "interval", "ok")
 
 
 async def every_finding(url: str) -> list[Finding]:
     redis = RedisSettings(url=SecretStr(url), shards=4, connect_timeout_seconds=5)
     settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
-    async with open_store(settings) as store:
+    async with open_store(settings, checked=False) as store:
         return [finding async for finding in run_checks(DoctorContext(store, settings, time.time))]
 
 

@@ -1,5 +1,7 @@
 """A tracker on a cluster, as on a managed service: one prefix with a hash tag."""
 
+import socket
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
@@ -8,8 +10,9 @@ from typing import Any
 import pytest
 
 from loadtest import trackers
-from loadtest.cluster import cluster
+from loadtest.cluster import Cluster, cluster
 from tests.e2e.conftest import StartTracker
+from tests.e2e.test_udp import udp_url
 from tests.store.harness import ALICE, BOB
 from tests.waiting import until
 from tracker.store.schema.keys import shard_prefixes
@@ -96,19 +99,11 @@ def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
         def join(shard: int) -> dict[bytes, Any]:
             return tracker.announce(info_hash=f"%{shard:02x}" + "%00" * 19)
 
-        def ready(base: str) -> str:
-            connection = HTTPConnection(base.removeprefix("http://"), timeout=10)
-            try:
-                connection.request("GET", "/ready")
-                return connection.getresponse().read().decode()
-            finally:
-                connection.close()
-
         for shard in range(4):
             reply = join(shard)
             assert (b"retry in" in reply) if shard in unavailable else reply[b"complete"] == 1
         for base in (tracker.url, tracker.admin_url):
-            assert ready(base) == f"degraded\nunavailable: {named(unavailable)}\n"
+            assert ready(base) == f"degraded\nunavailable: {named(unavailable)} (the node does not answer)\n"
         node.start()
         for shard in unavailable:
             until(lambda shard=shard: b"complete" in join(shard))  # type: ignore[misc]
@@ -122,23 +117,96 @@ def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("majority", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_a_tracker_starts_when_the_cluster_serves_again(tmp_path: Path, majority: bool) -> None:
-    """Started while the main node is down, or while no majority of the nodes is there."""
+def test_a_tracker_starts_and_serves_without_the_main_store(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    """Over HTTP and UDP, by several web processes. What is missing is named; when it is back, all is served."""
     with cluster() as nodes:
+        nodes.be_patient()
         main = nodes.primary("t:{main}:")
-        down = [main] if majority else nodes.nodes[:2]
-        left = next(node for node in nodes.nodes if node not in down)
+        present = [shard for shard in range(4) if nodes.primary(PREFIXES[shard]) is not main]
+        settings = {"TRACKER_REDIS__URL": urls(nodes), "TRACKER_REDIS__SHARDS": "4"}
+        assert start_tracker(**settings).end() == 0  # which makes the store
+        main.stop()
+        tracker = start_tracker(**settings, TRACKER_HTTP__WORKERS="2")
+
+        def join(shard: int) -> dict[bytes, Any]:
+            return tracker.announce(info_hash=f"%{shard:02x}" + "%00" * 19)
+
+        for shard in range(4):
+            reply = join(shard)
+            assert reply[b"complete"] == 1 if shard in present else b"retry in" in reply
+            assert announced_over_udp(udp_url(tracker), shard) == (shard in present)
+        assert "unavailable: main store (the node does not answer)" in ready(tracker.url)
+        refused = trackers.run(
+            tmp_path, "serve", **{**settings, "TRACKER_REDIS__SHARDS": "8"}, **trackers.ANY_PORTS
+        )
+        assert "the store was made with 4 shards" in refused.stderr
+        main.start()
+        until(lambda: ready(tracker.url) == "ready\n")
+        for shard in range(4):
+            assert join(shard)[b"complete"]
+        assert tracker.end() == 0
+
+
+def urls(nodes: Cluster) -> str:
+    return f"redis://{','.join(f'127.0.0.1:{node.port}' for node in nodes.nodes)}/0"
+
+
+def ready(base: str) -> str:
+    connection = HTTPConnection(base.removeprefix("http://"), timeout=10)
+    try:
+        connection.request("GET", "/ready")
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def announced_over_udp(url: str, shard: int) -> bool:
+    """Whether an announce is answered, and not refused (BEP 15)."""
+    host, _, port = url.removeprefix("udp://").partition("/")[0].rpartition(":")
+    info_hash = bytes([shard]) + bytes(19)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(30)
+        client.connect((host, int(port)))
+        client.send(struct.pack(">QII", 0x41727101980, 0, 1))
+        connection_id = client.recv(100)[8:16]
+        client.send(
+            struct.pack(
+                ">8sII20s20sQQQIIIiH",
+                connection_id,
+                1,
+                2,
+                info_hash,
+                b"-TR4000-udp".ljust(20, b"x"),
+                0,
+                0,
+                0,
+                2,
+                0,
+                7,
+                -1,
+                7999,
+            )
+        )
+        return int.from_bytes(client.recv(2000)[:4], "big") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_tracker_starts_when_the_cluster_has_a_majority_again(tmp_path: Path) -> None:
+    with cluster() as nodes:
+        *down, left = nodes.nodes
         for node in down:
             node.stop()
-        if not majority:
-            until(lambda: "cluster_state:fail" in str(left.ask("CLUSTER", "INFO")))
+        until(lambda: "cluster_state:fail" in str(left.ask("CLUSTER", "INFO")))
         settings = {"TRACKER_REDIS__URL": left.tcp_url, "TRACKER_REDIS__SHARDS": "4"}
         ended = trackers.run(tmp_path, "serve", "--fail-fast", **settings, **trackers.ANY_PORTS)
-        assert ended.returncode == 1 and "Traceback" not in ended.stderr
+        assert ended.returncode == 1 and "no majority: 1 of 3 primaries answers" in ended.stderr
         with ThreadPoolExecutor(1) as threads:
             starting = threads.submit(trackers.start, tmp_path, **settings)
             until(lambda: "waiting for the store" in log_of(tmp_path))
+            assert "no majority: 1 of 3 primaries answers" in log_of(tmp_path)
             assert not starting.done()
             for node in down:
                 node.start()

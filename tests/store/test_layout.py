@@ -9,7 +9,7 @@ from tests.waiting import in_background
 from tracker import __version__
 from tracker.errors import StartupError
 from tracker.store.client.connection import Connection, connect
-from tracker.store.layout import LAYOUT, Step, check_number, upgrade
+from tracker.store.layout import LAYOUT, Step, check_number, copied, upgrade
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shards
 from tracker.store.swarms.rules import SwarmRules
@@ -45,9 +45,67 @@ async def test_a_store_of_one_shard_is_not_split(redis_url: str, prefix: str) ->
 async def test_the_shards_know_the_secret(store: Store) -> None:
     """Announces hash the key of a client with it."""
     secret = await store.load_secret()
-    for shard in store.shards:
-        await store.copy_secret(shard)
+    for shard in store.shards.all:
+        await store.start_shard(shard)
         assert await store.redis.get(shard.keys.secret()) == secret
+
+
+async def test_each_shard_has_a_copy_and_a_lost_one_is_written_again(store: Store) -> None:
+    """Also that of the main prefix, if it has lost everything."""
+    await start(store)
+    secret = store.secret
+    for lost in store.shards.all:
+        await store.redis.delete(lost.keys.layout(), lost.keys.secret(), lost.keys.shards())
+        if len(store.shards.all) > 1 or lost is not store.shards.main:
+            await start(store)
+            assert store.secret == secret
+        for shard in store.shards.others:
+            row = text(await store.redis.hgetall(shard.keys.layout()))
+            assert (row["number"], row["shards"]) == (str(LAYOUT), str(len(store.shards)))
+            assert await store.redis.get(shard.keys.secret()) == secret
+
+
+@pytest.mark.parametrize("field", ["secret", "number", "shards"])
+async def test_a_shard_of_another_store_is_refused(redis_url: str, prefix: str, field: str) -> None:
+    """At a start, and while the tracker runs; without the main prefix too."""
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=4)) as store:
+        await start(store)
+        store.keep_checking_layout()
+        assert await copied(store.shards) is not None
+        shard = store.shards[2]
+        if field == "secret":
+            await store.redis.set(shard.keys.secret(), b"another")
+        else:
+            await store.redis.hset(shard.keys.layout(), field, 8)
+        with pytest.raises(StartupError, match=r"shard 2 has .* part of another store"):
+            await start(store)
+        with pytest.raises(StartupError, match="shard 2 has another"):
+            await copied(store.shards)
+        store.connection.set_unavailable(ConnectionError())
+        assert not await store.connection.reconnect()
+        assert store.connection.cause.startswith("shard 2 has ") and ":" not in store.connection.cause
+        assert store.connection.unavailable
+
+
+async def start(store: Store) -> None:
+    await store.upgrade()
+    await store.load_secret()
+    await store.shards.gather(store.start_shard, store.shards.all)
+
+
+async def test_copies_of_another_number_of_shards_or_of_a_newer_version_are_refused(store: Store) -> None:
+    if not store.shards.others:
+        return
+    await start(store)
+    for field, value, reason in (("shards", 8, "made with 8 shards"), ("number", LAYOUT + 1, "or newer")):
+        for shard in store.shards:
+            await store.redis.hset(shard.keys.layout(), field, value)
+        with pytest.raises(StartupError, match=reason):
+            await copied(store.shards)
+        for shard in store.shards:
+            await store.redis.hset(
+                shard.keys.layout(), mapping={"shards": len(store.shards), "number": LAYOUT}
+            )
 
 
 async def layout(store: Store) -> dict[str, str]:

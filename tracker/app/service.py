@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -210,9 +210,10 @@ def _apply_settings(context: RuntimeContext, joins: JoinEvents, web: _Web, chang
 
 
 async def upgrade_store(store: Store, patience: Patience) -> str:
-    """Checks the store's layout. Upgrades an older one, and returns what was done."""
+    """Checks the store's layout, and loads its secret. Upgrades an older layout, and returns what was done."""
     try:
         upgraded = await retry_while_unavailable(store.upgrade, patience)
+        await retry_while_unavailable(store.load_secret, patience)
     except RedisError as error:
         raise _rejected(error) from error
     store.keep_checking_layout()
@@ -233,7 +234,7 @@ def _rejected(error: RedisError) -> StartupError:
 
 
 async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
-    """Loads the shared secret, writes a first heartbeat, and returns the reaper."""
+    """Writes the first heartbeats, and returns the reaper."""
     store, pauses = context.store, Pauses()
     reapers = [
         Reaper(
@@ -249,9 +250,9 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
         for shard in store.shards
     ]
     try:
-        await retry_while_unavailable(store.load_secret, patience)
-        await retry_while_unavailable(store.reaping.heartbeat, patience)
-        await _start_shards(store)
+        await retry_while_unavailable(
+            partial(store.shards.gather, store.start_shard, store.shards.all), patience
+        )
     except RedisError as error:
         raise _rejected(error) from error
     for shard, each in zip(store.shards, reapers, strict=True):
@@ -264,15 +265,6 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
     context.telemetry.gauge("swept_at", lambda: reaper.swept_at)
     context.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
     return reaper
-
-
-async def _start_shards(store: Store) -> None:
-    """Prepares each shard beside the main prefix. An unavailable one is prepared when it returns."""
-    for shard in store.shards.others:
-        with suppress(StoreUnavailable):
-            await store.copy_secret(shard)
-            await store.reapings[shard].heartbeat()
-        shard.connection.on_reconnect(partial(store.copy_secret, shard))
 
 
 @asynccontextmanager

@@ -25,7 +25,6 @@ from tracker.workers import client_lists
 from tracker.workers.rate_limits import share_limits
 from tracker.workers.shard_reapers import AnyReaper
 
-STORE_UNAVAILABLE = "the store does not answer"
 NO_EXPIRY_EVENTS = "no subscription to the store's expiry events"
 SWEEP_BEHIND = "the sweep is behind"
 STOPPING = "shutting down"
@@ -94,10 +93,8 @@ async def open_web(
 
 
 def copy_users_on_reconnect(store: Store) -> None:
-    """A shard beside the main prefix that was unavailable gets the secret and changed users before its first
-    announce."""
+    """A shard beside the main prefix that was unavailable gets changed users before its first announce."""
     for shard in store.shards.others:
-        shard.connection.on_reconnect(partial(store.copy_secret, shard))
         shard.connection.on_reconnect(partial(store.user_copies.copy_before_serving, shard))
 
 
@@ -127,8 +124,8 @@ class Readiness:
     def problems(self) -> list[str]:
         """Fixed public texts; empty if ready. Problems that an unavailable store causes are left out."""
         found = [STOPPING] if self._stopping() else []
-        if len(self._shards.unavailable) == len(self._shards):
-            return [*found, STORE_UNAVAILABLE]
+        if cause := self._shards.cause:
+            return [*found, cause]
         found += [f"store refuses writes: {reason}"] if (reason := self._shards.refusal) else []
         found += self._shards.notices() if self._needs_all() else []
         if self._reaper is not None:

@@ -14,12 +14,13 @@ from redis.exceptions import RedisError, ResponseError
 
 from tracker.doctor import Finding, ago
 from tracker.doctor.dht_checks import check_dht_node, check_dht_settings
-from tracker.doctor.nodes import check_clock, check_nodes
+from tracker.doctor.nodes import check_clock, check_members, check_nodes, remedy_for
 from tracker.doctor.replicas import check_cluster, check_failover
 from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings
 from tracker.doctor.site_checks import check_site
 from tracker.doctor.udp_checks import check_udp
+from tracker.errors import StartupError, StoreUnavailable
 from tracker.refusals import (
     ADDRESS_HIDDEN,
     ADDRESS_IMPOSSIBLE,
@@ -61,7 +62,33 @@ class DoctorContext:
 
 
 async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
-    """Yields findings as they are made. Raises StoreUnavailable when the store becomes unavailable meanwhile."""
+    """Yields findings as they are made. What needs a part of the store that is unavailable is left out, and named at
+    the end of the checks of the store."""
+    skipped: list[str] = []
+    async for finding in check_members(context.store):
+        yield finding
+    for what, check in _CHECKS.items():
+        try:
+            async for finding in check(context):
+                yield finding
+        except StoreUnavailable:
+            skipped.append(what)
+        except RedisError as error:
+            yield Finding("wrong", what, f"the store forbids the check ({error})", _REMEDIES["no permission"])
+    if skipped:
+        text = f"{context.connection.cause or 'the store refuses work'}; not checked: {', '.join(skipped)}"
+        yield Finding("wrong", "main store", text, remedy_for(context.store))
+    for finding in check_without_store(context.settings, context.clock()):
+        yield finding
+
+
+def check_without_store(settings: Settings, now: float) -> Iterator[Finding]:
+    yield check_geoip(settings.geoip_file, now)
+    yield from (*check_settings(settings), *check_dht_settings(settings), *check_udp(settings))
+
+
+async def _server(context: DoctorContext) -> AsyncIterator[Finding]:
+    """The server of the main prefix."""
     info = await _info(context.connection)
     for finding in check_info(info, context.settings):
         yield finding
@@ -71,23 +98,30 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
     for check_copies in (check_failover, check_cluster):
         async for finding in check_copies(context.connection, info):
             yield finding
+    yield await check_clock(context.connection, context.clock)
+
+
+async def _nodes(context: DoctorContext) -> AsyncIterator[Finding]:
+    running = await _tracker_is_running(context)
     async for finding in check_nodes(context.store, context.settings, context.clock, tracker_running=running):
         yield finding
-    yield await check_clock(context.connection, context.clock)
-    for check in (_writes, _scripts, _channels, _latency, _heartbeat, _repairs):
-        yield await check(context)
-    async for finding in _proxies(context):
-        yield finding
-    async for finding in _work(context):
-        yield finding
+
+
+async def _dht_node(context: DoctorContext) -> AsyncIterator[Finding]:
     async for finding in check_dht_node(context.store.dht_nodes, context.settings, context.clock()):
         yield finding
+
+
+async def _site(context: DoctorContext) -> AsyncIterator[Finding]:
     async for finding in check_site(context.store, context.settings):
         yield finding
-    yield check_geoip(context.settings.geoip_file, context.clock())
-    settings = context.settings
-    for finding in (*check_settings(settings), *check_dht_settings(settings), *check_udp(settings)):
-        yield finding
+
+
+async def _layout(context: DoctorContext) -> AsyncIterator[Finding]:
+    try:
+        await context.store.check_layout()
+    except StartupError as error:
+        yield Finding("wrong", "layout", str(error))
 
 
 async def _info(connection: Connection) -> Mapping[str, Any]:
@@ -105,33 +139,35 @@ _REMEDIES = {
 }
 
 
-async def _writes(context: DoctorContext) -> Finding:
+async def _writes(context: DoctorContext) -> AsyncIterator[Finding]:
     await context.connection.check_writes(context.keys.heartbeat())
     if reason := context.connection.refusal:
-        return Finding("wrong", "writes", f"the store refuses writes: {reason}", _REMEDIES[reason])
-    return Finding("ok", "writes", "the store accepts writes")
+        yield Finding("wrong", "writes", f"the store refuses writes: {reason}", _REMEDIES[reason])
+    else:
+        yield Finding("ok", "writes", "the store accepts writes")
 
 
-async def _scripts(context: DoctorContext) -> Finding:
+async def _scripts(context: DoctorContext) -> AsyncIterator[Finding]:
     try:
         await context.connection.command("EVAL", "return 1", 0)
     except ResponseError as error:
         text = f"the server forbids scripts ({error})"
-        return Finding("wrong", "scripts", text, "allow them: ACL SETUSER … +@scripting")
-    return Finding("ok", "scripts", "the server runs scripts")
+        yield Finding("wrong", "scripts", text, "allow them: ACL SETUSER … +@scripting")
+    else:
+        yield Finding("ok", "scripts", "the server runs scripts")
 
 
-async def _channels(context: DoctorContext) -> Finding:
+async def _channels(context: DoctorContext) -> AsyncIterator[Finding]:
     channels = f"{context.connection.keyspace_channel(context.keys.timeouts())}*"
     try:
         async with context.connection.subscription(patterns=[channels]):
-            return Finding("ok", "channels", "the subscription to expiry events is allowed")
+            yield Finding("ok", "channels", "the subscription to expiry events is allowed")
     except ResponseError:
         text = "the subscription to expiry events is forbidden, so only due lists and the sweep remove peers"
-        return Finding("warning", "channels", text, "allow it: ACL SETUSER … &*")
+        yield Finding("warning", "channels", text, "allow it: ACL SETUSER … &*")
 
 
-async def _latency(context: DoctorContext) -> Finding:
+async def _latency(context: DoctorContext) -> AsyncIterator[Finding]:
     took = []
     for _ in range(_PINGS):
         began = time.perf_counter()
@@ -140,44 +176,54 @@ async def _latency(context: DoctorContext) -> Finding:
     median = statistics.median(took)
     text = f"{median * 1000:.2f} ms for a PING"
     if median >= context.settings.redis.timeout_seconds:
-        return Finding("wrong", "latency", text, "every announce times out: move the store closer")
-    if median >= SLOW_SECONDS:
+        yield Finding("wrong", "latency", text, "every announce times out: move the store closer")
+    elif median >= SLOW_SECONDS:
         remedy = "move the store closer, or find what keeps it busy (SLOWLOG GET)"
-        return Finding("warning", "latency", text, remedy)
-    return Finding("ok", "latency", text)
+        yield Finding("warning", "latency", text, remedy)
+    else:
+        yield Finding("ok", "latency", text)
 
 
 async def _tracker_is_running(context: DoctorContext) -> bool:
-    age = await _heartbeat_age(context)
+    try:
+        age = await _heartbeat_age(context)
+    except StoreUnavailable:
+        return False
     return age is not None and age < HEARTBEAT_SECONDS
 
 
 async def _heartbeat_age(context: DoctorContext) -> float | None:
-    last = await context.connection.command("GET", context.keys.heartbeat())
-    return max(0.0, context.clock() - float(last)) if last else None
+    """By the newest heartbeat of all prefixes that are available."""
+    shards = context.store.shards
+    beats = await shards.each(lambda shard: ("GET", shard.keys.heartbeat()), shards.all)
+    last = max((float(beat) for beat in beats.values() if beat), default=None)
+    return None if last is None else max(0.0, context.clock() - last)
 
 
-async def _heartbeat(context: DoctorContext) -> Finding:
+async def _heartbeat(context: DoctorContext) -> AsyncIterator[Finding]:
     age = await _heartbeat_age(context)
     if age is None:
-        return Finding("ok", "tracker", "no tracker has used this store yet")
-    if age < HEARTBEAT_SECONDS:
-        return Finding("ok", "tracker", "a tracker is running")
-    text = f"no tracker is running; the last one stopped {ago(age)} ago"
-    return Finding("warning", "tracker", text, "start it: tracker serve")
+        yield Finding("ok", "tracker", "no tracker has used this store yet")
+    elif age < HEARTBEAT_SECONDS:
+        yield Finding("ok", "tracker", "a tracker is running")
+    else:
+        text = f"no tracker is running; the last one stopped {ago(age)} ago"
+        yield Finding("warning", "tracker", text, "start it: tracker serve")
 
 
-async def _repairs(context: DoctorContext) -> Finding:
+async def _repairs(context: DoctorContext) -> AsyncIterator[Finding]:
     try:
         repairs = (await context.store.counters.totals())["repairs"]
     except RedisError as error:
         text = f"the totals cannot be read ({error})"
-        return Finding("wrong", "counts", text, f"allow keys {context.keys.prefix}*")
+        yield Finding("wrong", "counts", text, f"allow keys {context.keys.prefix}*")
+        return
     if not repairs:
-        return Finding("ok", "counts", "the sweep has repaired nothing")
+        yield Finding("ok", "counts", "the sweep has repaired nothing")
+        return
     text = f"the sweep repaired {repairs}; this happens only if another program changes keys, or keys are evicted"
     remedy = "find the cause, then reset the counter: tracker wipe-stats --repairs"
-    return Finding("wrong", "counts", text, remedy)
+    yield Finding("wrong", "counts", text, remedy)
 
 
 _PROXY_FAULTS = {
@@ -235,3 +281,21 @@ def _undrained(context: DoctorContext, undrained: Mapping[str, int]) -> Iterator
         remedy = f"run tracker work drain {behind[0]} DIR regularly, or end the drain: XGROUP DESTROY "
         remedy += f"{context.keys.work_log(behind[0])} {GROUP}"
         yield Finding("warning", "work logs", text, remedy)
+
+
+_CHECKS: Mapping[str, Callable[[DoctorContext], AsyncIterator[Finding]]] = {
+    "layout": _layout,
+    "server": _server,
+    "settings of other nodes": _nodes,
+    "writes": _writes,
+    "scripts": _scripts,
+    "expiry events": _channels,
+    "latency": _latency,
+    "heartbeat": _heartbeat,
+    "counts": _repairs,
+    "proxies": _proxies,
+    "work": _work,
+    "DHT": _dht_node,
+    "site": _site,
+}
+"""Of the store, in their order."""

@@ -11,12 +11,12 @@ from tracker.errors import StartupError, StoreNotReady
 from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
 from tracker.settings.reference import mask_url
 from tracker.settings.types import queue_numbers
-from tracker.store.client.cluster import Cluster, SlotMap, SlotRange, check_node, find_nodes
+from tracker.store.client.cluster import Cluster, SlotMap, SlotRange, check_served, find_nodes
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.server import OnRoundTrip
 from tracker.store.client.url import Address, node_urls, url_at
 from tracker.store.client.version import check_server
-from tracker.store.schema.keys import main_prefix_of
+from tracker.store.schema.keys import main_prefix_of, shard_prefixes
 from tracker.store.stats.counters import Tap
 from tracker.store.stats.outbox import MAX_WAITING
 from tracker.store.stats.unique_users import UniqueRules
@@ -65,17 +65,20 @@ async def open_connection(
     timeout: float,
     on_round_trip: OnRoundTrip | None = None,
     patience: Patience | None = None,
+    *,
+    must_serve: bool = True,
 ) -> AsyncIterator[tuple[Connection, str]]:
     """Yields the connection, and the server's name and version. ``on_round_trip`` as in Connection.
 
     Of several nodes of a cluster, the first that answers names the others. Raises StartupError if the server cannot be
-    used. With ``patience`` it waits for one that is not ready.
+    used; of a cluster, if no shard is served and one ``must_serve``. With ``patience`` it waits for one that is not
+    ready.
     """
     async with AsyncExitStack() as stack:
         while True:
             try:
                 async with AsyncExitStack() as attempt:
-                    found = await _checked(attempt, url, redis, timeout, on_round_trip, patience)
+                    found = await _checked(attempt, url, redis, timeout, on_round_trip, patience, must_serve)
                     stack.push_async_exit(attempt.pop_all())
                 break
             except StoreNotReady as error:
@@ -92,14 +95,15 @@ async def _checked(
     timeout: float,
     on_round_trip: OnRoundTrip | None,
     patience: Patience | None,
+    must_serve: bool,
 ) -> tuple[Connection, str]:
     """A connection that ``stack`` closes, and the server's name and version."""
-    urls, prefix = node_urls(url), main_prefix_of(redis.prefix, redis.shards)
+    urls, prefixes = node_urls(url), shard_prefixes(redis.prefix, redis.shards)
     for number, each in enumerate(urls, 1):
         async with AsyncExitStack() as of_one:
             connection = await of_one.enter_async_context(open_unchecked(each, redis, timeout, on_round_trip))
             try:
-                version, (ranges, nodes) = await _check(connection, prefix, mask_url(each))
+                version, (ranges, nodes) = await _check(connection, prefixes[0], mask_url(each))
             except StartupError as error:
                 if number == len(urls):
                     raise
@@ -115,7 +119,8 @@ async def _checked(
     connection = await stack.enter_async_context(
         open_unchecked(url, redis, timeout, on_round_trip, nodes, ranges)
     )
-    await check_node(connection, prefix)
+    if must_serve:
+        await check_served(connection, prefixes)
     return connection, version
 
 
@@ -163,13 +168,17 @@ async def _check(connection: Connection, prefix: str, shown: str) -> tuple[str, 
 
 
 @asynccontextmanager
-async def open_store(settings: Settings) -> AsyncIterator[Store]:
-    """The store for one command. A private server is started for the command unless its tracker runs."""
-    async with command_server(settings) as url:
-        async with open_connection(url, settings.redis, _COMMAND_TIMEOUT_SECONDS) as (connection, _):
-            store = build_store(connection, settings)
+async def open_store(settings: Settings, *, checked: bool = True) -> AsyncIterator[Store]:
+    """The store for one command. A private server is started for the command unless its tracker runs. If not
+    ``checked``, the store may be one that the command cannot use."""
+    async with (
+        command_server(settings) as url,
+        open_connection(url, settings.redis, _COMMAND_TIMEOUT_SECONDS, must_serve=checked) as (connection, _),
+    ):
+        store = build_store(connection, settings)
+        if checked:
             await store.check_layout()
-            yield store
+        yield store
 
 
 def build_store(connection: Connection, settings: Settings, tap: Tap | None = None) -> Store:

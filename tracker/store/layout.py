@@ -1,8 +1,11 @@
-"""What a store was made with: its layout, and the number of its shards.
+"""What a store was made with: its layout, the number of its shards, and the secret that its trackers share.
 
 The layout is a number that changes with the key table: trackers of one layout may share a store, whatever their
 versions. It is in `layout` under the main prefix, as all parts of a store are upgraded together. A store that `tracker
 reshard` fills is refused until it is full.
+
+Each shard beside the main prefix has a copy of all three, by which a tracker starts while the main prefix is
+unavailable. Copies that differ are refused: parts of other stores, or of other times, would be mixed.
 """
 
 import asyncio
@@ -18,7 +21,7 @@ from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of
-from tracker.store.sharding.shards import Shards
+from tracker.store.sharding.shards import MAIN, Shard, Shards
 from tracker.system.logger import Logger
 
 LAYOUT = 1
@@ -27,6 +30,8 @@ ALIVE_SECONDS = 15.0
 """A heartbeat is at most so old while a tracker runs."""
 _LEASE_SECONDS = 60
 _POLL_SECONDS = 1.0
+_COPIED = ("number", "version", "upgrading", "shards")
+"""Fields of a copy."""
 
 log = Logger("tracker.store")
 
@@ -58,6 +63,14 @@ class Layout(NamedTuple):
         return max(self.number, self.upgrading)
 
 
+class Copy(NamedTuple):
+    """What a shard beside the main prefix says."""
+
+    layout: Layout
+    shards: int
+    secret: bytes
+
+
 async def check_layout(shards: Shards, known: int = LAYOUT) -> Layout:
     """Writes the layout into a new store. Raises StartupError for one that this version cannot serve or upgrade."""
     if await _read(shards) is None and await shards.main.connection.command(
@@ -73,8 +86,14 @@ async def check_layout(shards: Shards, known: int = LAYOUT) -> Layout:
 async def _fitting(shards: Shards, known: int) -> Layout:
     found = await _read(shards)
     if found is None:
-        await write_layout(shards, known)
+        if shards.others:
+            await shards.main.connection.command("SET", shards.main.keys.shards(), len(shards), "NX")
+        await _write(shards.main, **_complete(known))
         return Layout(known, __version__)
+    return _known(found, known)
+
+
+def _known(found: Layout, known: int) -> Layout:
     if found.newest > known:
         raise StartupError(
             f"the store has layout {found.newest} of version {found.version}, and this version, {__version__}, "
@@ -90,14 +109,95 @@ async def check_current(shards: Shards) -> None:
         _check_upgraded(await check_layout(shards))
 
 
-async def check_again(shards: Shards) -> None:
-    """The same for a running tracker that reaches the store again, which may be empty now, or upgraded by a newer
-    version. Raises StoreUnavailable."""
+async def check_again(shards: Shards, shard: Shard, secret: bytes) -> None:
+    """The same for a running tracker that reaches a part of the store again, which may be empty now, another one, or
+    upgraded by a newer version. Raises StoreUnavailable."""
     try:
-        _check_upgraded(await _fitting(shards, LAYOUT))
+        await check_part(shards, shard, secret)
     except StartupError as error:
-        log.error("the store cannot be used", error=str(error))
         raise StoreUnavailable(str(error)) from error
+
+
+async def check_part(shards: Shards, shard: Shard, secret: bytes) -> None:
+    """Compares what a part of the store says with ``secret`` and this version's layout, and writes that where it says
+    nothing. Raises StartupError and StoreUnavailable."""
+    if shard is shards.main:
+        _check_upgraded(await _fitting(shards, LAYOUT))
+    else:
+        (row,) = await shard.connection.pipeline(("HMGET", shard.keys.layout(), *_COPIED))
+        found = None if row[0] is None else _copy(row, secret)
+        if found is None:
+            await _write(shard, **_complete(LAYOUT), shards=len(shards))
+        elif (found.layout.newest, found.shards) != (LAYOUT, len(shards)):
+            said = f"layout {found.layout.newest} and {found.shards} shards"
+            raise _differs(shard, f"{said}, the store layout {LAYOUT} and {len(shards)}")
+    key = shard.keys.secret()
+    if await shard.connection.command("GET", key) is None:
+        await shard.connection.command("SET", key, secret, "NX")
+    if await shard.connection.command("GET", key) != secret:
+        raise _differs(shard, "another secret than the store")
+
+
+def _differs(shard: Shard, what: str) -> StartupError:
+    name = "the main prefix" if shard.number == MAIN else f"shard {shard.number}"
+    return StartupError(
+        f"{name} has {what}: it is a part of another store, or was restored from another time. Put back the right "
+        f"data, or delete {shard.keys.layout()} and {shard.keys.secret()} to use it all the same"
+    )
+
+
+async def copied(shards: Shards, known: int = LAYOUT) -> Copy | None:
+    """What the available shards say instead of the main prefix; None if they say nothing. Raises StartupError if they
+    differ, or if this version cannot serve the store; and StoreUnavailable."""
+    replies = await shards.several(
+        lambda shard: (("HMGET", shard.keys.layout(), *_COPIED), ("GET", shard.keys.secret()))
+    )
+    copies = {
+        shard: _copy(row, secret)
+        for shard, (row, secret) in replies.items()
+        if isinstance(row, list) and row[0] is not None and isinstance(secret, bytes)
+    }
+    if not copies:
+        return None
+    (first, made), *others = copies.items()
+    for shard, copy in others:
+        if copy != made:
+            raise _differs(shard, f"another layout, number of shards or secret than shard {first.number}")
+    if made.shards != len(shards):
+        raise _wrong_number(made.shards)
+    _known(made.layout, known)
+    if made.layout.number != known or made.layout.upgrading:
+        raise StoreUnavailable("the main store is unavailable, and the store needs it for an upgrade")
+    return made
+
+
+def _copy(row: Sequence[bytes | None], secret: bytes) -> Copy:
+    number, version, upgrading, shards = (value or b"0" for value in row)
+    return Copy(Layout(int(number), version.decode(errors="replace"), int(upgrading)), int(shards), secret)
+
+
+async def made_without_main(shards: Shards) -> Copy:
+    """The same. Raises StoreUnavailable too if no shard says anything."""
+    made, main = await copied(shards), shards.main.connection
+    if made is None:
+        raise StoreUnavailable(
+            f"the main store, at {main.master}, is unavailable ({main.cause}), and no shard has a copy of its layout"
+        )
+    return made
+
+
+async def restore_main(shards: Shards) -> None:
+    """Writes what the shards say under a main prefix that has lost everything."""
+    if not shards.others or await _read(shards) is not None:
+        return
+    try:
+        made = await copied(shards)
+    except StoreUnavailable:
+        return
+    if made is not None:
+        log.warning("the main store is empty: it gets the layout and the secret of the shards")
+        await shards.main.connection.command("SET", shards.main.keys.secret(), made.secret, "NX")
+        await _fitting(shards, made.layout.number)
 
 
 def _check_upgraded(found: Layout) -> None:
@@ -132,12 +232,13 @@ async def upgrade(
 
 async def _run(shards: Shards, step: Step, position: str, lease: Lease) -> None:
     log.warning("upgrading the store", layout=step.to, position=position)
-    await _save(shards, upgrading=step.to, position=position, version=__version__)
+    await _write_all(shards, upgrading=step.to, version=__version__)
+    await _write(shards.main, position=position)
     async with aclosing(step.run(shards, position)) as positions:
         async for reached in positions:
             if not await lease.hold():
                 raise StartupError("another tracker goes on with the upgrade of the store")
-            await _save(shards, position=reached)
+            await _write(shards.main, position=reached)
     await write_layout(shards, step.to)
     log.warning("upgraded the store", layout=step.to)
 
@@ -173,12 +274,23 @@ async def _read(shards: Shards) -> Layout | None:
 
 
 async def write_layout(shards: Shards, number: int) -> None:
-    await _save(shards, number=number, version=__version__, at=int(time.time()), upgrading=0, position="")
+    await _write_all(shards, **_complete(number))
 
 
-async def _save(shards: Shards, **fields: str | int) -> None:
+def _complete(number: int) -> dict[str, str | int]:
+    return {"number": number, "version": __version__, "at": int(time.time()), "upgrading": 0, "position": ""}
+
+
+async def _write_all(shards: Shards, **fields: str | int) -> None:
+    """The main prefix comes last: while others say something else, it is not complete."""
+    for shard in shards.others:
+        await _write(shard, **fields, shards=len(shards))
+    await _write(shards.main, **fields)
+
+
+async def _write(shard: Shard, **fields: str | int) -> None:
     pairs = [part for pair in fields.items() for part in pair]
-    await shards.main.connection.command("HSET", shards.main.keys.layout(), *pairs)
+    await shard.connection.command("HSET", shard.keys.layout(), *pairs)
 
 
 async def check_number(connection: Connection, prefix: str, shards: int) -> None:
@@ -195,10 +307,14 @@ async def check_number(connection: Connection, prefix: str, shards: int) -> None
             found = await connection.command("GET", keys.shards())
         made_with = 1 if found is None else int(found)
     if made_with != shards:
-        raise StartupError(
-            f"the store was made with {made_with} shard{'s' * (made_with > 1)}: "
-            f"set TRACKER_REDIS__SHARDS={made_with}, or another prefix; `tracker reshard` makes a store with more"
-        )
+        raise _wrong_number(made_with)
+
+
+def _wrong_number(made_with: int) -> StartupError:
+    return StartupError(
+        f"the store was made with {made_with} shard{'s' * (made_with > 1)}: "
+        f"set TRACKER_REDIS__SHARDS={made_with}, or another prefix; `tracker reshard` makes a store with more"
+    )
 
 
 async def _check_complete(connection: Connection, keys: Keys) -> None:

@@ -10,11 +10,21 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from tracker.errors import StoreUnavailable
 from tracker.store.access.allow_list import AllowList, AllowListCache
 from tracker.store.access.deny_list import DenyList, DenyListCache
 from tracker.store.access.rate_limits import RateLimitStore, shared_secret
 from tracker.store.client.connection import Connection
-from tracker.store.layout import check_again, check_current, check_number, upgrade
+from tracker.store.layout import (
+    Copy,
+    check_again,
+    check_current,
+    check_number,
+    check_part,
+    made_without_main,
+    restore_main,
+    upgrade,
+)
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.stats.client_software import ClientSoftware
 from tracker.store.stats.counters import Counters, Tap
@@ -207,26 +217,50 @@ class Store(UserParts):
     async def check_layout(self) -> None:
         """Raises StartupError if the store was made with another number of shards, or has another layout; else
         StoreUnavailable and RedisError."""
-        await check_number(self.connection, self._prefix, len(self.shards))
-        await check_current(self.shards)
+        try:
+            await check_number(self.connection, self._prefix, len(self.shards))
+            await check_current(self.shards)
+        except StoreUnavailable as error:
+            await self._made_without_main(error)
 
     async def upgrade(self) -> str:
         """The same, but an older layout is upgraded. Returns what was done; empty where there was nothing to do."""
-        await check_number(self.connection, self._prefix, len(self.shards))
-        return await upgrade(self.shards, self._clock)
+        try:
+            await restore_main(self.shards)
+            await check_number(self.connection, self._prefix, len(self.shards))
+            return await upgrade(self.shards, self._clock)
+        except StoreUnavailable as error:
+            await self._made_without_main(error)
+            return ""
+
+    async def _made_without_main(self, error: StoreUnavailable) -> Copy:
+        """What the store was made with, while its main prefix is unavailable; raises ``error`` if it is not."""
+        if not self.shards.main_is_unavailable:
+            raise error
+        return await made_without_main(self.shards)
 
     def keep_checking_layout(self) -> None:
-        """Checks the layout again whenever the store returns: a newer tracker may have upgraded it meanwhile."""
-        self.connection.on_reconnect(partial(check_again, self.shards))
+        """Checks each part again whenever it returns: it may be empty then, or upgraded by a newer tracker."""
+
+        async def check(shard: Shard) -> None:
+            await check_again(self.shards, shard, self.secret)
+
+        for shard in self.shards.all:
+            shard.connection.on_reconnect(partial(check, shard))
 
     async def load_secret(self) -> bytes:
         """Reads the shared secret, or creates it. Raises StoreUnavailable and RedisError."""
-        self.use_secret(await shared_secret(self.connection, self.keys))
+        try:
+            self.use_secret(await shared_secret(self.connection, self.keys))
+        except StoreUnavailable as error:
+            self.use_secret((await self._made_without_main(error)).secret)
         return self.secret
 
-    async def copy_secret(self, shard: Shard) -> None:
-        """Copies the secret into a shard, whose announces need it. Raises StoreUnavailable and RedisError."""
-        await shard.connection.command("SET", shard.keys.secret(), self.secret)
+    async def start_shard(self, shard: Shard) -> None:
+        """Compares a part of the store with the others, and writes a first heartbeat. Raises StartupError,
+        StoreUnavailable and RedisError."""
+        await check_part(self.shards, shard, self.secret)
+        await self.reapings[shard].heartbeat()
 
     def use_secret(self, secret: bytes) -> None:
         """Sets the secret that another process of this tracker has read."""

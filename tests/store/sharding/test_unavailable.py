@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 
 import pytest
+import structlog
 from pydantic import SecretStr
 
 from loadtest.cluster import Cluster, Node, cluster
 from tests.store.harness import ALICE, BOB, Clock, timeout_key, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import eventually, in_background
-from tracker.app.web import STORE_UNAVAILABLE, Readiness, copy_users_on_reconnect
+from tracker.app.web import Readiness, copy_users_on_reconnect
 from tracker.bittorrent import Address, Scrape
 from tracker.core.rate_limits import Limits
 from tracker.core.refusals import Failures
@@ -65,9 +66,10 @@ async def store_at(
         changes = ChangeSettings(max_entries=1000)
         options = store_options(Settings(redis=redis, users=users, changes=changes))
         store = Store(connection, redis.prefix, options, clock=clock)
-        store.use_secret(b"secret")
-        for shard in store.shards:
-            await store.copy_secret(shard)
+        await store.upgrade()
+        await store.load_secret()
+        await store.shards.gather(store.start_shard, store.shards.all)
+        store.keep_checking_layout()
         copy_users_on_reconnect(store)
         async with running(connection.watch, store.swarms.run):
             yield store
@@ -417,15 +419,15 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
         assert leases.held == list(range(SHARDS))
         assert await store.maintenance.cleanup() is not None
         assert readiness.problems() == []
-        assert store.shards.notices() == [f"unavailable: {named(unavailable)}"]
-        assert ready_text(store.shards.notices()) == f"degraded\nunavailable: {named(unavailable)}\n"
+        assert store.shards.notices() == [f"unavailable: {named(unavailable)} (the node does not answer)"]
+        assert ready_text(store.shards.notices()) == f"degraded\n{store.shards.notices()[0]}\n"
         beside_another = Readiness(store.shards, lambda: False, None, lambda: True)
         assert beside_another.problems() == store.shards.notices()
         for each in group.nodes:
             each.kill()
         with pytest.raises(StoreUnavailable):
             await refresh(store)
-        assert readiness.problems() == [STORE_UNAVAILABLE]
+        await eventually(lambda: readiness.problems() == ["no node of the cluster answers"])
         assert store.shards.notices() == []
 
 
@@ -462,6 +464,31 @@ async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluste
         await asyncio.wait_for(store.connection.until_available(), PATIENCE_SECONDS)
         for number in range(SHARDS):
             assert isinstance(await served(store, number, ALICE), Admitted)
+
+
+@pytest.mark.slow
+async def test_a_lost_majority_is_the_cause_that_ready_and_log_name() -> None:
+    with cluster() as group, structlog.testing.capture_logs() as logs:
+        async with store_at(group.url) as store:
+            readiness, cause = (
+                Readiness(store.shards, lambda: False, None),
+                "no majority: 1 of 3 primaries answers",
+            )
+            for node in group.nodes[1:]:
+                node.kill()
+
+            async def is_named() -> bool:
+                with suppress(StoreUnavailable):
+                    await refresh(store)
+                return readiness.problems() == [cause]
+
+            await eventually(is_named, PATIENCE_SECONDS)
+            with pytest.raises(StoreUnavailable, match=cause):
+                await store.torrents.count()
+        assert [line["event"] for line in logs if line.get("cause") == cause] == [
+            "the cluster does not serve"
+        ]
+        assert not any("ClusterDown" in str(line) for line in logs)
 
 
 @pytest.mark.slow

@@ -248,6 +248,7 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
                 with noting_unavailable_shards() as missing:
                     await work(store)
             except StoreUnavailable as error:
+                await store.connection.look()
                 raise StoreUnavailable(_with_unavailable(store, error)) from error
             if missing:
                 unavailable = at_nodes(store.shards.unavailable_by_node) or named(missing)
@@ -267,7 +268,8 @@ def _with_unavailable(store: "Store", error: Exception) -> str:
     if isinstance(error, StoreUnavailable) and store.shards.others and store.connection.nodes:
         unavailable += [f"main store ({store.connection.master})"] if store.shards.main_is_unavailable else []
         unavailable += [at_nodes(by_node)] if (by_node := store.shards.unavailable_by_node) else []
-    return f"{error}; unavailable: {', '.join(unavailable)}" if unavailable else str(error)
+    text = store.shards.cause or str(error)
+    return f"{text}; unavailable: {', '.join(unavailable)}" if unavailable else text
 
 
 def _serves_others(store: "Store") -> bool:

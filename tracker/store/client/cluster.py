@@ -8,8 +8,9 @@ whether an undeclared key of a script has moved cannot be known.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -18,17 +19,23 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError,
 
 from tracker.errors import StartupError, StoreNotReady, StoreUnavailable
 from tracker.store.client.connection import Connection, Topology
+from tracker.store.client.node_states import NO_MAJORITY, NodeState, no_majority, parse_nodes
 from tracker.store.client.sentinel import MasterPool
 from tracker.store.client.server import Server
+from tracker.store.client.server_info import parse_info
 from tracker.store.client.url import Address
+from tracker.system.logger import Logger
 
 _ASKED = 5
 """How many nodes are asked for the map at a time. Most of them decide: one that was cut off knows an old map."""
 
 _NOT_SERVED = (AskError, ClusterDownError, TryAgainError)
 """The node answers, but does not serve the slot at the moment."""
+SLOTS = 16384
 LOOK_SECONDS = 5.0
 """How often each node is pinged, so that a lost one is noticed also where nothing else is sent to it."""
+
+log = Logger("tracker.store")
 
 ServerAt = Callable[[Address], Server]
 """Returns the node at an address."""
@@ -64,6 +71,8 @@ class Cluster(Topology):
         self._addresses = deque(addresses)
         self._ranges = list(ranges)
         self._servers: dict[Address, Server] = {}
+        self._views: list[list[NodeState]] = []
+        """What each node that answered last says of all nodes."""
 
     @property
     def nodes(self) -> tuple[Address, ...]:
@@ -113,14 +122,16 @@ class Cluster(Topology):
         self._addresses.rotate(1 - _ASKED)
         asked = dict.fromkeys([self._first, *islice(self._addresses, _ASKED - 1)])
         maps: list[SlotMap] = []
+        self._views = []
 
-        async def ask(address: Address) -> None:
-            with suppress(RedisError, OSError):
-                maps.append(await self._read_map_of(address))
+        async def ask(server: Server) -> None:
+            with suppress(StoreUnavailable, RedisError, OSError):
+                maps.append(await read_slot_map(server))
+            with suppress(StoreUnavailable, RedisError, OSError):  # the store's user may not be allowed to
+                self._views.append(await read_nodes(server))
 
-        async with asyncio.TaskGroup() as tasks:
-            for address in asked:
-                tasks.create_task(ask(address))
+        await self._with_each(asked, ask)
+        self._note_cause(no_majority(self._views) if maps else "no node of the cluster answers")
         self._ranges = [each for ranges, _ in maps for each in ranges]
         if not self._ranges:
             raise StoreUnavailable("no node of the cluster says which nodes serve")
@@ -129,12 +140,51 @@ class Cluster(Topology):
                 self._use(connection, primary)
         await self._forget({address for _, addresses in maps for address in addresses})
 
-    async def _read_map_of(self, address: Address) -> SlotMap:
-        server = self._server_at(address)
-        try:
-            return await read_slot_map(server)
-        finally:
-            await server.close()
+    def _note_cause(self, cause: str) -> None:
+        if cause and cause != self.cause:
+            log.warning("the cluster does not serve", cause=cause)
+        self.cause = cause
+
+    def cause_of(self, error: Exception) -> str:
+        if isinstance(error, AskError | TryAgainError):
+            return "the slot is moving to another node"
+        return (
+            "the node does not serve the slot"
+            if isinstance(error, ClusterDownError)
+            else "the node does not answer"
+        )
+
+    async def states(self) -> list[NodeState]:
+        """Of a node that is known by its address only, nothing but the address."""
+        with suppress(StoreUnavailable):
+            await self.find()
+        votes = Counter(node for view in self._views for node in view)
+        known = {node.node_id: node for node, _ in reversed(votes.most_common())}
+        nodes = list(known.values()) or [NodeState("", each, "", True, ()) for each in self._addresses]
+        found: list[NodeState] = []
+
+        async def ask(server: Server) -> None:
+            node = next(each for each in nodes if each.address == server.address)
+            found.append(await _as_it_says(node, server))
+
+        await self._with_each([node.address for node in nodes], ask)
+        return sorted(found, key=lambda node: (node.slots or ((SLOTS, 0),), node.address))
+
+    async def _with_each(
+        self, addresses: Iterable[Address], call: Callable[[Server], Awaitable[None]]
+    ) -> None:
+        """On connections of its own: those of announces may hang."""
+
+        async def on_one(address: Address) -> None:
+            server = self._server_at(address)
+            try:
+                await call(server)
+            finally:
+                await server.close()
+
+        async with asyncio.TaskGroup() as tasks:
+            for address in addresses:
+                tasks.create_task(on_one(address))
 
     async def _forget(self, named: set[Address]) -> None:
         """Forgets what is not in the map any more, and closes the connections to nodes that serve no slot."""
@@ -159,6 +209,25 @@ async def read_slot_map(server: Server) -> SlotMap:
     return ranges, addresses
 
 
+async def read_nodes(server: Server) -> list[NodeState]:
+    """All nodes, as one of them knows them. CLUSTER NODES may name other ports than those of the connection's kind."""
+    host = server.client.connection_pool.connection_kwargs["host"]
+    ranges = await server.execute("CLUSTER", "SLOTS")
+    places = {node[2].decode(): _address(node, host) for _, _, *nodes in ranges for node in nodes}
+    nodes = parse_nodes((await server.execute("CLUSTER", "NODES")).decode(), host)
+    return [replace(node, address=places.get(node.node_id, node.address)) for node in nodes]
+
+
+async def _as_it_says(node: NodeState, server: Server) -> NodeState:
+    """The node with what it says of itself, if it answers."""
+    try:
+        info = parse_info(await server.execute("INFO", "replication"))
+    except (StoreUnavailable, RedisError, OSError):
+        return node
+    offset = info.get("slave_repl_offset" if node.primary_id else "master_repl_offset", "0")
+    return replace(node, answers=True, offset=int(offset), linked=info.get("master_link_status") == "up")
+
+
 def _address(node: list[Any], asked_host: str) -> Address:
     """A node that does not know its own host leaves it out: it is the one that was asked."""
     host = (node[0] or b"").decode()
@@ -172,12 +241,12 @@ def _primary(ranges: Sequence[SlotRange], slot: int) -> Address | None:
 
 
 async def find_nodes(server: Server, prefix: str, shown: str) -> SlotMap:
-    """The cluster that ``server`` is part of. The first node is the one that serves ``prefix``.
+    """The cluster that ``server`` is part of, for keys under ``prefix``.
 
     ``shown`` is its address as it may be printed. Raises StartupError when the cluster cannot be used.
     """
-    slot, pool = slot_of(prefix), server.client.connection_pool
-    if slot is None:
+    pool = server.client.connection_pool
+    if slot_of(prefix) is None:
         raise StartupError(
             f"the store at {shown} is part of a cluster: TRACKER_REDIS__PREFIX needs a hash tag, as in t:{{t}}:"
         )
@@ -191,20 +260,26 @@ async def find_nodes(server: Server, prefix: str, shown: str) -> SlotMap:
         raise StoreNotReady(
             f"the store at {shown} does not tell the nodes of its cluster: {error}"
         ) from error
-    primary = _primary(ranges, slot)
-    if primary is None:
-        raise StoreNotReady(
-            f"no node of the cluster at {shown} serves the slot {slot} of the prefix {prefix}"
-        )
-    return ranges, list(dict.fromkeys([primary, *addresses]))
+    return ranges, list(
+        dict.fromkeys(addresses or [(pool.connection_kwargs["host"], pool.connection_kwargs["port"])])
+    )
 
 
-async def check_node(connection: Connection, prefix: str) -> None:
-    """Raises StoreNotReady when the node does not answer that serves ``prefix``."""
-    try:
-        await connection.command("PING")
-    except (StoreUnavailable, RedisError) as error:
-        raise StoreNotReady(
-            f"the node {connection.master} of the cluster, which serves {prefix}, does not answer. If it runs, it "
-            "announces a wrong address (cluster-announce-ip, cluster-announce-hostname)"
-        ) from error
+async def check_served(connection: Connection, prefixes: Sequence[str]) -> None:
+    """Raises StoreNotReady when no node serves any of the ``prefixes``."""
+
+    async def is_served(prefix: str) -> bool:
+        try:
+            await connection.of(prefix).pipeline(("EXISTS", prefix))
+        except StoreUnavailable:
+            return False
+        return True
+
+    if any(await asyncio.gather(*map(is_served, prefixes))):
+        return
+    await connection.look()
+    own = connection.of(prefixes[0])
+    advice = ""
+    if "answer" in own.cause and not own.cause.startswith(NO_MAJORITY):
+        advice = ". If the nodes run, they announce wrong addresses (cluster-announce-ip, cluster-announce-hostname)"
+    raise StoreNotReady(f"no shard is served; {prefixes[0]} at {own.master}: {own.cause}{advice}")

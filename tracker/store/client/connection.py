@@ -19,7 +19,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, RedisError
 
-from tracker.errors import StoreUnavailable
+from tracker.errors import StartupError, StoreUnavailable
+from tracker.store.client.node_states import NodeState
 from tracker.store.client.pipe import Argument, RedisPipe
 from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal, refused_writes
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
@@ -77,6 +78,8 @@ class Topology:
         self.connections: list[Connection] = []
         self.doubt = asyncio.Event()
         """Set while a connection is unavailable, or may lead to a wrong server."""
+        self.cause = ""
+        """Why all connections that are unavailable are it, where they have one cause."""
 
     @property
     def nodes(self) -> tuple[Address, ...]:
@@ -96,6 +99,15 @@ class Topology:
 
     async def replies(self) -> list[SentinelReply] | None:
         return None
+
+    async def states(self) -> list[NodeState]:
+        """The nodes of the cluster; none without a cluster."""
+        return []
+
+    def cause_of(self, error: Exception) -> str:
+        """Why a connection is unavailable that got ``error``. A fixed text for /ready and logs."""
+        del error
+        return "the store does not answer"
 
     def redirects(self, connection: "Connection", error: Exception) -> bool:
         """Whether ``connection`` has gone on to another server because of ``error``, and nothing was executed."""
@@ -181,6 +193,12 @@ class Connection:
         self._refused_at = 0.0
         self.unavailable = False
         """Whether the last call found no store. Commands fail at once until ``watch`` has reached it again."""
+        self._cause = ""
+
+    @property
+    def cause(self) -> str:
+        """Why it is unavailable: a fixed text for /ready, logs, pages and commands. Empty if it is available."""
+        return (self._topology.cause or self._cause) if self.unavailable else ""
 
     def of(self, prefix: str) -> "Connection":
         """The connection for the keys under ``prefix``: one server has them all."""
@@ -205,6 +223,15 @@ class Connection:
     async def sentinels(self) -> list[SentinelReply] | None:
         """The reply of each sentinel; None without sentinels."""
         return await self._topology.replies()
+
+    async def states(self) -> list[NodeState]:
+        """The nodes of the cluster, each as it is at the moment; none without a cluster."""
+        return await self._topology.states()
+
+    async def look(self) -> None:
+        """Finds out where the servers are, and why they do not answer: what ``watch`` does in a running tracker."""
+        with suppress(StoreUnavailable, RedisError, OSError):
+            await self._topology.find()
 
     def keyspace_channel(self, key: str) -> str:
         """The channel of keyspace notifications for ``key`` in this connection's database."""
@@ -265,7 +292,7 @@ class Connection:
         return answers
 
     async def _send_once(self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]]) -> list[Any]:
-        answers: list[Any] = [StoreUnavailable("the store is unavailable")] * len(commands)
+        answers: list[Any] = [StoreUnavailable(connection.cause) for connection, _ in commands]
         asked = [number for number, (connection, _) in enumerate(commands) if connection._is_here]
         if asked:
             found = await commands[asked[0]][0]._replies([commands[number][1] for number in asked])
@@ -291,7 +318,7 @@ class Connection:
 
     async def _call(self, pipe: Shared[RedisPipe], send: Callable[[RedisPipe], Awaitable[Any]]) -> Any:
         if not self._is_here:
-            raise StoreUnavailable("the store is unavailable")
+            raise StoreUnavailable(self.cause)
         if self._calls >= MAX_CALLS:
             raise StoreUnavailable("too many calls wait for the store")
         self._calls += 1
@@ -299,7 +326,7 @@ class Connection:
         try:
             async with pipe.turns:
                 if not self._is_here:  # lost meanwhile
-                    raise StoreUnavailable("the store is unavailable")
+                    raise StoreUnavailable(self.cause)
                 return await send(await pipe.opened())
         except (RedisError, OSError) as error:
             self.raise_if_unavailable(self.server.current(error, server))
@@ -346,13 +373,13 @@ class Connection:
             return
         if isinstance(error, NO_REPLY):
             self._lost(error)
-            raise StoreUnavailable("the store does not answer") from error
+            raise StoreUnavailable(self.cause) from error
         if isinstance(error, DEMOTED):
             self.server.close_sockets()  # the URL may lead to another server now
         if is_refusal(error):
             reason = refused_writes(error)
             self._accepted_writes = 0
-            text = f"the store refuses writes: {reason}" if reason else "the store refuses work"
+            text = f"the store refuses writes: {reason}" if reason else self.cause or "the store refuses work"
             raise StoreUnavailable(text) from error
 
     def _lost(self, error: Exception) -> None:
@@ -364,11 +391,12 @@ class Connection:
 
     def set_unavailable(self, error: Exception) -> None:
         self._topology.doubt.set()
+        self._cause = self._topology.cause_of(error)
         if not self.unavailable:
             self.unavailable = True
             self._lost_at = asyncio.get_running_loop().time()
             self._available.clear()
-            self._log.warning("store lost", error=type(error).__name__)
+            self._log.warning("store lost", cause=self._cause)
 
     def was_lost_before(self, other: "Connection") -> bool:
         """Whether it is unavailable, and has been since before ``other`` was lost last."""
@@ -408,7 +436,9 @@ class Connection:
             await self.pipeline(("PING",), ("EXISTS", self.prefix))
             for callback in self._on_reconnect:
                 await self._run_callback(callback)
-        except (StoreUnavailable, RedisError, OSError):
+        except (StoreUnavailable, RedisError, OSError) as error:
+            if isinstance(error.__cause__, StartupError):
+                self._note_unusable(str(error))
             return False
         finally:
             self._probe_task = None
@@ -419,6 +449,13 @@ class Connection:
         unavailable = asyncio.get_running_loop().time() - self._lost_at
         self._log.info("store is back", unavailable_seconds=round(unavailable, 1))
         return True
+
+    def _note_unusable(self, reason: str) -> None:
+        """The store is there, and is not the one that it was."""
+        cause, _, _ = reason.partition(":")
+        if cause != self._cause:
+            self._log.error("the store cannot be used", error=reason)
+        self._cause = cause
 
     @staticmethod
     async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:

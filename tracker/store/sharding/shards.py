@@ -125,16 +125,26 @@ class Shards:
         refusals = [shard.connection.refusal for shard in self._shards]
         return self.main.connection.refusal or (refusals[0] if all(refusals) else "")
 
+    @property
+    def cause(self) -> str:
+        """Why all shards are unavailable, as a public text; empty if one is available."""
+        causes = [shard.connection.cause for shard in self._shards]
+        return "; ".join(dict.fromkeys(causes)) if all(causes) else ""
+
     def notices(self) -> list[str]:
-        """What is unavailable while at least one shard is served, as public texts."""
-        unavailable = self.unavailable
-        if len(unavailable) == len(self._shards):
+        """What is unavailable while at least one shard is served, and why, as public texts."""
+        by_cause = defaultdict[str, list[int]](list)
+        for shard in self._shards:
+            by_cause[shard.connection.cause].append(shard.number)
+        if not by_cause.pop("", []):
             return []
-        found = [f"unavailable: {named(unavailable)}"] if unavailable else []
+        found = [f"unavailable: {named(by_cause[cause])} ({cause})" for cause in by_cause]
         if not self.refusal:
             refusing = ((shard.number, shard.connection.refusal) for shard in self._shards)
             found += [f"{named([number])} refuses writes: {reason}" for number, reason in refusing if reason]
-        return [*found, "unavailable: main store"] if self.main_is_unavailable else found
+        if self.main_is_unavailable:
+            found.append(f"unavailable: main store ({self.main.connection.cause})")
+        return found
 
     @property
     def servers(self) -> list[Connection]:
@@ -146,7 +156,8 @@ class Shards:
 
     def leave_out(self, numbers: Sequence[int], error: StoreUnavailable) -> None:
         """Notes that an answer leaves out these shards, which failed with ``error``. Raises it when none is left to
-        ask."""
+        ask. The main prefix beside several shards is not one of them."""
+        numbers = [number for number in numbers if number != MAIN]
         if len({*numbers, *self.unavailable}) == len(self._shards):
             raise error
         note_unavailable_shards(numbers)
