@@ -65,14 +65,14 @@ class Database:
     def sql(self, *statements: str, database: str = "") -> list[list[str]]:
         """Runs statements, and returns the rows of their results."""
         done = subprocess.run(
-            self._client(database), input=";\n".join(statements), capture_output=True, text=True, check=False
+            self.client(database), input=";\n".join(statements), capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return [line.split("\t") for line in done.stdout.splitlines()]
 
     def _is_ready(self) -> bool:
         assert self.process is not None and self.process.poll() is None, self.log
-        asked = subprocess.run(self._client(""), input=b"SELECT 1", capture_output=True, check=False)
+        asked = subprocess.run(self.client(""), input=b"SELECT 1", capture_output=True, check=False)
         return asked.returncode == 0
 
     @property
@@ -117,7 +117,7 @@ class Database:
             "--sql-mode=STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION",
         ]
 
-    def _client(self, database: str) -> Sequence[str]:
+    def client(self, database: str) -> Sequence[str]:
         name = [database] if database else []
         return ["mariadb", "--no-defaults", f"--socket={self.socket_path}", "-uroot", "-N", "-B", *name]
 
@@ -153,7 +153,7 @@ class PostgreSQL(Database):
             *("-c", "fsync=off"),
         ]
 
-    def _client(self, database: str) -> Sequence[str]:
+    def client(self, database: str) -> Sequence[str]:
         assert POSTGRES
         name = database or "postgres"
         options = ["-v", "ON_ERROR_STOP=1", "-qAt", "-F", "\t"]

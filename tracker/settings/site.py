@@ -3,6 +3,7 @@
 import re
 from ipaddress import ip_network
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -16,6 +17,14 @@ def _key(value: SecretStr) -> SecretStr:
     if not _KEY.fullmatch(value.get_secret_value()):
         raise ValueError(f"must have at least {MIN_KEY_LENGTH} letters, digits, _ or -")
     return value
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        raise ValueError("is no time zone, such as UTC or Europe/Berlin") from error
+    return name
 
 
 Key = Annotated[SecretStr, AfterValidator(_key)]
@@ -57,6 +66,11 @@ class SiteSettings(Section):
         "unit3d",
         min_length=1,
         description="Which tables and columns it has: `unit3d`, `gazelle`, `nexusphp`, or the path of a mapping file.",
+    )
+    time_zone: Annotated[str, AfterValidator(_zone)] = Field(
+        "UTC",
+        description="Time zone of dates without one in the site's tables (MySQL's `DATETIME`), such as "
+        "`Asia/Shanghai`: NexusPHP's `TIMEZONE`. UNIT3D and Gazelle write UTC.",
     )
     sync_in_tracker: bool = Field(
         True,

@@ -53,9 +53,10 @@ async def syncing(
     mapping: SiteMapping | None = None,
     metrics: Metrics | None = None,
     url: str = "",
+    zone: str = "UTC",
 ) -> AsyncIterator[SiteSync]:
     """A sync that has adopted the site."""
-    async with SiteDatabase(url or site.url) as database:
+    async with SiteDatabase(url or site.url, zone) as database:
         found = mapping or load_mapping("unit3d")
         sync = SiteSync(store, database, found, (metrics or Metrics()).count, store.clock)
         await sync.adopt()

@@ -37,6 +37,7 @@ async def test_nothing_differs_after_a_round(store: Store, unit3d: Site) -> None
         "torrents": (1, 0),
         "history": (3, 0),
         "peers": (3, 0),
+        "unregistered_info_hashes": (0, 0),
     }
     assert tables["users"].sums["uploaded"] == [600, 605]
     assert tables["history"].sums["actual_uploaded"] == [600, 600]

@@ -63,6 +63,7 @@ def test_a_site_is_moved_in_and_nothing_differs(
         ("torrents", 3),
         ("history", 2),
         ("peers", 0),
+        ("unregistered_info_hashes", 0),
     ]
     assert not any(each["missing"] + each["differing"] + each["stale"] for each in checked)
     assert checked[0]["uploaded_ours"] == checked[0]["uploaded_site"] == 5_000_000_000_080

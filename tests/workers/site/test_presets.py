@@ -7,7 +7,7 @@ import pytest
 
 from tests.commands import Command
 from tests.databases import Database, site_on
-from tests.store.harness import Store, info_hash, peer_id
+from tests.store.harness import Store, endpoint, info_hash, peer_id, update
 from tests.workers.site.harness import announce, passkey, register, syncing
 from tests.workers.site.tables import GAZELLE, NEXUSPHP
 from tests.workers.site.test_commands import configure
@@ -47,24 +47,63 @@ async def test_gazelle(store: Store, mariadb: Database) -> None:
         ) == [[peer_id(7).hex().upper(), "0", "300", "0", "11.0.0.7", now]]
 
 
+async def test_gazelle_has_what_was_downloaded_with_each_token(store: Store, mariadb: Database) -> None:
+    await register(store, [7], [1, 2])
+    with site_on(mariadb, GAZELLE) as site:
+        site.sql("INSERT INTO users_freeleeches (UserID, TorrentID, Downloaded) VALUES (7, 1, 50), (7, 2, 0)")
+        await store.freeleech.give("7", "1")
+        async with syncing(store, site, load_mapping("gazelle")) as sync:
+            for torrent in (1, 2):
+                await announce(store, 7, "s", torrent)
+            for down in (400, 1000):
+                await store.pass_time(600)
+                for torrent in (1, 2):
+                    await announce(store, 7, torrent=torrent, down=down, left=1000 - down)
+                await store.changes.record_updates()
+                await sync.round()
+                site.sql("UPDATE users_freeleeches SET Downloaded = Downloaded + 1")
+            await sync.full_pass()
+        assert site.sql("SELECT UserID, TorrentID, Downloaded FROM users_freeleeches") == [
+            ["7", "1", "1052"],
+            ["7", "2", "2"],
+        ]
+
+
 async def test_nexusphp(store: Store, mariadb: Database) -> None:
-    await register(store, [7])
+    """Its dates are local, the key of its snatches is an index only, and a torrent that moves is visible again."""
+    await register(store, [7, 8])
     with site_on(mariadb, NEXUSPHP) as site:
         site.sql(
-            f"INSERT INTO users (id, username, passkey, uploaded) VALUES (7, 'u', '{passkey(7)}', 5000)",
-            f"INSERT INTO torrents (id, info_hash, name) VALUES (1, 0x{HASH}, 't')",
+            f"INSERT INTO users (id, username, passkey, uploaded) VALUES (7, 'u', '{passkey(7)}', 5000),"
+            f" (8, 'v', '{passkey(8)}', 0)",
+            f"INSERT INTO torrents (id, info_hash, name, visible) VALUES (1, 0x{HASH}, 't', 'no')",
         )
-        async with syncing(store, site, load_mapping("nexusphp")) as sync:
+        async with syncing(store, site, load_mapping("nexusphp"), zone="Asia/Shanghai") as sync:
+            await store.announce(
+                update(8, "s", endpoint=endpoint(8, v6=True), passkey=passkey(8), bytes_left=0)
+            )
             await download(store)
             await sync.round()
             assert not any(each.differences for each in (await compared(sync)).values())
-        assert site.sql("SELECT uploaded, downloaded FROM users") == [["5300", "1000"]]
-        assert site.sql("SELECT uploaded, downloaded, to_go, finished FROM snatched") == [
-            ["300", "1000", "0", "yes"]
+            for event in ("x", "s"):
+                await store.pass_time(60)
+                await announce(store, 7, event, up=300, down=1000, left=0)
+                await sync.round()
+            site.sql("UPDATE torrents SET visible = 'no'")
+            assert not any(each.differences for each in (await compared(sync)).values())
+        now = int(store.clock.now)
+        assert site.sql("SELECT uploaded, downloaded FROM users WHERE id = 7") == [["5300", "1000"]]
+        assert site.sql(
+            "SELECT uploaded, downloaded, to_go, finished, seedtime, leechtime,"
+            " UNIX_TIMESTAMP(CONVERT_TZ(completedat, '+08:00', '+00:00')) FROM snatched WHERE userid = 7"
+        ) == [["300", "1000", "0", "yes", "60", "600", str(now - 120)]]
+        assert site.sql("SELECT ip, ipv4, ipv6, port, seeder, connectable FROM peers ORDER BY userid") == [
+            ["11.0.0.7", "11.0.0.7", "", "6881", "yes", "no"],
+            ["2001:db8::8", "", "2001:db8::8", "6881", "yes", "no"],
         ]
-        assert site.sql("SELECT ip, port, seeder, connectable FROM peers") == [
-            ["11.0.0.7", "6881", "yes", "no"]
-        ]
+        assert site.sql(
+            "SELECT UNIX_TIMESTAMP(CONVERT_TZ(last_action, '+08:00', '+00:00')) FROM peers WHERE userid = 7"
+        ) == [[str(now)]]
 
 
 @pytest.mark.parametrize(("mapping", "tables"), [("gazelle", GAZELLE), ("nexusphp", NEXUSPHP)])
@@ -94,9 +133,12 @@ def test_a_site_is_moved_in(
                 "INSERT INTO users (id, username, passkey, uploaded, downloaded)"
                 f" VALUES (7, 'u', '{passkey(7)}', 5000, 70)",
                 f"INSERT INTO torrents (id, info_hash, name, sp_state) VALUES (1, 0x{HASH}, 't', 4)",
+                "UPDATE torrents SET promotion_time_type = 2, promotion_until = '2035-01-01 08:00:00'",
+                "UPDATE users SET class = 10",
                 "INSERT INTO snatched (torrentid, userid, uploaded, seedtime, finished, completedat, startdat,"
                 " last_action) VALUES (1, 7, 11, 120, 'yes', '2020-01-01', '2020-01-01', '2020-01-02')",
             )
+            monkeypatch.setenv("TRACKER_SITE__TIME_ZONE", "Asia/Shanghai")
         tracker("sync", "import")
         checked = tracker("sync", "check").stdout
     assert {line for line in checked.splitlines() if "differences" in line} >= {
@@ -105,8 +147,12 @@ def test_a_site_is_moved_in(
     }
     assert tracker("user", "torrents", "7", "complete").stdout.split()[-1]
     shown = json.loads(tracker("torrent", "show", HASH, "--json").stdout)
-    neutral = ("0", "0") if mapping == "gazelle" else ("0", "2")
-    assert (shown["download_multiplier"], shown["upload_multiplier"]) == neutral
+    until_2035 = 2_051_222_400
+    names = ("download_multiplier", "upload_multiplier", "download_multiplier_until")
+    rules = ("0", "0", None) if mapping == "gazelle" else ("0", "2", until_2035)
+    assert tuple(shown[name] for name in names) == rules
+    user = json.loads(tracker("user", "show", "7", "--json").stdout)
+    assert user["download_multiplier"] == ("1" if mapping == "gazelle" else "0 vip")
 
 
 def test_wrong_mapping_files_say_what_is_wrong(tmp_path: Path) -> None:

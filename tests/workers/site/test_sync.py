@@ -1,12 +1,18 @@
 """The sync writes a site's tables: on a real MariaDB, from announces to a real store."""
 
 import asyncio
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from sqlalchemy import event
 
 from tests.databases import Site
-from tests.store.harness import Store, endpoint, peer_id
-from tests.workers.site.harness import announce, members, syncing
+from tests.store.harness import Store, endpoint, info_hash, peer_id, running, update
+from tests.workers.site.conftest import RULES
+from tests.workers.site.harness import announce, members, passkey, syncing
+from tracker.store.schema.keys import Keys
 from tracker.workers.site.database import SiteError
 from tracker.workers.site.sync import SiteSync
 
@@ -129,3 +135,106 @@ async def test_regular_announces_arrive_with_what_they_were_credited(store: Stor
     ]
     assert unit3d.number("SELECT uploaded FROM users WHERE id = 7") == 600
     assert unit3d.number("SELECT uploaded FROM peers") == 300
+
+
+async def test_history_has_what_the_client_says_and_torrents_their_balance(
+    store: Store, unit3d: Site
+) -> None:
+    """``immune`` is only lowered, and only by announces. The site may change the balance at the same time."""
+    await members(store, unit3d, [7, 8], [1, 2])
+    unit3d.sql("UPDATE torrents SET balance = -5")
+    await store.groups.save(4, {"hnr_exempt": "1"})
+    await store.users.edit("7", {"group": "4"})
+    history = (
+        "SELECT user_id, client_uploaded, client_downloaded, immune, agent FROM history ORDER BY user_id"
+    )
+    async with syncing(store, unit3d) as sync:
+        for user in (7, 8):
+            await announce(store, user, "s")
+        await store.pass_time(60)
+        await announce(store, 7, "c", up=300, down=1000, left=0)
+        await announce(store, 8, "x", up=70)
+        await sync.round()
+        assert unit3d.sql(history) == [
+            ["7", "300", "1000", "1", "Xtorrent 0.0.0.1"],
+            ["8", "70", "0", "0", "Xtorrent 0.0.0.1"],
+        ]
+        unit3d.sql("UPDATE torrents SET balance = balance + 1")
+        await store.users.edit("7", {"group": "-1"})
+        await store.users.edit("8", {"hnr_exempt": "1"})
+        await sync.full_pass()
+        assert [row[1:4] for row in unit3d.sql(history)] == [["300", "1000", "1"], ["70", "0", "0"]]
+
+        await store.pass_time(60)
+        await announce(store, 7, "s", left=0)
+        await announce(store, 8, "s")
+        await store.pass_time(60)
+        await announce(store, 7, "x", up=2000, left=0)
+        await sync.round()
+    assert [row[1:4] for row in unit3d.sql(history)] == [["2000", "0", "0"], ["0", "0", "0"]]
+    assert unit3d.sql("SELECT balance FROM torrents ORDER BY id") == [[str(2300 - 1000 + 70 - 4)], ["-4"]]
+
+
+async def test_a_user_is_shown_what_is_not_registered(redis_url: str, prefix: str, unit3d: Site) -> None:
+    """What the site removes does not come back with the next announce."""
+    rows = "SELECT user_id, HEX(info_hash), UNIX_TIMESTAMP(created_at) FROM unregistered_info_hashes"
+    async with running(Store(redis_url, Keys(prefix), replace(RULES, open=False))) as store:
+        await members(store, unit3d, [7])
+        async with syncing(store, unit3d) as sync:
+            await announce(store, 7, "s")
+            await store.refused(update(7, "s", 9, passkey=passkey(7)))
+            tried = [["7", info_hash(9).hex().upper(), str(int(store.clock.now))]]
+            await sync.round()
+            assert unit3d.sql(rows) == tried
+            unit3d.sql("DELETE FROM unregistered_info_hashes")
+            await store.pass_time(60)
+            await announce(store, 7, "c", left=0)
+            await sync.round()
+            assert unit3d.sql(rows) == []
+            await sync.full_pass()
+    assert unit3d.sql(rows) == tried
+
+
+async def test_a_table_that_a_site_need_not_have_is_left_out(store: Store, unit3d: Site) -> None:
+    unit3d.sql("DROP TABLE unregistered_info_hashes")
+    await members(store, unit3d, [7])
+    async with syncing(store, unit3d) as sync:
+        await announce(store, 7, "s")
+        await sync.round()
+    assert unit3d.number("SELECT leechers FROM torrents") == 1
+
+
+async def test_a_shop_in_php_adds_to_the_same_totals_meanwhile(store: Store, unit3d: Site) -> None:
+    if not (php := shutil.which("php")):
+        pytest.skip("no php on this system")
+    users, purchases = 20, 400
+    await members(store, unit3d, range(1, users + 1))
+    unit3d.sql(f"UPDATE users SET seedbonus = {purchases}")
+    client = unit3d.server.client(unit3d.name)
+    command = [
+        php,
+        str(Path(__file__).with_name("shop.php")),
+        str(purchases),
+        str(users),
+        "7",
+        *client,
+        "--unbuffered",
+    ]
+    rounds = 0
+    async with syncing(store, unit3d) as sync:
+        for user in range(1, users + 1):
+            await announce(store, user, "s", left=0)
+        shop = await asyncio.create_subprocess_exec(*command)
+        while shop.returncode is None or rounds < 3:
+            rounds += 1
+            await store.pass_time(60)
+            for user in range(1, users + 1):
+                await announce(store, user, up=1000 * rounds + user * (rounds % 2), left=0)
+            await store.changes.record_updates()
+            await sync.round()
+            assert shop.returncode in (None, 0)
+    moved = {user: 1000 * rounds + user * (rounds % 2) for user in range(1, users + 1)}
+    bought = 7 * purchases // users
+    assert unit3d.sql("SELECT id, uploaded, seedbonus FROM users") == [
+        [str(user), str(moved[user] + bought), f"{purchases - purchases // users}.00"] for user in moved
+    ]

@@ -1,14 +1,15 @@
 """What a site's tables hold of the store: rows of users, torrents, users on torrents, and peers, read in bulk."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from tracker.bittorrent import Endpoint, PeerId
 from tracker.store.client.pipe import Argument
-from tracker.store.schema.lenient_numbers import signed, whole
+from tracker.store.schema.lenient_numbers import ranked, signed, whole
 from tracker.store.schema.record import Field, fields_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.users.rules import Groups
 from tracker.store.users.sums import UserSums
 from tracker.store.users.users import Users
 
@@ -66,8 +67,11 @@ class SiteRows:
     """What the store does not have is left out. Every method raises StoreUnavailable, and redis.exceptions.RedisError.
     ``clock`` returns epoch seconds."""
 
-    def __init__(self, shards: Shards, users: Users, sums: UserSums, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, shards: Shards, users: Users, sums: UserSums, groups: Groups, clock: Callable[[], float]
+    ) -> None:
         self._shards = shards
+        self._groups = groups
         self._users = users
         self._sums = sums
         self._clock = clock
@@ -147,6 +151,61 @@ class SiteRows:
             found = await self._shards.send([(main, ("MGET", *map(main.keys.connectable, endpoints)))])
             for row, value in zip(some, found[0], strict=True):
                 row["connectable"] = (value or b"")[:1] == b"1"
+
+    async def note_immune(self, history: Sequence[SiteRow]) -> None:
+        """Adds to each row whether its user gets no hit-and-runs, by a rule of the user or of the group."""
+        main, ids = self._shards.main, list(dict.fromkeys(row["user_id"] for row in history))
+        groups = {each.group_id for each in await self._groups.all() if each.hnr_exempt} if ids else set()
+        immune: set[int] = set()
+        for some in in_parts(ids, ROWS_A_CALL):
+            passkeys = await self._shards.send(
+                [(main, ("HGET", main.keys.user(str(each)), "passkey")) for each in some]
+            )
+            known = [
+                (user_id, passkey.decode())
+                for user_id, passkey in zip(some, passkeys, strict=True)
+                if passkey
+            ]
+            rows = await self._shards.send(
+                [(main, ("HMGET", main.keys.passkey(passkey), "group", "hnr_exempt")) for _, passkey in known]
+            )
+            for (user_id, _), (group_id, exempt) in zip(known, rows, strict=True):
+                if exempt == b"1" or whole(group_id) in groups:
+                    immune.add(user_id)
+        for row in history:
+            row["immune"] = row["user_id"] in immune
+
+    async def unregistered(self, since: Mapping[str, int]) -> list[SiteRow]:
+        """Torrents that users announced and that are not registered, later than at a time (epoch s)."""
+        found: list[SiteRow] = []
+        for some in in_parts(list(since), ROWS_A_CALL):
+            places = [(user_id, shard) for user_id in some for shard in self._shards]
+            replies = await self._shards.send(
+                [
+                    (
+                        shard,
+                        (
+                            "ZRANGE",
+                            shard.keys.user_unregistered(each),
+                            f"({since[each]}",
+                            "+inf",
+                            "BYSCORE",
+                            "WITHSCORES",
+                        ),
+                    )
+                    for each, shard in places
+                ],
+                keep_errors=True,
+            )
+            for (user_id, _), reply in zip(places, replies, strict=True):
+                for info_hash, at in ranked(reply) if isinstance(reply, list) else ():
+                    row = {
+                        "user_id": int(user_id),
+                        "info_hash": bytes.fromhex(info_hash),
+                        "first_announce": at,
+                    }
+                    found.append(row)
+        return found
 
     async def _read(
         self, items: Sequence[_Item], command: Callable[[Shard, Any], tuple[Argument, ...]]
@@ -229,6 +288,8 @@ def _history(pair: UserOnTorrent, row: Sequence[bytes | None], now: int) -> Site
         "seeding": found["peers"] > 0 and left == 0,
         "complete": completed or left == 0,
         "left": left,
+        "leech_time": max(0, found["total_time"] - found["seed_time"]),
+        "uncredited_downloaded": max(0, -signed(extra_down)),
     }
 
 
@@ -241,6 +302,8 @@ def _peer(peer: PeerOnTorrent, row: Sequence[bytes | None]) -> SiteRow:
         "torrent_id": int(peer.torrent_id),
         "peer_id": bytes.fromhex(peer.peer_id),
         "ip": address[:-2] or None,
+        "ipv4": packed[:4] if len(packed) in (6, 24) else None,
+        "ipv6": packed[-18:-2] if len(packed) in (18, 24) else None,
         "port": int.from_bytes(address[-2:], "big") if address else None,
         "uploaded": whole(uploaded),
         "downloaded": whole(downloaded),

@@ -1,19 +1,32 @@
 """Columns of a site's tables: whether values of the store fit, and values in the form of a column."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from ipaddress import ip_address
 from typing import Any
 
 from sqlalchemy import Column, Table, UniqueConstraint, types
+from sqlalchemy.dialects.mysql import TIMESTAMP as MYSQL_TIMESTAMP
 
 from tracker.wire.peer_id import client_name
-from tracker.workers.site.mapping import SiteMapping, TableMapping, is_time, is_value
+from tracker.workers.site.mapping import SiteMapping, TableMapping, is_time
 
 Encode = Callable[[Any], Any]
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32, "BIGINT": 64}
-_COUNTERS = frozenset({"uploaded", "downloaded", "credited_uploaded", "credited_downloaded", "left"})
-_BYTES = {"ip": 16, "peer_id": 20, "info_hash": 20}
+_COUNTERS = frozenset(
+    {
+        "uploaded",
+        "downloaded",
+        "credited_uploaded",
+        "credited_downloaded",
+        "uncredited_downloaded",
+        "client_uploaded",
+        "client_downloaded",
+        "left",
+    }
+)
+_ADDRESSES = ("ip", "ipv4", "ipv6")
+_BYTES = {"ip": 16, "ipv4": 4, "ipv6": 16, "peer_id": 20, "info_hash": 20}
 
 
 def kind_of(column: Column[Any]) -> str:
@@ -39,12 +52,14 @@ def range_of(column: Column[Any]) -> tuple[int, int]:
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
-def encoder(column: Column[Any], value: str) -> Encode:
-    """Gives a value of ours the form that the column has. Raises ValueError for one that it cannot hold."""
+def encoder(column: Column[Any], value: str, zone: tzinfo) -> Encode:
+    """Gives a value of ours the form that the column has. ``zone``: of times without one. Raises ValueError for a value
+    that the column cannot hold."""
     kind = kind_of(column)
     if kind == "time":
         aware = bool(getattr(column.type, "timezone", False))
-        return lambda moment: None if moment is None else _moment(moment, aware=aware)
+        where = UTC if aware or isinstance(column.type, MYSQL_TIMESTAMP) else zone
+        return lambda moment: None if moment is None else _moment(moment, where, aware=aware)
     if kind == "number" and not hasattr(column.type, "scale"):
         return _number_encoder(column)
     if kind == "flag":
@@ -53,9 +68,10 @@ def encoder(column: Column[Any], value: str) -> Encode:
         return lambda flag: "yes" if flag else "no"
     if kind == "text":
         length = getattr(column.type, "length", None)
-        if value == "ip":
-            return lambda packed: None if packed is None else str(ip_address(packed))
-        return lambda text: None if text is None else _text(text)[:length]
+        empty = None if column.nullable else ""
+        if value in _ADDRESSES:
+            return lambda packed: empty if packed is None else str(ip_address(packed))
+        return lambda text: empty if text is None else _text(text)[:length]
     if kind == "bytes":
         return lambda raw: raw if raw is None or isinstance(raw, bytes) else str(raw).encode()
     return lambda number: number
@@ -79,8 +95,8 @@ def _number_encoder(column: Column[Any]) -> Encode:
     return encode
 
 
-def _moment(epoch: int, *, aware: bool) -> datetime:
-    found = datetime.fromtimestamp(epoch, UTC)
+def _moment(epoch: int, zone: tzinfo, *, aware: bool) -> datetime:
+    found = datetime.fromtimestamp(epoch, zone)
     return found if aware else found.replace(tzinfo=None)
 
 
@@ -100,7 +116,8 @@ def problems(mapping: SiteMapping, tables: Mapping[str, Table]) -> list[str]:
     found: list[str] = []
     for each in mapping.tables:
         if each.name not in tables:
-            found.append(f"table {each.name} is missing: name it as the site does, in the mapping file")
+            if not each.optional:
+                found.append(f"table {each.name} is missing: name it as the site does, in the mapping file")
             continue
         found += _table_problems(each, tables[each.name])
         if tables[each.name].kwargs.get("mysql_engine", "InnoDB") != "InnoDB":
@@ -114,9 +131,8 @@ def _table_problems(mapping: TableMapping, table: Table) -> list[str]:
     found = [
         f"column {mapping.name}.{name} is missing: remove it from the mapping, or add it" for name in missing
     ]
-    pairs = [*mapping.key.items(), *mapping.replaced.items(), *mapping.added.items(), *mapping.once.items()]
-    for name, value in pairs:
-        if name in known and is_value(value):
+    for name, value in mapping.pairs:
+        if name in known:
             found += _column_problems(f"{mapping.name}.{name}", known[name], value)
     return found + ([] if missing else _key_problems(mapping, table))
 
@@ -141,7 +157,7 @@ def _kinds(value: str) -> Sequence[str]:
         return ("text", "bytes")
     if is_time(value):
         return ("time", "number")
-    if value in ("active", "seeding", "complete", "connectable"):
+    if value in ("active", "seeding", "complete", "connectable", "immune"):
         return ("flag", "number")
     return ("number",)
 
@@ -155,7 +171,7 @@ def _key_problems(mapping: TableMapping, table: Table) -> list[str]:
         for each in table.constraints
         if isinstance(each, UniqueConstraint)
     ]
-    if set(mapping.key) in keys or (mapping.insert and not mapping.replaced):
+    if set(mapping.key) in keys or not mapping.unique or (mapping.insert and not mapping.replaced):
         return []
     columns = ", ".join(mapping.key)
     return [f"table {mapping.name} has no unique key on ({columns}): add one"]

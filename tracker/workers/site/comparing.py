@@ -8,13 +8,14 @@ from sqlalchemy import Integer, cast, select, tuple_
 
 from tracker.store.sharding.shards import in_parts
 from tracker.workers.site.database import SiteDatabase
+from tracker.workers.site.mapping import is_value
 from tracker.workers.site.rows import Named, RowReader
-from tracker.workers.site.writer import Encoded, Key, Row, TableWriter, Written
+from tracker.workers.site.writer import OF_ANNOUNCES, Encoded, Key, Row, TableWriter, Written
 
 _NAMED = 20
 """Differing rows of a table that are named."""
 _PAGE = 1000
-_UNCOMPARED = frozenset({"now", "last_announce", "agent", "connectable"})
+_UNCOMPARED = frozenset({"now", "last_announce", "connectable", *OF_ANNOUNCES})
 """Values that change without a change in the feed, or that the site may have from another tracker."""
 
 
@@ -76,7 +77,7 @@ class Comparison:
                     yield await self._end(writer, keys)
 
     async def _compare(self, named: Named) -> int:
-        found, count = await self._reader.read(named), 0
+        found, count = await self._reader.read(named, whole=True), 0
         for writer, compared in self.tables.items():
             for some in in_parts(found[writer.mapping.rows], _PAGE):
                 wrong = await self._differing(writer, compared, some)
@@ -100,7 +101,9 @@ class Comparison:
                 texts += _unadded(writer, compared, row, theirs[key], recorded.get(writer.source_of(row)))
                 compared.differing += bool(texts)
             else:
-                expected = row.get("active", True) or writer.mapping.rows == "history"
+                expected = row.get("active", True) or (
+                    writer.mapping.rows == "history" and writer.mapping.insert
+                )
                 texts = ["missing at the site"] if expected else []
                 compared.missing += bool(texts)
             if texts:
@@ -150,7 +153,7 @@ def _differences(
     writer: TableWriter, compared: Compared, encoded: Encoded, theirs: Mapping[str, Any]
 ) -> Iterator[str]:
     for name, value in writer.mapping.replaced.items():
-        if value in _UNCOMPARED:
+        if value in _UNCOMPARED or not is_value(value):
             continue
         ours, sites = encoded[name], _comparable(theirs[name], encoded[name])
         compared.add(name, ours, sites)

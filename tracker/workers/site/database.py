@@ -2,11 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
-from sqlalchemy import Column, MetaData, Select, String, Table, inspect, text
+from sqlalchemy import Column, MetaData, Select, String, Table, func, inspect, text
 from sqlalchemy.dialects.mysql import insert as mysql_insert
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.engine import make_url
@@ -49,10 +51,11 @@ class SiteError(Exception):
 
 
 class SiteDatabase:
-    """Opened with ``async with``. Every method raises SiteError."""
+    """Opened with ``async with``. ``zone``: of dates without one. Every method raises SiteError."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, zone: str = "UTC") -> None:
         self.engine = _engine(url)
+        self.zone = ZoneInfo(zone)
         self.dialect = self.engine.dialect.name
         """``postgresql``, or ``mysql`` or ``mariadb``, which differ in nothing here."""
 
@@ -72,19 +75,28 @@ class SiteDatabase:
         """The name of a table or a column, for a statement."""
         return self.engine.dialect.identifier_preparer.quote_identifier(name)
 
-    def upsert(self, table: Table, key: Sequence[str], changed: Sequence[str]) -> Any:
-        """A statement that inserts rows, and replaces the ``changed`` columns of those that exist."""
+    def upsert(
+        self, table: Table, key: Sequence[str], changed: Sequence[str], lowered: Collection[str] = ()
+    ) -> Any:
+        """A statement that inserts rows, and replaces the ``changed`` columns of those that exist. Of these the
+        ``lowered`` ones keep a value that is less."""
         if self.is_postgresql:
             new = postgresql_insert(table)
             if not changed:
                 return new.on_conflict_do_nothing(index_elements=list(key))
             return new.on_conflict_do_update(
-                index_elements=list(key), set_={name: new.excluded[name] for name in changed}
+                index_elements=list(key), set_=_replacing(table, new.excluded, changed, lowered)
             )
 
         upsert = mysql_insert(table)
         kept = {name: table.c[name] for name in key[:1]}
-        return upsert.on_duplicate_key_update({name: upsert.inserted[name] for name in changed} or kept)
+        return upsert.on_duplicate_key_update(_replacing(table, upsert.inserted, changed, lowered) or kept)
+
+    async def use_zone_of_site(self, connection: AsyncConnection, now: float, *, of_site: bool) -> None:
+        """Expressions of SQL read dates without a zone as the site wrote them, until this is called again."""
+        if not self.is_postgresql:
+            offset = datetime.fromtimestamp(now, self.zone if of_site else UTC).strftime("%z")
+            await connection.execute(text(f"SET time_zone = '{offset[:3]}:{offset[3:]}'"))
 
     @property
     def is_postgresql(self) -> bool:
@@ -121,10 +133,13 @@ class SiteDatabase:
         return await self.transaction(read)
 
     async def missing_rights(self, wanted: Mapping[str, Sequence[str]]) -> list[str]:
-        """Tries each right on no row."""
+        """Tries each right on no row of the tables that exist."""
         found: list[str] = []
+        existing = await self.tables(list(wanted))
         for name, rights in wanted.items():
-            column = await self._first_column(name)
+            if name not in existing:
+                continue
+            column = self.quote(next(iter(existing[name].columns)).name)
             table = self.quote(name)
             statements = {
                 "SELECT": f"SELECT {column} FROM {table} WHERE 1 = 0",  # noqa: S608 - names, quoted
@@ -138,10 +153,6 @@ class SiteDatabase:
                     if not error.of_row:  # else it was allowed
                         found.append(f"{right} on {name}: {error}")
         return found
-
-    async def _first_column(self, name: str) -> str:
-        table = (await self.tables([name]))[name]
-        return self.quote(next(iter(table.columns)).name)
 
     async def clock_problems(self, now: float) -> list[str]:
         """The database's clock and time zone beside ours (epoch s)."""
@@ -176,6 +187,10 @@ class SiteDatabase:
             await self.transaction(lambda connection: connection.execute(text(statement)))
         except SiteError as error:
             raise SiteError(f"{error}; or make the table {SYNC_TABLE} yourself: {statement}") from error
+
+
+def _replacing(table: Table, new: Any, changed: Sequence[str], lowered: Collection[str]) -> dict[str, Any]:
+    return {name: func.least(table.c[name], new[name]) if name in lowered else new[name] for name in changed}
 
 
 def _engine(url: str) -> AsyncEngine:

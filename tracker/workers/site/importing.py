@@ -37,16 +37,24 @@ class Imported:
 
 class SiteImport:
     """``again``: totals of users that were imported before are replaced; else they stay. ``complain`` gets a line for
-    each row that is not imported."""
+    each row that is not imported. ``now``: epoch s, for the site's time zone."""
 
     def __init__(
-        self, store: Store, database: SiteDatabase, mapping: SiteMapping, *, again: bool, dry_run: bool
+        self,
+        store: Store,
+        database: SiteDatabase,
+        mapping: SiteMapping,
+        now: float,
+        *,
+        again: bool,
+        dry_run: bool,
     ) -> None:
         self.problems: list[str] = []
         """Of the last part: a line for each row that was not imported."""
         self._store = store
         self._database = database
         self._mapping = mapping
+        self._now = now
         self._again = again
         self._dry_run = dry_run
         self._passkeys: dict[str, str] = {}
@@ -107,7 +115,10 @@ class SiteImport:
 
     async def _all(self, query: str, values: dict[str, int]) -> Sequence[Mapping[str, Any]]:
         async def read(connection: AsyncConnection) -> Sequence[Mapping[str, Any]]:
-            return [dict(row) for row in (await connection.execute(text(query), values)).mappings()]
+            await self._database.use_zone_of_site(connection, self._now, of_site=True)
+            found = [dict(row) for row in (await connection.execute(text(query), values)).mappings()]
+            await self._database.use_zone_of_site(connection, self._now, of_site=False)
+            return found
 
         return await self._database.transaction(read)
 

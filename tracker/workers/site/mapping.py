@@ -5,14 +5,14 @@ A file is TOML; ``presets/`` has those of known programs.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, get_args
 
 from tracker.errors import StartupError
 
-Rows = Literal["users", "torrents", "history", "peers"]
+Rows = Literal["users", "torrents", "history", "peers", "unregistered"]
 Constant = int | bool
 PRESETS = Path(__file__).parent / "presets"
 _TIMES = frozenset({"now", "completed_at", "first_announce", "last_announce"})
@@ -26,7 +26,9 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         "downloaded",
         "credited_uploaded",
         "credited_downloaded",
+        "uncredited_downloaded",
         "seed_time",
+        "leech_time",
         "total_time",
         "completed_at",
         "first_announce",
@@ -37,12 +39,17 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         "complete",
         "left",
         "agent",
+        "client_uploaded",
+        "client_downloaded",
+        "immune",
     ),
     "peers": (
         "user_id",
         "torrent_id",
         "peer_id",
         "ip",
+        "ipv4",
+        "ipv6",
         "port",
         "agent",
         "uploaded",
@@ -57,6 +64,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
         "first_announce",
         "last_announce",
     ),
+    "unregistered": ("user_id", "info_hash", "first_announce"),
 }
 """What a column may hold, by the kind of rows."""
 _KEYS: Mapping[str, tuple[str, ...]] = {
@@ -64,8 +72,9 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "torrents": ("torrent_id",),
     "history": ("user_id", "torrent_id"),
     "peers": ("user_id", "torrent_id", "peer_id"),
+    "unregistered": ("user_id", "info_hash"),
 }
-_ADDED = ("uploaded", "downloaded", "snatches")
+_ADDED = {"users": ("uploaded", "downloaded", "snatches"), "history": ("uncredited_downloaded",)}
 """Values that may be added: they only grow."""
 
 
@@ -76,8 +85,8 @@ class TableMapping:
     rows: Rows
     name: str
     key: Mapping[str, str]
-    replaced: Mapping[str, str]
-    """Columns that are replaced."""
+    replaced: Mapping[str, str | Constant]
+    """Columns that are replaced, by values of ours or constants."""
     added: Mapping[str, str]
     """Columns to which what our value has grown is added. The site may change them itself."""
     once: Mapping[str, str | Constant]
@@ -86,21 +95,29 @@ class TableMapping:
     """Whether missing rows are made; else the site makes them."""
     only: str = ""
     """A value of ours without which a row is left out."""
+    lowered: Mapping[str, str] = field(default_factory=dict)
+    """Columns that keep their value where it is less than ours."""
+    unique: bool = True
+    """Whether the table has a unique key on ``key``. Without one, rows are looked up before they are written."""
+    optional: bool = False
+    """Whether a site may do without this table."""
+    balance: Mapping[str, str] = field(default_factory=dict)
+    """``table``, ``key`` and ``column`` of the torrents to which is added what their users upload beyond what they
+    download, by rows of history."""
 
     @property
     def columns(self) -> list[str]:
-        return [*self.key, *self.replaced, *self.added, *self.once]
+        return [*self.key, *self.replaced, *self.lowered, *self.added, *self.once]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Columns with a value of ours."""
+        parts = (self.key, self.replaced, self.lowered, self.added, self.once)
+        return [(name, value) for part in parts for name, value in part.items() if is_value(value)]
 
     @property
     def values(self) -> set[str]:
-        found = [
-            self.only or "=",
-            *self.key.values(),
-            *self.replaced.values(),
-            *self.added.values(),
-            *self.once.values(),
-        ]
-        return {each for each in found if is_value(each)}
+        return {value for _, value in self.pairs} | ({self.only} if self.only else set())
 
 
 ImportKind = Literal["groups", "users", "torrents", "history", "tokens", "denied_clients", "allowed_clients"]
@@ -132,6 +149,11 @@ class SiteMapping:
         found: dict[str, tuple[str, ...]] = {table.name: ("SELECT", "UPDATE") for table in self.tables}
         found |= {table.name: ("SELECT", "INSERT", "UPDATE") for table in self.tables if table.insert}
         return found
+
+    @property
+    def names(self) -> list[str]:
+        """Of all tables that are written."""
+        return list(dict.fromkeys(each.name for each in self.tables))
 
     def of(self, rows: Rows) -> list[TableMapping]:
         return [table for table in self.tables if table.rows == rows]
@@ -197,6 +219,10 @@ def _table(found: dict[str, Any]) -> TableMapping:
         row.pop("once", {}),
         row.pop("insert", False),
         row.pop("only", ""),
+        row.pop("least", {}),
+        row.pop("unique", True),
+        row.pop("optional", False),
+        row.pop("balance", {}),
     )
     if row:
         raise _Wrong(f"table {name}: unknown: {', '.join(row)}")
@@ -229,7 +255,11 @@ def _check_values(table: TableMapping) -> None:
         raise _Wrong(f"table {table.name}: unknown: {', '.join(sorted(unknown))}; known: {known}")
     if len(set(table.columns)) < len(table.columns):
         raise _Wrong(f"table {table.name}: a column is given twice")
-    if table.added and (table.rows != "users" or set(table.added.values()) - set(_ADDED)):
-        raise _Wrong(f"table {table.name}: only {', '.join(_ADDED)} of users can be added")
+    if set(table.added.values()) - set(added := _ADDED.get(table.rows, ())):
+        raise _Wrong(f"table {table.name}: of {table.rows} can be added: {', '.join(added) or 'nothing'}")
+    if table.lowered and not (table.insert and table.unique):
+        raise _Wrong(f"table {table.name}: least needs insert = true, and a unique key")
+    if table.balance and (table.rows != "history" or {*table.balance} != {"table", "key", "column"}):
+        raise _Wrong(f"table {table.name}: balance is of history, and has table, key and column")
     if not (table.replaced or table.added or (table.insert and table.once)):
         raise _Wrong(f"table {table.name}: no columns")

@@ -1,6 +1,6 @@
 """Reads what a site's tables hold: the rows that changes of the feed name, or all of them, in parts."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tracker.store.changes.changes import Change
@@ -41,12 +41,14 @@ class RowReader:
 
     def __init__(self, store: Store, mapping: SiteMapping) -> None:
         self._store = store
+        self._tried: dict[str, int] = {}
+        """When users last tried a torrent that was not registered, as far as the site has it (epoch s)."""
         self._wanted: dict[Rows, set[str]] = {}
         for table in mapping.tables:
             self._wanted.setdefault(table.rows, set()).update(table.values)
 
-    async def read(self, named: Named) -> dict[Rows, list[SiteRow]]:
-        """The rows of each kind that has a table."""
+    async def read(self, named: Named, *, whole: bool = False) -> dict[Rows, list[SiteRow]]:
+        """The rows of each kind that has a table. ``whole``: also those that do not change."""
         rows, found = self._store.site_rows, dict[Rows, list[SiteRow]]()
         if "users" in self._wanted:
             found["users"] = await rows.users(list(named.users))
@@ -57,7 +59,20 @@ class RowReader:
         if "peers" in self._wanted:
             found["peers"] = await self._peers(list(named.peers))
             _complete(found.get("history", []), found["peers"])
+        if "immune" in self._wanted.get("history", ()):
+            await rows.note_immune(found["history"])
+        if "unregistered" in self._wanted:
+            since = {} if whole else self._tried
+            found["unregistered"] = await rows.unregistered(
+                {each: since.get(each, 0) for each in named.users}
+            )
         return found
+
+    def note_written(self, found: Mapping[Rows, Sequence[SiteRow]]) -> None:
+        """The site has these rows."""
+        for row in found.get("unregistered", ()):
+            user_id = str(row["user_id"])
+            self._tried[user_id] = max(self._tried.get(user_id, 0), row["first_announce"])
 
     async def _peers(self, named: list[PeerOnTorrent]) -> list[SiteRow]:
         found = [with_agent(row) for row in await self._store.site_rows.peers(named)]
@@ -69,7 +84,7 @@ class RowReader:
         """The keys of all rows, in parts: of users with what they have on torrents, then of torrents with their active
         peers."""
         rows = self._store.site_rows
-        if "users" in self._wanted or "history" in self._wanted:
+        if self._wanted.keys() & {"users", "history", "unregistered"}:
             async for ids in rows.all_users():
                 pairs = await rows.all_history(ids) if "history" in self._wanted else []
                 yield Named(users=dict.fromkeys(ids), history=dict.fromkeys(pairs))
@@ -110,10 +125,13 @@ class RowReader:
 
 def _complete(history: Sequence[SiteRow], peers: Sequence[SiteRow]) -> None:
     """Adds what only peers have to what their users have on torrents."""
-    of_users = {(peer["user_id"], peer["torrent_id"]): peer for peer in peers}
+    in_order = sorted(peers, key=lambda peer: peer["last_announce"] or 0)
+    of_users = {(peer["user_id"], peer["torrent_id"]): peer for peer in in_order}
     for row in history:
         peer = of_users.get((row["user_id"], row["torrent_id"]), {})
+        row["announced"] = bool(peer)
         row["agent"] = peer.get("agent", "")
+        row["client_uploaded"], row["client_downloaded"] = peer.get("uploaded", 0), peer.get("downloaded", 0)
         row["last_announce"] = max(row["last_announce"], peer.get("last_announce") or 0)
 
 

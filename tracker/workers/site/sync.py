@@ -157,6 +157,7 @@ class SiteSync:
                 done += await writer.write(found[writer.mapping.rows])
                 if gone := self._reader.gone(writer, named, found[writer.mapping.rows]):
                     await writer.end(gone)
+            self._reader.note_written(found)
         return done
 
     def _tell(self, done: Written) -> None:
@@ -240,13 +241,20 @@ class SiteSync:
         await open_writers(self.database, self._mapping)
         known = (await self._positions(STORE)).get(STORE)
         other = known is not None and known != await self.store_id()
-        return SiteImport(self._store, self.database, self._mapping, again=again or other, dry_run=dry_run)
+        return SiteImport(
+            self._store,
+            self.database,
+            self._mapping,
+            self._clock(),
+            again=again or other,
+            dry_run=dry_run,
+        )
 
     async def problems(self) -> list[str]:
         """What keeps the site from being written, a line each. Changes nothing but an empty table of positions."""
         found: list[str] = []
         try:
-            tables = await self.database.tables([each.name for each in self._mapping.tables])
+            tables = await self.database.tables(self._mapping.names)
             found += problems(self._mapping, tables)
             found += await self.database.missing_rights(self._mapping.rights)
             found += await self.database.clock_problems(self._clock())
@@ -275,7 +283,7 @@ async def open_sync(
     if settings.database is None:
         raise StartupError("TRACKER_SITE__DATABASE is not set: the site's database, see docs/sync.md")
     mapping = load_mapping(settings.mapping)
-    async with SiteDatabase(settings.database.get_secret_value()) as database:
+    async with SiteDatabase(settings.database.get_secret_value(), settings.time_zone) as database:
         yield SiteSync(
             store,
             database,

@@ -5,6 +5,7 @@ Replaced columns heal by themselves. What is added to a column is recorded in th
 second process, adds nothing the second time, and a lost one is made up for by the next.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,8 @@ _BATCH = 500
 _MOVED = ("ip", "port", "agent", "connectable")
 """Values that only active peers have."""
 _ACTIVE = ("active", "seeding")
+OF_ANNOUNCES = ("agent", "client_uploaded", "client_downloaded", "immune")
+"""Values of history that only announces have. Without one they stay."""
 _MAX_PROBLEMS = 20
 
 
@@ -56,23 +59,27 @@ class Written:
 
 
 class TableWriter:
-    """One table. ``table`` has its columns as they are."""
+    """One table of ``tables``, which have their columns as they are."""
 
-    def __init__(self, database: SiteDatabase, mapping: TableMapping, table: Table) -> None:
+    def __init__(self, database: SiteDatabase, mapping: TableMapping, tables: Mapping[str, Table]) -> None:
         self.mapping = mapping
         self._database = database
-        self.table = table
+        self.table = table = tables[mapping.name]
+        self._torrents = tables.get(mapping.balance.get("table", ""))
         self._encoders: dict[str, tuple[str, Encode]] = {
-            column: (value, encoder(table.c[column], value))
-            for column, value in (*mapping.key.items(), *mapping.replaced.items(), *mapping.once.items())
-            if is_value(value)
+            column: (value, encoder(table.c[column], value, database.zone))
+            for column, value in mapping.pairs
+            if column not in mapping.added
         }
         self._constants = {
             name: value[1:] if isinstance(value, str) else value
-            for name, value in mapping.once.items()
+            for name, value in (*mapping.replaced.items(), *mapping.once.items())
             if not is_value(value)
         }
-        self._left = [name for name, value in mapping.replaced.items() if value not in _MOVED]
+        changed = {**mapping.replaced, **mapping.lowered}
+        self._changed = list(changed)
+        self._left = [name for name, value in changed.items() if value not in _MOVED]
+        self._lasting = [name for name, value in changed.items() if value not in OF_ANNOUNCES]
 
     async def write(self, rows: Sequence[Row]) -> Written:
         """Writes the rows, in batches. A row that does not fit is left out, and named. Raises SiteError."""
@@ -142,26 +149,55 @@ class TableWriter:
     async def _write_in(self, connection: AsyncConnection, batch: Sequence[tuple[Row, Encoded]]) -> Written:
         done = Written(rows=len(batch))
         if self.mapping.added:
-            await self._add(connection, [row for row, _ in batch], done)
+            await self._add(connection, batch, done)
         if self.mapping.insert:
             is_peer = self.mapping.rows == "peers"
-            here = [each for row, each in batch if not is_peer or row["active"]]
+            here = [each for each in batch if not is_peer or each[0]["active"]]
             gone = [each for row, each in batch if is_peer and not row["active"]]
-            await self._upsert(connection, here)
+            if self.mapping.balance:
+                await self._add_balance(connection, [each for _, each in here])
+            announced = [each for row, each in here if row.get("announced", True)]
+            await self._upsert(connection, announced, self._changed)
+            others = [each for row, each in here if not row.get("announced", True)]
+            await self._upsert(connection, others, self._lasting)
             await self._update(connection, gone, self._left)
         elif self.mapping.replaced:
-            await self._update(connection, [each for _, each in batch], list(self.mapping.replaced))
+            await self._update(connection, [each for _, each in batch], self._changed)
         return done
 
-    async def _upsert(self, connection: AsyncConnection, rows: Sequence[Encoded]) -> None:
-        if not self.mapping.replaced:  # such a table needs no unique key
+    async def _upsert(
+        self, connection: AsyncConnection, rows: Sequence[Encoded], changed: Sequence[str]
+    ) -> None:
+        if not changed or not self.mapping.unique:  # such a table needs no unique key
             known = await self._known(connection, [self.key_of(row) for row in rows])
+            await self._update(connection, [row for row in rows if self.key_of(row) in known], changed)
             rows = [row for row in rows if self.key_of(row) not in known]
             if rows:
                 await connection.execute(insert(self.table), rows)
         elif rows:
-            statement = self._database.upsert(self.table, list(self.mapping.key), list(self.mapping.replaced))
+            lowered = self.mapping.lowered
+            statement = self._database.upsert(self.table, list(self.mapping.key), changed, lowered)
             await connection.execute(statement, rows)
+
+    async def _add_balance(self, connection: AsyncConnection, rows: Sequence[Encoded]) -> None:
+        """Adds to each torrent by how much these rows of history change its users' upload less their download."""
+        where, value_of = self.mapping.balance, {value: name for name, value in self.mapping.pairs}
+        up, down, torrent = (value_of[name] for name in ("uploaded", "downloaded", "torrent_id"))
+        keys = [self.key_of(row) for row in rows]
+        if not keys:
+            return
+        query = self.select(keys, [*self.mapping.key, up, down]).with_for_update()
+        found = (await connection.execute(query)).mappings()
+        held = {self.key_of(row): int(row[up]) - int(row[down]) for row in found}
+        grown = defaultdict[Any, int](int)
+        for row in rows:
+            grown[row[torrent]] += row[up] - row[down] - held.get(self.key_of(row), 0)
+        deltas = [{where["key"]: id, where["column"]: by} for id, by in sorted(grown.items()) if by]
+        assert self._torrents is not None
+        columns = [where["column"]]
+        await update_rows(
+            self._database, connection, self._torrents, [where["key"]], deltas, columns, adding=True
+        )
 
     async def _known(self, connection: AsyncConnection, keys: Sequence[Key]) -> set[Key]:
         if not keys:
@@ -185,75 +221,26 @@ class TableWriter:
         *,
         adding: bool = False,
     ) -> None:
-        """Sets, or adds to, these columns of rows that exist, in one statement."""
-        if not rows or not columns:
-            return
-        if self._database.is_postgresql:
-            await self._update_each(connection, rows, columns, adding=adding)
-            return
-        quote = self._database.quote
-        keys, first = list(self.mapping.key), True
-        selects: list[str] = []
-        values: list[Any] = []
-        for row in rows:
-            names = [*keys, *columns]
-            selects.append("SELECT " + ", ".join(f"%s AS {quote(name)}" if first else "%s" for name in names))
-            values += (row[name] for name in names)
-            first = False
-        table = quote(self.mapping.name)
-        same = " AND ".join(f"{table}.{quote(name)} = news.{quote(name)}" for name in keys)
-        changed = ", ".join(
-            f"{table}.{quote(name)} = "
-            + (f"{table}.{quote(name)} + " if adding else "")
-            + f"news.{quote(name)}"
-            for name in columns
-        )
-        news = " UNION ALL ".join(selects)
-        statement = f"UPDATE {table} JOIN ({news}) AS news ON {same} SET {changed}"  # noqa: S608 - names, quoted
-        await connection.exec_driver_sql(statement, tuple(values))
+        keys = list(self.mapping.key)
+        await update_rows(self._database, connection, self.table, keys, rows, columns, adding=adding)
 
-    async def _update_each(
-        self,
-        connection: AsyncConnection,
-        rows: Sequence[Encoded],
-        columns: Sequence[str],
-        *,
-        adding: bool,
+    async def _add(
+        self, connection: AsyncConnection, batch: Sequence[tuple[Row, Encoded]], done: Written
     ) -> None:
-        """The same with a statement for each row, which PostgreSQL's driver sends together."""
-
-        table, statement = self.table, update(self.table)
-        for name in self.mapping.key:
-            statement = statement.where(table.c[name] == bindparam(f"key_{name}", type_=table.c[name].type))
-        new = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in columns}
-        statement = statement.values(
-            {name: table.c[name] + each if adding else each for name, each in new.items()}
-        )
-        await connection.execute(
-            statement,
-            [
-                {f"key_{name}": row[name] for name in self.mapping.key}
-                | {f"new_{name}": row[name] for name in columns}
-                for row in rows
-            ],
-        )
-
-    async def _add(self, connection: AsyncConnection, rows: Sequence[Row], done: Written) -> None:
-        """Adds what our totals are beyond the recorded ones, and records ours. Users without a row at the site keep
-        theirs for later. A total of ours that is lower than the recorded one adds nothing until it has caught up: a
+        """Adds what our totals are beyond the recorded ones, and records ours. What the site has no row for is kept
+        for later. A total of ours that is lower than the recorded one adds nothing until it has caught up: a
         store that was restored from a backup counts some bytes again."""
-        key, value = next(iter(self.mapping.key.items()))
-        existing = await self._existing(connection, key, [row[value] for row in rows])
-        done.missing += len(rows) - len(existing)
-        ours = {self.source_of(row): row for row in rows if row[value] in existing}
+        existing = await self._known(connection, [self.key_of(each) for _, each in batch])
+        done.missing += len(batch) - len(existing)
+        ours = {self.source_of(row): (row, each) for row, each in batch if self.key_of(each) in existing}
         recorded = await _locked_positions(connection, self._database, list(ours), len(self.mapping.added))
         grown: list[Encoded] = []
         positions: dict[str, str] = {}
-        for source, row in ours.items():
+        for source, (row, encoded) in ours.items():
             totals = [row[name] for name in self.mapping.added.values()]
             deltas = [max(0, new - old) for new, old in zip(totals, recorded[source], strict=True)]
             if any(deltas):
-                grown.append({key: row[value], **dict(zip(self.mapping.added, deltas, strict=True))})
+                grown.append(encoded | dict(zip(self.mapping.added, deltas, strict=True)))
                 positions[source] = " ".join(map(str, map(max, totals, recorded[source])))
                 done.added += sum(deltas)
         await self._update(connection, grown, list(self.mapping.added), adding=True)
@@ -273,10 +260,64 @@ class TableWriter:
         )
         return {source: [int(each) for each in text.split()] for source, text in found.items()}
 
-    async def _existing(self, connection: AsyncConnection, key: str, ids: Sequence[int]) -> set[int]:
 
-        column = self.table.c[key]
-        return set(await connection.scalars(select(column).where(column.in_(ids))))
+async def update_rows(
+    database: SiteDatabase,
+    connection: AsyncConnection,
+    table: Table,
+    keys: Sequence[str],
+    rows: Sequence[Encoded],
+    columns: Sequence[str],
+    *,
+    adding: bool,
+) -> None:
+    """Sets, or adds to, these columns of rows that exist, in one statement."""
+    if not rows or not columns:
+        return
+    if database.is_postgresql:
+        await _update_each(connection, table, keys, rows, columns, adding=adding)
+        return
+    quote = database.quote
+    names, first = [*keys, *columns], True
+    selects: list[str] = []
+    values: list[Any] = []
+    for row in rows:
+        selects.append("SELECT " + ", ".join(f"%s AS {quote(name)}" if first else "%s" for name in names))
+        values += (row[name] for name in names)
+        first = False
+    own = quote(table.name)
+    same = " AND ".join(f"{own}.{quote(name)} = news.{quote(name)}" for name in keys)
+    changed = ", ".join(
+        f"{own}.{quote(name)} = " + (f"{own}.{quote(name)} + " if adding else "") + f"news.{quote(name)}"
+        for name in columns
+    )
+    news = " UNION ALL ".join(selects)
+    statement = f"UPDATE {own} JOIN ({news}) AS news ON {same} SET {changed}"  # noqa: S608 - names, quoted
+    await connection.exec_driver_sql(statement, tuple(values))
+
+
+async def _update_each(
+    connection: AsyncConnection,
+    table: Table,
+    keys: Sequence[str],
+    rows: Sequence[Encoded],
+    columns: Sequence[str],
+    *,
+    adding: bool,
+) -> None:
+    """The same with a statement for each row, which PostgreSQL's driver sends together."""
+    statement = update(table)
+    for name in keys:
+        statement = statement.where(table.c[name] == bindparam(f"key_{name}", type_=table.c[name].type))
+    new = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in columns}
+    statement = statement.values(
+        {name: table.c[name] + each if adding else each for name, each in new.items()}
+    )
+    values = [
+        {f"key_{name}": row[name] for name in keys} | {f"new_{name}": row[name] for name in columns}
+        for row in rows
+    ]
+    await connection.execute(statement, values)
 
 
 async def _locked_positions(
@@ -320,8 +361,8 @@ async def write_positions(
 async def open_writers(database: SiteDatabase, mapping: SiteMapping) -> list[TableWriter]:
     """Those of all tables of a mapping. Makes the table of positions. Raises SiteError with all that is wrong with the
     site's tables."""
-    tables = await database.tables([each.name for each in mapping.tables])
+    tables = await database.tables(mapping.names)
     if wrong := problems(mapping, tables):
         raise SiteError("; ".join(wrong))
     await database.make_sync_table()
-    return [TableWriter(database, each, tables[each.name]) for each in mapping.tables]
+    return [TableWriter(database, each, tables) for each in mapping.tables if each.name in tables]
