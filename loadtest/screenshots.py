@@ -331,8 +331,8 @@ async def _fill_lists(store: Store, now: float, chance: random.Random) -> None:
     seen = joins | refused
     addresses = [Address(bytes((192, 0, 2, host))) for host in range(MIN_ADDRESSES)]
     await store.client_software.add(1, seen, now, dict.fromkeys(seen, addresses))
-    await store.allow_list.allow(b"-TR40", "Transmission 4.0")
-    await store.deny_list.deny(b"-XL", "this client does not upload")
+    await store.allow_list.add(b"-TR40", "Transmission 4.0")
+    await store.deny_list.add(b"-XL", "this client does not upload")
     await store.jobs.enqueue("process_torrent", {"torrent_id": "7"})
     for name in ("prometheus", "site"):
         await store.tokens.create(name, "read" if name == "prometheus" else "operate")

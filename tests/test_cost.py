@@ -30,7 +30,7 @@ from tracker.frontends.http.server import serve_http
 from tracker.frontends.udp.server import serve_udp
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
-from tracker.store.access.allow_list import AllowListCache
+from tracker.store.access.client_lists import AllowListCache
 from tracker.store.client.connection import Connection, connect
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Admitted

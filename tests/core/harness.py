@@ -18,7 +18,7 @@ from tracker.refusals import Refusal
 from tracker.runtime.store import swarm_rules
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
-from tracker.store.access.allow_list import AllowListCache
+from tracker.store.access.client_lists import AllowListCache
 from tracker.store.access.rate_limits import RateLimitStore
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import PeerUpdate

@@ -274,7 +274,7 @@ async def test_every_refusal_has_its_text_and_label(make_tracker: MakeTracker) -
     await store.users.edit("d" * 20, {"enabled": False})
     await store.users.add("9", "l" * 20, can_leech=False)
     await store.users.add("10", "e" * 20, enabled=False, reason="pay your bill: see the site")
-    await store.allow_list.allow(b"-XX")
+    await store.allow_list.add(b"-XX")
     cases: list[tuple[dict[str, Any], str, str, int | str]] = [
         (
             {"peer_id": b"-YY0001-" + bytes(12)},
@@ -349,7 +349,7 @@ async def test_the_allow_list_applies_only_when_enabled(make_tracker: MakeTracke
     assert (await (await make_tracker()).announce(1)).leechers == 1
     tracker = await make_tracker(clients={"allow_list": True})
     assert (await tracker.refused(2)).text == "your client is not allowed on this tracker"
-    await tracker.store.allow_list.allow(b"-XX0001-")
+    await tracker.store.allow_list.add(b"-XX0001-")
     tracker.store.clock.now += 5
     assert (await tracker.announce(2)).leechers == 2
 

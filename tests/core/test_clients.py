@@ -14,14 +14,14 @@ async def test_the_deny_list_counts_before_the_allow_list(redis_url: str, prefix
     settings = Settings.model_validate({"clients": {"allow_list": True, "deny_list": True}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
         store = tracker.store
-        await store.allow_list.allow(b"-XX")
+        await store.allow_list.add(b"-XX")
         assert (await tracker.announce(1)).leechers == 1
-        await store.deny_list.deny(b"-XX0001-")
+        await store.deny_list.add(b"-XX0001-")
         await store.deny_list_cache.read()
         error = await tracker.refused(2)
         assert error.text == "your client is on the deny list of this tracker; use another one"
         assert (error.label, error.retry_in) == ("client denied", 60)
-        await store.deny_list.deny(b"-XX0001-", "update it")
+        await store.deny_list.add(b"-XX0001-", "update it")
         await store.deny_list_cache.read()
         assert (await tracker.refused(2)).text == "update it"
         assert (await tracker.announce(3, peer_id=PeerId(b"-XX0002-" + bytes(12)))).leechers == 2
@@ -38,7 +38,7 @@ async def test_the_deny_list_counts_before_the_allow_list(redis_url: str, prefix
 async def test_the_deny_list_applies_only_when_enabled(redis_url: str, prefix: str, enabled: bool) -> None:
     settings = Settings.model_validate({"clients": {"deny_list": enabled}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
-        await tracker.store.deny_list.deny(b"-XX", "no")
+        await tracker.store.deny_list.add(b"-XX", "no")
         await tracker.store.deny_list_cache.read()
         if enabled:
             assert (await tracker.refused(1)).text == "no"

@@ -106,7 +106,7 @@ async def test_stops_of_a_denied_client_pass_the_limit(redis_url: str, prefix: s
     settings = Settings.model_validate({"limits": {"joins_minute": 16}, "clients": {"deny_list": True}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
         assert await announce_all(tracker, "started", range(1, 41)) == 40
-        await tracker.store.deny_list.deny(b"-XX")
+        await tracker.store.deny_list.add(b"-XX")
         await tracker.store.deny_list_cache.read()
         assert await announce_all(tracker, "completed", range(1, 2)) == 0
         assert await announce_all(tracker, "stopped", range(1, 41)) == 40

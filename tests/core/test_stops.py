@@ -42,7 +42,7 @@ async def torrent_removed(store: Store) -> None:
 
 
 async def client_denied(store: Store) -> None:
-    await store.deny_list.deny(b"-XX")
+    await store.deny_list.add(b"-XX")
     await store.deny_list_cache.read()
 
 
@@ -160,9 +160,9 @@ async def test_a_stop_from_a_private_address_is_applied(redis_url: str, prefix: 
 async def test_a_client_that_the_allow_list_lost_may_stop(redis_url: str, prefix: str) -> None:
     settings = Settings.model_validate({"clients": {"allow_list": True}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
-        await tracker.store.allow_list.allow(b"-XX")
+        await tracker.store.allow_list.add(b"-XX")
         await tracker.announce(1, "started")
         async with open_tracker(redis_url, prefix, settings) as other:
-            await other.store.allow_list.disallow(b"-XX")
+            await other.store.allow_list.remove(b"-XX")
             await other.refused(2)
             assert (await other.announce(1, "stopped")).leechers == 0

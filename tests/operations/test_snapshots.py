@@ -43,8 +43,8 @@ async def test_a_user_is_named_by_id_also_where_the_passkey_was_given(store: Sto
 
 
 async def test_lists_projects_tokens_and_jobs(store: Store) -> None:
-    await store.allow_list.allow(b"-TR\0", "")
-    await store.deny_list.deny(b"-TR\0", "old")
+    await store.allow_list.add(b"-TR\0", "")
+    await store.deny_list.add(b"-TR\0", "old")
     token, _ = await store.tokens.create("site", "operate", expires=1_900_000_000, addresses=["::1"])
     await store.work.projects.create(Project("proj", title="A title"))
     await store.work.blocks.block("192.0.2.1")

@@ -10,7 +10,7 @@ from loadtest.servers import Server
 from tests.store.harness import Store, running
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import PeerId
-from tracker.store.access.allow_list import AllowListCache
+from tracker.store.access.client_lists import AllowListCache
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.client_lists import clear_on_change
@@ -64,9 +64,9 @@ async def test_a_published_change_applies_at_once_in_every_process(any_server: S
         await subscribed(store, 2)
         for allowed in (False, True, False):
             if allowed:
-                await store.allow_list.allow(b"-TR")
+                await store.allow_list.add(b"-TR")
             else:
-                await store.allow_list.disallow(b"-TR")
+                await store.allow_list.remove(b"-TR")
             await until(ours, allowed)
             await until(theirs, allowed)
 

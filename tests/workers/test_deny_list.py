@@ -38,10 +38,10 @@ async def until(store: Store, denied: bool) -> None:
 async def test_a_published_change_applies_at_once_in_every_process(redis_url: str, prefix: str) -> None:
     """T21."""
     async with reading(redis_url, prefix, NEVER) as ours, reading(redis_url, prefix, NEVER) as theirs:
-        await ours.deny_list.deny(b"-TR", "why")
+        await ours.deny_list.add(b"-TR", "why")
         await until(ours, True)
         await until(theirs, True)
-        await theirs.deny_list.undeny(b"-TR")
+        await theirs.deny_list.remove(b"-TR")
         await until(ours, False)
         await until(theirs, False)
 
@@ -56,7 +56,7 @@ async def test_a_change_without_a_message_applies_later(redis_url: str, prefix: 
 
 async def test_nothing_is_read_while_the_list_is_off(redis_url: str, prefix: str) -> None:
     async with reading(redis_url, prefix, 0.01, enabled=False) as store:
-        await store.deny_list.deny(b"-TR")
+        await store.deny_list.add(b"-TR")
         changed = store.deny_list_cache.changed
         changed.set()
         await eventually(lambda: not changed.is_set())
@@ -65,7 +65,7 @@ async def test_nothing_is_read_while_the_list_is_off(redis_url: str, prefix: str
 
 @pytest.mark.parametrize("failure", ["unavailable", "wrong type"])
 async def test_a_failed_read_keeps_the_list(store: Store, failure: str) -> None:
-    await store.deny_list.deny(b"-TR")
+    await store.deny_list.add(b"-TR")
     await read(store.deny_list_cache)
     await store.redis.delete(store.keys.denied_clients())
     await store.redis.set(store.keys.denied_clients(), "text")

@@ -257,7 +257,7 @@ async def test_a_denied_client_is_not_returned_and_leaves(store: Store) -> None:
     await join(store, 4)
     await join(store, 99, BOB)
     assert len(await told(store)) == 3 * 6 + 18
-    await store.deny_list.deny(OTHER_CLIENT)
+    await store.deny_list.add(OTHER_CLIENT)
     for form in (0, 1, OWN_FAMILY):
         assert await told(store, form=form) == endpoint(4)
     assert await work(store, (OTHER_CLIENT,)) == 3
@@ -268,10 +268,10 @@ async def test_a_client_that_is_not_denied_stays(store: Store) -> None:
     """The deny list is off, or the client was taken off it at once."""
     await join(store, 1)
     await join(store, 99, BOB)
-    await store.deny_list.deny(b"-XX")
-    await store.deny_list.undeny(b"-XX")
+    await store.deny_list.add(b"-XX")
+    await store.deny_list.remove(b"-XX")
     assert await told(store) == endpoint(1)
-    await store.deny_list.deny(b"-XX")
+    await store.deny_list.add(b"-XX")
     assert await work(store) == 0
     assert await active(store) == 2
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from tracker.bittorrent import PeerId
 from tracker.refusals import Refusal
 from tracker.settings.users import ClientSettings
-from tracker.store.access.allow_list import AllowListCache
-from tracker.store.access.deny_list import DenyListCache
+from tracker.store.access.client_lists import AllowListCache, DenyListCache
 
 Check = Callable[[PeerId], bool | None]
 """Whether a peer's client may announce; None if the store must be asked."""

@@ -11,8 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from tracker.errors import StoreUnavailable
-from tracker.store.access.allow_list import AllowList, AllowListCache
-from tracker.store.access.deny_list import DenyList, DenyListCache
+from tracker.store.access.client_lists import AllowList, AllowListCache, DenyList, DenyListCache
 from tracker.store.access.rate_limits import RateLimitStore, shared_secret
 from tracker.store.client.connection import Connection
 from tracker.store.layout import (

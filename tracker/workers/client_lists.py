@@ -7,8 +7,7 @@ from functools import partial
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.access.allow_list import STALE_SECONDS, AllowListCache
-from tracker.store.access.deny_list import DenyList, DenyListCache
+from tracker.store.access.client_lists import STALE_SECONDS, AllowListCache, DenyList, DenyListCache
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.workers.loop import follow, forever, wait_for

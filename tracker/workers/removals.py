@@ -4,7 +4,7 @@ removed, so another tracker goes on after a crash; two that remove the same peer
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from tracker.store.access.allow_list import STALE_SECONDS
+from tracker.store.access.client_lists import STALE_SECONDS
 from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.reaping import Reaping, Removals
 from tracker.system.logger import Logger

@@ -100,7 +100,7 @@ async def test_a_change_by_the_dashboard_is_recorded(admin: Admin) -> None:
         async with browser.post("/users", data={"name": "Alice"}) as response:
             assert response.status == 200
         (added,) = await newest(admin)
-        async with browser.post("/clients/allow", data={"prefix": "-TR4", "name": "x"}) as response:
+        async with browser.post("/clients/allow", data={"prefix": "-TR4", "text": "x"}) as response:
             assert response.status == 200
         (allowed,) = await newest(admin)
     assert (denied.way, denied.actor, denied.operation) == ("dashboard", "test operate", "denial.add")

@@ -34,7 +34,7 @@ async def test_leaderboards_are_paged(admin: Admin) -> None:
 async def test_the_allow_list_is_changed(admin: Admin) -> None:
     async with admin.browser() as browser:
         assert "The allow-list is empty" in (await get(browser, "/clients")).text
-        page = await post_form(browser, "/clients/allow", prefix="-T%00<", name="odd")
+        page = await post_form(browser, "/clients/allow", prefix="-T%00<", text="odd")
         assert "-T%00<" in page.text
         assert (await admin.store.allow_list.page(0))[1] == [(b"-T\0<", "odd")]
         remove = page.one("input", name="prefix", type="hidden").attributes["value"]
@@ -48,28 +48,28 @@ async def test_the_allow_list_is_changed(admin: Admin) -> None:
 async def test_the_deny_list_is_changed(admin: Admin) -> None:
     async with admin.browser() as browser:
         assert "The deny list is empty" in (await get(browser, "/clients")).text
-        page = await post_form(browser, "/clients/deny", prefix="-T%00<", reason="<old>")
+        page = await post_form(browser, "/clients/deny", prefix="-T%00<", text="<old>")
         assert "-T%00<" in page.text and "<old>" in page.text
         assert await admin.store.deny_list.all() == {b"-T\0<": "<old>"}
         page = await post_form(browser, "/clients/undeny", prefix="-T%00<")
         assert "The deny list is empty" in page.text
         async with browser.post("/clients/undeny", data={"prefix": "-T"}) as response:
             assert response.status == 422
-        async with browser.post("/clients/deny", data={"prefix": "", "reason": "kept"}) as response:
+        async with browser.post("/clients/deny", data={"prefix": "", "text": "kept"}) as response:
             assert response.status == 422
             page = Page(await response.text())
     assert "1 to 20" in page.one("p", role="alert").text
-    assert page.one("input", name="reason").attributes["value"] == "kept"
+    assert page.one("input", name="text", value="kept").attributes["value"] == "kept"
 
 
 @pytest.mark.parametrize("beginning", ["", "x" * 21])
 async def test_an_invalid_prefix_is_refused_with_an_error_at_the_field(admin: Admin, beginning: str) -> None:
     async with admin.browser() as browser:
-        async with browser.post("/clients/allow", data={"prefix": beginning, "name": "kept"}) as response:
+        async with browser.post("/clients/allow", data={"prefix": beginning, "text": "kept"}) as response:
             assert response.status == 422
             page = Page(await response.text())
     assert "1 to 20" in page.one("p", role="alert").text
-    assert page.one("input", name="name").attributes["value"] == "kept"
+    assert page.one("input", name="text", value="kept").attributes["value"] == "kept"
 
 
 async def test_a_program_leads_to_its_versions_and_their_refusals(admin: Admin) -> None:

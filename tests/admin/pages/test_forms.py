@@ -67,7 +67,7 @@ async def test_names_follow_the_rule_of_all_names(
     assert await store.redis.hget(store.keys.torrent(torrent), "name") == f"{name}2".encode()
     await send(browser, f"/torrents/{torrent.hex()}/deny", {"reason": given})
     assert await store.redis.get(store.keys.deny(torrent)) == name.encode()
-    await post_form(browser, "/clients/allow", prefix="-XX", name=given)
+    await post_form(browser, "/clients/allow", prefix="-XX", text=given)
     assert (await store.allow_list.page(0))[1] == [(b"-XX", name)]
-    await post_form(browser, "/clients/deny", prefix="-YY", reason=given)
+    await post_form(browser, "/clients/deny", prefix="-YY", text=given)
     assert await store.deny_list.all() == {b"-YY": name}

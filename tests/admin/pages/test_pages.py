@@ -41,8 +41,8 @@ async def fill(admin: Admin) -> None:
     for number in range(3):
         await store.torrents.add(InfoHash(bytes([number]) * 20), {"name": EVIL})
     await store.torrents.deny(InfoHash(b"d" * 20), EVIL)
-    await store.allow_list.allow(b"-<b>", EVIL)
-    await store.deny_list.deny(b"-<c>", EVIL)
+    await store.allow_list.add(b"-<b>", EVIL)
+    await store.deny_list.add(b"-<c>", EVIL)
     await count_software(store.client_software, 1, {(EVIL[:40], ""): 5, (EVIL[:40], EVIL): 2}, admin.clock())
     await command("HSET", keys.failures(), EVIL, 7)
     await command("SET", keys.stat("requests"), 9)

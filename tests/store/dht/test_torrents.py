@@ -83,7 +83,7 @@ async def test_the_peers_of_a_swarm_by_family(store: Store) -> None:
 async def test_peers_that_are_being_removed_are_not_returned(store: Store) -> None:
     await store.torrents.add(info_hash(1), {"private": "0"})
     await store.announce(update(1, "s"))
-    await store.deny_list.deny(b"-XX")
+    await store.deny_list.add(b"-XX")
     assert await swarm(store) == ((), ())
     await store.reaping.remove(["client:2d5858"])
     assert await swarm(store) == ((), (endpoint(1),))

@@ -102,7 +102,7 @@ async def test_stale_keys_are_deleted_only_on_request_and_nothing_else_is(make_s
     await store.users.add("1", ALICE)
     await store.torrents.add(info_hash(1), {"name": "one"})
     await store.announce(update(1, "s", passkey=ALICE))
-    await store.allow_list.allow(b"-TR")
+    await store.allow_list.add(b"-TR")
     await store.work.projects.create(Project("kept"))
     await store.work.blocks.block("192.0.2.1")
     await store.counters.flush()
@@ -299,7 +299,7 @@ async def test_an_empty_entry_is_deleted_and_the_key_stays(store: Store) -> None
 async def test_an_entry_may_hold_any_byte(store: Store) -> None:
     """For example a prefix of peer IDs."""
     allowed, gone = b"-\x00%*", b"-\x00%1"
-    await store.allow_list.allow(allowed)
+    await store.allow_list.add(allowed)
     await store.redis.sadd(store.keys.allowed_clients(), gone)
     await cleanup(store, dry_run=False)
     assert await store.redis.smembers(store.keys.allowed_clients()) == {allowed}

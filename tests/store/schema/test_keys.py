@@ -290,9 +290,9 @@ async def everything(store: Store) -> None:
     await store.torrents.deny(info_hash(9), "no")
     await store.user_listing.rank()
     await store.torrent_listing.rank()
-    await store.allow_list.allow(b"-TR", "Transmission")
-    await store.allow_list.allow(b"\xff\x00:", "")
-    await store.deny_list.deny(b"-UT", "no")
+    await store.allow_list.add(b"-TR", "Transmission")
+    await store.allow_list.add(b"\xff\x00:", "")
+    await store.deny_list.add(b"-UT", "no")
     await store.connect_checks.note(endpoint(1), "", True)
     for number in range(1, 9):
         passkey = ALICE if number % 2 else BOB

@@ -439,7 +439,7 @@ async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluste
     served_by_others = [n for n, each in enumerate(prefixes) if group.primary(each) is not node]
     async with store_at(group.url, "required") as store:
         await store.users.add("7", ALICE)
-        await store.allow_list.allow(b"-XX", "a client")
+        await store.allow_list.add(b"-XX", "a client")
         assert await store.allow_list_cache.allows(update(1).peer_id)
         node.kill()
         await refresh(store)

@@ -245,7 +245,7 @@ async def test_a_client_allowed_by_a_site_is_listed(store: Store, adopted: Way) 
     await store.redis.hset(store.keys.allowed_client(b"-TR"), "name", "Transmission")
     await adopted(store)
     assert await store.allow_list.page(0) == (0, [(b"-TR", "Transmission")])
-    assert await store.allow_list.disallow(b"-TR")
+    assert await store.allow_list.remove(b"-TR")
     assert await store.allow_list.page(0) == (0, [])
     assert not await store.allow_list.allowed_prefixes(TRANSMISSION)
 
@@ -264,8 +264,8 @@ async def test_prefixes_of_any_bytes_are_found_up_to_the_maximum_length(make_sto
 
 
 async def test_a_client_whose_key_a_site_deleted_is_not_listed(store: Store) -> None:
-    await store.allow_list.allow(b"-TR")
-    await store.allow_list.allow(b"-LT")
+    await store.allow_list.add(b"-TR")
+    await store.allow_list.add(b"-LT")
     await store.redis.delete(store.keys.allowed_client(b"-LT"))
     assert await store.allow_list.page(0) == (0, [(b"-TR", "")])
 

@@ -15,7 +15,7 @@ from tracker.admin.api.models import (
 )
 from tracker.admin.api.routing import not_found
 from tracker.operations.peers import format_prefix, parse_prefix
-from tracker.store.access.deny_list import MAX_REASON_LENGTH
+from tracker.store.access.client_lists import MAX_REASON_LENGTH
 
 endpoints = Endpoints("clients", "The lists of allowed and denied clients, and client statistics.")
 
@@ -104,7 +104,7 @@ async def list_all(call: Call, query: Paged) -> ClientPage:
 @endpoints.put("/clients/{prefix}", "Allow a client")
 async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
     wanted = parse_prefix(prefix)
-    await call.store.allow_list.allow(wanted, body.name)
+    await call.store.allow_list.add(wanted, body.name)
     return ClientRow(prefix=format_prefix(wanted), name=body.name)
 
 
@@ -112,7 +112,7 @@ async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
     "/clients/{prefix}", "Remove a client from the allow-list", errors={404: "Not on the allow-list."}
 )
 async def disallow(call: Call, prefix: PrefixText) -> None:
-    if not await call.store.allow_list.disallow(parse_prefix(prefix)):
+    if not await call.store.allow_list.remove(parse_prefix(prefix)):
         raise not_found("prefix")
 
 
@@ -128,7 +128,7 @@ async def list_denied(call: Call, query: Paged) -> DeniedClientPage:
 async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedClientRow:
     """At most 1,000 prefixes."""
     wanted = parse_prefix(prefix)
-    await call.store.deny_list.deny(wanted, body.reason)
+    await call.store.deny_list.add(wanted, body.reason)
     return DeniedClientRow(prefix=format_prefix(wanted), reason=body.reason)
 
 
@@ -136,7 +136,7 @@ async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedC
     "/denied-clients/{prefix}", "Remove a client from the deny list", errors={404: "Not on the deny list."}
 )
 async def undeny(call: Call, prefix: PrefixText) -> None:
-    if not await call.store.deny_list.undeny(parse_prefix(prefix)):
+    if not await call.store.deny_list.remove(parse_prefix(prefix)):
         raise not_found("prefix")
 
 

@@ -1,6 +1,7 @@
 """The page of client software: joined and rejected clients, the allow-list and the deny list."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,7 +18,7 @@ from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_start
 
 PAGE = 25
 _LIST_PAGE = 200
-_EMPTY_FORMS = dict.fromkeys(("error", "prefix", "name", "deny_error", "denied_prefix", "reason"), "")
+_EMPTY_FORM = dict.fromkeys(("error", "prefix", "text"), "")
 
 
 class ClientPages:
@@ -25,18 +26,17 @@ class ClientPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._allow_list = context.store.allow_list
-        self._deny_list = context.store.deny_list
+        self._lists = {"allowed": context.store.allow_list, "denied": context.store.deny_list}
         self._client_software = context.store.client_software
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
             web.get("/clients", self.show),
             web.get("/clients/program", self.program),
-            web.post("/clients/allow", self.allow),
-            web.post("/clients/disallow", self.disallow),
-            web.post("/clients/deny", self.deny),
-            web.post("/clients/undeny", self.undeny),
+            web.post("/clients/allow", partial(self.add, "allowed")),
+            web.post("/clients/disallow", partial(self.remove, "allowed")),
+            web.post("/clients/deny", partial(self.add, "denied")),
+            web.post("/clients/undeny", partial(self.remove, "denied")),
         ]
 
     async def show(self, request: web.Request) -> web.Response:
@@ -66,33 +66,34 @@ class ClientPages:
         }
         return render(request, "program.html", variables)
 
-    async def _page(self, request: web.Request, form: Mapping[str, str] | None = None) -> web.Response:
-        """``form`` holds an error and the values of the form that it belongs to."""
+    async def _page(
+        self, request: web.Request, form: Mapping[str, Mapping[str, str]] | None = None
+    ) -> web.Response:
+        """``form``: the error of a list, with the values of its refused form."""
         period = self._period(request.query.get("period", ""))
         joins, refused = (page_number(request.query.get(which, "")) for which in ("page", "refused"))
-        cursor, denied_cursor = (
-            cursor_number(request.query.get(which, "")) for which in ("cursor", "denied_cursor")
-        )
-        after, allowed = await self._allow_list.page(cursor, _LIST_PAGE)
-        denied_after, denied = await self._deny_list.page(denied_cursor, _LIST_PAGE)
+        clients = self._context.settings.clients
         variables = {
             "period": period,
             "months": self._months(),
             "all_time": ALL_TIME,
             "joins": await self._board("joins", period, joins, page=joins, refused=refused),
             "failures": await self._board("failures", period, refused, page=joins, refused=refused),
-            "allow_list": self._context.settings.clients.allow_list,
-            "allowed": sorted((format_prefix(raw), name) for raw, name in allowed),
-            "more_allowed": f"/clients?{urlencode({'cursor': after})}#allowed" if after else "",
-            "deny_list": self._context.settings.clients.deny_list,
-            "denied": sorted((format_prefix(raw), reason) for raw, reason in denied),
-            "more_denied": f"/clients?{urlencode({'denied_cursor': denied_after})}#denied"
-            if denied_after
-            else "",
-            **_EMPTY_FORMS,
-            **(form or {}),
+            "enabled": {"allowed": clients.allow_list, "denied": clients.deny_list},
+            "lists": {which: await self._listed(request, which) for which in self._lists},
+            "forms": {which: {**_EMPTY_FORM, **(form or {}).get(which, {})} for which in self._lists},
         }
         return render(request, "clients.html", variables, status=422 if form else 200)
+
+    async def _listed(self, request: web.Request, which: str) -> dict[str, Any]:
+        """A page of a list, and the address of the next."""
+        cursor = cursor_number(request.query.get(f"{which}_cursor", ""))
+        after, found = await self._lists[which].page(cursor, _LIST_PAGE)
+        more = f"/clients?{urlencode({f'{which}_cursor': after})}#{which}"
+        return {
+            "rows": sorted((format_prefix(prefix), text) for prefix, text in found),
+            "more": more if after else "",
+        }
 
     def _period(self, text: str) -> str:
         return text if text in self._months() else ALL_TIME
@@ -123,33 +124,17 @@ class ClientPages:
             "next_url": at(number + 1) if first + PAGE < len(board) else "",
         }
 
-    async def allow(self, request: web.Request) -> web.Response:
+    async def add(self, which: str, request: web.Request) -> web.Response:
         form = await read_form(request)
-        prefix, name = form.text("prefix"), form.text("name")
+        values = {name: form.text(name) for name in ("prefix", "text")}
         try:
-            await self._allow_list.allow(parse_prefix(prefix), name)
+            await self._lists[which].add(parse_prefix(values["prefix"]), values["text"])
         except ClientError as error:
-            return await self._page(request, {"error": str(error), "prefix": prefix, "name": name})
+            return await self._page(request, {which: {"error": str(error), **values}})
         return done(request, "/clients", "added")
 
-    async def disallow(self, request: web.Request) -> web.Response:
-        prefix = parse_prefix((await read_form(request)).text("prefix"))
-        if not await self._allow_list.disallow(prefix):
-            return await self._page(request, {"error": "that prefix is not on the allow-list"})
-        return done(request, "/clients", "removed")
-
-    async def deny(self, request: web.Request) -> web.Response:
+    async def remove(self, which: str, request: web.Request) -> web.Response:
         form = await read_form(request)
-        prefix, reason = form.text("prefix"), form.text("reason")
-        try:
-            await self._deny_list.deny(parse_prefix(prefix), reason)
-        except ClientError as error:
-            values = {"deny_error": str(error), "denied_prefix": prefix, "reason": reason}
-            return await self._page(request, values)
-        return done(request, "/clients", "added")
-
-    async def undeny(self, request: web.Request) -> web.Response:
-        prefix = parse_prefix((await read_form(request)).text("prefix"))
-        if not await self._deny_list.undeny(prefix):
-            return await self._page(request, {"deny_error": "that prefix is not on the deny list"})
+        if not await self._lists[which].remove(parse_prefix(form.text("prefix"))):
+            return await self._page(request, {which: {"error": "that prefix is not on the list"}})
         return done(request, "/clients", "removed")

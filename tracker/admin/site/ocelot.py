@@ -238,13 +238,13 @@ async def remove_token(call: SiteCall, query: Token) -> None:
 async def add_client(call: SiteCall, query: Client) -> None:
     prefix = query.peer_id.encode("latin-1")
     await call.change.touch("client", format_prefix(prefix))
-    await call.store.allow_list.allow(prefix)
+    await call.store.allow_list.add(prefix)
 
 
 async def remove_client(call: SiteCall, query: Client) -> None:
     prefix = query.peer_id.encode("latin-1")
     await call.change.touch("client", format_prefix(prefix))
-    await call.store.allow_list.disallow(prefix)
+    await call.store.allow_list.remove(prefix)
 
 
 async def edit_client(call: SiteCall, query: ChangedClient) -> None:

@@ -299,12 +299,12 @@ async def remove_group(call: SiteCall, body: GroupKey) -> None:
 
 async def put_agent(call: SiteCall, body: AgentBody) -> None:
     await call.change.touch("client", format_prefix(body.prefix))
-    await call.store.deny_list.deny(body.prefix)
+    await call.store.deny_list.add(body.prefix)
 
 
 async def remove_agent(call: SiteCall, body: AgentBody) -> None:
     await call.change.touch("client", format_prefix(body.prefix))
-    await call.store.deny_list.undeny(body.prefix)
+    await call.store.deny_list.remove(body.prefix)
 
 
 async def put_token(call: SiteCall, body: TokenBody) -> None:

@@ -29,7 +29,7 @@ async def allow_client(
     store: Store, prefix: Prefix, name: Annotated[str, typer.Option(help="Display name of the program.")] = ""
 ) -> str:
     """Allow clients by peer-id prefix (used if TRACKER_CLIENTS__ALLOW_LIST is on)."""
-    await store.allow_list.allow(parse_prefix(prefix), name)
+    await store.allow_list.add(parse_prefix(prefix), name)
     return f"allowed {prefix}"
 
 
@@ -37,7 +37,7 @@ async def allow_client(
 @each("client.disallow", "client")
 async def disallow_client(store: Store, prefix: Prefix) -> str:
     """Remove prefixes from the allow-list."""
-    if not await store.allow_list.disallow(parse_prefix(prefix)):
+    if not await store.allow_list.remove(parse_prefix(prefix)):
         raise ClientError("is not on the allow-list")
     return f"disallowed {prefix}"
 
@@ -61,7 +61,7 @@ async def deny_client(
     ] = "",
 ) -> str:
     """Refuse clients by peer-id prefix, even allowed ones; only while TRACKER_CLIENTS__DENY_LIST is on."""
-    await store.deny_list.deny(parse_prefix(prefix), reason)
+    await store.deny_list.add(parse_prefix(prefix), reason)
     return f"denied {prefix}"
 
 
@@ -69,7 +69,7 @@ async def deny_client(
 @each("client.undeny", "client")
 async def undeny_client(store: Store, prefix: Prefix) -> str:
     """Remove prefixes from the deny list."""
-    if not await store.deny_list.undeny(parse_prefix(prefix)):
+    if not await store.deny_list.remove(parse_prefix(prefix)):
         raise ClientError("is not on the deny list")
     return f"no longer denied {prefix}"
 

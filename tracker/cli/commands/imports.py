@@ -23,7 +23,7 @@ from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.peers import parse_prefix
 from tracker.operations.torrents import NOT_SERVED, counting_torrent, deny_torrent, keep_file, link_halves
-from tracker.store.access.allow_list import check_prefix
+from tracker.store.access.client_lists import check_prefix
 from tracker.store.schema.multipliers import parse_time
 from tracker.store.store import Store
 from tracker.store.torrents.hybrids import V1_IS_UNREGISTERED
@@ -304,9 +304,9 @@ async def _write_one(store: Store, kind: Kind, row: Row) -> bool | str:
         elif kind == "freeleech_token":
             await _give_token(store, row)
         elif kind == "denied_client":
-            await store.deny_list.deny(parse_prefix(row["prefix"]), row.get("reason", ""))
+            await store.deny_list.add(parse_prefix(row["prefix"]), row.get("reason", ""))
         else:
-            await store.allow_list.allow(parse_prefix(row["prefix"]), row.get("name", ""))
+            await store.allow_list.add(parse_prefix(row["prefix"]), row.get("name", ""))
     except ClientError as error:
         return error.text
     return True

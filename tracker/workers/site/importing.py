@@ -203,9 +203,9 @@ class SiteImport:
             elif mapping.kind == "tokens":
                 await store.freeleech.give(str(row["user_id"]), str(row["torrent_id"]))
             elif mapping.kind == "denied_clients":
-                await store.deny_list.deny(str(row["prefix"]).encode(), str(row.get("reason", "")))
+                await store.deny_list.add(str(row["prefix"]).encode(), str(row.get("reason", "")))
             else:
-                await store.allow_list.allow(str(row["prefix"]).encode(), str(row.get("name", "")))
+                await store.allow_list.add(str(row["prefix"]).encode(), str(row.get("name", "")))
         except ClientError as error:
             return error.text
         return ""

@@ -1,43 +1,66 @@
-"""The allow-list of clients, by peer-id prefix."""
+"""The allow-list and the deny list of clients, by peer-id prefix, and what a process has read of them."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from redis.exceptions import ResponseError
 
 from tracker.bittorrent import HASH_LENGTH, PeerId
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict
 from tracker.names import clean_text
-from tracker.store.sharding.shards import Part
+from tracker.store.sharding.shards import Part, Shard
 
 STALE_SECONDS = 4.0
-"""How long a process uses its cache of the allow-list."""
+"""How long a process uses what it has read of a list."""
+MAX_PREFIXES = 1000
+"""Prefixes of the deny list. Each process keeps them in memory, and compares each announce with all of them."""
+MAX_REASON_LENGTH = 200
 
 
-class AllowList(Part):
+class _List(Part):
+    """Prefixes, each with a text: the name of an allowed client, or why a client is denied."""
+
+    async def _changed(self, prefix: bytes) -> None:
+        await self._connection.command("PUBLISH", self._keys.channel("whitelist"), prefix)
+
+    @staticmethod
+    def _pairs(prefixes: Iterable[bytes], texts: Iterable[object]) -> list[tuple[bytes, str]]:
+        """A text of another type, which a site has written, is empty."""
+        as_bytes = (text if isinstance(text, bytes) else b"" for text in texts)
+        return [
+            (prefix, clean_text(text.decode("utf-8", "replace")))
+            for prefix, text in zip(prefixes, as_bytes, strict=True)
+        ]
+
+
+def check_prefix(prefix: bytes) -> None:
+    """Raises ClientError if ``prefix`` is not 1 to 20 bytes long."""
+    if not 1 <= len(prefix) <= HASH_LENGTH:
+        raise ClientError("a peer id prefix is 1 to 20 characters")
+
+
+class AllowList(_List):
     """The allow-list in the store."""
 
     @property
     def is_unavailable(self) -> bool:
         return self._connection.unavailable
 
-    async def allow(self, prefix: bytes, name: str = "") -> None:
+    async def add(self, prefix: bytes, name: str = "") -> None:
         """Allows peers whose id begins with ``prefix``. Raises ClientError if it is not 1 to 20 bytes long."""
         check_prefix(prefix)
         await self._connection.command("HSET", self._keys.allowed_client(prefix), "name", clean_text(name))
         await self._connection.command("SADD", self._keys.allowed_clients(), prefix)
         await self._changed(prefix)
 
-    async def disallow(self, prefix: bytes) -> bool:
+    async def remove(self, prefix: bytes) -> bool:
         """Removes a prefix from the list. False if it was not on it."""
         existed = await self._connection.command("UNLINK", self._keys.allowed_client(prefix))
         listed = await self._connection.command("SREM", self._keys.allowed_clients(), prefix)
         await self._changed(prefix)
         return bool(existed or listed)
-
-    async def _changed(self, prefix: bytes) -> None:
-        await self._connection.command("PUBLISH", self._keys.channel("whitelist"), prefix)
 
     async def name(self, prefix: bytes) -> str | None:
         """The name of an allowed prefix; None if it is not allowed."""
@@ -52,14 +75,11 @@ class AllowList(Part):
         after, prefixes = await self._connection.command(
             "SSCAN", self._keys.allowed_clients(), cursor, "COUNT", count
         )
-        keys = [self._keys.allowed_client(prefix) for prefix in prefixes]
-        hashes = await self._connection.pipeline(*(("EXISTS", key) for key in keys)) if keys else []
-        names = await self._connection.pipeline(*(("HGET", key, "name") for key in keys)) if keys else []
-        return int(after), [
-            (prefix, clean_text(name.decode("utf-8", "replace")) if isinstance(name, bytes) else "")
-            for prefix, exists, name in zip(prefixes, hashes, names, strict=True)
-            if exists == 1
-        ]
+        hashes = [self._keys.allowed_client(prefix) for prefix in prefixes]
+        asked = [("EXISTS", key) for key in hashes] + [("HGET", key, "name") for key in hashes]
+        found = await self._connection.pipeline(*asked) if asked else []
+        pairs = self._pairs(prefixes, found[len(hashes) :])
+        return int(after), [pair for pair, exists in zip(pairs, found, strict=False) if exists == 1]
 
     async def allowed_prefixes(self, peer_id: PeerId) -> list[bytes]:
         """Returns the prefixes of ``peer_id`` that are allowed.
@@ -82,12 +102,6 @@ class AllowList(Part):
         with suppress(ResponseError):
             if not all(await self._connection.command("SMISMEMBER", listed, *prefixes)):
                 await self._connection.command("SADD", listed, *prefixes)
-
-
-def check_prefix(prefix: bytes) -> None:
-    """Raises ClientError if ``prefix`` is not 1 to 20 bytes long."""
-    if not 1 <= len(prefix) <= HASH_LENGTH:
-        raise ClientError("a peer id prefix is 1 to 20 characters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +167,83 @@ class AllowListCache:
             if not known:
                 cache.denied.add(peer_id)
         return known
+
+
+class DenyList(_List):
+    """The deny list in the store. ``begin_removal`` has the peers of a
+    client removed, ``end_removal`` lets them stay."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        begin_removal: Callable[[bytes], Awaitable[None]],
+        end_removal: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        super().__init__(shard)
+        self._begin_removal = begin_removal
+        self._end_removal = end_removal
+
+    async def add(self, prefix: bytes, reason: str = "") -> None:
+        """Refuses peers whose id begins with ``prefix``. Clients show ``reason``; without one, a default text.
+
+        Raises ClientError if ``prefix`` is not 1 to 20 bytes long, Conflict if the list is full.
+        """
+        check_prefix(prefix)
+        key = self._keys.denied_clients()
+        is_known, size = await self._connection.pipeline(("HEXISTS", key, prefix), ("HLEN", key))
+        if not is_known and size >= MAX_PREFIXES:
+            raise Conflict(f"the deny list is full: it has at most {MAX_PREFIXES} prefixes")
+        await self._connection.command("HSET", key, prefix, clean_text(reason)[:MAX_REASON_LENGTH])
+        await self._begin_removal(prefix)
+        await self._changed(prefix)
+
+    async def remove(self, prefix: bytes) -> bool:
+        """Removes a prefix from the list. False if it was not on it."""
+        existed = await self._connection.command("HDEL", self._keys.denied_clients(), prefix)
+        await self._end_removal(prefix)
+        await self._changed(prefix)
+        return bool(existed)
+
+    async def page(self, cursor: int, count: int = 100) -> tuple[int, list[tuple[bytes, str]]]:
+        """Returns (next cursor, about ``count`` pairs (prefix, reason)). Cursor 0 begins and ends the walk.
+
+        A small list comes in one page, whatever ``count`` is.
+        """
+        after, flat = await self._connection.command(
+            "HSCAN", self._keys.denied_clients(), cursor, "COUNT", count
+        )
+        return int(after), self._pairs(flat[::2], flat[1::2])
+
+    async def all(self) -> dict[bytes, str]:
+        """Returns the reasons by prefix: at most MAX_PREFIXES. A site may have written more, or invalid prefixes."""
+        found: dict[bytes, str] = {}
+        cursor, more = 0, True
+        while more and len(found) < MAX_PREFIXES:
+            cursor, page = await self.page(cursor, MAX_PREFIXES)
+            found.update(pair for pair in page if 1 <= len(pair[0]) <= HASH_LENGTH)
+            more = cursor != 0
+        return dict(list(found.items())[:MAX_PREFIXES])
+
+
+class DenyListCache:
+    """The deny list as one process last read it. It answers without the store."""
+
+    def __init__(self, deny_list: DenyList) -> None:
+        self._deny_list = deny_list
+        self._reasons: dict[bytes, str] = {}
+        self._prefixes: tuple[bytes, ...] = ()
+        self.changed = asyncio.Event()
+        """Set when the list must be read again."""
+
+    async def read(self) -> None:
+        """Reads the list. Raises StoreUnavailable, and ResponseError for a key of another type."""
+        self._reasons = await self._deny_list.all()
+        self._prefixes = tuple(self._reasons)
+
+    def denies(self, peer_id: PeerId) -> bool:
+        return peer_id.startswith(self._prefixes)
+
+    def reason(self, peer_id: PeerId) -> str:
+        """The reason of the longest prefix of ``peer_id`` on the list; empty if it has none."""
+        found = [prefix for prefix in self._prefixes if peer_id.startswith(prefix)]
+        return self._reasons[max(found, key=len)][:MAX_REASON_LENGTH] if found else ""
