@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from tracker.admin.http.form_body import _pairs
-from tracker.admin.http.multipart import MAX_FIELDS, File, parse_form
+from tracker.admin.http.form_body import MAX_FIELDS, File, _pairs, parse_form
 from tracker.admin.pages.forms import clean, cursor_number, page_number
 
 MAX_LENGTH = 1000

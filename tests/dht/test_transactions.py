@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from tracker.bittorrent import Endpoint
-from tracker.dht.transactions import MAX_PENDING, TIMEOUT_SECONDS, Pending, Transactions
+from tracker.dht.node import MAX_PENDING, TIMEOUT_SECONDS, Pending, Transactions
 from tracker.wire.krpc import Answer, NodeId, encode_answer
 
 HERE, THERE = Endpoint(b"\1\2\3\4\1\1"), Endpoint(b"\1\2\3\4\1\2")

@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from tracker.valkey.allocator import server_environment, server_options
+from tracker.valkey.memory import server_environment, server_options
 from tracker.valkey.server import EmbeddedValkey, server_binary
 
 Spoil = Callable[[bytes], bytes]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tracker.valkey.memory_limit import MIN_BYTES, default_limit, usable_memory
+from tracker.valkey.memory import MIN_BYTES, default_limit, usable_memory
 
 MB = 2**20
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

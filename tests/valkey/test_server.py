@@ -21,7 +21,7 @@ from loadtest.servers import ROOT, Server
 from tests.waiting import eventually, until, within
 from tracker.errors import StartupError
 from tracker.valkey.data_directory import WAIT_SECONDS
-from tracker.valkey.memory_limit import default_limit, usable_memory
+from tracker.valkey.memory import default_limit, usable_memory
 from tracker.valkey.server import EmbeddedValkey
 
 # A tracker reduced to its store. It prints the store's URL, and ends on SIGTERM.
@@ -29,7 +29,7 @@ TRACKER = """
 import asyncio, signal, sys
 from pathlib import Path
 import uvloop
-from tracker.valkey.memory_limit import default_limit, usable_memory
+from tracker.valkey.memory import default_limit, usable_memory
 from tracker.valkey.server import EmbeddedValkey
 
 async def main():

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tests.store.harness import Store
 from tests.waiting import eventually
 from tracker.store.users.adoption import Adoption
-from tracker.workers.adoption import AdoptionWorker
+from tracker.workers.users import AdoptionWorker
 
 SITES = "s" * 20
 

@@ -16,7 +16,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.refusal_samples import LIFETIME_SECONDS, MAX_KEPT, RefusedAnnounce
 from tracker.store.swarms.rules import SwarmRules
 from tracker.wire.peer_id import client_name
-from tracker.workers.refusal_samples import MAX_REASONS, RefusalSampler
+from tracker.workers.samples import MAX_REASONS, RefusalSampler
 
 QB = PeerId(b"-qB5020-abcdefghijkl")
 

@@ -15,7 +15,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard
 from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.site_users import SiteUsers
+from tracker.workers.users import SiteUsers
 
 WRITTEN = "w" * 20
 

@@ -9,7 +9,7 @@ from tracker.store.jobs.lease import Lease
 from tracker.store.stats.slices import SAMPLED, SAMPLED_PARTS
 from tracker.store.swarms.codec import OWN_FAMILY
 from tracker.workers.reaper import Reaper
-from tracker.workers.size_samples import SizeSampler
+from tracker.workers.samples import SizeSampler
 
 
 async def sampled(store: Store) -> dict[str, tuple[int, float]]:

@@ -13,9 +13,8 @@ from tracker.admin.auth.hosts import Hosts, host_middleware
 from tracker.admin.auth.recording import recording_middleware
 from tracker.admin.context import AdminContext
 from tracker.admin.http import static_files
-from tracker.admin.http.connections import Limits, serving, size_limit_middleware
+from tracker.admin.http.connections import STOPPING, Limits, serving, size_limit_middleware
 from tracker.admin.http.problems import PLACES, STORE_NOTICES, problem_middleware
-from tracker.admin.http.stopping import STOPPING
 from tracker.admin.pages import sign_in
 from tracker.settings.model import AdminSettings
 from tracker.system.listeners import open_listeners

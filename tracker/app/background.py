@@ -27,7 +27,6 @@ from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_torrent_file
 from tracker.workers import connectable, counter_cleanup, rescore
-from tracker.workers.adoption import AdoptionWorker
 from tracker.workers.client_lists import denied_prefixes
 from tracker.workers.connectable import ConnectableWorker
 from tracker.workers.counter_cleanup import CounterCleaner
@@ -41,13 +40,13 @@ from tracker.workers.push.stathat import StatHat
 from tracker.workers.push.statsd import StatsD
 from tracker.workers.removals import RemovalWorker
 from tracker.workers.rescore import Rescore
+from tracker.workers.samples import SizeSampler
 from tracker.workers.scorer import Ask, Scorer
 from tracker.workers.shard_reapers import AnyReaper
 from tracker.workers.site.mapping import check_libraries
-from tracker.workers.site_users import SiteUsers
-from tracker.workers.size_samples import SizeSampler
 from tracker.workers.upstreams import Upstreams
 from tracker.workers.user_sums import UserSumsWorker
+from tracker.workers.users import AdoptionWorker, SiteUsers
 from tracker.workers.webhooks import WebhookWorker
 from tracker.workers.work import policy as work_policy
 from tracker.workers.work import verification as work_verification

@@ -15,7 +15,7 @@ from tracker.store.store import Store
 from tracker.system.event_loop import running
 from tracker.wire.peer_id import client_name
 from tracker.workers.client_software import ClientSoftwareCounter
-from tracker.workers.refusal_samples import RefusalSampler
+from tracker.workers.samples import RefusalSampler
 from tracker.workers.unique_users import UniqueUserCounter
 
 

@@ -14,8 +14,8 @@ from tracker.settings.types import queue_numbers
 from tracker.store.client.cluster import Cluster, SlotMap, SlotRange, check_served, find_nodes
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.server import OnRoundTrip
+from tracker.store.client.server_info import check_server
 from tracker.store.client.url import Address, node_urls, url_at
-from tracker.store.client.version import check_server
 from tracker.store.schema.keys import main_prefix_of, shard_prefixes
 from tracker.store.stats.counters import Tap
 from tracker.store.stats.outbox import MAX_WAITING

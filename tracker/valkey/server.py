@@ -31,9 +31,8 @@ from tracker.errors import StartupError
 from tracker.system.child_process import HAS_PARENT_DEATH_SIGNAL, ChildProcess, start_child_process
 from tracker.system.logger import Logger
 from tracker.system.masking import mask
-from tracker.valkey.allocator import server_environment, server_options
 from tracker.valkey.data_directory import DataDirectory
-from tracker.valkey.memory_limit import default_limit
+from tracker.valkey.memory import default_limit, server_environment, server_options
 
 STOP_SECONDS = 7.0
 """Time for the server to write its last data; the tracker has 10 s in total."""

@@ -1,7 +1,7 @@
 """Access to /metrics while tokens cannot be looked up."""
 
 from tests.store.harness import Clock
-from tracker.admin.auth.metrics_auth_cache import MAX_REMEMBERED, REMEMBERED_SECONDS, MetricsAuthCache
+from tracker.admin.auth.auth import MAX_REMEMBERED, REMEMBERED_SECONDS, MetricsAuthCache
 
 
 def test_a_recent_token_is_recalled_until_it_expires() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.admin.conftest import Admin
 from tracker.admin.http.cookies import COOKIE
-from tracker.admin.http.multipart import MAX_FIELDS
+from tracker.admin.http.form_body import MAX_FIELDS
 
 _PART = (
     b'--b\r\nContent-Disposition: form-data; name="csrf"\r\n'

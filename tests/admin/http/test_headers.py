@@ -3,7 +3,7 @@
 import pytest
 
 from tests.admin.conftest import Admin, Serve
-from tracker.admin.http.headers import JSON_FILE, TLS_ONLY
+from tracker.admin.http.connections import JSON_FILE, TLS_ONLY
 
 
 async def test_responses_over_tls_have_strict_transport_security(serve: Serve) -> None:

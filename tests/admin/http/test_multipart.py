@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.admin.http.multipart import MAX_FIELDS, File, parse_form
+from tracker.admin.http.form_body import MAX_FIELDS, File, parse_form
 
 TYPE = "multipart/form-data; boundary=b"
 

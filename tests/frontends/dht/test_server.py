@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 from tests.frontends.dht.harness import PUBLIC, UNLIMITED, LoopbackSocket, Served, linux_only, packed, serving
 from tests.waiting import eventually
 from tracker.bittorrent import Address, Endpoint, InfoHash
+from tracker.dht.node import TIMEOUT_SECONDS
 from tracker.dht.node_id import fits_address
 from tracker.dht.responder import NO_PART, Swarm
 from tracker.dht.swarm_cache import LIFETIME_SECONDS, MAX_WAITING
-from tracker.dht.transactions import TIMEOUT_SECONDS
 from tracker.errors import StoreUnavailable
 from tracker.wire.krpc import (
     MAX_SENT_BYTES,

@@ -2,7 +2,7 @@
 
 import random
 
-from tracker.frontends.http.byte_budget import Budget
+from tracker.frontends.http.connection_table import Budget
 
 LIMIT = 1000
 

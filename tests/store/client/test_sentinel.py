@@ -16,7 +16,7 @@ from tests.store.harness import Store, update
 from tests.waiting import eventually, until
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.version import check_server
+from tracker.store.client.server_info import check_server
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.system.event_loop import running

@@ -6,8 +6,7 @@ from loadtest.servers import Server
 from tests.store.fakes import answering, silent_server
 from tracker.errors import StartupError, StoreNotReady
 from tracker.store.client.connection import connect
-from tracker.store.client.server_info import parse_info
-from tracker.store.client.version import check_server, version_of
+from tracker.store.client.server_info import check_server, parse_info, version_of
 
 
 def test_redis_is_recognised() -> None:

@@ -15,8 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from tracker.admin.api.contract import Body, BodyModel, Endpoint, Form, Lines
 from tracker.admin.http.connections import check_size
-from tracker.admin.http.form_body import MULTIPART
-from tracker.admin.http.multipart import File, parse_form
+from tracker.admin.http.form_body import MULTIPART, File, parse_form
 from tracker.admin.http.problems import Problem
 from tracker.errors import plain
 

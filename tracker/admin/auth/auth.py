@@ -3,20 +3,26 @@
 Programs send a token (``Authorization: Bearer …``). Browsers send a session cookie, set by the sign-in. permissions.py
 lists which role each route needs. Browsers attach cookies to cross-site requests too, so a change with a
 cookie also needs the session's CSRF token and an Origin of this port.
+
+Recent readers of /metrics are remembered for when the store is unavailable: Prometheus would lose the tracker exactly
+during an incident. A token that is revoked or expires during the outage can read metrics until the store is back, if it
+was used shortly before.
 """
 
 import asyncio
+import hashlib
 import hmac
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tracker.admin.auth.attempts import Attempts
 from tracker.admin.auth.hosts import SAFE_METHODS, came_from_a_page
-from tracker.admin.auth.metrics_auth_cache import MetricsAuthCache
 from tracker.admin.auth.permissions import OPEN, rule_of
 from tracker.admin.http.connections import mark_anonymous, mark_authenticated
 from tracker.admin.http.cookies import cookie_of
@@ -28,6 +34,38 @@ from tracker.store.access.tokens import Role, Tokens, may
 from tracker.system.logger import Logger
 from tracker.wire.endpoint import pack_address
 from tracker.wire.proxy import TrustedProxies, client_address
+
+REMEMBERED_SECONDS = 900.0
+"""Time since the last successful lookup."""
+MAX_REMEMBERED = 16
+
+Owner = TypeVar("Owner")
+
+
+class MetricsAuthCache(Generic[Owner]):
+    """``clock`` returns monotonic seconds. Secrets are kept as SHA-256 hashes."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._known: OrderedDict[bytes, tuple[float, Owner]] = OrderedDict()
+
+    def note(self, secret: str, owner: Owner | None) -> None:
+        """Record a lookup: ``secret`` belongs to ``owner``; None: to no one."""
+        self._known.pop(_digest(secret), None)
+        if owner is not None:
+            self._known[_digest(secret)] = self._clock(), owner
+            if len(self._known) > MAX_REMEMBERED:
+                self._known.popitem(last=False)
+
+    def recall(self, secret: str) -> Owner | None:
+        """The owner of ``secret``, as of a recent lookup; else None."""
+        noted, owner = self._known.get(_digest(secret), (0.0, None))
+        return owner if owner is not None and self._clock() - noted <= REMEMBERED_SECONDS else None
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
 
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf"

@@ -1,4 +1,5 @@
-"""The connections of the admin port, with limits on their number, their time and their bodies.
+"""The connections of the admin port, with limits on their number, their time and their bodies, and the security headers
+of every response.
 
 Request bodies of unauthenticated clients get a short deadline and a max number; they are closed first when connections
 run out. If no connection can be closed, new ones get /health and /ready only. Heads, idle time and stalled readers are
@@ -17,12 +18,56 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
-from tracker.admin.http.cookies import cookie_of
-from tracker.admin.http.headers import add_headers
+from tracker.admin.http.cookies import came_by_tls, cookie_of
 from tracker.admin.http.problems import Handler, Problem, from_http, internal
 from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer
 from tracker.system.listeners import Listener
 from tracker.system.logger import Logger
+
+STOPPING = web.AppKey("stopping", asyncio.Event)
+"""Set when the port closes; event streams then end."""
+
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "font-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not no-referrer: with it browsers send ``Origin: null`` with the forms of this port.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+TLS_ONLY = "max-age=15552000"
+"""Half a year, without subdomains."""
+JSON_TYPES = frozenset({"application/json", "application/problem+json"})
+JSON_FILE = 'attachment; filename="api.json"'
+"""Browsers neither render JSON as a page nor save it under a name from the URL."""
+
+
+def add_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Add the headers to a response about to be sent. Responses without Cache-Control are not cached."""
+    response.headers.update(HEADERS)
+    if came_by_tls(request):
+        response.headers["Strict-Transport-Security"] = TLS_ONLY
+    if response.content_type in JSON_TYPES:
+        response.headers.setdefault("Content-Disposition", JSON_FILE)
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.popall("Server", None)
+
 
 MAX_LINE_BYTES = 8190
 MAX_HEADER_BYTES = 8190

@@ -11,9 +11,8 @@ from prometheus_client.registry import Collector
 
 from tracker import __version__
 from tracker.admin.context import AdminContext
-from tracker.admin.metrics.metric import Metric as TableMetric
-from tracker.admin.metrics.metric import Source
-from tracker.admin.metrics.sources import COUNTED, GAUGES, HISTOGRAMS
+from tracker.admin.metrics.sources import COUNTED, GAUGES, HISTOGRAMS, Source
+from tracker.admin.metrics.sources import Metric as TableMetric
 from tracker.admin.metrics.store_readings import StoreReadings
 from tracker.admin.metrics.table import METRICS
 from tracker.runtime.telemetry import BOUNDS, Histogram, Snapshot

@@ -1,7 +1,24 @@
-"""Which metric shows what tracker/runtime/telemetry.py counts and measures, by its names there."""
+"""What a metric is, and which one shows what tracker/runtime/telemetry.py counts and measures, by its names there."""
 
-from tracker.admin.metrics.metric import Source
+from typing import Literal, NamedTuple
+
 from tracker.runtime.telemetry import DHT_QUERIES
+
+Source = tuple[str, tuple[str, ...]]
+"""(metric, values of its labels)"""
+
+Kind = Literal["counter", "gauge", "histogram", "info"]
+Scope = Literal["tracker", "store"]
+
+
+class Metric(NamedTuple):
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    scope: Scope = "tracker"
+    """``tracker``: sum over the processes of this tracker; ``store``: equal on every tracker of the store."""
+
 
 COUNTED: dict[str, Source] = {
     "announces": ("tracker_requests_total", ("announce", "answered")),

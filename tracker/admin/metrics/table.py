@@ -1,6 +1,6 @@
 """All metrics: name, kind, labels, help text and scope. The table of docs/metrics.md is made from this."""
 
-from tracker.admin.metrics.metric import Metric
+from tracker.admin.metrics.sources import Metric
 
 _TRACKER = (
     Metric(

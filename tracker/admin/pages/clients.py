@@ -13,6 +13,7 @@ from tracker.admin.pages.forms import cursor_number, page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
+from tracker.store.access.client_lists import AllowList, DenyList
 from tracker.store.stats.client_software import MAX_MEMBERS, Outcome, by_program, parted, program_of
 from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_start
 
@@ -26,7 +27,10 @@ class ClientPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._lists = {"allowed": context.store.allow_list, "denied": context.store.deny_list}
+        self._lists: Mapping[str, AllowList | DenyList] = {
+            "allowed": context.store.allow_list,
+            "denied": context.store.deny_list,
+        }
         self._client_software = context.store.client_software
 
     def routes(self) -> list[web.AbstractRouteDef]:

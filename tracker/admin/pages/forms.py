@@ -5,8 +5,7 @@ import string
 from aiohttp import web
 from multidict import MultiDictProxy
 
-from tracker.admin.http.form_body import read_form_body
-from tracker.admin.http.multipart import Field, File
+from tracker.admin.http.form_body import Field, File, read_form_body
 from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange, parse_end, rule_change
 
 _MAX_TEXT_LENGTH = 2000

@@ -18,8 +18,8 @@ from redis.exceptions import RedisError
 
 from tracker.admin.auth.auth import IDENTITY, still_signed_in
 from tracker.admin.context import AdminContext
+from tracker.admin.http.connections import STOPPING
 from tracker.admin.http.problems import Problem
-from tracker.admin.http.stopping import STOPPING
 from tracker.admin.pages import overview_readings
 from tracker.admin.pages.overview_readings import Failures, OverviewReading
 from tracker.errors import StoreUnavailable

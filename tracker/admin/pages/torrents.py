@@ -9,7 +9,7 @@ from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
-from tracker.admin.http.multipart import File
+from tracker.admin.http.form_body import File
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import Form, read_form

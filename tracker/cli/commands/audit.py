@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, LimitOrAll, with_store
-from tracker.cli.commands.paging import EVERYTHING
+from tracker.cli.commands import EVERYTHING, AsJson, LimitOrAll, with_store
 from tracker.cli.terminal import Listing, Moment, Row
 from tracker.operations.audit_export import csv_of, entries, json_lines
 from tracker.store.access.audit import AuditEntry, AuditFilter, Way

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Limit, Month, Pages, each, group, lists
-from tracker.cli.commands.paging import in_no_order, in_order
+from tracker.cli.commands import AsJson, Limit, Month, Pages, each, group, in_no_order, in_order, lists
 from tracker.cli.terminal import Listing, Row, note
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix

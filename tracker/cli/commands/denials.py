@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import InfoHash, LimitOrAll, Pages, each, lists
-from tracker.cli.commands.paging import EVERYTHING, in_order
+from tracker.cli.commands import EVERYTHING, InfoHash, LimitOrAll, Pages, each, in_order, lists
 from tracker.cli.terminal import Moment, Row
 from tracker.errors import ClientError
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent

@@ -9,8 +9,7 @@ from typing import IO, Annotated
 
 import typer
 
-from tracker.cli.commands import with_store
-from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
+from tracker.cli.commands import EVERYTHING, in_no_order, in_order, with_store
 from tracker.cli.files.rows import COLUMNS, WHAT, CsvRows, JsonRows, Kind, Row, text_of
 from tracker.cli.progress import progress
 from tracker.errors import StoreUnavailable

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import InfoHash, Pages, audited, change_store, group, lists
-from tracker.cli.commands.paging import EVERYTHING, in_order
+from tracker.cli.commands import EVERYTHING, InfoHash, Pages, audited, change_store, group, in_order, lists
 from tracker.cli.terminal import Moment, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change

@@ -1,8 +1,10 @@
 """``tracker import``."""
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,7 +15,6 @@ import typer
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.cli.commands import AsJson, change_store, load_settings, torrent_files
 from tracker.cli.files import reading
-from tracker.cli.files.checkpoint import Checkpoint, Imported
 from tracker.cli.files.mapping import load_mapping
 from tracker.cli.files.reading import Items
 from tracker.cli.files.rows import KINDS, WHAT, Item, Kind, Problem, Row
@@ -32,6 +33,64 @@ from tracker.store.torrents.torrents import checked_torrent
 from tracker.store.users.fields import is_user_id
 from tracker.store.users.history import checked_history
 from tracker.store.users.importing import checked_user
+
+
+@dataclass(slots=True)
+class Imported:
+    """Records read so far, and their outcomes: number by outcome, and number that could not be imported."""
+
+    records: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    problems: int = 0
+    halves: dict[str, str] = field(default_factory=dict)
+    """v2 halves of hybrid torrents whose v1 half has not come yet, by the info hash of that."""
+
+
+class Checkpoint:
+    """The progress of an import of ``inputs``. It holds no content of theirs but info hashes."""
+
+    def __init__(self, path: Path, inputs: Sequence[Path]) -> None:
+        self._path = path
+        self._inputs = [_identity(each) for each in inputs]
+
+    def load(self) -> Imported:
+        """Raises ClientError if the file is damaged, or if it belongs to other files or to an earlier state of them."""
+        try:
+            found = json.loads(self._path.read_text())
+        except FileNotFoundError:
+            return Imported()
+        except ValueError:
+            raise ClientError(f"{self._path}: not a file of --resume") from None
+        if not isinstance(found, Mapping) or found.get("inputs") != self._inputs:
+            raise ClientError(f"{self._path}: belongs to an import of other files; delete it to start again")
+        return Imported(found["records"], found["outcomes"], found["problems"], found["halves"])
+
+    def save(self, done: Imported) -> None:
+        new = self._path.with_name(f"{self._path.name}.new")
+        new.write_text(
+            json.dumps(
+                {
+                    "inputs": self._inputs,
+                    "records": done.records,
+                    "outcomes": done.outcomes,
+                    "problems": done.problems,
+                    "halves": done.halves,
+                }
+            )
+        )
+        new.replace(self._path)
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> list[str | int]:
+    """A file is the same while its name, size and time are; a folder while its name is."""
+    if path.is_dir():
+        return [str(path)]
+    status = path.stat()
+    return [str(path), status.st_size, status.st_mtime_ns]
+
 
 _BATCH = 1000
 """Rows per batch: a batch is read, then written."""

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import Limit, Pages, group, lists
+from tracker.cli.commands import Limit, Pages, group, in_order, lists
 from tracker.cli.commands.options import row_of
-from tracker.cli.commands.paging import in_order
 from tracker.cli.terminal import Moment, Row
 from tracker.errors import ClientError
 from tracker.store.store import Store

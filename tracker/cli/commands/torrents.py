@@ -12,6 +12,7 @@ import typer
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import (
+    EVERYTHING,
     AsJson,
     InfoHash,
     Limit,
@@ -19,6 +20,7 @@ from tracker.cli.commands import (
     Pages,
     each,
     group,
+    in_no_order,
     lists,
     load_settings,
     run_each,
@@ -33,7 +35,6 @@ from tracker.cli.commands.multipliers import (
     given_rules,
 )
 from tracker.cli.commands.options import Given, options_of, row_of
-from tracker.cli.commands.paging import EVERYTHING, in_no_order
 from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError
 from tracker.operations import torrents as torrent_operations

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, InfoHash, Limit, Month, Pages, Yes, audited, group, lists
-from tracker.cli.commands.paging import in_order
+from tracker.cli.commands import AsJson, InfoHash, Limit, Month, Pages, Yes, audited, group, in_order, lists
 from tracker.cli.progress import progress
 from tracker.cli.terminal import Listing, Row, note, say
 from tracker.errors import ClientError

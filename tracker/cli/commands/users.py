@@ -9,6 +9,8 @@ import typer
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import (
+    EVERYTHING,
+    PAGE,
     AsJson,
     Limit,
     LimitOrAll,
@@ -18,6 +20,8 @@ from tracker.cli.commands import (
     change_store,
     each,
     group,
+    in_no_order,
+    in_order,
     lists,
     load_settings,
     run_each,
@@ -31,7 +35,6 @@ from tracker.cli.commands.multipliers import (
     given_rules,
 )
 from tracker.cli.commands.options import Given, columns_of, options_of, row_of
-from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.cli.terminal import Listing, Moment, Row, columns, note, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change

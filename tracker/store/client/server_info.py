@@ -1,6 +1,17 @@
-"""What the server says about itself: INFO, as text by field."""
+"""What the server says about itself: INFO, as text by field. Unsupported kinds and versions are rejected."""
 
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
+
+from tracker.errors import StartupError, StoreNotReady, StoreUnavailable
 from tracker.store.client.connection import Connection
+from tracker.store.client.reply_errors import NO_REPLY, is_refusal
+from tracker.store.client.server import Server
 
 
 def parse_info(reply: bytes) -> dict[str, str]:
@@ -19,3 +30,64 @@ async def read_info(connection: Connection, *sections: str) -> dict[str, str]:
 def bytes_in(info: dict[str, str], field: str) -> int:
     """A field that counts bytes; 0 where the server does not have it."""
     return int(info.get(field, 0))
+
+
+_MIN_VERSIONS = {"valkey": (7, 2), "redis": (7, 0)}
+
+
+def version_of(info: Mapping[str, str]) -> tuple[str, tuple[int, int], str]:
+    """(kind, (major, minor), text) from INFO server; kind is ``valkey`` or ``redis``."""
+    kind = "valkey" if "valkey_version" in info or info.get("server_name") == "valkey" else "redis"
+    text = info.get(f"{kind}_version", "0.0")
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return kind, (int(found[1]), int(found[2])) if found else (0, 0), f"{kind} {text}"
+
+
+def too_old(info: Mapping[str, str]) -> str:
+    """Why the server of this INFO is not supported; empty if it is."""
+    kind, version, name = version_of(info)
+    return "" if version >= _MIN_VERSIONS[kind] else f"{name}: Redis 7.0, Valkey 7.2 or newer is needed"
+
+
+class CheckedServer(NamedTuple):
+    name: str
+    """With its version."""
+    clustered: bool
+
+
+async def check_server(server: Server, shown: str, timeout: float = 2.0) -> CheckedServer:
+    """Raises StoreNotReady when the server gives no answer in time (s) or refuses work for now, StartupError when it is
+    unusable.
+
+    ``shown`` is its address as it may be printed (no password).
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            raw = await server.execute("INFO", "server", "cluster")
+    except (TimeoutError, StoreUnavailable) as error:
+        raise StoreNotReady(f"no usable store at {shown}: no answer within {timeout:g} s") from error
+    except (RedisError, OSError, ssl.SSLError, ValueError) as error:
+        reason = str(error) or type(error).__name__
+        kind = StoreNotReady if _may_pass(error) else StartupError
+        raise kind(f"no usable store at {shown}: {reason.splitlines()[0]}{_advice(shown, error)}") from error
+    info = parse_info(raw)
+    if reason := too_old(info):
+        raise StartupError(f"the store at {shown} is {reason}")
+    return CheckedServer(version_of(info)[2], info.get("cluster_enabled") == "1")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Not a wrong password, protocol or certificate."""
+    lasting = (AuthenticationError, InvalidResponse, ssl.SSLError)
+    causes = (error, error.__cause__, error.__context__)
+    return (isinstance(error, NO_REPLY) or is_refusal(error)) and not any(
+        isinstance(each, lasting) for each in causes
+    )
+
+
+def _advice(shown: str, error: Exception) -> str:
+    """What to do about an error of TLS, or of a server that speaks it."""
+    if "certificate verify failed" in str(error):
+        return " (TRACKER_REDIS__TLS_CA_FILE names the authority of the server's certificate)"
+    closed = any(text in str(error) for text in ("Connection lost", "Connection reset", "Connection closed"))
+    return " (a server with TLS needs rediss://)" if closed and shown.startswith("redis://") else ""

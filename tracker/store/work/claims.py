@@ -17,7 +17,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.facts import TorrentFacts
-from tracker.store.work.paging import page_of
+from tracker.store.work.items import page_of
 from tracker.store.work.records import (
     MAX_EXACT,
     Claim,

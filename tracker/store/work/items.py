@@ -1,15 +1,16 @@
-"""The items of projects: adding them, and where they are."""
+"""The items of projects: adding them, where they are, and pages of them."""
 
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tracker.errors import ClientError
+from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.demand import SECONDARY
-from tracker.store.work.paging import page_of
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import (
     QUEUES,
@@ -26,6 +27,39 @@ from tracker.store.work.records import (
     check_item,
     is_claimant,
 )
+
+Entry = tuple[bytes, float]
+"""A member and its score."""
+
+
+async def page_of(connection: Connection, key: str, cursor: str, count: int) -> tuple[list[Entry], str]:
+    """The ``count`` entries after ``cursor`` (empty: from the start) and the next cursor, empty at the end. An entry
+    that moves meanwhile may be missing or come twice. Raises ClientError for an invalid cursor."""
+    start = await _start_after(connection, key, cursor) if cursor else 0
+    flat = await connection.command("ZRANGE", key, start, start + count - 1, "WITHSCORES")
+    entries = [(member, float(score)) for member, score in zip(flat[::2], flat[1::2], strict=True)]
+    if len(entries) < count:
+        return entries, ""
+    member, score = entries[-1]
+    return entries, f"{score!r} {member.decode('utf-8', 'surrogateescape')}"
+
+
+async def _start_after(connection: Connection, key: str, cursor: str) -> int:
+    score, _, name = cursor.partition(" ")
+    try:
+        number, member = float(score), name.encode("utf-8", "surrogateescape")
+    except ValueError as error:
+        raise ClientError("not a cursor") from error
+    if math.isnan(number):
+        raise ClientError("not a cursor")
+    found, rank, earlier = await connection.pipeline(
+        ("ZSCORE", key, member), ("ZRANK", key, member), ("ZCOUNT", key, "-inf", f"({number!r}")
+    )
+    for answer in (found, rank, earlier):
+        if isinstance(answer, Exception):
+            raise answer
+    return int(rank) + 1 if found is not None and float(found) == number else int(earlier)
+
 
 MAX_BATCH = 500
 """Max items in one script call."""

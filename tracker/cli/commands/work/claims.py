@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import Limit, Month, Pages, change_store, lists
-from tracker.cli.commands.paging import PAGE, in_order
+from tracker.cli.commands import PAGE, Limit, Month, Pages, change_store, in_order, lists
 from tracker.cli.commands.work.group import OlderThan, Project, commands
 from tracker.cli.terminal import Moment, Row, complain, say
 from tracker.operations.audit import Change

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tracker.cli.commands import AsJson, LimitOrAll, Yes, audited, change_store
-from tracker.cli.commands.paging import EVERYTHING, PAGE
+from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Yes, audited, change_store
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
 from tracker.cli.terminal import Listing, Moment, Row, describe, say
 from tracker.errors import ClientError
