@@ -394,6 +394,18 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
             "the announce URL says `https://` or `udp://`, but the port serves HTTP",
         ),
         _own("malformed HTTP request", "any other malformed request"),
+        _own("a message must be a JSON object", "a WebSocket message that is none, or that is too long"),
+        _own("the action of a message must be announce or scrape", _BROKEN),
+        _own("offers must be a list", _BROKEN),
+        _own("an answer needs to_peer_id, offer_id and a session description", _BROKEN),
+        _own(
+            "a connection has one peer id for each torrent",
+            "a WebSocket client announced a torrent with a second peer id before the first one stopped",
+        ),
+        _own(
+            "too many torrents on this connection",
+            "a WebSocket client announced more torrents than `TRACKER_WEBTORRENT__MAX_TORRENTS`",
+        ),
     ),
 }
 REASONS: dict[str, Reason] = {each.name: each for reasons in SUBJECTS.values() for each in reasons}
