@@ -6,9 +6,10 @@ from typing import Any
 
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.schema.keys import Keys
+from tracker.wire.endpoint import endpoints_of
 
-ARRAYS = ("s4", "l4", "s6", "l6")
-SIZES = {"4": 6, "6": 18}
+ARRAYS = ("s4", "l4", "s6", "l6", "sw", "lw")
+SIZES = {"4": 6, "6": 18, "w": 25}
 LOCAL = (b"\x7f", b"\xac\x11")
 """Prefixes of local networks used in tests; they never count as crowded."""
 
@@ -136,8 +137,7 @@ async def _check_addresses(
     for member in await redis.smembers(keys.swarm_peers(info_hash)):
         peer_id = PeerId(bytes.fromhex(member.decode()))
         packed = await redis.hget(keys.peer(torrent_id, peer_id), "endpoints")
-        expected |= {(endpoint, peer_id) for endpoint in (packed[:-18], packed[-18:]) if len(packed) == 24}
-        expected |= {(packed, peer_id)} if len(packed) != 24 else set()
+        expected |= {(endpoint, peer_id) for endpoint in endpoints_of(packed)}
     assert found == expected
     if expected:
         assert int(row[b"crowded"]) == crowded
@@ -155,10 +155,9 @@ async def _check_peer(
     paused = row.get(b"paused") == b"1"
     kind = "s" if row[b"left"] == b"0" and not paused else "l"
     packed = row[b"endpoints"]
-    expected = {
-        "4": packed[:6] if len(packed) in (6, 24) else None,
-        "6": packed[-18:] if len(packed) >= 18 else None,
-    }
+    expected: dict[str, bytes | None] = {"4": None, "6": None, "w": packed[-25:] if len(packed) >= 25 else None}
+    expected |= {"4" if len(each) == 6 else "6": each for each in endpoints_of(packed)}
+    assert sum(len(each or b"") for each in expected.values()) == len(packed) > 0
     for family, endpoint in expected.items():
         if endpoint is None:
             assert (peer_id, family) not in slots and f"n{family}".encode() not in row

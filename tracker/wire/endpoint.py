@@ -5,11 +5,15 @@ All functions are pure: none resolves a name or opens a socket.
 
 from collections.abc import Iterator
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from typing import NamedTuple
 
 from tracker.bittorrent import Address, Endpoint, unmap
 
 ENDPOINT_LENGTH = 6
 ENDPOINT6_LENGTH = 18
+SOCKET_LENGTH = 25
+"""The endpoint of a WebSocket: its address as IPv6 (16 bytes), its process (4) and its number there (5)."""
+_V4_MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
 def pack_address(text: str) -> Address | None:
@@ -40,8 +44,30 @@ def format_endpoint(endpoint: bytes) -> str:
     return f"{text}:{port}" if len(address) == 4 else f"[{text}]:{port}"
 
 
+class SocketId(NamedTuple):
+    """A WebSocket: the number of the process that has it, and its number there."""
+
+    process: int
+    number: int
+
+
+def pack_socket(address: Address, socket: SocketId) -> Endpoint:
+    mapped = address if len(address) == 16 else _V4_MAPPED + address
+    return Endpoint(mapped + socket.process.to_bytes(4, "big") + socket.number.to_bytes(5, "big"))
+
+
+def sockets_of(packed: bytes) -> list[SocketId]:
+    """Those of a packed list of endpoints of WebSockets."""
+    return [
+        SocketId(int.from_bytes(packed[at : at + 4], "big"), int.from_bytes(packed[at + 4 : at + 9], "big"))
+        for at in range(16, len(packed), SOCKET_LENGTH)
+    ]
+
+
 def endpoints_of(packed: bytes) -> tuple[Endpoint, ...]:
-    """Those of a peer: one, or IPv4 and IPv6."""
+    """Those of a peer to which others can connect: one, or IPv4 and IPv6; none of a peer that has only a WebSocket."""
+    if len(packed) >= SOCKET_LENGTH:
+        packed = packed[:-SOCKET_LENGTH]
     v4 = packed[:ENDPOINT_LENGTH] if len(packed) in (6, 24) else b""
     v6 = packed[-ENDPOINT6_LENGTH:] if len(packed) in (18, 24) else b""
     return tuple(Endpoint(part) for part in (v4, v6) if part)

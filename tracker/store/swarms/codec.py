@@ -7,16 +7,19 @@ from itertools import compress
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from tracker.bittorrent import Accounts, Address, Digits, Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Accounts, Address, Digits, Endpoint, InfoHash, PeerId, unmap
 from tracker.store.client.pipe import Argument
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.system.logger import Logger
+from tracker.wire.endpoint import SOCKET_LENGTH
 
 DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
 COMPLETED_MEMBER = b"C"
 """``completed`` of a peer that may not join: refused with the code ``may not join`` unless the peer is in the swarm."""
-WITH_IDS, OWN_FAMILY = 1, 2
+GONE = b"g"
+"""The event of a peer whose WebSocket was closed. It leaves the swarm, unless it has another endpoint."""
+WITH_IDS, OWN_FAMILY, OVER_SOCKET = 1, 2, 3
 _OUTCOMES = {
     b"u": "update",
     b"e": "early",
@@ -59,7 +62,8 @@ class PeerUpdate(NamedTuple):
     random: int
     form: int
     """What a peer of the reply is: 0 an endpoint, WITH_IDS also its peer id, OWN_FAMILY an endpoint of the family that
-    the announce came over. Announces over UDP have OWN_FAMILY, and only they: the script counts them as such."""
+    the announce came over, OVER_SOCKET a WebSocket. Announces over UDP have OWN_FAMILY, and only they: the script
+    counts them as such."""
     unbounded: bool
     """Whether the network may have any number of endpoints."""
 
@@ -292,7 +296,9 @@ def parse_sender(packed: bytes) -> tuple[InfoHash, PeerId, Address]:
     """(info hash, peer id, address) of a packed announce."""
     ids = unhexlify(packed[:80])
     *_, rest = packed[_HEAD.size :].split(b"\0", 3)
-    return InfoHash(ids[:20]), PeerId(ids[20:]), Address(rest[1 : rest[0] - 1])
+    size = rest[0]
+    address = unmap(rest[1:17]) if size == SOCKET_LENGTH else Address(rest[1 : size - 1])
+    return InfoHash(ids[:20]), PeerId(ids[20:]), address
 
 
 def parse(reply: Any) -> Admitted | Refused:

@@ -19,6 +19,9 @@ class PeerCounts(NamedTuple):
     leechers_v6: int = 0
     seeders_udp: int = 0
     leechers_udp: int = 0
+    seeders_ws: int = 0
+    """Those with a WebSocket, which may have an endpoint as well."""
+    leechers_ws: int = 0
 
     @property
     def seeders_http(self) -> int:

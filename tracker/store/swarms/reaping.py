@@ -74,6 +74,8 @@ class Reaping:
         self._timer = timer
         self._own_clock = OwnClock()
         self._store_clock = StoreClock(timer)
+        self.socket_process = 0
+        """The number under which this process has WebSockets; 0 if it has none."""
 
     @property
     def grace_seconds(self) -> int:
@@ -242,7 +244,9 @@ class Reaping:
         await self._connection.check_writes(self._keys.heartbeat())
         moment, now = self._timer(), int(self._clock())
         step, passed = self._own_clock.step(moment, now)
-        until, says = await self._scripts.heartbeat([now, self._store_clock.expected, step, passed])
+        until, says = await self._scripts.heartbeat(
+            [now, self._store_clock.expected, step, passed, self.socket_process or ""]
+        )
         self._own_clock.note(moment, now)
         if jump := self._store_clock.note(now, int(says)):
             log.warning("the store's clock jumped", seconds_ahead=jump)

@@ -47,11 +47,12 @@
 --   reading the swarm. In this order:
 --   info hash and peer id as 40 hex digits each (c40)
 --   event (B), a character: u update, s started, c completed, C completed of a peer that may not join, x stopped,
---     p paused, q was an earlier announce a join? (the random integer is then the time of that announce)
---   1 when peer ids are wanted, 2 over UDP: peers of the own family only (B), peers wanted (H), timeout (I4, ms), a
---     random integer (I4)
+--     p paused, g its WebSocket was closed,
+--     q was an earlier announce a join? (the random integer is then the time of that announce)
+--   1 when peer ids are wanted, 2 over UDP: peers of the own family only, 3 over a WebSocket: others only (B), peers
+--     wanted (H), timeout (I4, ms), a random integer (I4)
 --   uploaded, downloaded, left (s; bytes as decimals, left empty when not sent)
---   with a length before each (B): endpoint (6 or 18 bytes), passkey (or none)
+--   with a length before each (B): endpoint (6 or 18 bytes; 25 of a WebSocket: addresses.lua), passkey (or none)
 --   peer id (c20); digest of the client's key (8 bytes or none), with its length before it (B)
 --   1 when the network may have any number of endpoints (B); then the client's user agent, if it is kept, to the end
 -- Answer    for each announce, in order, one of
@@ -62,8 +63,8 @@
 --       s stranger (the peer id belongs to another client)
 --       d displaced (another peer holds the endpoint)
 --       o over (too many endpoints of the network)
---     peers: packed IPv4 endpoints. A capital letter when IPv6 peers or peer ids follow: then the packed lengths
---       (H, H, H) of peers, peers6 and ids come first, and ids6 follows those three
+--     peers: packed IPv4 endpoints, or WebSockets. A capital letter when IPv6 peers or peer ids follow: then the
+--       packed lengths (H, H, H) of peers, peers6 and ids come first, and ids6 follows those three
 --   { 1, code, reason }   nothing changed; reason only if an operator wrote one
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
@@ -237,6 +238,9 @@ local function answer_to(t, r, outcome, with_peers, a)
     if r.on_v4 then s6, l6 = 0, 0 else s4, l4 = 0, 0 end
   end
   local own = r.uid ~= '' and not rules.own_peers and not (a and a.peers <= 1) and r.uid or nil
+  if r.on_socket then
+    return sockets.reply(head, t.key, t.arrays, r.kind == 's', r.want, r.random, r.endpoint, t.tid, own), head
+  end
   local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, r.on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
     t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht, t.tid, own)
@@ -252,7 +256,7 @@ end
 
 -- The answer to an announce that changes nothing. One of a user takes from the budget as well, as it is never due.
 local function answer_unapplied(t, r, p, outcome, tid)
-  local answer, head = answer_to(t, r, outcome, true)
+  local answer, head = answer_to(t, r, outcome, not r.on_socket)
   if answer == head or not (rules.limits_lists and r.uid ~= '') then return answer end
   local u = load_totals(r, p, tid, true)
   if not take_list(u) then
@@ -280,14 +284,14 @@ local function announce_of(r, registered, denied)
   local event, active, mine, old = r.event, p.active, p.mine, ''
   r.paused = event == 'p' and r.left ~= '0' and '1' or '0'
   r.kind = r.left == '0' and 's' or 'l'
-  r.v4, r.v6 = '', ''
+  r.v4, r.v6, r.w = '', '', ''
   if active then
     t.tid = tid -- also when another program deleted the field
-    local old4, old6 = split_families(p.endpoints)
-    old = r.on_v4 and old4 or old6
-    if mine then r.v4, r.v6 = old4, old6 end
+    local old4, old6, socket = split_families(p.endpoints)
+    old = r.on_v4 and old4 or r.on_socket and socket or old6
+    if mine then r.v4, r.v6, r.w = old4, old6, socket end
   end
-  if r.on_v4 then r.v4 = r.endpoint else r.v6 = r.endpoint end
+  if r.on_v4 then r.v4 = r.endpoint elseif r.on_socket then r.w = r.endpoint else r.v6 = r.endpoint end
   if event == 'q' then return answer_to(t, r, was_join(r, p) and 'j' or 's', true) end
   if not (r.may_join or active and mine) then return refuse('may not join') end
   local is_user = r.uid ~= '' and r.user
@@ -296,16 +300,20 @@ local function announce_of(r, registered, denied)
       if is_user and p.known and not active and p.up + p.down > 0 then leave_late(t, r, p, tid) end
       return answer_to(t, r, 'a')
     end
+    if r.gone and (old ~= r.endpoint or r.v4 .. r.v6 ~= '') then
+      if old == r.endpoint then sockets.lose(t, r, p) end
+      return answer_to(t, r, 'a')
+    end
     leave(t, r, p, is_user and load_credited_account(r, load_totals(r, p, tid), tid, p))
     if is_user and r.moves_only then pcall(credit_v1_half, r, p) end
     return answer_to(t, r, 'l')
   end
   if active and not mine then return answer_unapplied(t, r, p, 's', tid) end
 
-  if full and is_beyond(t, r, old) then return answer_unapplied(t, r, p, 'o', tid) end
-  local is_early = active and p.elapsed < early and p.elapsed >= 0
+  if full and not r.on_socket and is_beyond(t, r, old) then return answer_unapplied(t, r, p, 'o', tid) end
+  local is_early = active and not r.on_socket and p.elapsed < early and p.elapsed >= 0
   if active and is_user and event == 'u' and p.elapsed >= 0 and p.elapsed < rules.shortest and p.kind == r.kind
-      and p.paused == r.paused and p.endpoints == r.v4 .. r.v6 then
+      and p.paused == r.paused and p.endpoints == r.v4 .. r.v6 .. r.w then
     renew_timeout(t, r)
     r.uncounted = true
     return answer_to(t, r, 'e')
@@ -315,7 +323,7 @@ local function announce_of(r, registered, denied)
     local _, head = answer_to(t, r, 'a', false)
     return { 6, head }
   end
-  local is_due = active and (p.elapsed < 0 or p.elapsed >= rules.list_wait)
+  local is_due = active and (r.on_socket or p.elapsed < 0 or p.elapsed >= rules.list_wait)
   local needs_budget = rules.limits_lists and not is_due
   local u = is_user and load_totals(r, p, tid, needs_budget)
   if not (active and registered) then
@@ -444,6 +452,8 @@ local function finish()
   if next(sums.joined) then pcall(score_joined) end
 end
 
+local totals
+do
 -- A batch with one family is common, and zeros are slow to format.
 local function show_traffic(bytes)
   if not bytes then return '0 0 0 0' end
@@ -451,13 +461,14 @@ local function show_traffic(bytes)
   return format('%.0f %.0f %.0f %.0f', unpack(bytes))
 end
 
-local function totals()
+function totals()
   local is_rare = sums.forgotten + sums.refused + sums.given > 0
   if not (sums.traffic or sums.udp_traffic or is_rare) then return '' end
   local text = show_traffic(sums.traffic)
   if not (sums.udp_traffic or is_rare) then return text end
   text = text .. ' ' .. sums.forgotten .. ' ' .. sums.refused .. ' ' .. sums.given
   return sums.udp_traffic and text .. ' ' .. show_traffic(sums.udp_traffic) or text
+end
 end
 
 local function announce(keys, arguments)

@@ -57,7 +57,7 @@ end
 
 -- Fails when an array is of a wrong type, before anything is written.
 function check_arrays(t, r)
-  for _, family in ipairs({ r.v4 ~= '' and '4' or '6', r.v6 ~= '' and '6' or '4' }) do
+  for _, family in ipairs({ r.v4 ~= '' and '4' or '6', r.v6 ~= '' and '6' or '4', r.w ~= '' and 'w' or nil }) do
     call('STRLEN', t.arrays .. r.kind .. family)
     call('STRLEN', t.arrays .. r.kind .. family .. 'i')
   end
@@ -84,6 +84,7 @@ end
 -- user; another user's peer stays beside it. A user's peer replaces an anonymous one, whatever the event. An anonymous
 -- peer never takes a user's endpoint. So a client that announces both with and without its passkey is listed once.
 function take_endpoint(t, r, old)
+  if r.on_socket then return end
   local net, rest = split_endpoint(r.endpoint)
   local old_net, old_rest
   if old ~= '' then old_net, old_rest = split_endpoint(old) end
@@ -143,9 +144,9 @@ end
 function evict(t, r)
   local removed = 0
   for _, holder in ipairs(r.evicted or {}) do
-    local v4, v6 = split_families(holder.endpoints)
-    local family, slot, other = '4', holder.n4, v6
-    if #r.endpoint == 18 then family, slot, other = '6', holder.n6, v4 end
+    local v4, v6, socket = split_families(holder.endpoints)
+    local family, slot, other = '4', holder.n4, v6 .. socket
+    if #r.endpoint == 18 then family, slot, other = '6', holder.n6, v4 .. socket end
     if other ~= '' then
       if slot then remove_slot(t, kind_of(holder.left, holder.paused), family, tonumber(slot), holder.pid) end
       call('HSET', holder.at, 'endpoints', other)
@@ -163,9 +164,13 @@ function evict(t, r)
 end
 
 -- Adds the peer to the arrays of its kind. Returns the hash fields that hold its slots.
-function insert_peer(t, r)
+function insert_peer(t, r, p)
   local n4 = r.v4 ~= '' and insert_slot(t, r.kind, '4', r.v4, r.pid, r.random)
   local n6 = r.v6 ~= '' and insert_slot(t, r.kind, '6', r.v6, r.pid, r.random)
+  if r.w ~= '' then
+    call('HSET', p.at, 'nw', insert_slot(t, r.kind, 'w', r.w, r.pid, r.random))
+    if not (n4 or n6) then return end
+  end
   if not n6 then return 'n4', n4 end
   if not n4 then return 'n6', n6 end
   return 'n4', n4, 'n6', n6
@@ -173,13 +178,16 @@ end
 
 function remove_from_arrays(t, r, p)
   local slots = call('HMGET', p.at, 'n4', 'n6')
+  slots[3] = #p.endpoints >= sockets.BYTES and call('HGET', p.at, 'nw')
   if slots[1] then remove_slot(t, p.kind, '4', tonumber(slots[1]), r.pid) end
   if slots[2] then remove_slot(t, p.kind, '6', tonumber(slots[2]), r.pid) end
+  if slots[3] then remove_slot(t, p.kind, 'w', tonumber(slots[3]), r.pid) end
 end
 
 -- An IPv4 address, or the /64 of an IPv6 address, as text.
 function address_text(endpoint)
-  if #endpoint == 6 then return format('%d.%d.%d.%d', byte(endpoint, 1, 4)) end
+  endpoint = sockets.address(endpoint)
+  if #endpoint == 4 then return format('%d.%d.%d.%d', byte(endpoint, 1, 4)) end
   return format('%02x%02x:%02x%02x:%02x%02x:%02x%02x::', byte(endpoint, 1, 8))
 end
 

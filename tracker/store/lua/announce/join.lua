@@ -191,7 +191,8 @@ function join(t, r, p, a)
   local own = a and rules.max_peers > 0 and load_own_peers(t, r, a)
   local outcome = take_endpoint(t, r, '')
   if outcome then return outcome end
-  local members, torrents, family = P .. 'tpeers:' .. t.ih, P .. 'p:' .. r.pidx .. ':torrents', r.on_v4 and '4' or '6'
+  local members, torrents = P .. 'tpeers:' .. t.ih, P .. 'p:' .. r.pidx .. ':torrents'
+  local family = r.on_v4 and '4' or r.on_socket and 'w' or '6'
   local ok, slot = pcall(enter_swarm, t, r, a, own, members, torrents, family)
   if not ok then
     redis.pcall('SREM', members, r.pidx)

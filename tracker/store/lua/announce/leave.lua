@@ -17,14 +17,24 @@ local function write_departure(r, p)
   if p.lower ~= '' then fields[n + 1], fields[n + 2], n = 'lower', p.lower, n + 2 end
   if marks and marks ~= v[6] then fields[n + 1], fields[n + 2], n = 'marks', marks, n + 2 end
   call('HSET', p.at, unpack(fields, 1, n))
-  fields, n = { 'endpoints', nil, nil, nil, nil, nil }, 1
+  fields, n = { 'endpoints', nil, nil, nil, nil, nil, nil }, 1
   if v[8] then fields[2], n = 'n4', 2 end
   if p.n6 then fields[n + 1], n = 'n6', n + 1 end
+  if #p.endpoints >= sockets.BYTES then fields[n + 1], n = 'nw', n + 1 end
   if p.had_speed and not moved then fields[n + 1], fields[n + 2], n = 'speed_up', 'speed_dn', n + 2 end
   if p.had_lower and p.lower == '' then fields[n + 1], n = 'lower', n + 1 end
   if v[6] and not marks then fields[n + 1], n = 'marks', n + 1 end
   call('HDEL', p.at, unpack(fields, 1, n))
   call('EXPIRE', p.at, memory)
+end
+
+-- The WebSocket of a peer was closed that has another endpoint, and stays.
+function sockets.lose(t, r, p)
+  local slot = count_of[call('HGET', p.at, 'nw')]
+  if slot then remove_slot(t, p.kind, 'w', slot, r.pid) end
+  call('HSET', p.at, 'endpoints', r.v4 .. r.v6)
+  call('HDEL', p.at, 'nw')
+  save_torrent(t)
 end
 
 function leave(t, r, p, a)

@@ -8,8 +8,9 @@ local request, torrent, peer, newcomer = {}, {}, {}, {
   active = false, known = false, endpoints = '', exists = false, same_user = true, mine = false, taken = false,
   kind = 'l',
 }
-local EVENTS = { [99] = 'c', [67] = 'c', [112] = 'p', [113] = 'q', [115] = 's', [UPDATE] = 'u', [120] = 'x' }
-local COMPLETED_MEMBER = 67 -- 'C'
+local EVENTS = { [99] = 'c', [67] = 'c', [112] = 'p', [113] = 'q', [115] = 's', [UPDATE] = 'u', [120] = 'x',
+  [103] = 'x' }
+local COMPLETED_MEMBER, GONE = 67, 103 -- 'C', 'g'
 
 function read_request(packed)
   local r, event, form, endpoint, unbounded, agent_at = request
@@ -17,6 +18,7 @@ function read_request(packed)
     r.digest, unbounded, agent_at = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
   r.event, r.may_join, r.with_ids, r.own_family = EVENTS[event], event ~= COMPLETED_MEMBER, form == 1, form == 2
   r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
+  r.on_socket, r.gone = form == 3, event == GONE
   r.announced, r.evicted, r.evictions, r.uncounted, r.agent = false, false, 0, false, sub(packed, agent_at)
   return r
 end
@@ -50,7 +52,11 @@ end
 local function address_matches(endpoints, endpoint)
   if endpoints == endpoint then return true end
   local n, size = #endpoints, #endpoint
-  if n == 24 then
+  if n >= sockets.BYTES or size == sockets.BYTES then
+    local v4, v6, socket = split_families(endpoints)
+    local own = sockets.address(endpoint)
+    return sockets.address(v4) == own or sockets.address(v6) == own or sockets.address(socket) == own
+  elseif n == 24 then
     return sub(endpoint, 1, -3) == (size == 6 and sub(endpoints, 1, 4) or sub(endpoints, 7, 22))
   end
   return n == size and sub(endpoints, 1, -3) == sub(endpoint, 1, -3)
@@ -62,7 +68,7 @@ local function has_key(key, endpoints, r)
   if r.digest == '' and r.uid == '' then return false end
   local stored = call('HGET', key, 'key')
   if r.digest ~= '' and stored then return stored == r.digest end
-  return r.uid ~= '' and #endpoints < 24 and #endpoints ~= #r.endpoint
+  return r.uid ~= '' and #endpoints <= sockets.BYTES and #endpoints ~= 24 and #endpoints ~= #r.endpoint
 end
 
 -- The stored peer, whether it belongs to this client (`mine`), and what the announce adds. `taken`: the peer id belongs

@@ -8,7 +8,8 @@ local FEW_PEERS = 2 -- also those that have so many peers
 
 -- The /24 of an IPv4 address, or the /48 of an IPv6 address, as text.
 local function network_text(endpoint)
-  if #endpoint == 6 then return format('%d.%d.%d.0/24', byte(endpoint, 1, 3)) end
+  endpoint = sockets.address(endpoint)
+  if #endpoint == 4 then return format('%d.%d.%d.0/24', byte(endpoint, 1, 3)) end
   return format('%02x%02x:%02x%02x:%02x%02x::/48', byte(endpoint, 1, 6))
 end
 

@@ -281,3 +281,13 @@ function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, 
   end
   return string.upper(head) .. struct.pack('<HHH', #peers4, #peers6, #ids4) .. peers4 .. peers6 .. ids4 .. ids6
 end
+
+-- The reply over a WebSocket: other WebSockets, for each of which the caller has an offer. `torrent` is the torrent's
+-- key; the rest is as above.
+function sockets.reply(head, torrent, arrays, seeding, want, random, endpoint, tid, own)
+  local v, by_id = call('HMGET', torrent, 'sw', 'lw'), removing or own
+  local s, l = not seeding and count_of[v[1]] or 0, count_of[v[2]] or 0
+  local peers, ids = select_family(arrays, 'w', sockets.BYTES, s, l, want, random, endpoint, by_id)
+  if by_id then peers = told_by_id(tid, own, peers, ids, sockets.BYTES) end
+  return head .. peers
+end

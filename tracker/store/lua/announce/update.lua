@@ -81,10 +81,12 @@ function update_regular(packed, ih, tid)
     if not account then return end
     if moved then credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn) end
   end
-  local outcome = elapsed < early and elapsed >= 0 and 'e ' or 'u '
+  local outcome = elapsed < early and elapsed >= 0 and form ~= 3 and 'e ' or 'u '
   local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
   if #reply > 50 or not find(reply, '^[eu] %d+ %d+ %d+ $') then return end -- another program wrote these counts
-  if want > 0 then
+  if want > 0 and form == 3 then
+    reply = sockets.reply(reply, torrent, P .. 'swarm:' .. ih .. ':', seeding, want, random, endpoint, tid)
+  elseif want > 0 then
     if form == 2 then -- no peers of the other family
       if on_v4 then t[7], t[10] = false, false else t[6], t[9] = false, false end
     end
@@ -138,7 +140,7 @@ local function update_peer(t, r, p, endpoints)
   if p.kind ~= r.kind or p.endpoints ~= endpoints then
     r.evictions = evict(t, r)
     remove_from_arrays(t, r, p)
-    call('HSET', p.at, 'endpoints', endpoints, insert_peer(t, r))
+    call('HSET', p.at, 'endpoints', endpoints, insert_peer(t, r, p))
   elseif p.paused == r.paused then
     return write_peer(r, p)
   end
@@ -149,8 +151,11 @@ local function update_peer(t, r, p, endpoints)
   save_torrent(t)
 end
 
+-- Announces over a WebSocket come often, and their timeouts are short: one does not shorten that of an announce over
+-- HTTP or UDP.
 function renew_timeout(t, r)
   local timeout = P .. 'ptimeout:' .. r.suffix
+  if r.on_socket and r.v4 .. r.v6 ~= '' and call('PTTL', timeout) >= r.timeout then return end
   if call('PEXPIRE', timeout, r.timeout) == 1 then return end
   call('SET', timeout, may_grow and add_due(t.tid, r.pid, r.timeout) or '', 'PX', r.timeout)
 end
@@ -169,7 +174,7 @@ end
 -- Any announce of a peer that stays in the swarm; `old` is its endpoint of that family so far. Returns the outcome
 -- instead, and nothing has changed, if the endpoint is another peer's.
 function update(t, r, p, a, old)
-  local endpoints = r.v4 .. r.v6
+  local endpoints = r.v4 .. r.v6 .. r.w
   if p.kind ~= r.kind or p.endpoints ~= endpoints then
     check_arrays(t, r)
     local outcome = old ~= r.endpoint and take_endpoint(t, r, old)

@@ -13,11 +13,33 @@ local function split_endpoint(endpoint)
   return endpoint:sub(1, size), endpoint:sub(size + 1)
 end
 
--- The IPv4 and the IPv6 endpoint of a dual-stack peer, '' for none.
+-- The endpoint of a WebSocket: its address as IPv6 (16 bytes), its process (4) and its number there (5). Nothing can
+-- connect to it, so it has no entry here, and it is at the end of a peer's endpoints.
+local sockets = { BYTES = 25 }
+
+-- The IPv4 endpoint, the IPv6 endpoint and the WebSocket of a peer, '' for none.
 local function split_families(endpoints)
-  local n = #endpoints
-  if n == 6 then return endpoints, '' end
-  return n == 24 and endpoints:sub(1, 6) or '', n >= 18 and endpoints:sub(-18) or ''
+  local n, socket = #endpoints, ''
+  if n == 6 then return endpoints, '', '' end
+  if n >= sockets.BYTES then
+    endpoints, socket, n = endpoints:sub(1, -sockets.BYTES - 1), endpoints:sub(-sockets.BYTES), n - sockets.BYTES
+    if n == 6 then return endpoints, '', socket end
+  end
+  return n == 24 and endpoints:sub(1, 6) or '', n >= 18 and endpoints:sub(-18) or '', socket
+end
+
+-- The packed address of an endpoint.
+function sockets.address(endpoint)
+  if #endpoint ~= sockets.BYTES then return endpoint:sub(1, -3) end
+  local is_v4 = endpoint:sub(1, 12) == '\0\0\0\0\0\0\0\0\0\0\255\255'
+  return endpoint:sub(is_v4 and 13 or 1, 16)
+end
+
+-- Reads how many slots the arrays of WebSockets have. Few swarms have any, so this is read when it is needed.
+function sockets.read_counts(t)
+  local v = call('HMGET', t.key, 'sw', 'lw')
+  t.sw, t.lw = count_of[v[1]] or 0, count_of[v[2]] or 0
+  t.sockets = t.sw .. ' ' .. t.lw
 end
 
 local function entry_size(net)

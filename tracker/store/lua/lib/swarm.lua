@@ -44,7 +44,7 @@ end
 
 local function deactivate_peer(key)
   call('HSET', key, 'active', '0')
-  call('HDEL', key, 'n4', 'n6', 'endpoints')
+  call('HDEL', key, 'n4', 'n6', 'nw', 'endpoints')
   call('EXPIRE', key, memory)
 end
 
@@ -65,6 +65,7 @@ end
 -- and changes no slot that counts. The ids are written first, as their length shows whether the arrays were full.
 local function insert_slot(t, kind, family, endpoint, pid, random)
   local name = kind .. family
+  if family == 'w' and not t.sw then sockets.read_counts(t) end
   local key, last, size, shuffled_from = t.arrays .. name, t[name], #endpoint, 50
   local slot = random and last >= shuffled_from and math.floor(random / 3) % (last + 1) or last
   local ids, last_id, last_endpoint = key .. 'i', pid, endpoint
@@ -117,7 +118,8 @@ end
 -- Removes a slot by moving the last one into it. A slot that holds another peer is left as it is: the sweep repairs
 -- that swarm.
 local function remove_slot(t, kind, family, slot, pid)
-  local name, size = kind .. family, family == '4' and 6 or 18
+  local name, size = kind .. family, family == '4' and 6 or family == '6' and 18 or sockets.BYTES
+  if family == 'w' and not t.sw then sockets.read_counts(t) end
   local key, last = t.arrays .. name, t[name] - 1
   if last < 0 or slot > last then return end
   local ids = key .. 'i'
@@ -138,6 +140,10 @@ local function leave_swarm(t, pid, pidx, left, paused, n4, n6, endpoints)
   local kind = kind_of(left, paused)
   if n4 then remove_slot(t, kind, '4', count_of[n4], pid) end
   if n6 then remove_slot(t, kind, '6', count_of[n6], pid) end
+  if endpoints and #endpoints >= sockets.BYTES then
+    local slot = count_of[call('HGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'nw')]
+    if slot then remove_slot(t, kind, 'w', slot, pid) end
+  end
   if call('SREM', P .. 'tpeers:' .. t.ih, pidx) == 1 then count_peer(t, kind, paused == '1', -1) end
   redis.pcall('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
   remove_addresses(t, endpoints or '', pid)

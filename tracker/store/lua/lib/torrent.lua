@@ -30,7 +30,7 @@ local function read_torrent(t, ih, only_v4, ...)
   t[1], t[2], t[3], t[4], t[5], t[6], t[7] = seeders, leechers, s4, l4, s6, l6, crowded
   t.ih, t.key, t.arrays, t.tid, t.paused = ih, key, P .. 'swarm:' .. ih .. ':', v[1], 0
   t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6 = seeders or 0, leechers or 0, s4, l4, s6, l6
-  t.crowded, t.moves = crowded, 0
+  t.crowded, t.moves, t.sw = crowded, 0, false
   return v
 end
 
@@ -89,6 +89,10 @@ function save_torrent(t)
   if t.l4 ~= t[4] then t[4], changes[n + 1], changes[n + 2], n = t.l4, 'l4', t.l4, n + 2 end
   if t.s6 ~= t[5] then t[5], changes[n + 1], changes[n + 2], n = t.s6, 's6', t.s6, n + 2 end
   if t.l6 ~= t[6] then t[6], changes[n + 1], changes[n + 2], n = t.l6, 'l6', t.l6, n + 2 end
+  if t.sw and t.sw .. ' ' .. t.lw ~= t.sockets then
+    t.sockets = t.sw .. ' ' .. t.lw
+    call('HSET', t.key, 'sw', t.sw, 'lw', t.lw)
+  end
   if t.crowded ~= t[7] then t[7], changes[n + 1], changes[n + 2], n = t.crowded, 'crowded', t.crowded, n + 2 end
   local empty = seeders + leechers == 0
   if empty then changes[n + 1], changes[n + 2], n = 'empty_since', now, n + 2 end

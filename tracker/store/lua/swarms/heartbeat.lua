@@ -3,7 +3,7 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] what the store's clock should show (epoch s; '' unknown)
 -- ARGV[3]   by how much the clock of this process has stepped since its last heartbeat (s; '' unknown, or too long ago)
--- ARGV[4]   how long ago that heartbeat was (s)
+-- ARGV[4]   how long ago that heartbeat was (s)   ARGV[5] the number of this process, if it has WebSockets, or ''
 -- Answer    { end of the last interruption (epoch s), 0 for none; what the store's clock shows (epoch s) }
 local P, call, now, step, passed = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4]) or 0
 --@ include lib/outage.lua
@@ -31,6 +31,7 @@ local _, till = last_outage(call('GET', P .. 'gap'), nil)
 if not beat or now > beat or now < beat - CLOCK_SLACK then
   call('SET', P .. 'heartbeat', string.format('%.0f', now))
 end
+if ARGV[5] ~= '' then call('HSET', P .. 'ws:processes', ARGV[5], string.format('%.0f', now)) end
 -- The global counters exist from the start, and after they were wiped.
 for counter in string.gmatch('leechers seeders announces scrapes requests credit_cut reaped repairs forgotten '
     .. 'outbox_dropped tally_dropped software_dropped unique_skipped', '%S+') do

@@ -3,16 +3,17 @@
 --
 -- The hash of a peer is the source of truth while its timeout exists. Member sets, arrays, counts, addresses and
 -- rankings follow from it.
-local ARRAYS = { 's4', 'l4', 's6', 'l6' }
+local ARRAYS, FAMILIES = { 's4', 'l4', 's6', 'l6', 'sw', 'lw' }, { '4', '6', 'w' }
 
 local function endpoint_size(array)
-  return string.sub(array, 2) == '4' and 6 or 18
+  local family = string.sub(array, 2)
+  return family == '4' and 6 or family == '6' and 18 or sockets.BYTES
 end
 
 -- The endpoint of a family, nil for none.
 local function endpoint_of(endpoints, family)
-  local v4, v6 = split_families(endpoints or '')
-  local endpoint = family == '4' and v4 or v6
+  local v4, v6, socket = split_families(endpoints or '')
+  local endpoint = family == '4' and v4 or family == '6' and v6 or family == 'w' and socket or ''
   return endpoint ~= '' and endpoint or nil
 end
 
@@ -46,8 +47,8 @@ end
 -- Checks the counts against each other: each member has one kind and is in at least one array.
 local function check_counts(t)
   return call('SCARD', P .. 'tpeers:' .. t.ih) == t.seeders + t.leechers
-    and t.seeders >= math.max(t.s4, t.s6) and t.seeders <= t.s4 + t.s6
-    and t.leechers >= math.max(t.l4, t.l6) and t.leechers <= t.l4 + t.l6
+    and t.seeders >= math.max(t.s4, t.s6, t.sw) and t.seeders <= t.s4 + t.s6 + t.sw
+    and t.leechers >= math.max(t.l4, t.l6, t.lw) and t.leechers <= t.l4 + t.l6 + t.lw
     and paused_count(t) <= t.leechers and rankings_agree(t)
 end
 
@@ -65,23 +66,26 @@ local function count_members(t)
   end
   local seeders, leechers, paused, found = 0, 0, 0, {}
   for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do
-    local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints',
-      'udp')
-    if p[1] ~= '1' or not (p[4] or p[5]) or call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then
+    local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'nw',
+      'endpoints', 'udp')
+    if p[1] ~= '1' or not (p[4] or p[5] or p[6]) or call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then
       return nil
     end
     local kind, pid = kind_of(p[2], p[3]), to_raw(pidx)
-    for i, family in ipairs({ '4', '6' }) do
-      local slot, endpoint, name = tonumber(p[3 + i] or ''), endpoint_of(p[6], family), kind .. family
+    for i, family in ipairs(FAMILIES) do
+      local slot, endpoint, name = tonumber(p[3 + i] or ''), endpoint_of(p[7], family), kind .. family
       if endpoint or p[3 + i] then
         if not (slot and endpoint) or not slot_agrees(ids[name], packed[name], slot, pid, endpoint) then return nil end
-        slots[name], found[#found + 1] = slots[name] + 1, endpoint .. pid
-        if not t.crowded then add_address(t, endpoint, pid) end
+        slots[name] = slots[name] + 1
+        if family ~= 'w' then
+          found[#found + 1] = endpoint .. pid
+          if not t.crowded then add_address(t, endpoint, pid) end
+        end
       end
     end
     if kind == 's' then seeders = seeders + 1 else leechers = leechers + 1 end
     if p[3] == '1' then paused = paused + 1 end
-    if p[7] == '1' then t.udp[kind] = t.udp[kind] + 1 end
+    if p[8] == '1' then t.udp[kind] = t.udp[kind] + 1 end
   end
   return seeders, leechers, paused, slots, found
 end
@@ -153,14 +157,17 @@ end
 
 -- Kind and paused flag of a member, and whether it joined over UDP; nil if something about it is wrong.
 local function check_member(t, pid, pidx)
-  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints', 'udp')
-  if p[1] ~= '1' or not (p[4] or p[5]) then return nil end
-  local kind, v4, v6 = kind_of(p[2], p[3]), endpoint_of(p[6], '4'), endpoint_of(p[6], '6')
-  if (p[4] or v4) and not is_own_slot(t, kind .. '4', p[4], pid, v4) then return nil end
-  if (p[5] or v6) and not is_own_slot(t, kind .. '6', p[5], pid, v6) then return nil end
-  if not check_member_addresses(t, v4, v6, pid) then return nil end
+  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6', 'nw', 'endpoints',
+    'udp')
+  if p[1] ~= '1' or not (p[4] or p[5] or p[6]) then return nil end
+  local kind = kind_of(p[2], p[3])
+  for i, family in ipairs(FAMILIES) do
+    local slot, endpoint = p[3 + i], endpoint_of(p[7], family)
+    if (slot or endpoint) and not is_own_slot(t, kind .. family, slot, pid, endpoint) then return nil end
+  end
+  if not check_member_addresses(t, endpoint_of(p[7], '4'), endpoint_of(p[7], '6'), pid) then return nil end
   if call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then return nil end
-  return kind, p[3] == '1', p[7] == '1'
+  return kind, p[3] == '1', p[8] == '1'
 end
 
 -- True when each of the slots [from, till) of an array belongs to a member that holds its number.
@@ -241,18 +248,19 @@ end
 local function readmit(t, pidx)
   local key = P .. 'p:' .. t.tid .. ':' .. pidx
   local p = call('HMGET', key, 'active', 'left', 'paused', 'endpoints')
-  local v4, v6 = endpoint_of(p[4], '4'), endpoint_of(p[4], '6')
+  local endpoints = p[4] or ''
+  local v4, v6, socket = split_families(endpoints)
   if p[1] ~= '1' or call('EXISTS', P .. 'ptimeout:' .. t.tid .. ':' .. pidx) == 0
-      or #(p[4] or '') ~= #(v4 or '') + #(v6 or '') or not (v4 or v6) then
+      or #endpoints ~= #v4 + #v6 + #socket or endpoints == '' then
     return remove_invalid(t, key, pidx, p[1])
   end
   local kind, pid = kind_of(p[2], p[3]), to_raw(pidx)
-  call('HDEL', key, 'n4', 'n6')
+  call('HDEL', key, 'n4', 'n6', 'nw')
   call('SADD', P .. 'p:' .. pidx .. ':torrents', t.tid)
-  for _, own in ipairs({ { '4', v4 }, { '6', v6 } }) do
-    local family, endpoint = own[1], own[2]
+  for _, family in ipairs(FAMILIES) do
+    local endpoint = endpoint_of(endpoints, family)
     if endpoint then
-      add_address(t, endpoint, pid)
+      if family ~= 'w' then add_address(t, endpoint, pid) end
       call('HSET', key, 'n' .. family, insert_slot(t, kind, family, endpoint, pid))
     end
   end

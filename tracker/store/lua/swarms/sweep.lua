@@ -11,7 +11,7 @@
 -- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents deleted, members seen,
 --   unlisted, torrents that failed, peers }; unlisted: what note_unlisted() finds. Nothing is listed here: memory may
 --   be full; peers: sums over swarms: seeders, leechers, slots in s4, l4, s6 and l6, seeders and leechers that joined
---   over UDP. A large swarm is in the sums of the call that visits the last of its members
+--   over UDP, slots in sw and lw. A large swarm is in the sums of the call that visits the last of its members
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 --@ include lib/hit_and_run_rules.lua
 local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
@@ -43,6 +43,41 @@ local outage_from, outage_until, steady = current_outage(ARGV[8])
 -- user.
 local is_client_denied, refused_torrents = new_client_check(denied), {}
 
+local function load_swarm(ih)
+  local t = load_torrent(ih)
+  sockets.read_counts(t)
+  return t
+end
+
+-- The processes that had connections (`ws:processes`), and when each reported last. One that was killed says no goodbye
+-- for its connections; its peers that have no other endpoint time out within minutes.
+local DEAD_SECONDS, processes = 60, nil
+
+local function is_dead(process)
+  if not processes then
+    processes = {}
+    local beats = redis.pcall('HGETALL', P .. 'ws:processes')
+    for i = 1, #beats, 2 do
+      processes[beats[i]] = tonumber(beats[i + 1])
+      if now - (tonumber(beats[i + 1]) or 0) > 3600 then call('HDEL', P .. 'ws:processes', beats[i]) end
+    end
+  end
+  local last = processes[process]
+  return next(processes) and now >= outage_until + grace and (not last or now - last > DEAD_SECONDS)
+end
+
+-- Takes the WebSocket of a dead process from a peer that has another endpoint.
+local function lose_dead_socket(tid, pidx, endpoints)
+  local v4, v6, socket = split_families(endpoints)
+  if socket == '' or v4 .. v6 == '' then return end
+  if not is_dead(string.format('%.0f', struct.unpack('>I4', string.sub(socket, 17, 20)))) then return end
+  local key, t = P .. 'p:' .. tid .. ':' .. pidx, find_torrent(tid)
+  local v = call('HMGET', key, 'left', 'paused', 'nw')
+  if v[3] then remove_slot(t, kind_of(v[1], v[2]), 'w', count_of[v[3]], to_raw(pidx)) end
+  call('HSET', key, 'endpoints', v4 .. v6)
+  call('HDEL', key, 'nw')
+end
+
 local function is_barred(t, pidx)
   local refused = refused_torrents[t.ih]
   if refused == nil then
@@ -50,17 +85,19 @@ local function is_barred(t, pidx)
     refused_torrents[t.ih] = refused
   end
   if refused then return true end
-  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'user_id', 'peer_id')
+  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'user_id', 'peer_id', 'endpoints')
+  if #(p[3] or '') > sockets.BYTES then lose_dead_socket(t.tid, pidx, p[3]) end
   if p[1] and is_user_barred(p[1]) then return true end
   return is_client_denied and is_client_denied(p[2] and to_hex(p[2]) or pidx)
 end
 
 local SOLE_SECONDS = 3600
 local removed, repairs, deleted, seen, failed = 0, 0, 0, 0, 0
-local unlisted, peers = {}, { 0, 0, 0, 0, 0, 0, 0, 0 }
+local unlisted, peers = {}, { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 local function sum_peers(t, udp_seeders, udp_leechers)
-  for i, number in ipairs({ t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6, udp_seeders, udp_leechers }) do
+  local numbers = { t.seeders, t.leechers, t.s4, t.l4, t.s6, t.l6, udp_seeders, udp_leechers, t.sw, t.lw }
+  for i, number in ipairs(numbers) do
     peers[i] = peers[i] + number
   end
 end
@@ -114,7 +151,7 @@ local function visit_small(t, tid, is_summed)
     end
   end
   save_removals()
-  t = load_torrent(t.ih)
+  t = load_swarm(t.ih)
   if not check_swarm(t) then repair(t) elseif t.crowded ~= t[7] then save_torrent(t) end
   if not is_summed then sum_peers(t, t.udp.s, t.udp.l) end
 end
@@ -149,9 +186,9 @@ local function visit_members(t, tid, position)
       removed = removed + remove_barred(tid, pidx)
     end
   end
-  if removed > before then
+  if removed > before or next(torrents) then
     save_removals()
-    t = load_torrent(t.ih)
+    t = load_swarm(t.ih)
   end
   for _, pidx in ipairs(page[2]) do
     local pid = to_raw(pidx)
@@ -185,7 +222,9 @@ local function visit_slots(t, name, from)
     return ''
   end
   if till < t[name] then return name .. ':' .. till end
-  if name == 's4' then return 'l4:0' elseif name == 'l4' then return 's6:0' elseif name == 's6' then return 'l6:0' end
+  for i, array in ipairs(ARRAYS) do
+    if array == name and ARRAYS[i + 1] then return ARRAYS[i + 1] .. ':0' end
+  end
   if not check_counts(t) then
     repair(t)
     return ''
@@ -221,7 +260,7 @@ end
 
 local function visit(tid, position)
   local ih = call('GET', P .. 'torrent_id:' .. tid)
-  local t = ih and load_torrent(ih)
+  local t = ih and load_swarm(ih)
   if not t or t.tid ~= tid then
     -- An id that is not ranked was deleted since the caller read it: nothing is wrong then.
     if remove_from_rankings(tid) > 0 then repairs = repairs + 1 end
