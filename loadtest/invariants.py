@@ -155,7 +155,11 @@ async def _check_peer(
     paused = row.get(b"paused") == b"1"
     kind = "s" if row[b"left"] == b"0" and not paused else "l"
     packed = row[b"endpoints"]
-    expected: dict[str, bytes | None] = {"4": None, "6": None, "w": packed[-25:] if len(packed) >= 25 else None}
+    expected: dict[str, bytes | None] = {
+        "4": None,
+        "6": None,
+        "w": packed[-25:] if len(packed) >= 25 else None,
+    }
     expected |= {"4" if len(each) == 6 else "6": each for each in endpoints_of(packed)}
     assert sum(len(each or b"") for each in expected.values()) == len(packed) > 0
     for family, endpoint in expected.items():

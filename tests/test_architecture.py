@@ -115,7 +115,7 @@ INSIDE: dict[str, tuple[str, ...]] = {
         "store",
         "resharding",
     ),
-    "frontends": ("http udp dht work",),
+    "frontends": ("http udp dht work", "websocket"),
     "admin": ("http world context", "auth metrics", "pages", "api", "site", "server"),
 }
 """Folder -> its folders, from the lowest floor to the highest. A module imports from lower floors only, and not from

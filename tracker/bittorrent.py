@@ -103,6 +103,13 @@ def with_agent(announce: Announce, user_agent: bytes) -> Announce:
     return named
 
 
+class AnnounceOverSocket(Announce):
+    """An announce over a WebSocket. No peer can connect to its address; others reach it through the tracker."""
+
+    endpoint: Endpoint
+    """The address and the WebSocket (tracker/wire/endpoint.py)."""
+
+
 class AnnounceReply(NamedTuple):
     """The reply to an accepted announce. ``peers`` and ``peers6`` are packed endpoints, without the caller's own."""
 

@@ -14,6 +14,7 @@ from tracker.wire.webtorrent import Answer, BadMessage, Offer, SocketAnnounce, p
 
 HASH, PEER, OTHER = InfoHash(bytes(range(20))), PeerId(b"-WW0300-abcdefghijkl"), PeerId(b"\xff" * 20)
 OFFER_ID = bytes(range(236, 256))
+ID = OFFER_ID.decode("latin-1")
 ids = st.binary(min_size=20, max_size=20)
 IDS: dict[str, Any] = {
     "action": "announce",
@@ -22,9 +23,7 @@ IDS: dict[str, Any] = {
 }
 
 
-def offer(
-    sdp: Any = "v=0", kind: Any = "offer", offer_id: Any = OFFER_ID.decode("latin-1")
-) -> dict[str, Any]:
+def offer(sdp: Any = "v=0", kind: Any = "offer", offer_id: Any = ID) -> dict[str, Any]:
     return {"offer": {"type": kind, "sdp": sdp, "extra": 1}, "offer_id": offer_id}
 
 
@@ -112,18 +111,19 @@ class TestAnnounces:
         assert announce(event=event, offers=[offer()]).offers == ()
 
 
-class TestAnswers:
-    FIELDS = {"to_peer_id": OTHER.decode("latin-1"), "offer_id": OFFER_ID.decode("latin-1")}
+ANSWER = {"to_peer_id": OTHER.decode("latin-1"), "offer_id": OFFER_ID.decode("latin-1")}
 
+
+class TestAnswers:
     def test_an_answer_with_the_least_fields(self) -> None:
-        message = {**IDS, **self.FIELDS, "answer": {"type": "answer", "sdp": "v=0"}}
+        message = {**IDS, **ANSWER, "answer": {"type": "answer", "sdp": "v=0"}}
         assert parse(json.dumps(message), 1) == Answer(HASH, PEER, OTHER, Offer(OFFER_ID, "v=0"))
 
     @pytest.mark.parametrize(
         "wrong", [{"to_peer_id": None}, {"offer_id": "x"}, {"answer": "sdp"}, {"answer": {"a": 1}}]
     )
     def test_a_malformed_answer_is_refused_with_its_torrent(self, wrong: dict[str, Any]) -> None:
-        error = refusal({**IDS, **self.FIELDS, "answer": {"type": "answer", "sdp": "v=0"}, **wrong})
+        error = refusal({**IDS, **ANSWER, "answer": {"type": "answer", "sdp": "v=0"}, **wrong})
         assert error.info_hash == HASH
 
 

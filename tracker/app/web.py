@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from tracker.app.join_events import JoinEvents
+from tracker.app.websockets import open_websockets
 from tracker.core.announce import Tracker
 from tracker.core.clients import ClientRules
 from tracker.core.rate_limits import Limits
@@ -73,6 +74,7 @@ async def open_web(
         await client_lists.read(store.deny_list_cache)
     async with (
         running(partial(store.swarms.run, joins.on_late_join), clear_lists, read_deny_list, update_limits),
+        open_websockets(context, tracker) as sockets,
         serve_udp(
             tracker.over_udp(),
             context.live,
@@ -86,6 +88,7 @@ async def open_web(
             listeners=listeners,
             problems=problems,
             notices=store.shards.notices,
+            upgrade=None if sockets is None else sockets.serve,
             show_open=lambda read: telemetry.gauge("connections", read),
         ) as addresses,
     ):

@@ -19,6 +19,7 @@ from functools import partial
 from tracker.bittorrent import (
     Address,
     Announce,
+    AnnounceOverSocket,
     AnnounceReply,
     AnnounceWithAgent,
     Event,
@@ -29,8 +30,8 @@ from tracker.bittorrent import (
     is_routable,
 )
 from tracker.core.clients import ClientRules
-from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES
-from tracker.core.intervals import JITTER_STEPS, Step, step_after, steps, throttled_steps
+from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES, WEBSOCKET
+from tracker.core.intervals import JITTER_STEPS, Step, socket_steps, step_after, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures, RegistrationLimits
 from tracker.core.scrape import Answer as ScrapeAnswer
@@ -43,6 +44,8 @@ from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import (
     COMPLETED_MEMBER,
     EVENT_CODES,
+    GONE,
+    OVER_SOCKET,
     OWN_FAMILY,
     Admitted,
     AdmittedAnonymously,
@@ -67,6 +70,10 @@ _Pending = tuple[Announce, Address, Step, float, Answer, str, Decision | None]
 _Failure = Refused | StoreUnavailable | Refusal
 _Outcome = Admitted | _Failure
 _Settled = list[tuple[_Pending, _Outcome]]
+
+
+def ignore_reply(reply: AnnounceReply | Refusal) -> None:
+    del reply
 
 
 MAX_TOLD = 10_000
@@ -144,6 +151,11 @@ class Tracker:
         self._peers_default = min(announce.peers_default, announce.peers_max)
         self._steps = steps(announce, reap_seconds)
         self._throttled_steps = throttled_steps(announce, reap_seconds)
+        if self._counter_names is WEBSOCKET:
+            interval, jitter = settings.webtorrent.interval_seconds, announce.interval_jitter
+            self._to_update = self._over_socket
+            self._steps = socket_steps(interval, jitter)
+            self._throttled_steps = socket_steps(interval, jitter, stretch=2)
         self._limits.apply_settings(settings.limits)
 
     def over_udp(self) -> "Tracker":
@@ -151,6 +163,13 @@ class Tracker:
         udp = copy.copy(self)
         udp._counter_names = UDP
         return udp
+
+    def over_websockets(self) -> "Tracker":
+        """The same tracker for WebSockets, which have intervals and counters of their own."""
+        sockets = copy.copy(self)
+        sockets._counter_names = WEBSOCKET
+        sockets._apply_settings()
+        return sockets
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises Refusal with the failure to send."""
@@ -351,6 +370,8 @@ class Tracker:
 
     def _throttle(self, announce: Announce) -> Announce:
         wanted = announce.peers_wanted
+        if isinstance(announce, AnnounceOverSocket):
+            return announce  # its offers are few
         return announce._replace(
             peers_wanted=min(self._peers_default if wanted is None else wanted, THROTTLED_PEERS)
         )
@@ -381,6 +402,23 @@ class Tracker:
     def refused(self, label: Label, kind: str = "other", number: int = 1) -> None:
         """Counts requests that were refused before a decision."""
         self._failures.count(label, kind, number)
+
+    def submit_gone(
+        self, announce: AnnounceOverSocket, passkey: str | None, address: Address, done: Callable[[], None]
+    ) -> None:
+        """The WebSocket of a peer was closed, which is no stop: the peer stays if it has another endpoint. Calls
+        ``done`` when the store has been told, or cannot be: then the peer times out."""
+        pending = announce, address, self._steps[0], 0.0, ignore_reply, passkey or "", None
+        update = self._over_socket(pending)._replace(event=GONE, peers_wanted=0)
+        try:
+            self._submits[announce.info_hash[0]](update, lambda settled, batch: done(), None)
+        except StoreUnavailable:
+            done()
+
+    def _over_socket(self, pending: _Pending) -> PeerUpdate:
+        announce = pending[0]
+        assert isinstance(announce, AnnounceOverSocket)
+        return self._update(pending)._replace(endpoint=announce.endpoint, form=OVER_SOCKET)
 
     def _with_agent(self, pending: _Pending) -> PeerUpdate:
         announce, update = pending[0], self._update(pending)

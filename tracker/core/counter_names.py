@@ -1,4 +1,4 @@
-"""The names of the counters of accepted announces (docs/counters.md), for announces over HTTP and over UDP."""
+"""The names of the counters of accepted announces (docs/counters.md), by protocol."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,24 +13,24 @@ _FAMILIES = {4: "v4", 16: "v6"}
 _COUNTED_EVENTS = (Event.STARTED, Event.COMPLETED, Event.STOPPED)
 
 
-def _of_announce(event: Event, family: str, *, joined: bool, over_udp: bool) -> tuple[str, ...]:
+def _of_announce(event: Event, family: str, protocol: str, *, joined: bool) -> tuple[str, ...]:
     names = ["requests", "announces", f"announces.{family}"]
-    names += ["announces.udp", f"announces.udp.{family}"] if over_udp else []
+    names += [f"announces.{protocol}", f"announces.{protocol}.{family}"] if protocol else []
     names += [f"announces.{event}"] if event in _COUNTED_EVENTS else []
     names += ["joins", f"joins.{family}"] if joined else []
-    return (*names, f"joins.udp.{family}") if joined and over_udp else tuple(names)
+    return (*names, f"joins.{protocol}.{family}") if joined and protocol else tuple(names)
 
 
-def _of_announces(*, over_udp: bool) -> Names:
+def _of_announces(protocol: str) -> Names:
     return {
-        (event, size, joined): _of_announce(event, family, joined=joined, over_udp=over_udp)
+        (event, size, joined): _of_announce(event, family, protocol, joined=joined)
         for event in Event
         for size, family in _FAMILIES.items()
         for joined in (False, True)
     }
 
 
-HTTP, UDP = _of_announces(over_udp=False), _of_announces(over_udp=True)
+HTTP, UDP, WEBSOCKET = _of_announces(""), _of_announces("udp"), _of_announces("ws")
 
 HTTP_BYTES: Sequence[tuple[str, ...]] = tuple(
     (f"bytes.{way}", f"bytes.{way}.{family}") for family in _FAMILIES.values() for way in ("up", "down")

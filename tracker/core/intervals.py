@@ -13,6 +13,8 @@ _THROTTLED_SLACK_SECONDS = 300
 """A throttled interval ends at least this long before the timeout of the peer."""
 
 
+MIN_SOCKET_TIMEOUT_SECONDS = 180.0
+"""The least timeout of a peer that announces over a WebSocket."""
 WITHOUT_PEERS_SECONDS = 300
 """The least interval of an answer that has no peers because the user has no budget for one. announce.lua knows it."""
 
@@ -43,6 +45,13 @@ def throttled_steps(announce: AnnounceSettings, min_timeout: float) -> list[Step
         min_interval = min(interval, _THROTTLED_TIMES * announce.min_interval_seconds)
         throttled.append(Step(interval, min_interval, step.timeout))
     return throttled
+
+
+def socket_steps(interval_seconds: int, jitter: float, stretch: int = 1) -> list[Step]:
+    """The intervals over WebSockets; ``stretch`` times as long for throttled peers."""
+    base = interval_seconds * stretch
+    intervals = [base + int(base * jitter * n / JITTER_STEPS) for n in range(JITTER_STEPS)]
+    return [Step(n, n, max(TIMEOUT_INTERVALS * n, MIN_SOCKET_TIMEOUT_SECONDS)) for n in intervals]
 
 
 def step_after(outcome: Admitted, step: Step, min_credit_interval: int) -> Step:

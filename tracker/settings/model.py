@@ -30,6 +30,7 @@ from tracker.settings.store import DataSettings, RedisSettings
 from tracker.settings.types import Section
 from tracker.settings.udp import AUTO, OFF, UdpSettings
 from tracker.settings.users import ClientSettings, UserSettings
+from tracker.settings.webtorrent import WebTorrentSettings
 from tracker.settings.work import WorkSettings
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "UdpSettings",
     "UniqueSettings",
     "UserSettings",
+    "WebTorrentSettings",
     "WorkSettings",
     "is_reloaded",
     "variable",
@@ -79,6 +81,7 @@ class Settings(Section):
 
     http: HttpSettings = HttpSettings.model_construct()
     udp: UdpSettings = UdpSettings.model_construct()
+    webtorrent: WebTorrentSettings = WebTorrentSettings.model_construct()
     redis: RedisSettings = RedisSettings.model_construct()
     data: DataSettings = DataSettings.model_construct()
     announce: AnnounceSettings = AnnounceSettings.model_construct()
@@ -108,6 +111,12 @@ class Settings(Section):
         if source is None:
             return self.geoip.database
         return self.data.directory / "geoip" / f"{source.replace(':', '-')}.mmdb"
+
+    @property
+    def serves_websockets(self) -> bool:
+        if self.webtorrent.enabled is not None:
+            return self.webtorrent.enabled
+        return self.torrents.mode == "open" and self.users.private != "required"
 
     def udp_addresses(self, tcp: Sequence[str]) -> tuple[str, ...]:
         """Where to serve UDP; ``tcp`` are the addresses of the TCP listeners, which ``auto`` stands for.
@@ -207,6 +216,7 @@ RELOADED: Mapping[str, frozenset[str]] = {
         }
     ),
     "clients": frozenset({"allow_list", "deny_list"}),
+    "webtorrent": frozenset({"interval_seconds", "max_offers", "max_torrents"}),
     "reaper": frozenset({"interval_seconds"}),
     "geoip": frozenset({"database"}),
     "probe": frozenset({"enabled"}),

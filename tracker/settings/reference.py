@@ -141,6 +141,11 @@ GROUPS = (
         ("work", "limits.work_requests_minute"),
     ),
     Group(
+        "WebTorrent",
+        "Browsers announce over WebSockets, on the HTTP port ([webtorrent.md](webtorrent.md)).",
+        ("webtorrent",),
+    ),
+    Group(
         "DHT node",
         "A node of the BitTorrent DHT, for public torrents ([dht.md](dht.md)).",
         ("dht",),

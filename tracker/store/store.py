@@ -36,6 +36,7 @@ from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.connect_checks import ConnectChecks
 from tracker.store.swarms.reaping import Reaping, Removals
 from tracker.store.swarms.rules import LiveRules, SwarmRules
+from tracker.store.swarms.sockets import SocketProcess
 from tracker.store.swarms.swarms import AllSwarms
 from tracker.store.torrents.hybrids import Hybrids
 from tracker.store.torrents.listing import TorrentListing
@@ -107,6 +108,7 @@ class Store(UserParts):
         self.reapings = {shard: Reaping(shard, shards, rules, clock, timer) for shard in shards.all}
         """One of each prefix: each needs heartbeats."""
         self.reaping = self.reapings[shards.main]
+        self.socket_process = SocketProcess(shards.main, self.reapings.values())
         super().__init__(shards, rules, self.reapings, clock)
         self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
         self.announce_counts = AnnounceCounts(shards)

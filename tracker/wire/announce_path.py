@@ -80,6 +80,21 @@ def passkey_in(url: bytes, forms: PasskeyForms) -> str | None:
     return _passkey([*passkeys, *_parameters(query, forms)], forms.accounts)
 
 
+def socket_passkey(path: str, query: str, forms: PasskeyForms) -> str | None:
+    """The passkey in the URL of a WebSocket, whose path may also be ``/``, ``/<passkey>`` or PeerTube's.
+
+    Raises Refusal for any other path, and as find_route does for passkeys.
+    """
+    segments = _segments(path)
+    kind, passkeys = _split(segments, forms._replace(after=True))
+    if len(segments) == 1 and not kind:
+        passkeys = segments
+    elif kind != "announce" and segments and segments != ["tracker", "socket"]:
+        raise Refusal("no such path: announce to /announce or /<passkey>/announce")
+    passkeys = [] if forms.accounts == "off" else passkeys
+    return _passkey([*passkeys, *_parameters(query, forms)], forms.accounts)
+
+
 def _segments(path: str) -> list[str]:
     return [_decode(segment) for segment in path.split("/") if segment]
 

@@ -27,7 +27,7 @@ MAX_OFFERS = 20
 MAX_SDP_LENGTH = 16_384
 """Characters of a session description."""
 MAX_KEY_LENGTH = 64
-_NO_HASH = InfoHash(bytes(HASH_LENGTH))
+NO_HASH = InfoHash(bytes(HASH_LENGTH))
 _EVENTS = {event.value: event for event in Event}
 _UPDATE = Event.UPDATE
 
@@ -60,7 +60,7 @@ Message = SocketAnnounce | Answer | Scrape
 class BadMessage(Exception):
     """A message that is refused before a decision; ``action`` and ``info_hash`` are those of the failure to send."""
 
-    def __init__(self, reason: str, action: str = "announce", info_hash: InfoHash = _NO_HASH) -> None:
+    def __init__(self, reason: str, action: str = "announce", info_hash: InfoHash = NO_HASH) -> None:
         super().__init__(reason)
         self.refusal = Refusal(reason)
         self.action = action

@@ -169,6 +169,7 @@ def test_patterns_are_unique_and_rows_complete() -> None:
 
 
 ONLY_IN_LUA = {
+    "t:ws:processes",
     "t:<metric>.<seen>",
     "t:addresses:<ih>",
     "t:addresses:full",
@@ -280,6 +281,7 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts:
 
 async def everything(store: Store) -> None:
     await store.upgrade()
+    store.socket_process.begin()
     await store.reaping.heartbeat()
     await shared_secret(store.connection, store.keys)
     for passkey in (ALICE, BOB):

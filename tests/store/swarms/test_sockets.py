@@ -1,6 +1,7 @@
 """Peers on WebSockets: a third kind of endpoint in the same swarms."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,10 @@ def socket(peer: int, *, process: int = 1, number: int | None = None, address: i
     return pack_socket(host, SocketId(process, peer if number is None else number))
 
 
-def over_socket(peer: int, event: str = "u", at: Endpoint | None = None, **changes: object) -> PeerUpdate:
-    return update(peer, event, endpoint=at or socket(peer), form=OVER_SOCKET, **{"timeout_seconds": 180.0, **changes})
+def over_socket(peer: int, event: str = "u", at: Endpoint | None = None, **changes: Any) -> PeerUpdate:
+    return update(
+        peer, event, endpoint=at or socket(peer), form=OVER_SOCKET, **{"timeout_seconds": 180.0, **changes}
+    )
 
 
 def gone(peer: int, at: Endpoint | None = None) -> PeerUpdate:
@@ -47,8 +50,14 @@ async def test_sockets_are_told_to_sockets_and_endpoints_to_others(store: Store)
     for peer in (1, 2, 3):
         await store.announce(over_socket(peer, "s", bytes_left=0 if peer == 1 else 7))
     await store.announce(update(4, "s"))
-    assert sorted(sockets_of((await store.announce(over_socket(2))).peers)) == [SocketId(1, 1), SocketId(1, 3)]
-    assert sockets_of((await store.announce(over_socket(1, bytes_left=0))).peers) == [SocketId(1, 2), SocketId(1, 3)]
+    assert sorted(sockets_of((await store.announce(over_socket(2))).peers)) == [
+        SocketId(1, 1),
+        SocketId(1, 3),
+    ]
+    assert sockets_of((await store.announce(over_socket(1, bytes_left=0))).peers) == [
+        SocketId(1, 2),
+        SocketId(1, 3),
+    ]
     reply = await store.announce(update(5, "s"))
     assert (reply.peers, reply.leechers, reply.seeders) == (endpoint(4), 4, 1)
     assert len(sockets_of((await store.announce(over_socket(3, peers_wanted=1))).peers)) == 1
@@ -181,7 +190,7 @@ async def test_the_sweep_drops_sockets_of_processes_that_report_no_more(store: S
         await store.announce(update(peer, "s"))
         await store.announce(over_socket(peer, at=socket(peer, process=process)))
     now = int(store.clock())
-    key = store.keys.socket_processes()
+    key = f"{store.keys.prefix}ws:processes"
     await store.redis.hset(key, mapping={"1": now - 30, "2": now - 61})
     position = ""
     for _ in range(20):
@@ -222,5 +231,5 @@ async def test_any_order_of_announces_and_closings_keeps_the_swarm_whole(store: 
         else:
             await store.announce(step)
         await check_invariants(store.redis, store.keys)
-    for step in (await store.reaping.sweep(["1"], "", 100), await store.reaping.sweep(["1"], "", 100)):
-        assert not step.repairs
+    for swept in (await store.reaping.sweep(["1"], "", 100), await store.reaping.sweep(["1"], "", 100)):
+        assert not swept.repairs

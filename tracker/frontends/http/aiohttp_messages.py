@@ -137,7 +137,7 @@ def with_host(head: bytes) -> bytes:
 @functools.cache
 def answer_head(status: int, version11: bool, keep_alive: bool) -> bytes:
     """The head up to the value of Content-Length."""
-    reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[status]
+    reason = {200: "OK", 403: "Forbidden", 404: "Not Found", 503: "Service Unavailable"}[status]
     version = "1.1" if version11 else "1.0"
     headers = {(True, False): "Connection: close\r\n", (False, True): "Connection: keep-alive\r\n"}
     connection = headers.get((version11, keep_alive), "")

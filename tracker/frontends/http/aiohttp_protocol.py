@@ -83,6 +83,7 @@ class Connection(GuardedConnection):
         "_tail",
         "address",
         "named",
+        "on_stop",
         "trusted",
         "until",
     )
@@ -116,6 +117,8 @@ class Connection(GuardedConnection):
         self.trusted = False
         self.named = False
         """Whether a PROXY header has given ``address``: then it may be a client on the proxy's own host."""
+        self.on_stop: Callable[[], None] | None = None
+        """Closes the connection when the tracker stops, where a WebSocket has replaced HTTP."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -130,6 +133,9 @@ class Connection(GuardedConnection):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._payload_parser is not None:
+            RequestHandler.data_received(self, data)
+            return
         if self._last:
             return
         if self._preface is not None:
@@ -194,6 +200,15 @@ class Connection(GuardedConnection):
         else:
             self._parse(following)
 
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """The connection becomes a WebSocket; what has arrived after the request is its first bytes."""
+        super().set_parser(parser, data_received_cb)
+        ahead, self._ahead = bytes(self._ahead), bytearray()
+        self._account()
+        self._resume_transport_reading()
+        if ahead:
+            self.data_received(ahead)
+
     def _account(self) -> None:
         self._table.requests.hold(self, self._head_bytes + self._tail + len(self._ahead))
 
@@ -250,7 +265,7 @@ class Connection(GuardedConnection):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio reads a bool
         """The client has closed its sending side, and may still wait for its answers, for a limited time."""
-        if not self.finish():
+        if self._payload_parser is not None or not self.finish():
             return False
         self._half_closed = self._loop.call_later(self._table.half_close_seconds, self.force_close)
         return True
@@ -261,7 +276,9 @@ class Connection(GuardedConnection):
         return self._last
 
     def close_gracefully(self) -> None:
-        if not self.finish():
+        if self.on_stop is not None:
+            self.on_stop()
+        elif not self.finish():
             self.force_close()
 
     @property
@@ -303,7 +320,7 @@ class Server(GuardedServer):
 
     def __init__(
         self,
-        handler: Callable[[Request], Awaitable[Answer]],
+        handler: Callable[[Request], Awaitable[web.StreamResponse]],
         rules: Rules,
         table: ConnectionTable,
         *,

@@ -7,9 +7,10 @@ sends is logged.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, cast
 
+from aiohttp import web
 from aiohttp.http_exceptions import (
     BadHttpMethod,
     BadStatusLine,
@@ -37,7 +38,7 @@ from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.system.logger import Logger
-from tracker.wire.announce_path import Route, find_route
+from tracker.wire.announce_path import Route, find_route, socket_passkey
 from tracker.wire.http_reply import (
     encode_announce,
     encode_failure,
@@ -88,6 +89,8 @@ class Tracker(Protocol):
         """Counts requests that were refused before a decision; ``kind`` is announces, scrapes or other."""
 
 
+Upgrade = Callable[[Request, Address, str | None], Awaitable[web.StreamResponse]]
+"""Serves a WebSocket until it is closed: (request, address, passkey)."""
 Problems = Callable[[], Sequence[str]]
 """The reasons why the tracker is not ready, without private details; empty when it is ready."""
 
@@ -110,8 +113,10 @@ class HttpHandler:
         settings: LiveSettings,
         problems: Problems = no_problems,
         notices: Problems = no_problems,
+        upgrade: Upgrade | None = None,
     ) -> None:
         self.tracker = tracker
+        self._upgrade = upgrade
         self._problems = problems
         self._notices = notices
         self._settings, http = settings, settings.current.http
@@ -128,10 +133,12 @@ class HttpHandler:
         """The maximum number of torrents in one scrape."""
         return self._settings.current.torrents.max_scrape
 
-    async def handle(self, request: Request) -> Answer:
+    async def handle(self, request: Request) -> web.StreamResponse:
         if request.method != "GET":
             return self._other_method(request)
         path, _, query = request.raw_path.partition("?")
+        if self._upgrade is not None and request.headers.get("Upgrade", "").lower() == "websocket":
+            return await self._open_socket(self._upgrade, request, path, query)
         try:
             route = self._routes.get(path) or find_route(path, query, self.passkey_forms)
             request.kind = route.kind
@@ -144,6 +151,17 @@ class HttpHandler:
         except TimeoutError as error:  # aiohttp would not log where it was raised
             return self.crashed(error)
         return Answer(_INDEX) if route.kind == "index" else self._probe(path)
+
+    async def _open_socket(
+        self, upgrade: "Upgrade", request: Request, path: str, query: str
+    ) -> web.StreamResponse:
+        request.kind = "websocket"
+        try:
+            passkey = socket_passkey(path, query, self.passkey_forms)
+            return await upgrade(request, self._address(request, None), passkey)
+        except Refusal as error:
+            self.tracker.refused(error.label)
+            return Answer(f"{error}\n".encode(), status=403, close=True)
 
     def _probe(self, path: str) -> Answer:
         """/health and /ready, for supervisors and load balancers; not counted."""

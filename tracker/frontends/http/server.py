@@ -16,7 +16,7 @@ from tracker.frontends.http.aiohttp_messages import Request
 from tracker.frontends.http.aiohttp_protocol import Connection, Server
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
-from tracker.frontends.http.handler import HttpHandler, Problems, Tracker, no_problems
+from tracker.frontends.http.handler import HttpHandler, Problems, Tracker, Upgrade, no_problems
 from tracker.refusals import SHED
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
@@ -70,6 +70,7 @@ async def serve_http(
     listeners: Sequence[Listener] | None = None,
     problems: Problems = no_problems,
     notices: Problems = no_problems,
+    upgrade: Upgrade | None = None,
     show_open: Callable[[Callable[[], float]], None] | None = None,
     fast_path: bool = True,
     connections: ConnectionTable | None = None,
@@ -78,14 +79,13 @@ async def serve_http(
     """Serves until the block is left; yields the bound addresses, with real ports where 0 was configured.
 
     Serves on ``listeners``, or else on those that the settings name. ``problems`` says why the tracker is not ready,
-    ``notices`` the unavailable parts while it is. ``show_open`` receives a function that counts open connections.
-    Without ``fast_path`` aiohttp answers everything. ``connections`` replaces the table of connections, for other
-    limits. Leaving the block stops gracefully. For the configured delay requests are served and connections are asked
-    to close. Then the listeners close, requests in flight are answered within 8 seconds, and idle connections are
-    closed. Raises StartupError when an address is not available.
+    ``notices`` the unavailable parts while it is. ``upgrade`` serves WebSockets. ``show_open`` receives a function that
+    counts open connections. Without ``fast_path`` aiohttp answers everything. ``connections`` replaces the table of
+    connections. The end is graceful: for the configured delay requests are served and connections asked to close; then
+    requests in flight are answered within 8 seconds. Raises StartupError when an address is not available.
     """
     http = settings.current.http
-    handler = HttpHandler(tracker, settings, problems, notices)
+    handler = HttpHandler(tracker, settings, problems, notices, upgrade)
     connections = ConnectionTable(http, tracker.refused) if connections is None else connections
     aiohttp_server = Server(
         handler.handle,

@@ -276,18 +276,6 @@ class Keys:
     def heartbeat(self) -> str:
         return f"{self.prefix}heartbeat"
 
-    def socket_process(self) -> str:
-        """The last number of a process with WebSockets."""
-        return f"{self.prefix}ws"
-
-    def socket_processes(self) -> str:
-        """The processes with WebSockets, and when each reported last."""
-        return f"{self.prefix}ws:processes"
-
-    def socket_channel(self, process: int) -> str:
-        """The channel to a process with WebSockets; no key."""
-        return f"{self.prefix}ws:{process}"
-
     def secret(self) -> str:
         return f"{self.prefix}secret"
 

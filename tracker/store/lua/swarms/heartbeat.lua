@@ -31,7 +31,7 @@ local _, till = last_outage(call('GET', P .. 'gap'), nil)
 if not beat or now > beat or now < beat - CLOCK_SLACK then
   call('SET', P .. 'heartbeat', string.format('%.0f', now))
 end
-if ARGV[5] ~= '' then call('HSET', P .. 'ws:processes', ARGV[5], string.format('%.0f', now)) end
+if (ARGV[5] or '') ~= '' then call('HSET', P .. 'ws:processes', ARGV[5], string.format('%.0f', now)) end
 -- The global counters exist from the start, and after they were wiped.
 for counter in string.gmatch('leechers seeders announces scrapes requests credit_cut reaped repairs forgotten '
     .. 'outbox_dropped tally_dropped software_dropped unique_skipped', '%S+') do

@@ -1,0 +1,227 @@
+"""One WebSocket: reads its messages, passes them to the tracker, and sends replies, offers and answers."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from aiohttp import WSMsgType, web
+
+from tracker.bittorrent import (
+    Address,
+    Announce,
+    AnnounceOverSocket,
+    AnnounceReply,
+    Event,
+    InfoHash,
+    Scrape,
+    ScrapeReply,
+)
+from tracker.frontends.http.aiohttp_protocol import Connection
+from tracker.frontends.websocket.relay import Count, OpenOffers, Relay
+from tracker.refusals import Label, Refusal, SilentlyDropped
+from tracker.settings.reload import LiveSettings
+from tracker.token_bucket import TokenBucket
+from tracker.wire.endpoint import SocketId, pack_socket, sockets_of
+from tracker.wire.webtorrent import (
+    NO_HASH,
+    Answer,
+    BadMessage,
+    Offer,
+    SocketAnnounce,
+    encode_failure,
+    encode_reply,
+    encode_scrape,
+    parse,
+)
+
+MAX_MESSAGE_BYTES = 65_536
+PING_SECONDS = 45.0
+"""Proxies close a connection that is silent for 60 to 100 s. One that answers no ping for half as long is closed."""
+MESSAGES_SECOND, MESSAGES_AT_ONCE = 20.0, 200
+"""Beyond them no more is read for a while. A page that opens announces all its torrents at once."""
+MAX_BAD_MESSAGES = 30
+"""The connection is closed with the next one."""
+MAX_UNREAD_BYTES = 262_144
+"""A client that has so much to read is closed."""
+_TOO_MANY_TORRENTS = "too many torrents on this connection"
+_SECOND_PEER_ID = "a connection has one peer id for each torrent"
+_CLOSE_1001 = b"\x88\x02\x03\xe9"
+"""A close frame with the code 1001."""
+
+
+class Tracker(Protocol):
+    """The parts of core.announce.Tracker that this front end uses."""
+
+    def submit(
+        self,
+        announce: Announce,
+        passkey: str | None,
+        address: Address,
+        answer: Callable[[AnnounceReply | Refusal], None],
+    ) -> bool: ...
+
+    async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply: ...
+
+    async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply: ...
+
+    def submit_gone(
+        self, announce: AnnounceOverSocket, passkey: str | None, address: Address, done: Callable[[], None]
+    ) -> None:
+        """The WebSocket of a peer was closed. Calls ``done`` when the store has been told, or cannot be."""
+
+    def refused(self, label: Label, kind: str = "other", number: int = 1) -> None: ...
+
+
+class SocketConnection:
+    """``number`` names it in this process."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        settings: LiveSettings,
+        relay: Relay,
+        connection: Connection,
+        *,
+        id: SocketId,
+        address: Address,
+        passkey: str | None,
+        count: Count,
+    ) -> None:
+        self.id = id
+        self.endpoint = pack_socket(address, id)
+        self.torrents: dict[InfoHash, AnnounceOverSocket] = {}
+        """The last announce of each torrent."""
+        self.open_offers = OpenOffers()
+        self.address = address
+        self.passkey = passkey
+        self._tracker = tracker
+        self._settings = settings
+        self._relay = relay
+        self._connection = connection
+        self._count = count
+        self.stopped = False
+        """Whether this process stops."""
+        self._bad = 0
+        self._budget = TokenBucket(MESSAGES_SECOND, MESSAGES_AT_ONCE, time.monotonic())
+
+    async def run(self, request: web.BaseRequest) -> web.WebSocketResponse:
+        """Serves until the connection is closed."""
+        socket = web.WebSocketResponse(
+            compress=False, max_msg_size=MAX_MESSAGE_BYTES, heartbeat=PING_SECONDS, decode_text=False
+        )
+        await socket.prepare(request)
+        self._connection.on_stop = self.close_for_stop
+        async for message in socket:
+            if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                break
+            if not await self._receive(message.data):
+                await socket.close(code=1008)
+                break
+            if wait := self._budget.wait(time.monotonic()):
+                await asyncio.sleep(wait)
+            self._budget.take(time.monotonic())
+        return socket
+
+    def close_for_stop(self) -> None:
+        """Asks the client to reconnect: this process stops."""
+        self.stopped = True
+        transport = self._connection.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(_CLOSE_1001)
+            transport.close()
+
+    def takes_part(self, info_hash: InfoHash) -> bool:
+        return info_hash in self.torrents
+
+    def send(self, message: bytes) -> None:
+        transport = self._connection.transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(_frame_head(len(message)) + message)
+        if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._count("sockets.stuck", 1)
+            transport.abort()
+
+    async def _receive(self, data: bytes) -> bool:
+        """Returns False if the connection is to be closed."""
+        try:
+            message = parse(data, self._settings.current.torrents.max_scrape)
+            if isinstance(message, SocketAnnounce):
+                await self._announce(message)
+            elif isinstance(message, Answer):
+                self._relay.pass_answer(self.id, self, message)
+            else:
+                await self._scrape(message)
+        except BadMessage as error:
+            kind = "scrapes" if error.action == "scrape" else "announces"
+            self._tracker.refused(error.refusal.label, kind)
+            self.send(encode_failure(error.info_hash, error.refusal, error.action))
+            self._bad += 1
+        return self._bad <= MAX_BAD_MESSAGES
+
+    async def _announce(self, message: SocketAnnounce) -> None:
+        info_hash, settings = message.announce.info_hash, self._settings.current.webtorrent
+        known = self.torrents.get(info_hash)
+        if known is not None and known.peer_id != message.announce.peer_id:
+            raise BadMessage(_SECOND_PEER_ID, "announce", info_hash)
+        if known is None and len(self.torrents) >= settings.max_torrents:
+            raise BadMessage(_TOO_MANY_TORRENTS, "announce", info_hash)
+        offers = message.offers[: settings.max_offers]
+        announce = AnnounceOverSocket(*message.announce._replace(peers_wanted=len(offers)))
+        announce.endpoint = self.endpoint
+        if announce.event is Event.STOPPED:
+            self.torrents.pop(info_hash, None)
+        else:
+            self.torrents[info_hash] = announce
+        answer = partial(self._on_reply, announce, offers, known is None)
+        if self._tracker.submit(announce, self.passkey, self.address, answer):
+            return
+        try:
+            answer(await self._tracker.announce(announce, self.passkey, self.address))
+        except Refusal as error:
+            answer(error)
+
+    def _on_reply(
+        self,
+        announce: AnnounceOverSocket,
+        offers: tuple[Offer, ...],
+        is_new: bool,
+        reply: AnnounceReply | Refusal,
+    ) -> None:
+        """The reply goes out before the offers are passed on. ``is_new``: a refused peer is not in the swarm."""
+        info_hash = announce.info_hash
+        if isinstance(reply, Refusal):
+            if is_new:
+                self.torrents.pop(info_hash, None)
+            self._fail(info_hash, reply)
+            return
+        self.send(encode_reply(info_hash, reply))
+        if offers:
+            to = sockets_of(reply.peers)
+            self._relay.pass_offers(self.id, info_hash, announce.peer_id, offers, to)
+
+    async def _scrape(self, scrape: Scrape) -> None:
+        """A full scrape may be far longer than any message."""
+        try:
+            if not scrape.info_hashes:
+                raise BadMessage("a scrape needs an info_hash: full scrapes are disabled", "scrape")
+            self.send(encode_scrape(await self._tracker.scrape(scrape, self.passkey, self.address)))
+        except Refusal as error:
+            self._fail(NO_HASH, error, "scrape")
+
+    def _fail(self, info_hash: InfoHash, error: Refusal, action: str = "announce") -> None:
+        if isinstance(error, SilentlyDropped):
+            self._connection.abort()
+        else:
+            self.send(encode_failure(info_hash, error, action))
+
+
+def _frame_head(size: int) -> bytes:
+    """The head of a text frame."""
+    if size < 126:
+        return bytes((0x81, size))
+    if size < 65536:
+        return b"\x81\x7e" + size.to_bytes(2, "big")
+    return b"\x81\x7f" + size.to_bytes(8, "big")

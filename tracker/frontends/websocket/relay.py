@@ -1,0 +1,178 @@
+"""Passes offers and answers on between WebSockets of this process, and to other processes over the store.
+
+An offer goes to a WebSocket that the store has chosen. It is open there for some time, and an answer passes only for an
+open offer, once. So no client can send anything to a peer that made it no offer. Messages for another process are
+collected for two milliseconds, and published on its channel together.
+"""
+
+import asyncio
+import struct
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from tracker.bittorrent import InfoHash, PeerId
+from tracker.errors import StoreUnavailable
+from tracker.wire.endpoint import SocketId
+from tracker.wire.webtorrent import Answer, Offer, encode_answer, encode_offer
+
+OPEN_SECONDS = 120.0
+"""How long an offer may be answered. Some clients announce the same offers again for as long."""
+MAX_OPEN = 200
+"""Open offers of a connection; beyond that the oldest one is dropped."""
+COLLECT_SECONDS = 0.002
+MAX_WAITING_BYTES = 16 * 2**20
+"""Bytes that wait to be published; further messages are dropped."""
+_HEAD = struct.Struct(">BQIQ20s20s20sI")
+_OFFER, _ANSWER = 0, 1
+
+Publish = Callable[[int, bytes], Awaitable[int]]
+"""(process, payload): publishes it on the channel of a process; returns how many receive it."""
+Count = Callable[[str, int], None]
+OfferKey = tuple[InfoHash, PeerId, bytes]
+"""(torrent, peer id of the offerer, offer id)"""
+
+
+class Receiver(Protocol):
+    """A connection, as others see it."""
+
+    open_offers: "OpenOffers"
+
+    def takes_part(self, info_hash: InfoHash) -> bool:
+        """Whether it has announced the torrent."""
+
+    def send(self, message: bytes) -> None:
+        """Never waits. A connection that does not read is closed."""
+
+
+class OpenOffers:
+    """The offers that a connection may answer, with the WebSocket that made each."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[OfferKey, tuple[SocketId, float]] = OrderedDict()
+
+    def add(self, key: OfferKey, offerer: SocketId, now: float) -> None:
+        self._open[key] = offerer, now + OPEN_SECONDS
+        self._open.move_to_end(key)
+        if len(self._open) > MAX_OPEN:
+            self._open.popitem(last=False)
+
+    def take(self, key: OfferKey, now: float) -> SocketId | None:
+        """Removes an offer; returns who made it, or None if it is not open."""
+        offerer, until = self._open.pop(key, (None, 0.0))
+        return offerer if now < until else None
+
+
+class Relayed(NamedTuple):
+    """A message on its way to a connection of another process."""
+
+    kind: int
+    receiver: int
+    key: OfferKey
+    sender: SocketId
+    message: bytes
+
+    def encode(self) -> bytes:
+        head = _HEAD.pack(self.kind, self.receiver, *self.sender, *self.key, len(self.message))
+        return head + self.message
+
+
+def decode(payload: bytes) -> Iterator[Relayed]:
+    """The messages of a payload, up to the first one that is incomplete."""
+    at = 0
+    while at + _HEAD.size <= len(payload):
+        kind, receiver, process, number, info_hash, peer_id, offer_id, size = _HEAD.unpack_from(payload, at)
+        at += _HEAD.size
+        message = payload[at : at + size]
+        at += size
+        if len(message) < size:
+            return
+        key = InfoHash(info_hash), PeerId(peer_id), offer_id
+        yield Relayed(kind, receiver, key, SocketId(process, number), message)
+
+
+class Relay:
+    """``process`` is the number of this process. ``timer`` gives seconds from any start."""
+
+    def __init__(self, process: int, publish: Publish, count: Count, timer: Callable[[], float]) -> None:
+        self.process = process
+        self.receivers: dict[int, Receiver] = {}
+        """The connections of this process by their number."""
+        self._publish = publish
+        self._count = count
+        self._timer = timer
+        self._waiting: dict[int, list[bytes]] = {}
+        self._waiting_bytes = 0
+        self._news = asyncio.Event()
+
+    def pass_offers(
+        self,
+        sender: SocketId,
+        info_hash: InfoHash,
+        peer_id: PeerId,
+        offers: tuple[Offer, ...],
+        to: list[SocketId],
+    ) -> None:
+        """Passes an offer on to each of these WebSockets."""
+        for receiver, offer in zip(to, offers, strict=False):
+            key, message = (info_hash, peer_id, offer.offer_id), encode_offer(info_hash, peer_id, offer)
+            self._send(receiver.process, Relayed(_OFFER, receiver.number, key, sender, message))
+
+    def pass_answer(self, sender: SocketId, receiver: Receiver, answer: Answer) -> None:
+        """Passes the answer of connection ``receiver`` on, if it had the offer."""
+        key = answer.info_hash, answer.to_peer_id, answer.accepted.offer_id
+        offerer = receiver.open_offers.take(key, self._timer())
+        if offerer is None:
+            self._count("relays.unasked", 1)
+            return
+        self._send(offerer.process, Relayed(_ANSWER, offerer.number, key, sender, encode_answer(answer)))
+
+    def _send(self, process: int, relayed: Relayed) -> None:
+        if process == self.process:
+            self._deliver(relayed)
+            return
+        packed = relayed.encode()
+        if self._waiting_bytes + len(packed) > MAX_WAITING_BYTES:
+            self._count("relays.lost", 1)
+            return
+        self._waiting_bytes += len(packed)
+        self._waiting.setdefault(process, []).append(packed)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Publishes what waits, until cancelled."""
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(COLLECT_SECONDS)
+            self._news.clear()
+            waiting, self._waiting = self._waiting, {}
+            async with asyncio.TaskGroup() as tasks:
+                for process, messages in waiting.items():
+                    tasks.create_task(self._publish_all(process, messages))
+
+    async def _publish_all(self, process: int, messages: list[bytes]) -> None:
+        payload, receivers = b"".join(messages), 0
+        try:
+            receivers = await self._publish(process, payload)
+        except StoreUnavailable:
+            pass
+        finally:
+            self._waiting_bytes -= len(payload)
+        if not receivers:
+            self._count("relays.lost", len(messages))
+
+    def receive(self, payload: bytes) -> None:
+        """Delivers what another process has published."""
+        for relayed in decode(payload):
+            self._deliver(relayed)
+
+    def _deliver(self, relayed: Relayed) -> None:
+        kind, number, key, sender, message = relayed
+        receiver = self.receivers.get(number)
+        if receiver is None or not receiver.takes_part(key[0]):
+            self._count("relays.lost", 1)
+            return
+        if kind == _OFFER:
+            receiver.open_offers.add(key, sender, self._timer())
+        self._count("relays.offers" if kind == _OFFER else "relays.answers", 1)
+        receiver.send(message)

@@ -1,0 +1,95 @@
+"""WebTorrent: the WebSockets of one process, on its HTTP port."""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from aiohttp import web
+
+from tracker.bittorrent import Address
+from tracker.frontends.http.aiohttp_messages import Answer, Request
+from tracker.frontends.http.aiohttp_protocol import Connection
+from tracker.frontends.websocket.connection import SocketConnection, Tracker
+from tracker.frontends.websocket.relay import Count, Publish, Relay
+from tracker.settings.reload import LiveSettings
+from tracker.wire.endpoint import SocketId
+
+GOODBYES_TOGETHER = 64
+"""Closed WebSockets that the store is told of at a time: announces must not wait for thousands of them."""
+MAX_GOODBYES = 200_000
+"""Those that wait; beyond that peers time out."""
+_FIRST_NUMBER_BITS, _MAX_NUMBER = 38, 2**40 - 1
+
+
+class WebSockets:
+    """Serves WebSockets that the HTTP port passes on. ``process`` is a number that no other process has."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        settings: LiveSettings,
+        process: int,
+        *,
+        publish: Publish,
+        count: Count,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.relay = Relay(process, publish, count, timer)
+        self._tracker = tracker
+        self._settings = settings
+        self._origins = frozenset(settings.current.webtorrent.origins)
+        self._count = count
+        # Connections of two processes that chose the same number stay apart.
+        self._last_number = random.getrandbits(_FIRST_NUMBER_BITS)
+        self._goodbyes: deque[Callable[[], None]] = deque()
+        self._saying = 0
+
+    def __len__(self) -> int:
+        return len(self.relay.receivers)
+
+    async def serve(self, request: Request, address: Address, passkey: str | None) -> web.StreamResponse:
+        """As http.handler.Upgrade."""
+        if self._origins and request.headers.get("Origin", "") not in self._origins:
+            return Answer(b"this origin may not connect\n", status=403, close=True)
+        if not web.WebSocketResponse().can_prepare(request).ok:
+            return Answer(b"this is no request for a WebSocket\n", status=403, close=True)
+        self._last_number = self._last_number % _MAX_NUMBER + 1
+        connection = SocketConnection(
+            self._tracker,
+            self._settings,
+            self.relay,
+            cast(Connection, request.protocol),
+            id=SocketId(self.relay.process, self._last_number),
+            address=address,
+            passkey=passkey,
+            count=self._count,
+        )
+        self.relay.receivers[connection.id.number] = connection
+        try:
+            return await connection.run(request)
+        finally:
+            del self.relay.receivers[connection.id.number]
+            self._say_goodbye(connection)
+
+    def _say_goodbye(self, connection: SocketConnection) -> None:
+        """Takes the WebSocket from its peers, unless this process stops: then clients come back within minutes."""
+        if connection.stopped or len(self._goodbyes) > MAX_GOODBYES:
+            return
+        passkey, address = connection.passkey, connection.address
+        for announce in connection.torrents.values():
+            say = partial(self._tracker.submit_gone, announce, passkey, address, self._said)
+            self._goodbyes.append(say)
+        self._continue()
+
+    def _continue(self) -> None:
+        while self._goodbyes and self._saying < GOODBYES_TOGETHER:
+            self._saying += 1
+            self._goodbyes.popleft()()
+
+    def _said(self) -> None:
+        self._saying -= 1
+        asyncio.get_running_loop().call_soon(self._continue)
