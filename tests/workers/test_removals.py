@@ -124,7 +124,20 @@ async def disable_by_import(store: Store) -> None:
     await store.user_import.save([{"user_id": "7", "enabled": False}])
 
 
-@pytest.mark.parametrize("disable", [disable, disable_by_import])
+async def refuse_its_group(store: Store) -> None:
+    await store.groups.save(5, {"name": "members"})
+    await store.users.edit(ALICE, {"group": 5})
+    assert await removed_in_rounds(store, 1) == 0
+    await store.groups.save(5, {"may_announce": False})
+
+
+async def move_to_a_refused_group(store: Store) -> None:
+    await store.groups.save(5, {"may_announce": False})
+    assert await removed_in_rounds(store, 1) == 0
+    await store.users.edit(ALICE, {"group": 5})
+
+
+@pytest.mark.parametrize("disable", [disable, disable_by_import, refuse_its_group, move_to_a_refused_group])
 async def test_a_disabled_user_is_not_returned_and_leaves(
     store: Store, disable: Callable[[Store], Awaitable[None]]
 ) -> None:

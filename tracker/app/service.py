@@ -122,7 +122,7 @@ async def serve(
                 admin_context = _admin_context(context, joins, web, version, reload)
                 async with (
                     _admin(admin_context) as (admin, tokens),
-                    _site(admin_context, apply) as site,
+                    _site(admin_context, apply, context.telemetry.count) as site,
                     open_work(context, web.addresses) as work,
                     open_dht(context, prober, dht),
                     running(partial(reload.run, settings, apply)),
@@ -344,7 +344,9 @@ async def _admin(context: AdminContext) -> AsyncIterator[tuple[tuple[str, ...], 
 
 
 @asynccontextmanager
-async def _site(context: AdminContext, apply: Callable[[Settings], None]) -> AsyncIterator[tuple[str, ...]]:
+async def _site(
+    context: AdminContext, apply: Callable[[Settings], None], count: Callable[[str], None]
+) -> AsyncIterator[tuple[str, ...]]:
     """Opens the listener for a site's calls if a setting says so, and yields its addresses."""
     if not context.settings.site.listen:
         yield ()
@@ -352,7 +354,7 @@ async def _site(context: AdminContext, apply: Callable[[Settings], None]) -> Asy
     await asyncio.to_thread(import_module, "tracker.admin.site.listener")
     from tracker.admin.site.listener import serve_site  # noqa: PLC0415
 
-    async with serve_site(context, apply) as addresses:
+    async with serve_site(context, apply, count) as addresses:
         yield addresses
 
 

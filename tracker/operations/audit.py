@@ -124,10 +124,14 @@ class Change:
         except (RedisError, StoreUnavailable):
             written = failed
         if not written:
-            named = [f"{kind} {object_id}" for kind, object_id in self._before]
-            named += (f"{row.kind} {row.id}" for row in self._rows)
-            what, first = self.operation, named[:MAX_OBJECTS]
-            log.error("audit entry lost", by=self._caller.actor, what=what, objects=first)
+            log.error("audit entry lost", by=self._caller.actor, what=self.operation, objects=self.named)
+
+    @property
+    def named(self) -> list[str]:
+        """Kinds and ids of the first objects."""
+        found = [f"{kind} {object_id}" for kind, object_id in self._before]
+        found += (f"{row.kind} {row.id}" for row in self._rows)
+        return found[:MAX_OBJECTS]
 
     async def _entry(self, *, failed: bool) -> AuditEntry | None:
         objects = [await self._changed(kind, id, before) for (kind, id), before in self._before.items()]

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from multidict import CIMultiDict
 
 from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
@@ -268,6 +269,12 @@ async def test_a_request_with_an_idempotency_key_adds_once(full: ApiClient) -> N
         problem = await full.ask("PATCH", path, 409, json=body, headers=key)
         assert "another request had this idempotency key" in problem["detail"]
     await full.ask("PATCH", "/users/7", 422, json=gift, headers={"Idempotency-Key": ""})
+    two = CIMultiDict([("Idempotency-Key", "order-2"), ("Idempotency-Key", "order-2")])
+    problem = await full.ask("PATCH", "/users/7", 400, json=gift, headers=two)
+    assert problem["detail"] == "Idempotency-Key is given more than once"
+    for method, path in (("POST", "/users"), ("GET", "/users/7"), ("DELETE", "/users/7")):
+        problem = await full.ask(method, path, 400, headers=key, **({"json": {}} if method == "POST" else {}))
+        assert problem["detail"] == "Idempotency-Key is not taken by this call"
     assert (await full.ask("PATCH", "/users/7", json={"add_uploaded": -1000}))["uploaded"] == 0
     entries = (await full.get("/audit"))["items"]
     assert [entry["details"].get("repeated") for entry in entries if entry["details"].get("repeated")]

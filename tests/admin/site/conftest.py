@@ -143,7 +143,7 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
             )
             site = Site("", context, telemetry, clock)
             (site.address,) = await stack.enter_async_context(
-                serve_site(context, site.applied.append, limits)
+                serve_site(context, site.applied.append, telemetry.count, limits)
             )
             return site
 

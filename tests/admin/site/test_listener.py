@@ -7,11 +7,14 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
 from tests.admin.site.conftest import KEY, OTHER, PASSKEY, TORRENT, USER, Serve, Site
 from tests.raw_http import PATIENCE, connect
 from tracker.admin.http.connections import Limits
+from tracker.admin.metrics.exposition import Scrape
+from tracker.admin.metrics.store_readings import StoreReadings
 from tracker.settings.model import Settings, SiteSettings
 from tracker.store.access.audit import AuditEntry, AuditFilter
 
@@ -59,6 +62,55 @@ async def test_no_log_line_has_a_key_or_a_passkey(site: Site) -> None:
     text = str(lines)
     assert not any(secret in text for secret in (wrong, KEY, PASSKEY, OTHER))
     assert "wrong key" in text
+
+
+async def test_a_failed_call_is_logged_with_the_ids_that_it_names(site: Site) -> None:
+    await site.put("users", USER)
+    info_hash = str(TORRENT["info_hash"])
+    with capture_logs() as lines:
+        await site.put("torrents", {**TORRENT, "status": 9})
+        await site.put("freeleech-tokens", {"user_id": 7, "torrent_id": 404})
+        await site.ask("GET", "users/404")
+        await site.ocelot("add_token", info_hash=bytes.fromhex(info_hash), userid=7)
+        await site.ocelot("change_passkey", oldpasskey=PASSKEY, newpasskey="x" * 100)
+        await site.ocelot("add_torrent", id="9 x", info_hash="short")
+    names = ("id", "user_id", "userid", "torrent_id", "info_hash")
+    assert [
+        {n: line[n] for n in names if n in line} for line in lines if line["event"] == "site call failed"
+    ] == [
+        {"id": str(TORRENT["id"]), "info_hash": info_hash},
+        {"user_id": "7", "torrent_id": "404"},
+        {"id": "404"},
+        {"userid": "7", "info_hash": info_hash},
+        {},
+        {},
+    ]
+
+
+async def test_calls_are_counted_by_their_outcome(site: Site) -> None:
+    await site.put("users", USER)
+    await site.put("users", {})
+    await site.ask("PUT", "users", USER, "x" * 32)
+    await site.ask("GET", "users/7")
+    await site.ask("GET", "users/404")
+    await site.ocelot("info_torrent", info_hash=b"x" * 20)
+    await site.ocelot("nothing")
+    await site.store.connection.command("SET", site.store.keys.denied_clients(), "another program's")
+    await site.put("blacklisted-agents", {"peer_id_prefix": "-TR"})
+    shown = generate_latest(Scrape(site.telemetry.snapshot(), StoreReadings(up=False), {})).decode()
+    found = {line for line in shown.splitlines() if line.startswith("tracker_site_calls_total{")}
+    assert found == {
+        f'tracker_site_calls_total{{call="{call}",outcome="{outcome}"}} {number}.0'
+        for call, outcome, number in (
+            ("PUT users", "done", 1),
+            ("PUT users", "refused", 2),
+            ("GET users", "done", 1),
+            ("PUT blacklisted-agents", "failed", 1),
+            ("GET users", "refused", 1),
+            ("info_torrent", "refused", 1),
+            ("unknown", "refused", 1),
+        )
+    }
 
 
 async def test_other_addresses_are_refused_whatever_their_key(serve: Serve) -> None:

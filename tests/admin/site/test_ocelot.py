@@ -61,6 +61,16 @@ async def test_a_torrent_is_added_changed_and_deleted(site: Site, info_hash: byt
     assert await site.store.torrents.get(InfoHash(info_hash)) is None
 
 
+async def test_an_id_conflict_leaves_a_deleted_torrent_denied(site: Site) -> None:
+    assert await site.ocelot("add_torrent", id=9, info_hash=HASHES[1]) == SUCCESS
+    assert await site.ocelot("add_torrent", id=8, info_hash=HASH) == SUCCESS
+    assert await site.ocelot("delete_torrent", info_hash=HASH, reason=0) == SUCCESS
+    assert (await site.ocelot("add_torrent", id=9, info_hash=HASH))[0] == 409
+    assert [each.reason for each in await site.store.torrents.denials()] == ["Unregistered torrent: Dupe"]
+    assert await site.ocelot("add_torrent", id=8, info_hash=HASH) == SUCCESS
+    assert await site.store.torrents.denials() == []
+
+
 async def test_several_torrents_change_at_once(site: Site) -> None:
     for number, info_hash in enumerate(HASHES[:2], 1):
         await site.ocelot("add_torrent", id=number, info_hash=info_hash)
@@ -130,6 +140,8 @@ async def test_the_announce_interval_changes_until_a_restart(site: Site) -> None
         assert await site.ocelot("update_announce_interval", new_announce_interval=1234) == SUCCESS
     assert 1234 in [line.get("seconds") for line in lines]
     assert [each.announce.interval_seconds for each in site.applied] == [1234]
+    status, text = await site.ocelot("update_announce_interval", new_announce_interval=5)
+    assert status == 400 and "TRACKER_ANNOUNCE__MIN_INTERVAL_SECONDS" in text
     status, text = await site.ocelot("update_announce_interval", new_announce_interval=100_000)
     assert (status, "TRACKER_ANNOUNCE__INTERVAL_SECONDS" in text) == (400, True)
     assert len(site.applied) == 1
@@ -147,7 +159,7 @@ async def test_the_announce_interval_changes_until_a_restart(site: Site) -> None
         f"action=add_user&id=0&passkey={PASSKEY}",
         f"action=add_user&id=7&passkey={PASSKEY}&visible=2",
         "action=add_torrent&id=9&info_hash=abc",
-        f"action=add_torrent&id={10**14}&info_hash={'%01' * 20}",
+        f"action=add_torrent&id={10**13}&info_hash={'%01' * 20}",
         f"action=add_torrent&id=9&info_hash={'%01' * 20}&freetorrent=3",
         f"action=update_torrents&info_hashes={'%01' * 21}&freetorrent=1",
         "action=update_torrents&info_hashes=&freetorrent=1",

@@ -17,6 +17,7 @@ from tracker.store.schema.multipliers import (
     multiplier_text,
 )
 from tracker.store.torrents.records import LABEL, MAX_LABELS
+from tracker.store.torrents.torrents import MAX_OWN_ID
 
 T = TypeVar("T")
 
@@ -149,13 +150,13 @@ UserIdValue = Annotated[
 _OwnIdText = Annotated[
     str,
     Field(
-        pattern="^[1-9][0-9]{0,13}$",
+        pattern="^[1-9][0-9]{0,12}$",
         description="The site's own number of a new torrent, which no other has; default: the next one. A known "
         "torrent must have it already. Later numbers are above it.",
         examples=["4711"],
     ),
 ]
-_OwnIdNumber = Annotated[int, Field(ge=1, lt=10**14)]
+_OwnIdNumber = Annotated[int, Field(ge=1, le=MAX_OWN_ID)]
 OwnIdValue = Annotated[
     _OwnIdText, BeforeValidator(_digits_of, json_schema_input_type=_OwnIdText | _OwnIdNumber)
 ]

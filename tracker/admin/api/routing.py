@@ -30,11 +30,14 @@ def routes(context: AdminContext, endpoints: Iterable[Endpoint]) -> list[web.Abs
 def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
     async def handle(request: web.Request) -> web.Response:
         arguments = await read(endpoint, request)
-        key = request.headers.get(IDEMPOTENCY_KEY) if endpoint.repeatable else None
+        keys = request.headers.getall(IDEMPOTENCY_KEY, ())
+        if len(keys) > endpoint.repeatable:
+            why = "is given more than once" if endpoint.repeatable else "is not taken by this call"
+            raise Problem(400, detail=f"{IDEMPOTENCY_KEY} {why}")
         try:
-            if key is None:
+            if not keys:
                 return await _answer(context, endpoint, request, arguments)
-            return await _answer_once(context, endpoint, request, arguments, key)
+            return await _answer_once(context, endpoint, request, arguments, keys[0])
         except NotFound as error:
             raise Problem(404, detail=error.text) from error
         except Conflict as error:

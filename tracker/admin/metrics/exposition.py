@@ -99,6 +99,9 @@ def _source(name: str) -> Source | None:
     if kind == "jobs":
         queue, _, status = rest.partition(".")
         return ("tracker_job_changes_total", (queue, status)) if status in STATUSES else None
+    if kind == "site_call":
+        call, _, outcome = rest.partition(".")
+        return "tracker_site_calls_total", (call, outcome)
     if kind == "dht":
         return _dht_source(rest)
     return None

@@ -87,6 +87,7 @@ COUNTED: dict[str, Source] = {
         for outcome in ("written", "repaired", "refused")
     },
     "site_sync.errors": ("tracker_site_errors_total", ()),
+    "site_call.unknown.refused": ("tracker_site_calls_total", ("unknown", "refused")),
     **{
         f"store.{outcome}": ("tracker_store_round_trips_total", (outcome,))
         for outcome in ("answered", "error", "refused", "timeout", "unreachable")

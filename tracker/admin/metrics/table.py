@@ -170,6 +170,12 @@ _TRACKER = (
         "Age of the oldest change that this tracker still has to deliver; 0 if there is none",
     ),
     Metric(
+        "tracker_site_calls_total",
+        "counter",
+        "Calls of a site's own code: done, refused, or failed because of the tracker or its store",
+        ("call", "outcome"),
+    ),
+    Metric(
         "tracker_site_rows_total",
         "counter",
         "Rows of the site's own tables: written, repaired by the daily comparison, or refused because they do not fit",

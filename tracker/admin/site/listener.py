@@ -2,8 +2,9 @@
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import orjson
@@ -29,7 +30,7 @@ from tracker.admin.site import ocelot
 from tracker.admin.site.changes import SiteCall
 from tracker.admin.site.rates import Rates
 from tracker.admin.site.unit3d import CALLS, Unit3dCall
-from tracker.bittorrent import Address
+from tracker.bittorrent import HASH_LENGTH, Address
 from tracker.errors import ClientError, Conflict, NotFound
 from tracker.operations.audit import Caller, Change
 from tracker.settings.model import Settings, SiteSettings
@@ -41,6 +42,7 @@ from tracker.wire.proxy import TrustedNetworks
 
 MAX_BODY_BYTES = 65_536
 UNIT3D = "/announce/{key}/"
+_HASH = re.compile(r"[0-9a-fA-F]{40}", re.ASCII)
 
 M = TypeVar("M", bound=BaseModel)
 R = TypeVar("R")
@@ -49,16 +51,20 @@ log = Logger("tracker.site")
 
 @asynccontextmanager
 async def serve_site(
-    context: AdminContext, apply: Callable[[Settings], None], limits: Limits | None = None
+    context: AdminContext,
+    apply: Callable[[Settings], None],
+    count: Callable[[str], None],
+    limits: Limits | None = None,
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serves until the block is left, if a setting says so; yields the addresses, with real ports in place of 0.
 
-    ``apply`` receives changed settings. Raises StartupError for an address that is not available.
+    ``apply`` receives changed settings, ``count`` the outcome of each call. Raises StartupError for an address that is
+    not available.
     """
     settings = context.settings.site
     rates = Rates(context.telemetry, context.clock)
     listeners = await open_listeners(settings.listen)
-    app = make_app(Site(context, settings, rates, apply))
+    app = make_app(Site(context, settings, rates, apply, count))
     async with serving(app, listeners, limits or Limits(), SiteConnection), running(rates.run):
         yield tuple(listener.address for listener in listeners)
 
@@ -99,13 +105,28 @@ class Site:
         settings: SiteSettings,
         rates: Rates,
         apply: Callable[[Settings], None],
+        count: Callable[[str], None],
     ) -> None:
         self.settings = settings
         self._context = context
         self._rates = rates
         self._apply = apply
+        self._count = count
         self._allowed = TrustedNetworks(settings.allowed)
         self._attempts = Attempts(asyncio.get_running_loop().time)
+
+    @contextmanager
+    def counting(self, call: str) -> Iterator[None]:
+        """Counts a call by its outcome."""
+        outcome = "failed"
+        try:
+            yield
+            outcome = "done"
+        except Problem as error:
+            outcome = "refused" if error.status < 500 else "failed"
+            raise
+        finally:
+            self._count(f"site_call.{call}.{outcome}")
 
     def admit(self, request: web.Request, key: SecretStr | None) -> None:
         """Raises Problem. A connection to a unix socket has no address."""
@@ -123,10 +144,14 @@ class Site:
         mark_authenticated(request)
 
     async def run(
-        self, request: web.Request, operation: str, handle: Callable[[SiteCall], Awaitable[R]]
+        self,
+        request: web.Request,
+        operation: str,
+        fields: Mapping[str, object],
+        handle: Callable[[SiteCall], Awaitable[R]],
     ) -> R:
-        """Runs a call. What it has changed is in the audit log under ``operation``, also if it fails then. Raises
-        Problem."""
+        """Runs a call with these fields. What it has changed is in the audit log under ``operation``, also if it fails
+        then. Raises Problem."""
         address = format_address(_address_of(request)) if _address_of(request) else ""
         change = Change(
             self._context.store, Caller(self.settings.name, "operate", "site", "", address), operation
@@ -136,7 +161,7 @@ class Site:
             reply = await handle(SiteCall(self._context, change, self._rates, self._apply))
             done = True
         except ClientError as error:
-            raise _refused(request, operation, error) from error
+            raise _refused(request, operation, error, fields, change.named) from error
         finally:
             if operation:
                 await change.record(failed=not done)
@@ -147,18 +172,55 @@ def _address_of(request: web.Request) -> Address:
     return pack_address((request.remote or "").partition("%")[0]) or Address(b"")
 
 
-def _refused(request: web.Request, operation: str, error: ClientError) -> Problem:
+def _refused(
+    request: web.Request,
+    operation: str,
+    error: ClientError,
+    fields: Mapping[str, object],
+    objects: Sequence[str] = (),
+) -> Problem:
+    """``fields``: of the call, ``objects``: which it has read. Both are in the log, without passkeys."""
     status = 404 if isinstance(error, NotFound) else 409 if isinstance(error, Conflict) else 400
-    log.warning("site call failed", what=describe_request(request), operation=operation, why=error.text)
+    log.warning(
+        "site call failed",
+        what=describe_request(request),
+        operation=operation,
+        why=error.text,
+        **_ids(fields),
+        **({"objects": list(objects)} if objects else {}),
+    )
     return Problem(status, detail=error.text)
 
 
-def _checked(request: web.Request, read: Callable[[], M]) -> M:
+def _ids(fields: Mapping[str, object]) -> dict[str, str]:
+    """Which torrent and user a call names, as far as these are ids. Ocelot's info hashes are 20 characters."""
+    found = {name: str(fields[name]) for name in ("id", "user_id", "userid", "torrent_id") if name in fields}
+    found = {
+        name: text for name, text in found.items() if text.isascii() and text.isdigit() and len(text) < 20
+    }
+    info_hash = fields.get("info_hash")
+    if isinstance(info_hash, str) and _HASH.fullmatch(info_hash):
+        return {**found, "info_hash": info_hash.lower()}
+    if isinstance(info_hash, str) and len(info_hash) == HASH_LENGTH:
+        return {**found, "info_hash": info_hash.encode("latin-1", "replace").hex()}
+    return found
+
+
+def _checked(request: web.Request, fields: Mapping[str, object], read: Callable[[], M]) -> M:
     """A body or a query. Raises Problem."""
     try:
         return read()
     except ValidationError as error:
-        raise _refused(request, "", ClientError(first_error(error))) from error
+        raise _refused(request, "", ClientError(first_error(error)), fields) from error
+
+
+def _fields_of(data: bytes) -> dict[str, object]:
+    """The fields of a body that may be invalid."""
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def make_app(site: Site) -> web.Application:
@@ -179,13 +241,25 @@ async def _close_middleware(request: web.Request, handler: Handler) -> web.Strea
 
 def _unit3d(site: Site, calls: Sequence[Unit3dCall]) -> list[web.RouteDef]:
     def route(call: Unit3dCall) -> web.RouteDef:
+        name = f"{call.method} {call.path.partition('/')[0]}"
+
         async def handle(request: web.Request) -> web.Response:
+            with site.counting(name):
+                return await answer(request)
+
+        async def answer(request: web.Request) -> web.Response:
             site.admit(request, site.settings.key)
-            arguments: list[object] = [int(request.match_info["id"])] if "id" in request.match_info else []
+            fields: dict[str, object] = {
+                key: request.match_info[key] for key in ("id",) if key in request.match_info
+            }
+            arguments: list[object] = [int(str(value)) for value in fields.values()]
             if (model := call.body) is not None:
                 data = await request.read()
-                arguments.append(_checked(request, lambda: model.model_validate_json(data)))
-            reply = await site.run(request, call.operation, lambda this: call.handler(this, *arguments))
+                fields = _fields_of(data)
+                arguments.append(_checked(request, fields, lambda: model.model_validate_json(data)))
+            reply = await site.run(
+                request, call.operation, fields, lambda this: call.handler(this, *arguments)
+            )
             return (
                 web.Response()
                 if reply is None
@@ -199,19 +273,22 @@ def _unit3d(site: Site, calls: Sequence[Unit3dCall]) -> list[web.RouteDef]:
 
 def _ocelot(site: Site) -> list[web.RouteDef]:
     async def update(request: web.Request) -> web.Response:
-        site.admit(request, site.settings.key)
         fields = ocelot.read_query(request.raw_path)
-        action = ocelot.ACTIONS.get(fields.get("action", ""))
-        if action is None:
-            raise _refused(request, "", ClientError("unknown action"))
-        query = _checked(request, lambda: action.query.model_validate(fields))
-        await site.run(request, action.operation, lambda this: action.handler(this, query))
+        name = fields.get("action", "")
+        action = ocelot.ACTIONS.get(name)
+        with site.counting(name if action else "unknown"):
+            site.admit(request, site.settings.key)
+            if action is None:
+                raise _refused(request, "", ClientError("unknown action"), fields)
+            query = _checked(request, fields, lambda: action.query.model_validate(fields))
+            await site.run(request, action.operation, fields, lambda this: action.handler(this, query))
         return web.Response(text="success")
 
     async def report(request: web.Request) -> web.Response:
-        site.admit(request, site.settings.report_key)
-        fields = ocelot.read_query(request.raw_path)
-        text = await site.run(request, "", lambda this: ocelot.report(this, fields))
+        with site.counting("report"):
+            site.admit(request, site.settings.report_key)
+            fields = ocelot.read_query(request.raw_path)
+            text = await site.run(request, "", {}, lambda this: ocelot.report(this, fields))
         return web.Response(text=f"{text}success")
 
     return [

@@ -23,6 +23,7 @@ from tracker.operations.torrents import allow_torrent, change_torrent_rule, deny
 from tracker.settings.reload import with_values
 from tracker.store.schema.multipliers import RuleChange
 from tracker.store.swarms.peer_counts import NO_PEERS, read_peer_counts
+from tracker.store.torrents.torrents import MAX_OWN_ID
 from tracker.store.users.fields import checked_passkey
 from tracker.system.logger import Logger
 
@@ -96,7 +97,7 @@ class TorrentQuery(Query):
 
 
 class NewTorrent(TorrentQuery):
-    id: Annotated[int, Field(ge=1, le=10**14 - 1)]
+    id: Annotated[int, Field(ge=1, le=MAX_OWN_ID)]
     freetorrent: Kind = 0
 
 
@@ -154,9 +155,10 @@ class Interval(Query):
 
 
 async def add_torrent(call: SiteCall, query: NewTorrent) -> None:
-    if not await call.store.torrents.registered([query.info_hash]):
-        await allow_torrent(call.store, query.info_hash)  # it was deleted before
+    is_new = not await call.store.torrents.registered([query.info_hash])
     await save_torrent(call, query.id, query.info_hash, {"enabled": "1"}, _rule(call, query.freetorrent))
+    if is_new:
+        await allow_torrent(call.store, query.info_hash)  # it was deleted before
 
 
 def _rule(call: SiteCall, kind: int) -> RuleChange:
@@ -255,6 +257,8 @@ async def edit_client(call: SiteCall, query: ChangedClient) -> None:
 async def set_interval(call: SiteCall, query: Interval) -> None:
     """Until this tracker restarts, as in Ocelot."""
     current, name = call.context.settings, "interval_seconds"
+    if query.new_announce_interval < current.announce.min_interval_seconds:
+        raise ClientError("TRACKER_ANNOUNCE__MIN_INTERVAL_SECONDS is longer than this interval")
     try:
         call.apply(with_values(current, {"announce": {name: query.new_announce_interval}}))
     except ValidationError as error:

@@ -23,13 +23,13 @@ from tracker.operations.peers import format_prefix, to_integer
 from tracker.operations.torrents import change_torrent_rule, torrent_fields
 from tracker.store.schema.multipliers import Multiplier, RuleChange, Rules
 from tracker.store.torrents.records import Enabled, Peer, Torrent
+from tracker.store.torrents.torrents import MAX_OWN_ID
 from tracker.store.users.fields import Value, checked_passkey
 from tracker.store.users.peers import SEEDER_SHARE, Lists
 from tracker.store.users.users import UnknownUser
 from tracker.wire.endpoint import format_address
 
 MAX_ID = 10**15 - 1
-MAX_TORRENT_ID = 10**14 - 1
 MAX_FACTOR = 100_000
 MAX_PEERS = 10_000
 """Peers in a reply to ``GET torrents/<id>``."""
@@ -48,7 +48,7 @@ FEATURED, PERSONAL, DONOR, LIFETIME = "featured", "personal", "donor", "lifetime
 """Names of rules. They stand beside others, and the best for the user counts."""
 
 Id = Annotated[int, Field(strict=True, ge=1, le=MAX_ID)]
-TorrentId = Annotated[int, Field(strict=True, ge=1, le=MAX_TORRENT_ID)]
+TorrentId = Annotated[int, Field(strict=True, ge=1, le=MAX_OWN_ID)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(strict=True)]

@@ -324,6 +324,11 @@ class Reaping:
             await self._connection.command("SET", self._keys.due_cursor(), deadline)
 
 
+async def begin_removal(shards: Shards, entry: str) -> None:
+    """``entry``: of ``t:removing``."""
+    await shards.run(lambda shard: shard.scripts.begin_removal, {shard: [entry] for shard in shards})
+
+
 class Removals:
     """Whose peers are being removed, in all shards: users and clients that are refused from now on, and torrents."""
 
@@ -333,9 +338,7 @@ class Removals:
     async def begin(self, prefix: bytes) -> None:
         """Begins the removal of a denied client's peers: they are not returned from now on. In a shard that is
         unavailable, the sweep removes them."""
-        await self._shards.run(
-            lambda shard: shard.scripts.begin_removal, {shard: [prefix.hex()] for shard in self._shards}
-        )
+        await begin_removal(self._shards, f"client:{prefix.hex()}")
 
     async def end(self, prefix: bytes) -> None:
         """The peers of a client that is no longer denied are returned to others again."""

@@ -47,7 +47,10 @@ TORRENTS_A_CALL = 50
 READ_A_CALL = 50
 """Torrents that one script call reads. Takes the store about a millisecond. Announces wait for that call."""
 _MAX_TEXT = 1000
-_ID = re.compile(r"[1-9][0-9]{0,13}", re.ASCII)
+MAX_OWN_ID = 10**13 - 1
+"""The highest id that a site may give a torrent. Those that the tracker gives out later are above it, and shorter than
+those that renumbering uses meanwhile."""
+_ID = re.compile(r"[1-9][0-9]{0,12}", re.ASCII)
 ID_TAKEN = "another torrent has this torrent id"
 _ERRORS = {
     b"id": "this torrent is registered with another torrent id; `tracker torrent renumber` changes ids",

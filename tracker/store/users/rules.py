@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import orjson
 
 from tracker.errors import ClientError
+from tracker.store.client.pipe import Argument
 from tracker.store.schema.multipliers import (
     NO_MULTIPLIER,
     RuleChange,
@@ -18,6 +19,7 @@ from tracker.store.schema.multipliers import (
 )
 from tracker.store.schema.record import Field, fields_of, settable
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.swarms.reaping import begin_removal
 from tracker.store.users.fields import Value
 
 MAX_GROUPS = 200
@@ -132,20 +134,24 @@ class Groups(SharedRules):
 
     async def save(self, group_id: int, fields: Mapping[str, Value], *, replace: bool = False) -> bool:
         """Adds a group, or sets some of its GROUP_FIELDS; with ``replace``, clears those that are not given. Returns
-        whether the group is new. Raises ClientError for an unknown field, an invalid value or too many groups."""
+        whether the group is new. If its users may not announce any more, their peers leave within seconds. Raises
+        ClientError for an unknown field, an invalid value or too many groups."""
         known = settable(Group)
         if not set(fields) <= set(known):
             raise ClientError("a group has no such field")
         row = {name: known[name].stored(value) for name, value in fields.items()}
-        saved = await self._main.scripts.save_group([group_id, orjson.dumps(row), int(replace), MAX_GROUPS])
+        arguments: list[Argument] = [group_id, orjson.dumps(row), int(replace), MAX_GROUPS]
+        saved, is_refused = await self._main.scripts.save_group(arguments)
         if saved < 0:
             raise ClientError(f"there are at most {MAX_GROUPS} groups")
         await self._copy_to_others()
+        if is_refused:
+            await begin_removal(self._shards, "user:*")
         return int(saved) > 1
 
     async def delete(self, group_id: int) -> bool:
         """False if there is none. Users of the group stay, without its rules."""
-        deleted = await self._main.scripts.save_group([group_id, "", 0, MAX_GROUPS])
+        deleted, _ = await self._main.scripts.save_group([group_id, "", 0, MAX_GROUPS])
         await self._copy_to_others()
         return bool(deleted)
 

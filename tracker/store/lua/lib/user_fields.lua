@@ -28,14 +28,14 @@ local function set_fields(key, fields)
   if #cleared > 0 then call('HDEL', key, unpack(cleared)) end
 end
 
--- Also notes the rights for write_states(), and has the peers of a disabled user removed; `uid` is nil or false if the
--- passkey is not listed as that of a user.
+-- Also notes the rights for write_states(), and has the peers of a user who may not announce removed; `uid` is nil or
+-- false if the passkey is not listed as that of a user.
 local function write_rights(passkey, user, uid)
   set_fields(P .. 'user:' .. passkey, user.rights)
   for right in pairs(STATES) do
     if uid and user.rights[right] then note_right(uid, right, user.rights[right]) end
   end
-  if uid and user.rights.enabled == '0' then note_removed_user(uid) end
+  if uid then note_if_refused(uid, user.rights.enabled, user.rights.group) end
   if uid and user.rights.visible then hide_user(uid, user.rights.visible == '0') end
   note_copy(passkey)
 end

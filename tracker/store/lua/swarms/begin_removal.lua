@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- begin_removal.lua: notes a client whose peers are to be removed.
--- KEYS[1]   the prefix   ARGV[1] prefix of peer ids (hex)
+-- begin_removal.lua: notes whose peers are to be removed.
+-- KEYS[1]   the prefix   ARGV[1] an entry of `removing` (lib/removing.lua)
 -- Answer    1
 local P, call = KEYS[1], redis.call
 --@ include lib/removing.lua
-note_removing('client:' .. ARGV[1])
+note_removing(ARGV[1])
 return 1

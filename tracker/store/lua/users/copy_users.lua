@@ -33,8 +33,8 @@ local function copy(passkey, first, last)
   call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
   call('ZADD', P .. 'users', uid, passkey)
   redis.pcall('HSET', P .. 'u:' .. uid, 'passkey', passkey)
-  local v = call('HMGET', P .. 'user:' .. passkey, 'enabled', 'visible')
-  if v[1] == '0' then note_removed_user(uid) end
+  local v = call('HMGET', P .. 'user:' .. passkey, 'enabled', 'visible', 'group')
+  note_if_refused(uid, v[1], v[3])
   if v[2] then hide_user(uid, v[2] == '0') end
 end
 
