@@ -23,8 +23,9 @@ SETTINGS = {
     "TRACKER_ANNOUNCE__MIN_INTERVAL_SECONDS": "0",
     "TRACKER_ANNOUNCE__INTERVAL_JITTER": "0",
     "TRACKER_REAPER__INTERVAL_SECONDS": f"{REAP_SECONDS:g}",
+    "TRACKER_CHANGES__MAX_ENTRIES": "100000",
 }
-"""All others are defaults."""
+"""All others are defaults. The change feed shows which joins and stops were applied."""
 PREFIX = "t:"
 ServerOptions = tuple[str, ...]
 

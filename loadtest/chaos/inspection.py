@@ -51,12 +51,14 @@ def clients_view(load: Load, fault: float, findings: Findings) -> None:
 
 
 async def missing_announces(redis: Any, load: Load) -> int:
-    """The number of answered announces that are not in the store: joins and stops that it did not count, and other
-    announces of peers that still announce. Peers report how many announces were answered, as uploaded bytes."""
-    missing = 0
-    for info_hash, answered in load.acknowledged.items():
-        counted = int(await redis.hget(KEYS.torrent(InfoHash(info_hash)), "announces") or 0)
-        missing += max(0, answered - counted)
+    """The number of answered announces that are not in the store: joins and stops that are not in its change feed, and
+    other announces of peers that still announce. Peers report how many announces were answered, as uploaded bytes."""
+    recorded = Counter(
+        bytes.fromhex(fields[b"info_hash"].decode())
+        for _, fields in await redis.xrange(KEYS.changes())
+        if fields[b"change"] in (b"joined", b"stopped")
+    )
+    missing = (load.acknowledged - recorded).total()
     for peer in load.active.values():
         if torrent_id := await redis.get(KEYS.info_hash(InfoHash(peer.info_hash))):
             stored = await redis.hget(KEYS.peer(torrent_id.decode(), PeerId(peer.peer_id)), "uploaded")
