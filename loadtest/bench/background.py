@@ -148,7 +148,9 @@ async def call(store: Store, meter: Meter) -> int:
 async def announce(store: Store, meter: Meter) -> int:
     """As many concurrent joins as one script call takes."""
     rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
-    swarms = AllSwarms(store.shards, LiveRules(rules), AnnounceCounts(store.shards), time.time)
+    swarms = AllSwarms(
+        store.shards, store.reapings, LiveRules(rules), AnnounceCounts(store.shards), time.time
+    )
     joins = [_join(number) for number in range(JOINS)]
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(swarms.run())

@@ -13,6 +13,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shards
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import EVENT_CODES, Admitted, PeerUpdate, Refused
+from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import AllSwarms
 from tracker.system.event_loop import running
@@ -25,9 +26,10 @@ async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Call
     """Lets all ``peers`` join, with a fixed timeout or the next one. Raises BenchError for the first refusal."""
     timeout = timeout_seconds if callable(timeout_seconds) else lambda: timeout_seconds
     connection = Connection(connect(url, connect_timeout=5, timeout=60))
-    rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
+    rules = LiveRules(SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9))
     shards = Shards.under(connection, Keys().prefix, 1)
-    swarms = AllSwarms(shards, LiveRules(rules), AnnounceCounts(shards), time.time, _AT_ONCE)
+    reapings = {shard: Reaping(shard, shards, rules, time.time) for shard in shards}
+    swarms = AllSwarms(shards, reapings, rules, AnnounceCounts(shards), time.time, _AT_ONCE)
     try:
         async with running(swarms.run):
             for first in range(0, len(peers), _AT_ONCE):

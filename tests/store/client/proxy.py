@@ -45,6 +45,11 @@ class Proxy:
     def thaw(self) -> None:
         self._thawed.set()
 
+    def lead_to(self, server: Server) -> None:
+        """Closes every connection. The next ones lead to another server."""
+        self._server = server
+        self.cut()
+
     def cut(self) -> None:
         """Closes every connection."""
         for writer in self._writers:

@@ -1,6 +1,7 @@
 """The arguments of announce.lua and its replies."""
 
 import struct
+from collections import deque
 from typing import Any, get_args
 
 import pytest
@@ -116,7 +117,7 @@ def test_rules_of_peer_lists_come_last_and_ports_after_them() -> None:
 def test_announces_are_counted_by_torrent_if_they_were_applied() -> None:
     """With all kinds of replies."""
     counted: list[InfoHash | str] = []
-    codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5, counted.extend)
+    codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5, counted.extend, deque())
     long = struct.pack("<HHH", 0, 0, 0)
     replies = [b"u 0 1 0 ", b"e 0 1 0 ", b"U 0 1 0 " + long, b"E 0 1 0 " + long, b"j 0 1 0 ", b"l 0 1 0 "]
     others: list[Any] = [
@@ -133,7 +134,7 @@ def test_announces_are_counted_by_torrent_if_they_were_applied() -> None:
 
 
 def test_a_reply_must_answer_every_announce() -> None:
-    codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5, lambda torrents: None)
+    codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5, lambda torrents: None, deque())
     moment, may_grow, rules, packed = codec.encode([update(1)])
     assert (moment, may_grow, rules, packed) == ("1.500", 1, pack_rules(SwarmRules()), pack(update(1)))
     admitted = Admitted(0, 1, 0, b"", b"", b"", b"", "join")

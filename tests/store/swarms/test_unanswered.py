@@ -19,6 +19,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection, connect
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import PeerUpdate, pack, pack_join_query
+from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.swarms import AllSwarms, Unanswered
 
 Join = tuple[InfoHash, PeerId, Address]
@@ -36,7 +37,8 @@ async def lossy(store: Store, server: Server) -> AsyncIterator[Lossy]:
         connection = Connection(connect(proxy.url, connect_timeout=1, timeout=1))
         late: asyncio.Queue[Join] = asyncio.Queue()
         shards = one_shard(connection, store.keys.prefix)
-        swarms = AllSwarms(shards, store.rules, AnnounceCounts(shards), store.clock)
+        reapings = {shard: Reaping(shard, shards, store.rules, store.clock) for shard in shards}
+        swarms = AllSwarms(shards, reapings, store.rules, AnnounceCounts(shards), store.clock)
         try:
             async with in_background(swarms.run(lambda *join: late.put_nowait(join)), connection.watch()):
                 yield swarms, proxy, late

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from redis.exceptions import RedisError
 
 from tracker.errors import StoreOverloaded, StoreUnavailable
-from tracker.store.client.pipe import Argument
+from tracker.store.client.pipe import Argument, RedisPipe
 from tracker.store.client.scripts import Script
 from tracker.store.client.server import Server
 from tracker.system.logger import Logger
@@ -62,8 +62,8 @@ class Room:
 class Batches:
     """Sends requests to ``script`` over the pipe of ``connection``, at most ``max_requests`` in a call.
 
-    ``call`` runs the script when the pipe is closed or has raised an error; it raises StoreUnavailable or
-    redis.exceptions.RedisError.
+    ``call`` runs the script when the pipe is closed, is not that of the last call or has raised an error; it raises
+    StoreUnavailable or redis.exceptions.RedisError.
     """
 
     def __init__(
@@ -89,6 +89,8 @@ class Batches:
         self._waiting: deque[_Entry] = deque()
         self._arrived = asyncio.Event()
         self._sent = self._helpers = self._checked_at = 0
+        self._pipe: RedisPipe | None = None
+        """The one of the last call. ``call`` learns of each other one, which may lead to another server."""
 
     @property
     def waiting(self) -> int:
@@ -204,12 +206,15 @@ class Batches:
 
     async def _execute(self, argv: list[Argument]) -> Any:
         state, pipe = self._connection.server.state, self._connection.server.announces.socket
-        if pipe is None or pipe.broken or self._connection.unavailable:
-            return await self._call(argv, None)
-        try:
-            return await pipe.execute(*self._script.head, *argv)
-        except (RedisError, OSError) as error:
-            return await self._call(argv, self._connection.server.current(error, state))
+        failure = None
+        if pipe is not None and pipe is self._pipe and not pipe.broken and not self._connection.unavailable:
+            try:
+                return await pipe.execute(*self._script.head, *argv)
+            except (RedisError, OSError) as error:
+                failure = self._connection.server.current(error, state)
+        reply = await self._call(argv, failure)
+        self._pipe = self._connection.server.announces.socket
+        return reply
 
     @staticmethod
     def _fail(batch: Iterable[_Entry], error: StoreUnavailable) -> None:

@@ -1,7 +1,9 @@
 """Encodes announces as the arguments of announce.lua, and decodes its reply."""
 
 import struct
+import time
 from binascii import hexlify, unhexlify
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import itemgetter
@@ -160,6 +162,8 @@ class TrafficTotals(NamedTuple):
 
 
 _NOTHING = TrafficTotals(0, 0, 0, 0)
+Call = tuple[Sequence[PeerUpdate], Sequence[Admitted | Refused], float]
+"""The announces of a call, their outcomes, and when the reply was decoded (s that never jump)."""
 
 
 def pack_rules(rules: SwarmRules) -> bytes:
@@ -201,12 +205,18 @@ def pack_rules(rules: SwarmRules) -> bytes:
 
 class AnnounceCodec:
     """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds; ``count`` is called with
-    the torrents and the passkeys of all that were applied: the script does not count these."""
+    the torrents and the passkeys of all that were applied: the script does not count these. ``recent`` gets each call
+    that has a reply."""
 
     def __init__(
-        self, rules: LiveRules, clock: Callable[[], float], count: Callable[[Iterable[InfoHash | str]], None]
+        self,
+        rules: LiveRules,
+        clock: Callable[[], float],
+        count: Callable[[Iterable[InfoHash | str]], None],
+        recent: deque[Call],
     ) -> None:
         self._count = count
+        self._note = recent.append
         self._live = rules
         self._clock = clock
         self._use_rules()
@@ -240,6 +250,7 @@ class AnnounceCodec:
         if self._rules.accounts != "off":
             passkeys = compress(map(_PASSKEY, updates), map(_COUNTED, map(_FIRST, replies)))
             self._count(filter(None, passkeys))
+        self._note((updates, outcomes, time.monotonic()))
         return outcomes, parse_totals(totals)
 
 

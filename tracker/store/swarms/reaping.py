@@ -14,6 +14,7 @@ from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.swarms.acknowledged import Acknowledged
 from tracker.store.swarms.peer_counts import NO_PEERS, PeerCounts
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.torrents.name_index import list_torrents, page_of_torrents, unlisted
@@ -73,6 +74,9 @@ class Reaping:
         self._clock = clock
         self._timer = timer
         self._own_clock = OwnClock()
+        self.acknowledged = Acknowledged()
+        self._pipe: object = None
+        """The one of the last heartbeat. Another one may lead to another server."""
         self._store_clock = StoreClock(timer)
         self.socket_process = 0
         """The number under which this process has WebSockets; 0 if it has none."""
@@ -240,13 +244,21 @@ class Reaping:
 
     async def heartbeat(self) -> int:
         """Writes the heartbeat; returns the end of the last interruption (epoch seconds, 0 for none): of an outage, or
-        a step of the tracker's or the store's clock."""
+        a step of the tracker's or the store's clock, or a server that has lost announces."""
         await self._connection.check_writes(self._keys.heartbeat())
-        moment, now = self._timer(), int(self._clock())
+        moment, now, pipe = self._timer(), int(self._clock()), self._connection.server.commands.socket
+        is_new = pipe is not self._pipe
+        if is_new:
+            self.acknowledged.doubt()
         step, passed = self._own_clock.step(moment, now)
-        until, says = await self._scripts.heartbeat(
-            [now, self._store_clock.expected, step, passed, self.socket_process or ""]
+        doubt, argv = self.acknowledged.doubted, self.acknowledged.arguments(now)
+        until, says, lost = await self._scripts.heartbeat(
+            [now, self._store_clock.expected, step, passed, self.socket_process or "", int(is_new), *argv]
         )
+        self._pipe = pipe
+        self.acknowledged.settle(doubt)
+        if lost is not None:
+            log.warning("the store may have lost announces", seconds=int(lost), prefix=self._keys.prefix)
         self._own_clock.note(moment, now)
         if jump := self._store_clock.note(now, int(says)):
             log.warning("the store's clock jumped", seconds_ahead=jump)

@@ -5,7 +5,7 @@ of torrents in several shards are put together.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -27,6 +27,7 @@ from tracker.store.swarms.codec import (
     parse,
     parse_sender,
 )
+from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.torrents.name_index import page_of_torrents
 from tracker.system.logger import Logger
@@ -122,6 +123,7 @@ class Swarms:
     def __init__(
         self,
         shard: Shard,
+        reaping: Reaping,
         rules: LiveRules,
         add: Add,
         clock: Callable[[], float],
@@ -133,7 +135,8 @@ class Swarms:
         self._keys = shard.keys
         self._clock = clock
         self._add = add
-        self._codec = AnnounceCodec(rules, clock, add)
+        self._reaping = reaping
+        self._codec = AnnounceCodec(rules, clock, add, reaping.acknowledged.recent)
         self._rules = rules
         self.announces = Batches(
             connection,
@@ -166,6 +169,9 @@ class Swarms:
             tasks.create_task(self.announces.run())
             tasks.create_task(self._scrapes.run())
             tasks.create_task(self._unanswered.run(count_join))
+            tasks.create_task(
+                self._reaping.acknowledged.run(self._connection.until_available, self._reaping.heartbeat)
+            )
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """As AllSwarms.announce."""
@@ -173,7 +179,9 @@ class Swarms:
         return outcome
 
     async def _call_announce(self, argv: list[Argument], error: Exception | None) -> Any:
-        """A call that cannot go over the open pipe, or that ``error`` ended there."""
+        """A call that cannot go over the pipe of the last one, or that ``error`` ended there."""
+        if error is None or isinstance(error, MovedError):
+            self._reaping.acknowledged.doubt()
         try:
             try:
                 return await self._run(self._scripts.announce, argv, error)
@@ -266,6 +274,7 @@ class AllSwarms:
     def __init__(
         self,
         shards: Shards,
+        reapings: Mapping[Shard, Reaping],
         rules: LiveRules,
         counts: AnnounceCounts,
         clock: Callable[[], float],
@@ -273,7 +282,9 @@ class AllSwarms:
     ) -> None:
         self._shards = shards
         room = Room(max_waiting)
-        self._all = [Swarms(shard, rules, counts.of(shard).update, clock, room) for shard in shards]
+        self._all = [
+            Swarms(shard, reapings[shard], rules, counts.of(shard).update, clock, room) for shard in shards
+        ]
         self.submits = [self.of(InfoHash(bytes([first]))).announces.submit for first in range(256)]
         """By the first byte of the info hash: each applies an announce with the next batch. Its outcome is Admitted,
         Refused or StoreUnavailable; the totals of a batch are TrafficTotals."""

@@ -1,0 +1,104 @@
+"""The announces that the store acknowledged last.
+
+Another server may not have them: a replica that took over before it had received them, or one that lost the end of its
+append-only file. Then their peers' timeouts are those of earlier announces. So when a shard's calls go over another
+pipe, the timeouts that the last call set before are looked for, and the heartbeat records an outage if they are gone.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.store.client.pipe import Argument
+from tracker.store.swarms.codec import Admitted, Call, PeerUpdate, Refused
+
+_MAX_AGE_SECONDS = 60.0
+"""Peers of older calls may have left by way of other trackers. So long without a heartbeat is an outage anyway."""
+_PEERS = 8
+"""How many peers of the call are looked for. The server has all that the call changed, or nothing of it."""
+_AGAIN_SECONDS = 0.5
+
+
+class _Doubt(NamedTuple):
+    moment: float
+    """When the reply arrived, by the timer."""
+    peers: tuple[tuple[str, str, float | None], ...]
+    """Info hash and peer id in hex, and the timeout set (s); None for a peer that left."""
+
+
+class Acknowledged:
+    """Those of one shard in this process. ``timer`` gives seconds that never jump."""
+
+    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
+        self._timer = timer
+        self.recent: deque[Call] = deque(maxlen=_PEERS)
+        """The last calls, for which the codec has decoded replies."""
+        self._doubt: _Doubt | None = None
+        self._doubted = asyncio.Event()
+
+    def doubt(self) -> None:
+        """The next call may reach another server. What is doubted already stays so until it is looked for."""
+        recent = list(self.recent)
+        self.recent.clear()
+        now = self._timer()
+        for updates, outcomes, moment in reversed(recent):
+            if (
+                self._doubt is None
+                and now - moment <= _MAX_AGE_SECONDS
+                and (peers := _set_by(updates, outcomes))
+            ):
+                self._doubt = _Doubt(moment, peers)
+                self._doubted.set()
+
+    @property
+    def doubted(self) -> _Doubt | None:
+        return self._doubt
+
+    def arguments(self, now: int) -> list[Argument]:
+        """What heartbeat.lua looks for, at ``now`` (epoch s): when the call was acknowledged, and its peers with the
+        rest of their timeouts (ms)."""
+        if self._doubt is None:
+            return [""]
+        passed = self._timer() - self._doubt.moment
+        found: list[Argument] = [round(now - passed)]
+        for info_hash, peer_id, timeout in self._doubt.peers:
+            found += (info_hash, peer_id, "" if timeout is None else round(1000 * (timeout - passed)))
+        return found
+
+    def settle(self, doubt: _Doubt | None) -> None:
+        """The heartbeat has looked for ``doubt``."""
+        if self._doubt is doubt:
+            self._doubt = None
+
+    async def run(
+        self, available: Callable[[], Awaitable[None]], look: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Calls ``look`` for each doubt until it is settled, when the store is ``available``; until cancelled."""
+        while True:
+            await self._doubted.wait()
+            self._doubted.clear()
+            while self._doubt is not None:
+                await available()
+                with suppress(StoreUnavailable, RedisError):
+                    await look()
+                    break
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def _set_by(
+    updates: Sequence[PeerUpdate], outcomes: Sequence[Admitted | Refused]
+) -> tuple[tuple[str, str, float | None], ...]:
+    """The timeouts that a call has set or removed; of a peer that announced twice, the last one."""
+    found: dict[tuple[str, str], float | None] = {}
+    for update, outcome in zip(updates, outcomes, strict=True):
+        if isinstance(outcome, Admitted) and outcome.outcome in ("update", "early", "join", "leave"):
+            of_peer = update.info_hash.hex(), update.peer_id.hex()
+            found.pop(of_peer, None)
+            found[of_peer] = None if outcome.outcome == "leave" else update.timeout_seconds
+    return tuple((*peer, timeout) for peer, timeout in list(found.items())[-_PEERS:])
