@@ -35,6 +35,7 @@ from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import EVENT_CODES, PeerUpdate
+from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import AllSwarms
 from tracker.store.torrents.scores import Scores
@@ -148,9 +149,9 @@ async def call(store: Store, meter: Meter) -> int:
 async def announce(store: Store, meter: Meter) -> int:
     """As many concurrent joins as one script call takes."""
     rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
-    swarms = AllSwarms(
-        store.shards, store.reapings, LiveRules(rules), AnnounceCounts(store.shards), time.time
-    )
+    live, shards = LiveRules(rules), store.shards
+    reapings = {shard: Reaping(shard, shards, live, time.time) for shard in shards}
+    swarms = AllSwarms(shards, reapings, live, AnnounceCounts(shards), time.time)
     joins = [_join(number) for number in range(JOINS)]
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(swarms.run())

@@ -9,7 +9,7 @@ from loadtest.cluster import cluster
 from loadtest.sentinels import failover
 from tracker.doctor import Finding
 from tracker.doctor.checks import DoctorContext, run_checks
-from tracker.doctor.replicas import check_replicas, check_required
+from tracker.doctor.replicas import check_isolation, check_replicas, check_required
 from tracker.runtime.store import open_store
 from tracker.settings.model import HttpSettings, RedisSettings, Settings
 from tracker.store.schema.keys import shard_prefixes
@@ -66,6 +66,28 @@ def test_a_node_and_the_one_after_it_need_enough_replicas(
     assert (found and found.level) == level
     if found:
         assert ("after a failover" in found.text) == (level == "warning") and found.remedy
+
+
+@pytest.mark.parametrize(
+    ("replicas", "required", "max_lag", "text"),
+    [
+        (0, 0, 10, ""),
+        (1, 0, 10, ""),
+        (1, 1, 10, ""),
+        (2, 1, 10, ""),
+        (2, 0, 10, "for cluster-node-timeout and 2 s"),
+        (2, 1, 60, "min-replicas-max-lag is 60"),
+        (1, 1, 0, "min-replicas-max-lag is 0"),
+    ],
+)
+def test_a_node_that_is_cut_off_has_to_refuse_announces(
+    replicas: int, required: int, max_lag: int, text: str
+) -> None:
+    """With one replica it would refuse them while that is restarted."""
+    found = check_isolation(replicas, required, max_lag)
+    assert (found is None) == (text == "")
+    if found:
+        assert text in found.text and found.level == "warning" and "min-replicas-max-lag" in found.remedy
 
 
 async def test_a_node_without_replica_and_a_strict_cluster_are_reported() -> None:

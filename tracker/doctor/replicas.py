@@ -15,6 +15,8 @@ from tracker.store.client.server_info import parse_info
 
 MIN_NODE_TIMEOUT = 5000
 """Milliseconds."""
+MAX_LAG = 10
+"""Seconds."""
 MIN_PRIMARIES = 3
 """Most of the nodes with slots decide on a failover. Of two, none may fail."""
 
@@ -49,6 +51,9 @@ async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> Asyn
             yield finding
     required = int(await read_setting(connection, "min-replicas-to-write") or 0)
     if info and (found := check_required(replicas, required)) is not None:
+        yield found
+    max_lag = int(await read_setting(connection, "min-replicas-max-lag") or MAX_LAG)
+    if (found := check_isolation(replicas, required, max_lag)) is not None:
         yield found
     async for finding in _check_return(connection):
         yield finding
@@ -94,6 +99,21 @@ def check_required(replicas: int, required: int) -> Finding | None:
         return Finding("wrong", "replicas", f"{text}the node refuses all announces", remedy)
     text += "after a failover one fewer is connected, so the new node refuses all announces"
     return Finding("warning", "replicas", text, remedy)
+
+
+def check_isolation(replicas: int, required: int, max_lag: int) -> Finding | None:
+    """Whether a node that is cut off from the others soon refuses announces. ``replicas`` and ``required``: as in
+    ``check_required``; ``max_lag``: min-replicas-max-lag (s)."""
+    remedy = f"set min-replicas-to-write to 1 and min-replicas-max-lag to {MAX_LAG} on each node"
+    if replicas > 1 and not required:
+        text = f"{replicas} replicas connected, but a node that is cut off from them keeps accepting announces that "
+        return Finding(
+            "warning", "isolation", f"{text}will be lost, for cluster-node-timeout and 2 s", remedy
+        )
+    if required and not 0 < max_lag <= MAX_LAG:
+        text = f"min-replicas-max-lag is {max_lag}: a node that is cut off from its replicas accepts announces that "
+        return Finding("warning", "isolation", f"{text}will be lost for longer than {MAX_LAG} s", remedy)
+    return None
 
 
 def check_replicas(replicas: int, required: str | None) -> Finding:

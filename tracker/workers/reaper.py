@@ -106,7 +106,7 @@ class Pauses:
         """``until`` and ``clock``: the end of the pause, by the timer and in epoch seconds."""
         if until > self._until + _SAME_PAUSE_SECONDS:
             log.warning(
-                "reaping paused: no announces during an outage of tracker or store, or a clock stepped",
+                "reaping paused: an outage of tracker or store, lost announces, or a clock stepped",
                 until=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock)),
             )
         self._until = max(self._until, until)

@@ -100,7 +100,7 @@ BEYOND: dict[str, str] = {
     "forget_markers": "* unique:forgotten",
     "forgive": "changed changes groups i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "freeleech": "deleting u:* users",
-    "heartbeat": "gap heartbeat p:* ptimeout:*:* replication_id stats:* t:*",
+    "heartbeat": "gap heartbeat replication_id stats:*",
     "hold_webhook": "leases:webhook webhook:*",
     "index": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
     "i:snatches stats:* sweeping",

@@ -170,6 +170,7 @@ def test_patterns_are_unique_and_rows_complete() -> None:
 
 ONLY_IN_LUA = {
     "t:ws:processes",
+    "t:replication_id",
     "t:<metric>.<seen>",
     "t:addresses:<ih>",
     "t:addresses:full",

@@ -62,8 +62,6 @@ class Entry:
     digest: bytes
     seeder: bool
     paused: bool
-    leeched: bool
-    """It is or was a leecher."""
     last: float = 0
     """When it last announced."""
     joined: int = 0
@@ -109,7 +107,7 @@ class Model:
     accounts: Accounts = "off"
     active: dict[tuple[int, PeerId], Entry] = field(default_factory=dict)
     completed: set[tuple[int, str]] = field(default_factory=set)
-    remembered: dict[tuple[int, PeerId], tuple[str, bytes]] = field(default_factory=dict)
+    remembered: dict[tuple[int, PeerId], tuple[str, bytes, bool]] = field(default_factory=dict)
     snatches: dict[int, int] = field(default_factory=dict)
     derived: set[int] = field(default_factory=set)
     """Torrents that have had entries under derived ids."""
@@ -153,7 +151,7 @@ class Model:
         key, derived = (torrent, u.peer_id), (torrent, derived_id(u))
         user = USERS[u.passkey]
         entry = self.active.get(key)
-        owner = entry.user if entry else self.remembered.get(key, (user, b""))[0]
+        owner = entry.user if entry else self.remembered.get(key, (user, b"", False))[0]
         if owner != user or (entry and u.key_digest and not self.belongs(entry, u)):
             return derived
         if not entry and torrent in self.derived and (u.key_digest or self.accounts != "off"):
@@ -196,6 +194,10 @@ class Model:
                 self.stop_late(key, u)
                 return "absent"
             self.move(key, u)
+            if u.bytes_left == b"0":
+                if not entry.seeder:
+                    self.complete(key, u)
+                entry.seeder = True
             self.forget(key)
             return "leave"
         if refused := self.take_endpoint(key, u):
@@ -204,8 +206,8 @@ class Model:
         paused = u.event == b"p" and u.bytes_left != b"0"
         seeder = u.bytes_left == b"0"
         user = USERS[u.passkey]
-        leeched = bool(entry and entry.leeched) or bool(user and (torrent, user) in self.leeched)
-        known_user, known_digest = self.remembered.get(key, (None, b""))
+        known_user, known_digest, had_all = self.remembered.get(key, (None, b"", False))
+        leeching = not entry.seeder if entry else known_user == user and not had_all
         remembered_digest = known_digest if known_user == user else b""
         digest = entry.digest if entry else u.key_digest or remembered_digest  # a key is taken at the join
         endpoints = {**(entry.endpoints if entry else {}), len(u.endpoint): u.endpoint}
@@ -215,12 +217,10 @@ class Model:
             self.joins += 1
             self.make_room(torrent, user)
         joined = entry.joined if entry else self.joins
-        self.active[key] = Entry(
-            user, endpoints, digest, seeder, paused, leeched or not seeder, self.now, joined, u.bytes_left
-        )
+        self.active[key] = Entry(user, endpoints, digest, seeder, paused, self.now, joined, u.bytes_left)
         if not seeder:
             self.leeched.add((torrent, user))
-        if u.event == b"c" and seeder and leeched:
+        if seeder and (leeching or (u.event == b"c" and user and (torrent, user) in self.leeched)):
             self.complete(key, u)
         return "update" if entry else "join"
 
@@ -289,7 +289,7 @@ class Model:
         entry = self.active.pop(key)
         torrent, peer_id = key
         if entry.user:  # a user's peer is remembered
-            self.remembered[key] = (entry.user, entry.digest)
+            self.remembered[key] = (entry.user, entry.digest, entry.seeder)
         else:
             self.completed.discard((torrent, f"peer {peer_id!r} {entry.user}"))
 

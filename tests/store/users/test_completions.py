@@ -36,13 +36,41 @@ async def test_a_seeder_that_sends_completed_at_each_start_is_no_snatch(
     assert await one.redis.zscore(one.keys.index("snatches"), "1") == 0
 
 
-async def test_a_leecher_counts_although_it_was_a_seeder_before_completed(store: Store) -> None:
-    await store.announce(update(1, "s"))
-    for _ in range(2):
-        await store.announce(update(1, bytes_left=0, downloaded=1000))
-    done = update(1, "c", bytes_left=0, downloaded=1000)
-    for _ in range(2):
-        assert (await store.announce(done)).completions == 1
+@pytest.mark.parametrize("passkey", ["", ALICE])
+async def test_a_leecher_that_has_all_counts_once_without_completed_too(
+    store: Store, private: Store, passkey: str
+) -> None:
+    """The announce of the completion may have been lost."""
+    one = private if passkey else store
+    await one.announce(update(1, "s", passkey=passkey))
+    for event in ("u", "u", "c", "c"):
+        done = update(1, event, bytes_left=0, downloaded=1000, passkey=passkey)
+        assert (await one.announce(done)).completions == 1
+    if passkey:
+        assert (await one.users.find("7")).snatches == 1
+        assert int(await one.redis.hget(one.keys.user_torrent("7", "1"), "completed_at")) == int(
+            one.clock.now
+        )
+
+
+@pytest.mark.parametrize("passkey", ["", ALICE])
+async def test_a_leecher_that_stops_with_all_counts(store: Store, private: Store, passkey: str) -> None:
+    one = private if passkey else store
+    await one.announce(update(1, "s", passkey=passkey))
+    assert (await one.announce(update(1, "x", bytes_left=0, passkey=passkey))).outcome == "leave"
+    assert (await one.torrent(info_hash(1)))["snatches"] == "1"
+    assert await check_invariants(one.redis, one.keys) == 0
+    await one.announce(update(1, "s", bytes_left=0, passkey=passkey))
+    assert (await one.announce(update(1, "c", bytes_left=0, passkey=passkey))).completions == 1
+
+
+@pytest.mark.parametrize(("left", "completions"), [(500, 1), (0, 0)])
+async def test_a_user_who_comes_back_with_all_counts(private: Store, left: int, completions: int) -> None:
+    """Unless the peer had all when it left."""
+    await private.announce(update(1, "s", passkey=ALICE, bytes_left=left))
+    await private.announce(update(1, "x", passkey=ALICE, bytes_left=left))
+    back = update(1, "s", passkey=ALICE, bytes_left=0)
+    assert (await private.announce(back)).completions == completions
 
 
 async def test_a_leecher_with_unknown_bytes_left_counts(store: Store) -> None:

@@ -193,7 +193,7 @@ do
 end
 local with_multipliers, forget_multipliers, record_announce, load_regular, credit_regular, save_changed
 local settle_regular, load_credited_account, credit_user, credit_announce, leave_others
-local is_completion, note_leecher, count_snatch
+local is_completion, count_snatch
 do
 --@ include lib/rules.lua
 --@ include announce/credit.lua

@@ -345,9 +345,10 @@ end
 function load_credited_account(r, u, tid, p)
   if r.uid == '' or r.moves_only then return false end
   local number, moved = nil, p.up + p.down > 0 or p.restarted and r.downloaded ~= '0'
-  if r.event == 'x' then
+  local completed = r.event == 'c' or p.known and p.left ~= '0' and r.left == '0'
+  if r.event == 'x' and not completed then
     number = moved and 10 or 8
-  elseif not (p.active or moved or r.event == 'c') then
+  elseif not (p.active or moved or completed) then
     number = hnr_grace > 0 and 3 or 2
   end
   local a = load_account(r.uid, tid, number, not p.active and rules.max_peers > 0 and 'peer_ids' or nil)
@@ -442,18 +443,17 @@ function credit_announce(t, r, p, a)
   if r.left ~= '0' then a.leeched = '1' end
 end
 
--- Which announces of `completed` count as a snatch. Some clients send `completed` at each start for a torrent that
--- they have. It counts for a peer that was a leecher here; for a user who was a leecher on the torrent, once. An
--- anonymous peer is deleted when it leaves, so a torrent keeps the last anonymous completions for a day: 28 hex digits
--- each, 10 of a digest of the peer id, 10 of one of the endpoint, 8 of the time.
+-- Which announces count as a snatch: those of a leecher that has all now; `completed` may have been lost. Some clients
+-- send that at each start. Of another peer it counts for a user who was a leecher, once. A torrent keeps the last
+-- anonymous completions for a day, in hex: 10 digits of a digest of the peer id, 10 of one of the endpoint, 8 of time.
 local DAY, MAX_COMPLETIONS, COMPLETION_SIZE = 86400, 64, 28
 local COMPLETERS = 20 -- users kept in `completed:<tid>`
 
 function is_completion(r, p, a)
-  if r.event ~= 'c' or r.left ~= '0' then return false end
+  if r.left ~= '0' then return false end
   if p.known and p.left ~= '0' then return true end
-  if a then return a.leeched or redis.pcall('SISMEMBER', P .. 'u:' .. r.uid .. ':incomplete', a.tid) == 1 end
-  return p.active and call('HGET', p.at, 'leeched') == '1'
+  return r.event == 'c' and a
+    and (a.leeched or redis.pcall('SISMEMBER', P .. 'u:' .. r.uid .. ':incomplete', a.tid) == 1)
 end
 
 -- True when a peer with this id or this endpoint completed the torrent within the last day; if not, notes it.

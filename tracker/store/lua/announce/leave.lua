@@ -43,6 +43,7 @@ function leave(t, r, p, a)
   leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[8], p.n6, p.endpoints)
   save_torrent(t)
   if p.up + p.down > 0 then count_traffic(r, p) end
+  if is_completion(r, p, a) and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
   if is_remembered(r.uid) then
     write_departure(r, p)
     call('DEL', timeout)

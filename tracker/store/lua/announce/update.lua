@@ -160,11 +160,6 @@ function renew_timeout(t, r)
   call('SET', timeout, may_grow and add_due(t.tid, r.pid, r.timeout) or '', 'PX', r.timeout)
 end
 
--- An anonymous leecher that became a seeder without `completed` may still send it later.
-function note_leecher(r, p)
-  if p.left ~= '0' and r.left == '0' and r.event ~= 'c' then call('HSET', p.at, 'leeched', '1') end
-end
-
 -- Without an account: peers of the user that lost their endpoint may have joined before the halves were linked.
 function leave_others(t, r)
   if r.uid == '' then return end
@@ -189,7 +184,6 @@ function update(t, r, p, a, old)
     credit_announce(t, r, p, a)
   else
     leave_others(t, r)
-    note_leecher(r, p)
   end
   if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
   if a then save_account(a) end
