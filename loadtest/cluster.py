@@ -27,6 +27,12 @@ class Node(Server):
     """One server of a cluster."""
 
     bus_port = 0
+    host = "127.0.0.1"
+    """Its own address, from which it also connects to the others."""
+
+    @property
+    def tcp_url(self) -> str:
+        return f"redis://{self.host}:{self.port}/0"
 
     def _arguments(self) -> list[str]:
         """Replicas synchronise without the default delay of 5 s."""
@@ -37,6 +43,7 @@ class Node(Server):
             *("--cluster-port", str(self.bus_port), "--cluster-require-full-coverage", "no"),
             *("--cluster-node-timeout", str(NODE_TIMEOUT_MILLISECONDS)),
             *("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"),
+            *("--bind", self.host, "--bind-source-addr", self.host, "--protected-mode", "no"),
             *secure,
         ]
 
@@ -59,11 +66,14 @@ class Node(Server):
 class Cluster:
     """``nodes`` are the primaries it was made of, then the replicas in the order of their start."""
 
-    def __init__(self, top: Path, binary: str, options: Sequence[str], *, tls: bool) -> None:
+    def __init__(
+        self, top: Path, binary: str, options: Sequence[str], *, tls: bool, hosts: Sequence[str]
+    ) -> None:
         self.top = top
         self._binary = binary
         self._options = options
         self._tls = tls
+        self._hosts = hosts
         self.nodes: list[Node] = []
         self.ca_file = make_certificate(top) if tls else None
 
@@ -180,7 +190,7 @@ class Cluster:
                 if time.monotonic() > asked.get(pair, 0.0) + _HANDSHAKE_SECONDS:
                     asked[pair] = time.monotonic()
                     port = other.tls_port or other.port
-                    node.ask("CLUSTER", "MEET", "127.0.0.1", port, other.bus_port)
+                    node.ask("CLUSTER", "MEET", other.host, port, other.bus_port)
             return not missing
 
         self.until(known)
@@ -188,6 +198,8 @@ class Cluster:
     def _start_node(self) -> Node:
         (directory := self.top / str(len(self.nodes))).mkdir()
         node = Node(self._binary, directory, self._options)
+        if self._hosts:
+            node.host = self._hosts[len(self.nodes)]
         if self.ca_file is not None:
             node.ca_file = self.ca_file
             for name in ("cert.pem", "key.pem"):
@@ -223,13 +235,14 @@ def cluster(
     binary: str = "valkey",
     options: Sequence[str] = ("--appendonly", "no"),
     tls: bool = False,
+    hosts: Sequence[str] = (),
 ) -> Iterator[Cluster]:
     """Starts the primaries, waits until all serve, and kills all nodes after the block. ``tls`` needs the system's
-    server."""
+    server. ``hosts``: the addresses of the nodes, in the order of their start."""
     top = Path(tempfile.mkdtemp(prefix="sk-"))
     program = str(get_binary_path()) if binary == "valkey" else SYSTEM_REDIS
     assert program is not None and (OPENSSL is not None or not tls)
-    made = Cluster(top, program, options, tls=tls)
+    made = Cluster(top, program, options, tls=tls, hosts=hosts)
     try:
         made.start(primaries)
         yield made

@@ -42,8 +42,9 @@ class Acknowledged:
         self._doubt: _Doubt | None = None
         self._doubted = asyncio.Event()
 
-    def doubt(self) -> None:
-        """The next call may reach another server. What is doubted already stays so until it is looked for."""
+    def doubt(self, *, look: bool) -> None:
+        """The next call may reach another server. What is doubted already stays so until it is looked for, by the next
+        heartbeat; with ``look`` at once."""
         recent = list(self.recent)
         self.recent.clear()
         now = self._timer()
@@ -54,7 +55,8 @@ class Acknowledged:
                 and (peers := _set_by(updates, outcomes))
             ):
                 self._doubt = _Doubt(moment, peers)
-                self._doubted.set()
+        if look and self._doubt is not None:
+            self._doubted.set()
 
     @property
     def doubted(self) -> _Doubt | None:

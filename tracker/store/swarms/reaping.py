@@ -249,7 +249,7 @@ class Reaping:
         moment, now, pipe = self._timer(), int(self._clock()), self._connection.server.commands.socket
         is_new = pipe is not self._pipe
         if is_new:
-            self.acknowledged.doubt()
+            self.acknowledged.doubt(look=False)
         step, passed = self._own_clock.step(moment, now)
         doubt, argv = self.acknowledged.doubted, self.acknowledged.arguments(now)
         until, says, lost = await self._scripts.heartbeat(

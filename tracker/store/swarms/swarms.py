@@ -181,7 +181,7 @@ class Swarms:
     async def _call_announce(self, argv: list[Argument], error: Exception | None) -> Any:
         """A call that cannot go over the pipe of the last one, or that ``error`` ended there."""
         if error is None or isinstance(error, MovedError):
-            self._reaping.acknowledged.doubt()
+            self._reaping.acknowledged.doubt(look=True)
         try:
             try:
                 return await self._run(self._scripts.announce, argv, error)
