@@ -100,7 +100,7 @@ BEYOND: dict[str, str] = {
     "forget_markers": "* unique:forgotten",
     "forgive": "changed changes groups i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "freeleech": "deleting u:* users",
-    "heartbeat": "gap heartbeat replication_id stats:*",
+    "heartbeat": "gap heartbeat replication_id stats:* ws:processes",
     "hold_webhook": "leases:webhook webhook:*",
     "index": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders "
     "i:snatches stats:* sweeping",
@@ -149,7 +149,7 @@ BEYOND: dict[str, str] = {
     "sweep": "addresses changed changes deleting denied dht:peers:* dht:peers:*:6 due:* gap groups "
     "heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name "
     "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents "
-    "stats:* sweeping u:* u:*:active u:*:hnr u:*:t:* user:*",
+    "stats:* sweeping u:* u:*:active u:*:hnr u:*:t:* user:* ws:processes",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
     "unlink": "changes edits",
