@@ -63,9 +63,16 @@ echo '{{"passkey": "{PASSKEY[::-1]}"}}' >passkey.json
 echo '{{"users": [{{"user_id": "9", "passkey": "{PASSKEY[::-1]}"}}]}}' >users.json
 api --json @users.json "$API/users/batch"
 """
-CLI_FILES = """
+CLI_FILES = f"""
 mkdir torrents
 cp film.torrent torrents/
+echo {"8" * 40} >file
+printf 'user_id,passkey\\n20,{"a" * 40}\\n' >users.csv
+printf 'user_id\\tpasskey\\n21\\t{"b" * 40}\\n' >dump.tsv
+printf 'kind = "users"\\n[fields]\\nuser_id = "user_id"\\npasskey = "passkey"\\n' >users.toml
+"""
+COUNTED = f"""announce {HASH} 1 0
+until tracker unique show {HASH} >counted; do :; done
 """
 PROJECT = {"TRACKER_WORK__LISTEN": "127.0.0.1:0"}
 SCRIPTS: dict[str, Script] = {
@@ -103,7 +110,9 @@ SCRIPTS: dict[str, Script] = {
     ),
     "metrics.md": Script(),
     "scores.md": Script(words=WORDS, before=ROWS),
-    "uniques.md": Script(words=WORDS, before=ROWS, settings={"TRACKER_GEOIP__DATABASE": "places.mmdb"}),
+    "uniques.md": Script(
+        words=WORDS, before=ROWS + COUNTED, settings={"TRACKER_GEOIP__DATABASE": "places.mmdb"}
+    ),
     "work.md": Script(
         settings=PROJECT | {"TRACKER_TORRENTS__MODE": "registered"},
         words={"ITEM": "item", "/var/lib/tracker/work": "drained", "https://tracker.example/seeds": "$WORK"},

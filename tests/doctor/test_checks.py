@@ -13,6 +13,8 @@ from pydantic import SecretStr
 
 from loadtest.geoip_databases import make_city, make_country
 from loadtest.servers import Server
+from tests.store.harness import update
+from tests.waiting import in_background
 from tracker.doctor import Finding
 from tracker.doctor.checks import DoctorContext, run_checks
 from tracker.doctor.server_checks import check_disk, check_info
@@ -31,6 +33,7 @@ from tracker.settings.model import (
 from tracker.store.client.server_info import bytes_in, read_info
 from tracker.store.work.projects import KEPT_LOG
 from tracker.store.work.records import Project
+from tracker.wire.endpoint import pack_address, pack_endpoint
 
 StartServer = Callable[..., Server]
 LOCAL = HttpSettings(listen=("127.0.0.1:0",))
@@ -152,6 +155,27 @@ async def test_what_a_proxy_does_wrong_has_a_line_for_an_hour(
         assert found.level == "warning" and found.text == f"3 requests in an hour: {fault}"
         later = replace(context, clock=lambda: time.time() + 4000)
         assert "proxy" not in await findings(later)
+
+
+async def test_a_proxy_that_is_not_trusted_is_guessed_by_the_ports_of_its_address(
+    redis_url: str, prefix: str
+) -> None:
+    async with context_at(redis_url, prefix) as context:
+
+        async def join(address: str, first: int, last: int) -> None:
+            packed = pack_address(address)
+            assert packed is not None
+            for number in range(first, last):
+                where = pack_endpoint(packed, 2000 + number)
+                await context.store.swarms.announce(update(number, "s", number % 9, endpoint=where))
+
+        async with in_background(context.store.swarms.run()):
+            await join("10.0.0.5", 0, 99)
+            await join("9.9.9.9", 100, 250)
+            assert "proxy address" not in await findings(context)
+            await join("10.0.0.5", 250, 260)
+            found = (await findings(context))["proxy address"]
+    assert found.level == "warning" and found.text.endswith("10.0.0.5: it may be a proxy")
 
 
 async def test_a_clock_difference_is_wrong(redis_url: str, prefix: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from tracker.bittorrent import is_routable
 from tracker.doctor import Finding, ago
 from tracker.doctor.dht_checks import check_dht_node, check_dht_settings
 from tracker.doctor.nodes import check_clock, check_members, check_nodes, remedy_for
@@ -35,6 +36,7 @@ from tracker.store.store import Store
 from tracker.store.work.log import GROUP
 from tracker.store.work.projects import KEPT_LOG
 from tracker.store.work.verification import asks_for_probes
+from tracker.wire.endpoint import format_endpoint
 
 HEARTBEAT_SECONDS = 15.0
 SLOW_SECONDS = 0.05
@@ -226,6 +228,7 @@ async def _repairs(context: DoctorContext) -> AsyncIterator[Finding]:
     yield Finding("wrong", "counts", text, remedy)
 
 
+_PORTS_OF_A_PROXY = 100
 _PROXY_FAULTS = {
     ADDRESS_HIDDEN: "let it send X-Forwarded-For, or take it out of TRACKER_HTTP__TRUSTED_PROXIES",
     ADDRESS_IMPOSSIBLE: "look at the forwarding headers of the proxy; a client's ip= counts too",
@@ -245,6 +248,22 @@ async def _proxies(context: DoctorContext) -> AsyncIterator[Finding]:
         if refused := sum(count for _, count in slices):
             told = f"{refused} requests in an hour: {text}"
             yield Finding("warning", "proxy", told, f"{remedy} (docs/proxies.md)")
+
+
+async def _missing_proxy(context: DoctorContext) -> AsyncIterator[Finding]:
+    """A proxy that is not among the trusted ones gives its own address to all of its clients."""
+    ports: dict[str, set[str]] = {}
+    for endpoint in await context.store.all_peers.sample():
+        if not is_routable(endpoint[:-2]):
+            address, _, port = format_endpoint(endpoint).rpartition(":")
+            ports.setdefault(address, set()).add(port)
+    for address, found in ports.items():
+        if len(found) >= _PORTS_OF_A_PROXY:
+            told = (
+                f"peers on {len(found)} different ports have the private address {address}: it may be a proxy"
+            )
+            remedy = "set its network in TRACKER_HTTP__TRUSTED_PROXIES (docs/proxies.md)"
+            yield Finding("warning", "proxy address", told, remedy)
 
 
 async def _work(context: DoctorContext) -> AsyncIterator[Finding]:
@@ -294,6 +313,7 @@ _CHECKS: Mapping[str, Callable[[DoctorContext], AsyncIterator[Finding]]] = {
     "heartbeat": _heartbeat,
     "counts": _repairs,
     "proxies": _proxies,
+    "addresses of peers": _missing_proxy,
     "work": _work,
     "DHT": _dht_node,
     "site": _site,

@@ -92,9 +92,13 @@ def client_address(
     return hop
 
 
-def names_client(forwarded_for: Sequence[str], forwarded: Sequence[str]) -> bool:
-    """Whether the nearest proxy states an address at all."""
-    return next(_hops(forwarded_for) if forwarded_for else _rfc7239_hops(forwarded), None) is not None
+def named_client(
+    connection: Address, forwarded_for: Sequence[str], forwarded: Sequence[str], trusted: TrustedNetworks
+) -> Address:
+    """The same for a connection of a trusted proxy; empty where it states no address, as it is not the client."""
+    client = client_address(connection, forwarded_for, forwarded, trusted)
+    stated = next(_hops(forwarded_for) if forwarded_for else _rfc7239_hops(forwarded), None)
+    return Address(b"") if stated is None and client == unmap(connection) else client
 
 
 def begins_proxy_header(received: bytes) -> bool:

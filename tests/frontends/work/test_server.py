@@ -163,6 +163,21 @@ async def test_a_proxy_header_is_required_of_trusted_proxies_and_removed(serve: 
         assert await line.is_closed()
 
 
+async def test_a_trusted_proxy_that_names_no_client_is_refused(serve: Serve) -> None:
+    """As at the announce port: else all claimants would have the proxy's address."""
+    site = await serve(http={"trusted_proxies": ("127.0.0.1/32",)})
+    await site.project()
+    await site.add("one")
+    for headers in ({}, {"X-Forwarded-For": "unknown"}):
+        reply = await site.ask("/proj/request", headers=headers)
+        assert reply.status == 400 and "its proxy must send X-Forwarded-For" in reply.text
+    local = await serve(http={"trusted_proxies": ("127.0.0.0/8",), "proxy_protocol": True})
+
+    async with connect(local.addresses[0]) as line:
+        line.send(b"PROXY TCP4 127.0.0.9 127.0.0.1 5000 80\r\n" + post("/proj/request"))
+        assert (await line.receive()).body == b"one"  # a client on the proxy's own host
+
+
 async def test_slow_heads_and_bodies_are_cut(serve: Serve) -> None:
     site = await serve(connections=Limits(idle_seconds=0.1, body_seconds=0.1))
     async with connect(site.addresses[0]) as line:

@@ -27,7 +27,6 @@ from tracker.bittorrent import (
     ScrapeReply,
     is_of_a_host,
     is_routable,
-    unmap,
     with_agent,
 )
 from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser, user_agent_of
@@ -47,8 +46,7 @@ from tracker.wire.http_reply import (
     ready_text,
 )
 from tracker.wire.http_request import parse_announce, parse_scrape
-from tracker.wire.proxy import TrustedProxies, names_client
-from tracker.wire.proxy import client_address as forwarded_address
+from tracker.wire.proxy import TrustedProxies, named_client
 
 _INDEX = (
     b"This is a BitTorrent tracker. Its announce path is /announce, or /<passkey>/announce with a passkey.\n"
@@ -238,9 +236,7 @@ class HttpHandler:
     ) -> Address:
         """The same, for a connection from ``address``. Raises Refusal when the address is unknown."""
         if trusted:
-            connection, address = address, forwarded_address(address, forwarded_for, forwarded, self._proxies)
-            if address == unmap(connection) and not names_client(forwarded_for, forwarded):
-                address = NO_ADDRESS  # else the proxy would be the peer
+            address = named_client(address, forwarded_for, forwarded, self._proxies)
         if stated is not None and self._may_state(trusted, address):
             address = stated
         if address == NO_ADDRESS:

@@ -44,7 +44,7 @@ class Connection(GuardedConnection):
     """``address`` is that of the other end, or of the client that a PROXY header names; ``trusted``: it is a trusted
     proxy."""
 
-    __slots__ = ("_head_timer", "_preface", "_server", "address", "counted", "trusted")
+    __slots__ = ("_head_timer", "_preface", "_server", "address", "counted", "named", "trusted")
 
     def __init__(self, server: "Server", **options: Any) -> None:
         super().__init__(server, **options)
@@ -53,6 +53,8 @@ class Connection(GuardedConnection):
         self._preface: bytes | None = None
         self.address = NO_ADDRESS
         self.trusted = False
+        self.named = False
+        """Whether a PROXY header has given ``address``: then it may be a client on the proxy's own host."""
         self.counted = b""
         """The network that the connection counts for; empty for none."""
 
@@ -92,6 +94,7 @@ class Connection(GuardedConnection):
         self._preface = None
         if header.source is not None:
             self.address, self.trusted = header.source, header.source in self._server.proxies
+            self.named = True
         return buffer[header.length :]
 
     def _start_head_timer(self) -> None:

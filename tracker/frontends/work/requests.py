@@ -15,7 +15,7 @@ from tracker.bittorrent import Address
 from tracker.core.work import Refused, Sender
 from tracker.frontends.work.connections import Connection
 from tracker.wire.endpoint import format_address
-from tracker.wire.proxy import TrustedProxies, client_address
+from tracker.wire.proxy import TrustedProxies, named_client
 
 MAX_BODY_BYTES = 65_536
 _FIELDS: Mapping[str, tuple[type, ...]] = {
@@ -114,9 +114,9 @@ class Senders:
         """The packed address of the client. Raises Refused when a proxy does not name it."""
         connection, headers = cast(Connection, request.protocol), request.headers
         address = connection.address
-        if connection.trusted:
-            forwarded_for, forwarded = headers.getall("X-Forwarded-For", []), headers.getall("Forwarded", [])
-            address = client_address(address, forwarded_for, forwarded, self._proxies)
+        forwarded_for, forwarded = headers.getall("X-Forwarded-For", ()), headers.getall("Forwarded", ())
+        if connection.trusted and not (connection.named and not forwarded_for and not forwarded):
+            address = named_client(address, forwarded_for, forwarded, self._proxies)
         if not address:
             raise Refused(
                 "malformed", "the tracker cannot see your address: its proxy must send X-Forwarded-For"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from tracker.bittorrent import InfoHash, PeerId
+from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
@@ -13,6 +13,7 @@ from tracker.wire.endpoint import endpoints_of, format_endpoint
 from tracker.wire.peer_id import client_name
 
 TORRENTS_A_PAGE, PEERS_A_CALL = 200, 500
+SAMPLED_TORRENTS, SAMPLED_PEERS = 25, 200
 _FIELDS = (
     *("user_id", "endpoints", "uploaded", "downloaded", "left", "active", "paused", "first_announce"),
     *("last_announce", "peer_id", "agent"),
@@ -80,6 +81,36 @@ class AllPeers:
         if after != b"0":
             return f"{number}-{int(after)}", found
         return (f"{number + 1}-0" if number + 1 < len(self._shards) else ""), found
+
+    async def sample(self) -> list[Endpoint]:
+        """Endpoints of random peers of random torrents in the first shard, of at most 5,000 peers."""
+        shard = self._shards[0]
+        ids = await shard.connection.command("ZRANDMEMBER", shard.keys.info_hashes(), SAMPLED_TORRENTS)
+        texts = [each.decode() for each in ids]
+        hashes = await shard.connection.command("MGET", *map(shard.keys.torrent_id, texts)) if texts else []
+        swarms = [
+            (torrent_id, InfoHash(bytes.fromhex(info_hash.decode())))
+            for torrent_id, info_hash in zip(texts, hashes, strict=True)
+            if info_hash and len(info_hash) == 40
+        ]
+        members = await self._shards.send(
+            [
+                (shard, ("SRANDMEMBER", shard.keys.swarm_peers(info_hash), SAMPLED_PEERS))
+                for _, info_hash in swarms
+            ]
+        )
+        peers = [
+            (torrent_id, PeerId(bytes.fromhex(peer_id.decode())))
+            for (torrent_id, _), found in zip(swarms, members, strict=True)
+            for peer_id in found
+        ]
+        rows = await self._shards.send(
+            [
+                (shard, ("HGET", shard.keys.peer(torrent_id, peer_id), "endpoints"))
+                for torrent_id, peer_id in peers
+            ]
+        )
+        return [endpoint for row in rows for endpoint in endpoints_of(row or b"")]
 
     async def _members(self, shard: Shard, ids: Sequence[bytes]) -> list[tuple[str, InfoHash, PeerId]]:
         """(torrent id, info hash, peer id) of the peers of these torrents."""
