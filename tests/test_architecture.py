@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "valkey": ("errors", "settings", "store", "system"),
     # What every process needs.
     "runtime": (*NOUNS, "dht", "settings", "store", "system", "valkey"),
-    "doctor": (*NOUNS, "geoip", "refusals", "settings", "store", "system", "workers.site"),
+    "doctor": (*NOUNS, "geoip", "refusals", "settings", "store", "system", "wire.endpoint", "workers.site"),
     # Operations of the API, the dashboard and the command line.
     "operations": (*NOUNS, "geoip", "store", "system", "wire", "workers.work"),
     # The admin port.
