@@ -35,7 +35,7 @@ PYTEST = (sys.executable, "-m", "pytest", "--long", "--hypothesis-profile", "lon
 STEPS: Mapping[str, Sequence[str]] = {
     "tests": (*PYTEST, "--numprocesses", "4", "--dist", "worksteal", "--serial", "without"),
     "serial tests": (*PYTEST, "--numprocesses", "0", "--serial", "only"),
-    "chaos": (sys.executable, "-m", "loadtest.chaos"),
+    "chaos": (sys.executable, "-m", "loadtest.chaos", "--at-once", "2"),
     "slow clients": (sys.executable, "-m", "loadtest.clients.slow_clients"),
     "fuzzing": (sys.executable, "-m", "fuzz", "--seconds", "20"),
     **{

@@ -8,11 +8,13 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from loadtest.bench import page
 from loadtest.chaos import registry, report
-from loadtest.chaos.experiment import Experiment, Outcome, run
+from loadtest.chaos.experiment import Outcome, run
 from loadtest.clients.load import Pace
 
 
@@ -28,8 +30,8 @@ def main() -> None:
     if options.write and options.names:
         sys.exit("--write needs all experiments: those not run would be missing from the table")
     pace = Pace(peers=options.peers)
-    wanted = [registry.EXPERIMENTS[name] for name in options.names or registry.EXPERIMENTS]
-    outcomes = [_run(experiment, pace) for experiment in wanted]
+    with ProcessPoolExecutor(options.at_once) as processes:
+        outcomes = list(processes.map(partial(_run, pace), options.names or registry.EXPERIMENTS))
     table = report.as_markdown(outcomes)
     print(f"\n{table}")
     if options.write:
@@ -44,7 +46,8 @@ def status(outcomes: Sequence[Outcome]) -> int:
     return 0 if all(one.passed for one in outcomes) else 2
 
 
-def _run(experiment: Experiment, pace: Pace) -> Outcome:
+def _run(pace: Pace, name: str) -> Outcome:
+    experiment = registry.EXPERIMENTS[name]
     with tempfile.TemporaryDirectory(prefix="experiment-") as directory:
         outcome = asyncio.run(run(experiment, Path(directory), pace))
     print(report.line(outcome), file=sys.stderr, flush=True)
@@ -56,6 +59,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help="experiments to run (all)")
     parser.add_argument("--list", action="store_true", help="list the experiments, and run none")
     parser.add_argument("--peers", type=int, default=160, help="number of clients (160)")
+    parser.add_argument(
+        "--at-once", type=int, default=1, metavar="N", help="experiments at a time (1); they mostly wait"
+    )
     parser.add_argument("--write", action="store_true", help="write the table into docs/trust.md")
     return parser.parse_args()
 
