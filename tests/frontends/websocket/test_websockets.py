@@ -345,8 +345,12 @@ async def test_http_goes_on_at_the_same_port(redis_url: str, prefix: str) -> Non
                 assert reply.status == 403
 
 
-async def test_two_trackers_on_one_store_pass_offers_and_answers(redis_url: str, prefix: str) -> None:
-    async with serving(redis_url, prefix) as here, serving(redis_url, prefix) as there:
+@pytest.mark.parametrize("shards", [1, 4])
+async def test_two_trackers_on_one_store_pass_offers_and_answers(
+    redis_url: str, prefix: str, shards: int
+) -> None:
+    on: dict[str, Any] = {"redis": {"shards": shards}}
+    async with serving(redis_url, prefix, **on) as here, serving(redis_url, prefix, **on) as there:
         seeder, leecher = await here.open(peer_id=peer(1)), await there.open(peer_id=peer(2))
         await seeder.announce(left=0)
         assert (await leecher.announce("a", "b", left=7))["complete"] == 1
