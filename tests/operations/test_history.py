@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.harness import START, Store
-from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES
+from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES, WEBSOCKET
 from tracker.operations import history
 from tracker.operations.history import CHARTS, PARTS, RANGES, Line, Window
 from tracker.store.stats.slices import PRECISIONS, RETAINED, SAMPLED_PARTS, oldest_retained
@@ -106,7 +106,11 @@ def test_names_and_labels_of_lines_are_unique_in_a_chart() -> None:
 
 
 def test_every_line_by_protocol_or_family_is_counted_or_sampled() -> None:
-    counted = {name for names in (*HTTP.values(), *UDP.values(), *HTTP_BYTES, *UDP_BYTES) for name in names}
+    counted = {
+        name
+        for names in (*HTTP.values(), *UDP.values(), *WEBSOCKET.values(), *HTTP_BYTES, *UDP_BYTES)
+        for name in names
+    }
     for chart in CHARTS.values():
         for line in (*chart.protocol, *chart.family):
             assert {*line.counters, *line.without} <= counted
@@ -119,19 +123,29 @@ async def test_announces_over_udp_of_earlier_versions_show_as_such(store: Store)
         store.counters.count(name, by=number, at=START - 60)
     await store.counters.flush()
     lines, window = CHARTS["announces"].lines_by("protocol"), Window(START - 60, START - 1, 60)
-    assert (await history.read(store.counters, lines, window, START)).values == {"http": [7], "udp": [3]}
+    assert (await history.read(store.counters, lines, window, START)).values == {
+        "http": [7],
+        "udp": [3],
+        "ws": [0],
+    }
 
 
-async def test_counts_over_http_are_all_but_those_over_udp(store: Store) -> None:
+async def test_counts_over_http_are_all_but_those_over_others(store: Store) -> None:
     counters = store.counters
-    for name, number in (("joins", 600), ("joins.udp.v4", 60), ("joins.udp.v6", 120), ("joins.v4", 180)):
+    for name, number in (
+        ("joins", 720),
+        ("joins.ws.v6", 120),
+        ("joins.udp.v4", 60),
+        ("joins.udp.v6", 120),
+        ("joins.v4", 180),
+    ):
         counters.count(name, by=number, at=START - 60)
     for name, number in (("seeders.http", 7), ("seeders.udp", 5)):
         counters.observe(name, number, at=START - 60)
     await counters.flush()
     window = Window(START - 60, START - 1, 60)
     joins = await history.read(counters, CHARTS["joins"].lines_by("protocol"), window, START)
-    assert joins.values == {"http": [7], "udp": [3]}
+    assert joins.values == {"http": [7], "udp": [3], "ws": [2]}
     families = await history.read(counters, CHARTS["joins"].lines_by("family"), window, START)
     assert families.values == {"v4": [3], "v6": [0]}
     peers = await history.read(counters, CHARTS["peers"].lines_by("protocol"), window, START)
@@ -140,5 +154,7 @@ async def test_counts_over_http_are_all_but_those_over_udp(store: Store) -> None
         "seeders_udp": [5],
         "leechers_http": [None],
         "leechers_udp": [None],
+        "seeders_ws": [None],
+        "leechers_ws": [None],
     }
     assert CHARTS["latency"].lines_by("family") == CHARTS["latency"].lines

@@ -57,12 +57,14 @@ async def test_peers_are_sampled_by_family_and_protocol_once_the_sweep_has_count
         "leechers.v6": (1, 0),
         "leechers.http": (1, 0),
         "leechers.udp": (1, 1),
+        "seeders.ws": (1, 0),
+        "leechers.ws": (1, 0),
     }
 
 
 async def test_counts_that_another_program_wrote_are_not_sampled(store: Store) -> None:
     sampler = SizeSampler(store, store.clock)
-    for text in ("1 2 3", "-1 0 0 0 0 0 0 0", "a b c d e f g h", "", "9" * 400 + 7 * " 0"):
+    for text in ("1 2 3", "-1" + 9 * " 0", "a b c d e f g h i j", "", "9" * 400 + 9 * " 0"):
         await store.redis.set(store.keys.peer_counts(), text)
         assert await sampler.sample_once()
     await store.redis.delete(store.keys.peer_counts())

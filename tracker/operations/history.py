@@ -94,7 +94,7 @@ class Chart:
 
 
 _FAMILIES = {"v4": "IPv4", "v6": "IPv6"}
-_PROTOCOLS = {"http": "HTTP", "udp": "UDP"}
+_PROTOCOLS = {"http": "HTTP", "udp": "UDP", "ws": "WebSocket"}
 
 
 def _by_family(counter: str, label: str = "", name: str = "") -> tuple[Line, ...]:
@@ -108,9 +108,13 @@ def _by_family(counter: str, label: str = "", name: str = "") -> tuple[Line, ...
 def _by_protocol(
     counter: str, label: str = "", name: str = "", *, udp: tuple[str, ...] = ()
 ) -> tuple[Line, ...]:
-    """``udp``: the counters of those over UDP, if not one per family."""
+    """``udp``: the counters of those over UDP, if not one per family. The traffic over WebSockets is in that over
+    HTTP."""
     udp = udp or tuple(f"{counter}.udp.{family}" for family in _FAMILIES)
-    return (Line(f"{name}http", f"{label}HTTP", (counter,), udp), Line(f"{name}udp", f"{label}UDP", udp))
+    ws = () if name else tuple(f"{counter}.ws.{family}" for family in _FAMILIES)
+    http = Line(f"{name}http", f"{label}HTTP", (counter,), (*udp, *ws))
+    lines = (http, Line(f"{name}udp", f"{label}UDP", udp), Line(f"{name}ws", f"{label}WebSocket", ws))
+    return lines if ws else lines[:2]
 
 
 def _sampled(parts: Mapping[str, str]) -> tuple[Line, ...]:
@@ -146,8 +150,8 @@ CHARTS: Mapping[str, Chart] = {
             ),
             protocol=_sampled(_PROTOCOLS),
             family=_sampled(_FAMILIES),
-            hint="Counted by the sweep: up to two reap intervals old. The protocol is that of a peer's last join. "
-            "A peer on both address families counts in each.",
+            hint="Counted by the sweep: up to two reap intervals old. The protocol is that of a peer's last join, or "
+            "WebSocket while it has one. A peer on both address families counts in each.",
         ),
         Chart("torrents", "Torrents", "count", (Line("torrents", "Torrents", measured="torrents"),)),
         Chart("users", "Users", "count", (Line("users", "Users", measured="users"),)),

@@ -44,6 +44,13 @@ COUNTED: dict[str, Source] = {
     "udp.unsent": ("tracker_udp_unsent_total", ()),
     **{f"joins.{family}": ("tracker_joins_total", (family,)) for family in ("v4", "v6")},
     **{f"joins.udp.{family}": ("tracker_udp_joins_total", (family,)) for family in ("v4", "v6")},
+    **{f"joins.ws.{family}": ("tracker_websocket_joins_total", (family,)) for family in ("v4", "v6")},
+    "announces.ws": ("tracker_websocket_announces_total", ()),
+    **{
+        f"relays.{outcome}": ("tracker_relays_total", (outcome,))
+        for outcome in ("offers", "answers", "unasked", "lost")
+    },
+    "sockets.stuck": ("tracker_websockets_stuck_total", ()),
     **{
         f"bytes.{way}{over}.{family}": (
             f"tracker{over.replace('.', '_')}_reported_bytes_total",
@@ -104,6 +111,7 @@ HISTOGRAMS: dict[str, Source] = {
 }
 
 GAUGES = {
+    "sockets": "tracker_websockets",
     "dht_up": "tracker_dht_up",
     "dht_answered_at": "tracker_dht_answer_timestamp_seconds",
     "dht_torrents": "tracker_dht_torrents",

@@ -76,7 +76,7 @@ async def _peers(store: Store, readings: StoreReadings) -> None:
     if counts is None:
         return
     for state in ("seeder", "leecher"):
-        for label, parts in (("family", ("v4", "v6")), ("protocol", ("http", "udp"))):
+        for label, parts in (("family", ("v4", "v6")), ("protocol", ("http", "udp", "ws"))):
             for part in parts:
                 readings.put(f"tracker_peers_by_{label}", getattr(counts, f"{state}s_{part}"), state, part)
 

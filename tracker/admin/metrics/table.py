@@ -34,6 +34,18 @@ _TRACKER = (
         "UDP packets that the system dropped because the receive buffer was full",
     ),
     Metric("tracker_udp_unsent_total", "counter", "UDP replies that the system did not send"),
+    Metric("tracker_websockets", "gauge", "Open WebSockets"),
+    Metric("tracker_websocket_announces_total", "counter", "Announces answered over WebSockets"),
+    Metric(
+        "tracker_relays_total",
+        "counter",
+        "Offers and answers delivered, answers without an open offer (unasked), and messages to closed WebSockets "
+        "(lost)",
+        ("outcome",),
+    ),
+    Metric(
+        "tracker_websockets_stuck_total", "counter", "WebSockets closed because their clients did not read"
+    ),
     Metric("tracker_dht_up", "gauge", "0 if no DHT node has answered for 60 s, or within 30 s of the start"),
     Metric("tracker_dht_answer_timestamp_seconds", "gauge", "Last answer of a DHT node, in epoch seconds"),
     Metric("tracker_dht_torrents", "gauge", "Registered torrents that take part in the DHT, estimated"),
@@ -63,6 +75,9 @@ _TRACKER = (
     ),
     Metric("tracker_joins_total", "counter", "Peers that joined a swarm, by address family", ("family",)),
     Metric("tracker_udp_joins_total", "counter", "Those of them that joined over UDP", ("family",)),
+    Metric(
+        "tracker_websocket_joins_total", "counter", "Those of them that joined over a WebSocket", ("family",)
+    ),
     Metric(
         "tracker_reported_bytes_total",
         "counter",

@@ -21,7 +21,7 @@ MONTHS_KEPT = 13
 SAMPLED = ("seeders", "leechers", "torrents", "users")
 """The distributions that hold the samples."""
 SAMPLED_PARTS = tuple(
-    f"{kind}.{part}" for part in ("v4", "v6", "http", "udp") for kind in ("seeders", "leechers")
+    f"{kind}.{part}" for part in ("v4", "v6", "http", "udp", "ws") for kind in ("seeders", "leechers")
 )
 """The same of what the sweep has counted last."""
 SAMPLE_SECONDS = 5

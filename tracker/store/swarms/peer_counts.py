@@ -25,11 +25,11 @@ class PeerCounts(NamedTuple):
 
     @property
     def seeders_http(self) -> int:
-        return max(0, self.seeders - self.seeders_udp)
+        return max(0, self.seeders - self.seeders_udp - self.seeders_ws)
 
     @property
     def leechers_http(self) -> int:
-        return max(0, self.leechers - self.leechers_udp)
+        return max(0, self.leechers - self.leechers_udp - self.leechers_ws)
 
     def plus(self, other: "PeerCounts") -> "PeerCounts":
         return PeerCounts(*(a + b for a, b in zip(self, other, strict=True)))
