@@ -13,6 +13,7 @@ TESTS = Path(__file__).parent
 SLEEPS = {
     "conftest.py": "polls until tasks have ended",
     "e2e/libtorrent_leecher.py": "a program of its own, without the project's packages, polls libtorrent",
+    "e2e/test_partitions.py": "clients that announce in the intervals of real time",
     "fake_time.py": "gives real servers a moment",
     "store/stats/test_counters.py": "a child process waits to be killed",
     "tools/test_audit.py": "a fake program hangs",
@@ -37,6 +38,7 @@ CLOCKS: dict[str, set[str]] = {
     "other programs on the same data go by the real time": {
         "e2e/sample_trackers.py",
         "e2e/test_background.py",
+        "e2e/test_partitions.py",
         "e2e/test_php_webhook.py",
         "frontends/dht/test_addresses.py",
         "frontends/dht/test_island.py",

@@ -19,7 +19,8 @@ from tests.e2e.conftest import StartTracker
 from tests.waiting import until
 
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^((?:redis-cli|tracker) .+)$", PAGE, re.MULTILINE)
+BLOCKS = "".join(re.findall(r"^```.*?^```", PAGE, re.MULTILINE | re.DOTALL))
+COMMANDS = re.findall(r"^((?:redis-cli|tracker) .+)$", BLOCKS, re.MULTILINE)
 CLI = shutil.which("redis-cli")
 needs_cli = pytest.mark.skipif(CLI is None, reason="no redis-cli")
 PEERS, HASHES = 24, 12

@@ -71,7 +71,7 @@ async def test_a_hit_and_run_is_cleared_by_time(store: Store) -> None:
     await store.pass_time(600)
     await store.announce(update(1, "u", passkey=ALICE, bytes_left=0))
     kinds = [each.change for each in await read(store)]
-    assert kinds == ["joined", "stopped", "hit_and_run", "joined", "hit_and_run_cleared"]
+    assert kinds == ["joined", "completed", "stopped", "hit_and_run", "joined", "hit_and_run_cleared"]
 
 
 async def owe(store: Store, *torrents: int) -> None:
@@ -107,9 +107,9 @@ async def test_a_forgiven_pending_one_is_recorded(redis_url: str, prefix: str) -
     async with running(Store(redis_url, Keys(prefix), replace(RULES, hnr_grace=100))) as store:
         await store.users.add("7", ALICE)
         await owe(store, 1)
-        assert (await kinds(store, skipped=2))[0][0] == "hit_and_run_pending"
+        assert (await kinds(store, skipped=3))[0][0] == "hit_and_run_pending"
         assert await store.users.forgive("7", "1") == 1
-        assert await kinds(store, skipped=3) == [("hit_and_run_forgiven", "7", info_hash(1).hex(), 1000)]
+        assert await kinds(store, skipped=4) == [("hit_and_run_forgiven", "7", info_hash(1).hex(), 1000)]
 
 
 async def test_an_exemption_clears_hit_and_runs_and_pending_ones(redis_url: str, prefix: str) -> None:
@@ -133,7 +133,7 @@ async def test_a_hit_and_run_on_a_removed_torrent_is_cleared(store: Store) -> No
     await owe(store, 1)
     await store.torrents.remove(info_hash(1))
     assert await store.hit_and_runs.drop() == 1
-    assert await kinds(store, skipped=3) == [("hit_and_run_cleared", "7", None, 1000)]
+    assert await kinds(store, skipped=4) == [("hit_and_run_cleared", "7", None, 1000)]
 
 
 async def test_nothing_is_recorded_of_forgiving_while_the_feed_is_off(redis_url: str, prefix: str) -> None:

@@ -254,7 +254,7 @@ async def test_zero_bytes_left_makes_a_seeder(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.announce(update(2, "s"))
     reply = await store.announce(update(1, bytes_left=0))
-    assert (reply.seeders, reply.leechers, reply.completions) == (1, 1, 0)
+    assert (reply.seeders, reply.leechers, reply.completions) == (1, 1, 1)
     assert await store.redis.zscore(store.keys.index("seeders"), "1") == 1
     assert await store.redis.mget(store.keys.stat("seeders"), store.keys.stat("leechers")) == [b"1", b"1"]
     await check_invariants(store.redis, store.keys)

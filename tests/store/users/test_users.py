@@ -145,7 +145,7 @@ async def test_a_new_passkey_invalidates_the_old_at_once(private: Store) -> None
     assert (await private.announce(update(1, bytes_left=0, passkey=NEW))).outcome == "update"
     assert await private.users.get(ALICE) is None
     await private.announce_counts.flush()
-    assert await private.users.find("7") == User("7", NEW, True, False, announces=2)
+    assert await private.users.find("7") == User("7", NEW, True, False, announces=2, snatches=1)
     assert [u.passkey for u in await private.users.page(0)] == [NEW, BOB]
     assert len((await private.users.rotate(NEW)).passkey) == 40
 
