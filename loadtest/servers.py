@@ -79,13 +79,13 @@ class Server:
         # Without driver_info, which would make each connection search the installed packages.
         return redis.Redis.from_url(self.url, driver_info=None)
 
-    def start(self) -> "Server":
+    def start(self, seconds: float = START_SECONDS) -> "Server":
         """Starts it, again after a stop or kill with the data it had kept, and waits for its PING."""
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*guard(), self.binary, *self._arguments()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        self._wait_until_ready()
+        self._wait_until_ready(seconds)
         return self
 
     def stop(self) -> None:
@@ -128,9 +128,9 @@ class Server:
             *self.options,
         ]
 
-    def _wait_until_ready(self) -> None:
+    def _wait_until_ready(self, seconds: float) -> None:
         assert self.process is not None
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + seconds
         with self.client() as client:
             while True:
                 try:

@@ -35,10 +35,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from loadtest.cluster import Cluster, cluster
+from loadtest.databases import Database
 from loadtest.servers import SYSTEM_REDIS, Server, start_system_redis, start_valkey
 from tests import examples
 from tests.commands import Command, command, set_store
-from tests.databases import Database
 
 examples.register_profiles()
 NO_PERSISTENCE = ("--appendonly", "no")

@@ -328,6 +328,18 @@ async def test_all_rules_of_a_private_tracker_take_few_commands_more(redis_url: 
     assert ruled["completed"] <= plain["completed"] + 1
 
 
+async def test_the_sync_of_a_sites_tables_costs_announces_the_change_feed_only(
+    redis_url: str, prefix: str
+) -> None:
+    """A command for each change, and one for a peer that announces, which is noted for the next round of the feed."""
+    fed = replace(private_rules.WITHOUT_RULES, max_changes=2000, note_updates=True)
+    plain = await commands_with(redis_url, prefix, private_rules.WITHOUT_RULES)
+    synced = await commands_with(redis_url, f"{prefix}sync:", fed)
+    more = {kind: synced[kind] - plain[kind] for kind in private_rules.MIX}
+    most = {"idle": 1, "moving": 1, "join": 1, "completed": 2, "stop": 2}
+    assert not {kind: number for kind, number in more.items() if number > most[kind]}
+
+
 @pytest.mark.long
 @pytest.mark.skipif(not find("valgrind"), reason="valgrind is not installed")
 @pytest.mark.parametrize("kind", STORE_INSTRUCTIONS)

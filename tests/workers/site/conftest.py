@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from loadtest.databases import MARIADB, POSTGRES, Database, PostgreSQL, Site, site_on
+from loadtest.site_tables import OWN_POSTGRESQL, UNIT3D
 from tests.conftest import temporary_directory
-from tests.databases import MARIADB, POSTGRES, Database, PostgreSQL, Site, site_on
 from tests.store.harness import Store, running
-from tests.workers.site.tables import OWN_POSTGRESQL, UNIT3D
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from tests.databases import Site
+from loadtest.databases import Site
 from tests.store.harness import Store, info_hash, update
 from tests.store.jobs.harness import Metrics
 from tracker.workers.site.database import SiteDatabase
@@ -16,11 +16,10 @@ def passkey(user: int) -> str:
 
 
 async def register(store: Store, users: Sequence[int], torrents: Sequence[int] = (1,)) -> None:
-    """Users and torrents of the store."""
+    """Users and torrents of the store, with the numbers as their ids."""
     for user in users:
         await store.users.add(str(user), passkey(user))
-    for number in torrents:
-        await store.torrents.add(info_hash(number))
+    await store.torrents.add_many([(info_hash(number), {"torrent_id": str(number)}) for number in torrents])
 
 
 async def members(store: Store, site: Site, users: Sequence[int], torrents: Sequence[int] = (1,)) -> None:

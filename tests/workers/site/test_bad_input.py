@@ -4,11 +4,12 @@ the rest."""
 import asyncio
 
 import pytest
-from sqlalchemy import text
+import structlog
+from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tests.databases import Database, Site
+from loadtest.databases import Database, Site
 from tests.store.harness import Store, peer_id, update
 from tests.store.jobs.harness import Metrics
 from tests.workers.site.harness import announce, members, passkey, register, syncing
@@ -137,6 +138,47 @@ async def test_deadlocks_are_tried_again(unit3d: Site) -> None:
     assert unit3d.sql("SELECT n FROM numbers") == [["2"], ["2"]]
 
 
+async def test_a_locked_row_is_tried_again(store: Store, unit3d: Site) -> None:
+    await members(store, unit3d, [7])
+    unit3d.sql("SET GLOBAL innodb_lock_wait_timeout = 1")
+    timed_out = asyncio.Event()
+    try:
+        async with SiteDatabase(unit3d.url) as other, syncing(store, unit3d) as sync:
+            event.listen(sync.database.engine.sync_engine, "handle_error", lambda _: timed_out.set())
+            await announce(store, 7, "s", left=0)
+            async with asyncio.TaskGroup() as tasks, other.engine.begin() as connection:
+                await connection.execute(text("UPDATE torrents SET name = 'renamed'"))
+                tasks.create_task(sync.round())
+                await timed_out.wait()
+    finally:
+        unit3d.sql("SET GLOBAL innodb_lock_wait_timeout = 2")
+    assert unit3d.sql("SELECT name, seeders FROM torrents") == [["renamed", "1"]]
+
+
+async def test_rows_that_the_site_deletes_are_made_again_and_users_are_named_once(
+    store: Store, unit3d: Site
+) -> None:
+    await members(store, unit3d, [7, 8])
+    async with syncing(store, unit3d) as sync:
+        for user in (7, 8):
+            await announce(store, user, "s", left=0)
+        await sync.round()
+        with structlog.testing.capture_logs() as logs:
+            for up in (100, 200):
+                unit3d.sql("DELETE FROM users WHERE id = 8", "DELETE FROM history", "DELETE FROM peers")
+                await store.pass_time(60)
+                for user in (7, 8):
+                    await announce(store, user, up=up, left=0)
+                await store.changes.record_updates()
+                await sync.round()
+        assert [line["first"] for line in logs if "no row for users" in line["event"]] == ["users 8"]
+        unit3d.sql(f"INSERT INTO users (id, username, passkey) VALUES (8, 'u8', '{passkey(8)}')")
+        await sync.full_pass()
+    assert unit3d.sql("SELECT uploaded FROM users") == [["200"], ["200"]]
+    assert unit3d.sql("SELECT actual_uploaded FROM history") == [["200"], ["200"]]
+    assert unit3d.number("SELECT COUNT(*) FROM peers WHERE active") == 2
+
+
 async def test_rows_that_do_not_fit_are_named_and_the_others_are_written(store: Store, unit3d: Site) -> None:
     await members(store, unit3d, [7, 8])
     await register(store, [2**33])
@@ -154,7 +196,7 @@ async def test_rows_that_do_not_fit_are_named_and_the_others_are_written(store: 
         f"history 8 1: a row does not fit: CONSTRAINT `CONSTRAINT_1` failed for `{unit3d.name}`.`history`",
         f"peers 8589934592 1 {peer_id(9).hex()}: user_id holds at most 4294967295, not 8589934592",
     ]
-    assert done.missing == 1
+    assert done.missing == ["users 8"]
     assert unit3d.sql("SELECT user_id FROM history") == [["7"]]
     assert unit3d.sql("SELECT user_id FROM peers ORDER BY user_id") == [["7"], ["8"]]
 

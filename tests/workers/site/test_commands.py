@@ -2,8 +2,8 @@
 
 import pytest
 
+from loadtest.databases import Database, Site
 from tests.commands import Command
-from tests.databases import Database, Site
 from tests.workers.site.harness import passkey
 
 

@@ -1,6 +1,6 @@
 """Comparing all rows of both sides, and repairing those of the site."""
 
-from tests.databases import Site
+from loadtest.databases import Site
 from tests.store.harness import Store
 from tests.workers.site.harness import announce, members, syncing
 from tracker.workers.site.comparing import Compared, Comparison

@@ -5,11 +5,15 @@ import json
 import pytest
 from redis import Redis
 
+from loadtest.databases import Site
 from tests.commands import Command
-from tests.databases import Site
-from tests.store.harness import info_hash
+from tests.store.harness import Store, info_hash
+from tests.store.jobs.harness import Metrics
 from tests.workers.site.harness import passkey
 from tests.workers.site.test_commands import configure
+from tracker.workers.site.database import SiteDatabase
+from tracker.workers.site.mapping import load_mapping
+from tracker.workers.site.sync import SiteSync
 
 
 def fill(site: Site) -> None:
@@ -112,3 +116,31 @@ def test_a_passkey_that_two_users_have_is_named(
         "error: users 9: this passkey belongs to another user: give one of them a new one"
     )
     assert done.stdout.splitlines()[1] == "users: 2 of 3"
+
+
+async def test_an_interrupted_import_goes_on_where_it_was(store: Store, unit3d: Site) -> None:
+    """More rows than one part has; the totals of users who were imported stay as they are."""
+    users = range(1, 2501)
+    unit3d.sql(
+        "INSERT INTO users (id, username, passkey, uploaded) VALUES "
+        + ", ".join(f"({user}, 'u{user}', '{passkey(user)}', {user})" for user in users)
+    )
+
+    async def imported(parts: int | None) -> list[int]:
+        """The rows so far after each part."""
+        async with SiteDatabase(unit3d.url) as database:
+            sync = SiteSync(store, database, load_mapping("unit3d"), Metrics().count, store.clock)
+            await sync.database.make_sync_table()
+            found: list[int] = []
+            async for part in (await sync.importing(again=False, dry_run=False)).run():
+                if part.kind == "users":
+                    found.append(part.rows)
+                    if len(found) == parts:
+                        break
+            return found
+
+    assert await imported(2) == [0, 1000]
+    unit3d.sql("UPDATE users SET uploaded = uploaded + 1")
+    assert await imported(None) == [0, 1000, 1500, 1500]
+    totals = [(await store.site_rows.users([str(user)]))[0]["uploaded"] for user in (1, 1000, 1001, 2500)]
+    assert totals == [1, 1000, 1002, 2501]

@@ -1,9 +1,9 @@
 """A site of its own on PostgreSQL, with a mapping file and other types of columns."""
 
-from tests.databases import Site
+from loadtest.databases import Site
+from loadtest.site_tables import OWN_MAPPING
 from tests.store.harness import Store, info_hash, peer_id
 from tests.workers.site.harness import announce, passkey, register, syncing
-from tests.workers.site.tables import OWN_MAPPING
 from tests.workers.site.test_comparing import compared
 from tracker.workers.site.mapping import read_mapping
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from loadtest.databases import Database, site_on
+from loadtest.site_tables import GAZELLE, NEXUSPHP
 from tests.commands import Command
-from tests.databases import Database, site_on
 from tests.store.harness import Store, endpoint, info_hash, peer_id, update
 from tests.workers.site.harness import announce, passkey, register, syncing
-from tests.workers.site.tables import GAZELLE, NEXUSPHP
 from tests.workers.site.test_commands import configure
 from tests.workers.site.test_comparing import compared
 from tracker.errors import StartupError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from tests.databases import Site
+from loadtest.databases import Site
 from tests.store.harness import Store, endpoint, info_hash, peer_id, running, update
 from tests.workers.site.conftest import RULES
 from tests.workers.site.harness import announce, members, passkey, syncing
@@ -195,6 +195,17 @@ async def test_a_user_is_shown_what_is_not_registered(redis_url: str, prefix: st
     assert unit3d.sql(rows) == tried
 
 
+async def test_a_peer_that_came_and_went_between_two_rounds_has_a_row(store: Store, unit3d: Site) -> None:
+    await members(store, unit3d, [7])
+    async with syncing(store, unit3d) as sync:
+        for event in ("s", "x"):
+            await announce(store, 7, event, left=0)
+        await sync.round()
+    assert unit3d.sql("SELECT INET6_NTOA(ip), port, active, agent FROM peers") == [
+        ["11.0.0.7", "6881", "0", "Xtorrent 0.0.0.1"]
+    ]
+
+
 async def test_a_table_that_a_site_need_not_have_is_left_out(store: Store, unit3d: Site) -> None:
     unit3d.sql("DROP TABLE unregistered_info_hashes")
     await members(store, unit3d, [7])
@@ -202,6 +213,34 @@ async def test_a_table_that_a_site_need_not_have_is_left_out(store: Store, unit3
         await announce(store, 7, "s")
         await sync.round()
     assert unit3d.number("SELECT leechers FROM torrents") == 1
+
+
+async def test_several_shards_are_one_site(redis_url: str, prefix: str, unit3d: Site) -> None:
+    """Limits that are kept in each shard, such as those of unregistered torrents, are read from all."""
+    torrents = range(1, 9)
+    async with running(Store(redis_url, Keys(prefix), replace(RULES, open=False), shards=4)) as store:
+        await members(store, unit3d, [7, 8], torrents)
+        async with syncing(store, unit3d) as sync:
+            for torrent in torrents:
+                for user in (7, 8):
+                    await announce(store, user, "s", torrent, left=0)
+                await store.refused(update(7, "s", 100 + torrent, passkey=passkey(7)))
+            await store.pass_time(60)
+            for torrent in torrents:
+                await announce(store, 7, "u", torrent, up=100 * torrent, left=0)
+                await announce(store, 8, "x", torrent, up=torrent, left=0)
+            await store.changes.record_updates()
+            for _ in range(3):
+                store.clock.now += 1
+                await sync.round()
+            comparison = sync.comparison(repair=False)
+            assert [rows async for rows in comparison.run()]
+            assert not [text for each in comparison.tables.values() for text in each.named]
+    assert unit3d.sql("SELECT uploaded FROM users") == [[str(100 * sum(torrents))], [str(sum(torrents))]]
+    assert unit3d.number("SELECT SUM(seeders) FROM torrents") == len(torrents)
+    assert unit3d.number("SELECT COUNT(*) FROM history WHERE seedtime = 60") == 2 * len(torrents)
+    assert unit3d.number("SELECT COUNT(*) FROM peers WHERE active") == len(torrents)
+    assert unit3d.number("SELECT COUNT(*) FROM unregistered_info_hashes") == len(torrents)
 
 
 async def test_a_shop_in_php_adds_to_the_same_totals_meanwhile(store: Store, unit3d: Site) -> None:

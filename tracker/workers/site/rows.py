@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import NamedTuple
 
 from tracker.store.changes.changes import Change
 from tracker.store.store import Store
@@ -11,6 +13,13 @@ from tracker.workers.site.mapping import Rows, SiteMapping
 from tracker.workers.site.writer import Key, TableWriter, Written
 
 
+class OfPeer(NamedTuple):
+    """What a change says of a peer that the store may have forgotten."""
+
+    user_id: str = ""
+    endpoints: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class Named:
     """Rows by their keys, each once, in the order in which they were named."""
@@ -18,8 +27,7 @@ class Named:
     users: dict[str, None] = field(default_factory=dict)
     torrents: dict[str, None] = field(default_factory=dict)
     history: dict[UserOnTorrent, None] = field(default_factory=dict)
-    peers: dict[PeerOnTorrent, str] = field(default_factory=dict)
-    """With the ids of their users."""
+    peers: dict[PeerOnTorrent, OfPeer] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.users) + len(self.torrents) + len(self.history) + len(self.peers)
@@ -33,7 +41,7 @@ class Named:
                 if torrent_id:
                     self.history[UserOnTorrent(user_id, torrent_id)] = None
                 if torrent_id and change.peer_id:
-                    self.peers[PeerOnTorrent(torrent_id, change.peer_id)] = user_id
+                    self.peers[PeerOnTorrent(torrent_id, change.peer_id)] = OfPeer(user_id, change.endpoints)
 
 
 class RowReader:
@@ -57,7 +65,7 @@ class RowReader:
         if "history" in self._wanted:
             found["history"] = await rows.history(list(named.history))
         if "peers" in self._wanted:
-            found["peers"] = await self._peers(list(named.peers))
+            found["peers"] = await self._peers(named.peers)
             _complete(found.get("history", []), found["peers"])
         if "immune" in self._wanted.get("history", ()):
             await rows.note_immune(found["history"])
@@ -74,8 +82,12 @@ class RowReader:
             user_id = str(row["user_id"])
             self._tried[user_id] = max(self._tried.get(user_id, 0), row["first_announce"])
 
-    async def _peers(self, named: list[PeerOnTorrent]) -> list[SiteRow]:
-        found = [with_agent(row) for row in await self._store.site_rows.peers(named)]
+    async def _peers(self, named: Mapping[PeerOnTorrent, OfPeer]) -> list[SiteRow]:
+        found = [with_agent(row) for row in await self._store.site_rows.peers(list(named))]
+        for row in found:
+            if row["ip"] is None:
+                peer = PeerOnTorrent(str(row["torrent_id"]), row["peer_id"].hex())
+                row.update(_addresses(named[peer].endpoints))
         if "connectable" in self._wanted["peers"]:
             await self._store.site_rows.note_connectable(found)
         return found
@@ -90,7 +102,7 @@ class RowReader:
                 yield Named(users=dict.fromkeys(ids), history=dict.fromkeys(pairs))
         if "torrents" in self._wanted or "peers" in self._wanted:
             async for torrents, peers in rows.all_torrents():
-                yield Named(torrents=dict.fromkeys(torrents), peers=dict.fromkeys(peers, ""))
+                yield Named(torrents=dict.fromkeys(torrents), peers=dict.fromkeys(peers, OfPeer()))
 
     def gone(self, writer: TableWriter, named: Named, found: Sequence[SiteRow]) -> list[Key]:
         """The keys at the site of named peers that the store has forgotten since."""
@@ -103,7 +115,7 @@ class RowReader:
                 "peer_id": bytes.fromhex(peer.peer_id),
                 "user_id": int(user_id),
             }
-            for peer, user_id in named.peers.items()
+            for peer, (user_id, _) in named.peers.items()
             if user_id and peer not in known
         ]
         return [writer.key_of(each) for _, each in writer.encode_all(rows, Written())]
@@ -118,7 +130,7 @@ class RowReader:
             named.history = dict.fromkeys(map(UserOnTorrent, users, torrents))
         else:
             ids = [_hex(key[columns["peer_id"]]) for key in keys]
-            named.peers = dict(zip(map(PeerOnTorrent, torrents, ids), users, strict=True))
+            named.peers = dict(zip(map(PeerOnTorrent, torrents, ids), map(OfPeer, users), strict=True))
         rows = (await self.read(named))[writer.mapping.rows]
         return {writer.key_of(each) for row, each in writer.encode_all(rows, Written()) if row["active"]}
 
@@ -133,6 +145,16 @@ def _complete(history: Sequence[SiteRow], peers: Sequence[SiteRow]) -> None:
         row["agent"] = peer.get("agent", "")
         row["client_uploaded"], row["client_downloaded"] = peer.get("uploaded", 0), peer.get("downloaded", 0)
         row["last_announce"] = max(row["last_announce"], peer.get("last_announce") or 0)
+
+
+def _addresses(endpoints: Sequence[str]) -> SiteRow:
+    """Of a peer that has left: it has none in the store any more."""
+    found: SiteRow = {}
+    for endpoint in reversed(endpoints):  # IPv4 comes first, and counts
+        host, _, port = endpoint.rpartition(":")
+        address = ip_address(host.strip("[]"))
+        found |= {"ip": address.packed, "port": int(port), f"ipv{address.version}": address.packed}
+    return found
 
 
 def _hex(peer_id: bytes | str) -> str:

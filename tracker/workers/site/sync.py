@@ -62,6 +62,8 @@ class SiteSync:
         self._pass_hour = pass_hour
         self._pass: tuple[Comparison, AsyncGenerator[int, None]] | None = None
         self._writers: list[TableWriter] = []
+        self._missing: set[str] = set()
+        """Users without a row at the site, of whom the log has told."""
         self.lease = Lease(store.scripts, "site", "sync", LEASE_SECONDS, clock)
 
     async def run(self) -> None:
@@ -168,6 +170,13 @@ class SiteSync:
             self._count("site_sync.refused", by=done.failed)
         for problem in done.problems:
             log.warning("a row of the site was left out", reason=problem)
+        if new := [name for name in done.missing if name.startswith("users") and name not in self._missing]:
+            self._missing.update(new)
+            log.warning(
+                "the site has no row for users: what they are credited waits; delete them here if they are gone",
+                first="; ".join(new[:3]),
+                users=len(new),
+            )
 
     async def full_pass(self) -> Comparison:
         """Compares all rows, repairs them, and says what it repaired."""

@@ -41,8 +41,8 @@ class Written:
     problems: list[str] = field(default_factory=list)
     """Rows that could not be written, a line each; the first ones."""
     failed: int = 0
-    missing: int = 0
-    """Rows that the site does not have."""
+    missing: list[str] = field(default_factory=list)
+    """Rows that the site does not have, and to which something is to be added; the first ones."""
 
     def fail(self, text: str) -> None:
         self.failed += 1
@@ -53,7 +53,7 @@ class Written:
         self.rows += other.rows
         self.added += other.added
         self.failed += other.failed
-        self.missing += other.missing
+        self.missing += other.missing[: _MAX_PROBLEMS - len(self.missing)]
         self.problems += other.problems[: _MAX_PROBLEMS - len(self.problems)]
         return self
 
@@ -153,14 +153,15 @@ class TableWriter:
         if self.mapping.insert:
             is_peer = self.mapping.rows == "peers"
             here = [each for each in batch if not is_peer or each[0]["active"]]
-            gone = [each for row, each in batch if is_peer and not row["active"]]
+            gone = [each for each in batch if is_peer and not each[0]["active"]]
             if self.mapping.balance:
                 await self._add_balance(connection, [each for _, each in here])
             announced = [each for row, each in here if row.get("announced", True)]
             await self._upsert(connection, announced, self._changed)
             others = [each for row, each in here if not row.get("announced", True)]
             await self._upsert(connection, others, self._lasting)
-            await self._update(connection, gone, self._left)
+            await self._upsert(connection, [each for row, each in gone if row["ip"]], self._left)
+            await self._update(connection, [each for row, each in gone if not row["ip"]], self._left)
         elif self.mapping.replaced:
             await self._update(connection, [each for _, each in batch], self._changed)
         return done
@@ -231,7 +232,8 @@ class TableWriter:
         for later. A total of ours that is lower than the recorded one adds nothing until it has caught up: a
         store that was restored from a backup counts some bytes again."""
         existing = await self._known(connection, [self.key_of(each) for _, each in batch])
-        done.missing += len(batch) - len(existing)
+        absent = [self.name_of(row) for row, each in batch if self.key_of(each) not in existing]
+        done.missing += absent[:_MAX_PROBLEMS]
         ours = {self.source_of(row): (row, each) for row, each in batch if self.key_of(each) in existing}
         recorded = await _locked_positions(connection, self._database, list(ours), len(self.mapping.added))
         grown: list[Encoded] = []

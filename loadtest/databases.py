@@ -4,18 +4,19 @@ import itertools
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtest.servers import guard
-from tests.waiting import until
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 MARIADB = shutil.which("mariadbd", path=_PATH)
 _POSTGRES = [*Path("/usr/lib/postgresql").glob("*/bin"), Path("/usr/local/bin")]
 POSTGRES = next((path for path in _POSTGRES if (path / "initdb").exists()), None)
+START_SECONDS = 60.0
 _UNPRIVILEGED = "nobody"
 """PostgreSQL does not run as root."""
 
@@ -47,7 +48,10 @@ class Database:
         with (self.directory / "log").open("ab") as log:
             command = [*self._guard(), *self._command()]
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        until(self._is_ready)
+        until = time.monotonic() + START_SECONDS
+        while not self._is_ready():
+            assert time.monotonic() < until, self.log
+            time.sleep(0.05)
         return self
 
     def stop(self) -> None:
