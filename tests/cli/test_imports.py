@@ -361,7 +361,7 @@ def test_conflicting_users_are_reported_without_their_passkeys(tracker: Command,
     result = tracker("import", "users.csv", code=1)
     assert {
         "error: users.csv line 2: the user with this id has another passkey",
-        "error: users.csv line 3: this passkey belongs to another user",
+        "error: users.csv line 3: this passkey belongs to another user: give one of them a new one",
         "error: users.csv line 4: a user id is a positive number",
     } < set(result.stderr.splitlines())
     assert "secret" not in result.output and "7 could not be imported" in result.stderr
@@ -493,7 +493,7 @@ def test_a_passkey_that_is_twice_in_the_files_is_refused(tracker: Command, tmp_p
     for words in (["--dry-run"], ["--check"], []):
         result = tracker("import", "a.csv", "b.csv", *words, code=1)
         assert result.stderr.splitlines()[:2] == [
-            "error: b.csv line 2: this passkey belongs to another user",
+            "error: b.csv line 2: this passkey belongs to another user: give one of them a new one",
             "error: b.csv line 3: the user with this id has another passkey",
         ]
         assert len(lines(tracker, "export", "--what", "users")) == (0 if words else 1)

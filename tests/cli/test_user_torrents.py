@@ -100,7 +100,10 @@ def test_tab_separated_rows_are_checked_by_line(tracker: Command, site: Path, tm
     checked = tracker(*how, "--check", code=1)
     assert checked.stderr.splitlines() == [*invalid, "error: 3 could not be imported"]
     assert lines(tracker, "export", "--what", "user-torrents") == []
-    unknown = ["error: dump.tsv line 5: unknown user", "error: dump.tsv line 6: unknown torrent"]
+    unknown = [
+        "error: dump.tsv line 5: unknown user: add it first",
+        "error: dump.tsv line 6: unknown torrent: register it first, with this id",
+    ]
     done = tracker(*how, code=1)
     assert done.stderr.splitlines() == [*invalid[:2], *unknown, invalid[2], "error: 5 could not be imported"]
     (row,) = lines(tracker, "export", "--what", "user-torrents")

@@ -43,7 +43,7 @@ async def test_each_user_has_an_outcome(full: ApiClient, admin: Admin) -> None:
         "known",
         "added",
         "added",
-        "this passkey belongs to another user",
+        "this passkey belongs to another user: give one of them a new one",
         "user_id: must be a string",
         "colour: is unknown",
         "a user needs user_id or passkey",

@@ -30,11 +30,26 @@ async def test_each_row_has_an_outcome_and_totals_stay(full: ApiClient, admin: A
         "error",
     ]
     assert (told["added"], told["known"], told["errors"]) == (1, 1, 4)
-    assert told["rows"][3]["error"] == "unknown user"
+    assert told["rows"][3]["error"] == "unknown user: add it first"
     account = await admin.store.users.torrent("7", added[0])
     assert account is not None and (account["uploaded"], account["extra_up"]) == ("100", "50")
     user = await admin.store.users.by_id("7")
     assert user is not None and user.uploaded == 10
+
+
+async def test_ids_above_32_bits_and_the_largest_ones_are_kept(full: ApiClient, admin: Admin) -> None:
+    for user_id, torrent_id in ((2**32 + 5, 2**32 + 6), (10**15 - 1, 10**13 - 1)):
+        await full.ask("POST", "/users", 201, json={"user_id": user_id})
+        hash_ = f"{torrent_id:040x}"
+        await full.ask("POST", "/torrents", 201, json={"info_hash": hash_, "torrent_id": torrent_id})
+        row = {"user_id": user_id, "torrent_id": torrent_id, "uploaded": 5}
+        told = await full.ask("POST", "/user-torrents/batch", json={"user_torrents": [row]})
+        assert told["added"] == 1
+        async with full.session.get("/api/v1/user-torrents", params={"cursor": str(user_id - 1)}) as response:
+            first, *_ = map(json.loads, (await response.text()).splitlines())
+        assert (first["user_id"], first["torrent_id"]) == (str(user_id), str(torrent_id))
+    body = {"info_hash": "9" * 40, "torrent_id": 10**13}
+    assert await full.wrong_fields("POST", "/torrents", json=body) == ["body.torrent_id"]
 
 
 async def test_totals_follow_where_that_is_asked_for(full: ApiClient, admin: Admin) -> None:

@@ -209,6 +209,35 @@ async def test_ids_above_32_bits_are_kept(site: Site) -> None:
     assert await site.put("users", {**USER, "id": 10**15}) == 400
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "status", "detail"),
+    [
+        ("freeleech-tokens", {"user_id": 7, "torrent_id": 404}, 404, "unknown torrent: add it first"),
+        ("featured-torrents", {"torrent_id": 404}, 404, "unknown torrent: add it first"),
+        ("personal-freeleech", {"user_id": 404}, 404, "there is no such user: add the user first"),
+        (
+            "users",
+            {**USER, "id": 8},
+            409,
+            "this passkey belongs to another user: give one of them a new one",
+        ),
+        (
+            "torrents",
+            {**TORRENT, "id": 9999},
+            409,
+            f"this info hash has the id {TORRENT['id']}; `tracker torrent renumber` changes ids",
+        ),
+    ],
+    ids=str,
+)
+async def test_a_call_that_does_not_fit_says_what_to_do(
+    site: Site, path: str, body: dict[str, Any], status: int, detail: str
+) -> None:
+    assert await site.put("users", USER) == await site.put("torrents", TORRENT) == 200
+    found, problem = await site.ask("PUT", path, body)
+    assert (found, problem["detail"]) == (status, detail)
+
+
 WRONG: list[tuple[str, dict[str, Any]]] = [
     *(("torrents", {**TORRENT, name: value}) for name, value in (
         ("id", "700"), ("id", 0), ("id", -1), ("id", 10**13), ("id", 7.5), ("id", True), ("id", None), ("status", 4),

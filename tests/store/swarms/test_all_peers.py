@@ -8,7 +8,7 @@ from tests.store.harness import ALICE, Store, endpoint, peer_id, running, update
 from tests.test_cost import CALLED, commands_so_far
 from tracker.errors import ClientError
 from tracker.store.schema.keys import Keys
-from tracker.store.swarms.all_peers import PEERS_A_CALL, ActivePeer
+from tracker.store.swarms.all_peers import FIRST, PEERS_A_CALL, ActivePeer
 from tracker.store.swarms.codec import with_agent
 from tracker.store.swarms.rules import SwarmRules
 from tracker.wire.endpoint import format_endpoint
@@ -25,11 +25,7 @@ async def store(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> 
 
 
 async def everything(store: Store) -> list[ActivePeer]:
-    cursor, found = await store.all_peers.page("")
-    while cursor:
-        cursor, more = await store.all_peers.page(cursor)
-        found += more
-    return found
+    return [each async for _, part in store.all_peers.parts(FIRST) for each in part]
 
 
 async def test_each_active_peer_is_found(store: Store) -> None:
@@ -38,6 +34,16 @@ async def test_each_active_peer_is_found(store: Store) -> None:
     await store.announce(update(300, "x", torrent=300 % 40, passkey=ALICE))
     found = await everything(store)
     assert {each.peer_id for each in found} == {peer_id(number).hex() for number in range(1, 300)}
+
+
+async def test_any_part_continues_from_its_cursor(store: Store) -> None:
+    for number in range(1, 301):
+        await store.announce(update(number, "s", torrent=number % 150, passkey=ALICE))
+    seen: set[str] = set()
+    async for cursor, part in store.all_peers.parts(FIRST):
+        seen |= {each.peer_id for each in part}
+        rest = [each async for _, more in store.all_peers.parts(cursor) for each in more] if cursor else []
+        assert seen | {each.peer_id for each in rest} == {peer_id(number).hex() for number in range(1, 301)}
 
 
 async def test_a_peer_has_what_it_announced(store: Store) -> None:
@@ -54,10 +60,10 @@ async def test_a_peer_has_what_it_announced(store: Store) -> None:
     assert peer.connectable is True
 
 
-@pytest.mark.parametrize("cursor", ["9-0", "x", "0-x", "0", "0-99999999999999999999999"])
+@pytest.mark.parametrize("cursor", ["9-0", "x", "0-x", "0", "0-99999999999999999999999", ""])
 async def test_a_malformed_cursor_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(ClientError):
-        await store.all_peers.page(cursor)
+        await anext(store.all_peers.parts(cursor))
 
 
 async def test_no_command_reads_a_large_swarm_at_once(redis_url: str, prefix: str) -> None:

@@ -101,8 +101,8 @@ async def test_an_invalid_row_changes_nothing_and_the_others_are_written(store: 
     ]
     *errors, last = await store.user_history.save(rows)
     assert [each.text for each in errors if isinstance(each, ClientError)] == [
-        "unknown user",
-        "unknown torrent",
+        "unknown user: add it first",
+        "unknown torrent: register it first, with this id",
         "uploaded is a whole number up to 9007199254740991",
         "a user on a torrent has no such field",
         "torrent_id must be a positive number",

@@ -34,7 +34,7 @@ async def test_each_row_has_its_outcome_in_order(store: Store) -> None:
     assert found == [
         ("8", True),
         "the user with this id has another passkey",
-        "this passkey belongs to another user",
+        "this passkey belongs to another user: give one of them a new one",
         "a user id is a positive number",
         "a passkey is 16 to 64 letters, digits, _ or -",
         "a user needs user_id or passkey",

@@ -76,7 +76,7 @@ async def known_torrent(call: SiteCall, info_hash: InfoHash) -> Torrent:
     await call.change.touch("torrent", info_hash.hex())
     found = await call.store.torrents.get(info_hash)
     if found is None or not found.registered:
-        raise NotFound("unknown torrent")
+        raise NotFound("unknown torrent: add it first")
     return found
 
 
@@ -84,7 +84,7 @@ async def torrent_of_id(store: Store, torrent_id: int) -> Torrent:
     """Raises NotFound."""
     found = await store.torrents.by_ids([str(torrent_id)])
     if not found:
-        raise NotFound("unknown torrent")
+        raise NotFound("unknown torrent: add it first")
     return found[0]
 
 
@@ -111,7 +111,7 @@ async def known_user(call: SiteCall, who: str) -> User:
     try:
         return await call.store.users.find(who)
     except ClientError as error:
-        raise NotFound(error.text) from error
+        raise NotFound(f"{error.text}: add the user first") from error
 
 
 async def give_token(call: SiteCall, user_id: int, torrent: Torrent) -> None:

@@ -310,7 +310,7 @@ class _Import:
         if kind != "user" or outcome is not True or not passkey or not user_id:
             return outcome
         if self._user_of.setdefault(passkey, user_id) != user_id:
-            return "this passkey belongs to another user"
+            return "this passkey belongs to another user: give one of them a new one"
         has_another = self._passkey_of.setdefault(user_id, passkey) != passkey
         return "the user with this id has another passkey" if has_another else True
 

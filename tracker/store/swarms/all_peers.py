@@ -1,6 +1,6 @@
-"""All active peers, read in pages. Each command of a page is short, so announces do not wait for it."""
+"""All active peers, read in parts. Each command is short, so announces do not wait for it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -8,11 +8,15 @@ from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
-from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.shards import Shard, Shards, read_in_turns
 from tracker.wire.endpoint import endpoints_of, format_endpoint
 from tracker.wire.peer_id import client_name
 
-TORRENTS_A_PAGE, PEERS_A_CALL = 200, 500
+TORRENTS_A_PAGE, PEERS_A_CALL = 50, 100
+"""The event loop is held for a millisecond, the store for less."""
+FIRST = "0-0"
+_Member = tuple[str, InfoHash, PeerId]
+"""Torrent id, info hash, and peer id of the swarm."""
 SAMPLED_TORRENTS, SAMPLED_PEERS = 25, 200
 _FIELDS = (
     *("user_id", "endpoints", "uploaded", "downloaded", "left", "active", "paused", "first_announce"),
@@ -49,38 +53,20 @@ class AllPeers:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
-    async def page(self, cursor: str) -> tuple[str, list[ActivePeer]]:
-        """The peers of some torrents, and the next cursor, empty at the end. The first cursor is empty. A peer that is
-        there all the time is on one page or more; raises ClientError for a malformed cursor."""
+    async def parts(self, cursor: str) -> AsyncIterator[tuple[str, list[ActivePeer]]]:
+        """All peers from a cursor on, FIRST for all, in parts, each with the cursor that continues, empty at the end.
+        Some peers come again then; a peer that is there all the time comes once or more. Raises ClientError for a
+        malformed cursor."""
         number, scan = _place(cursor, len(self._shards))
-        shard, main = self._shards[number], self._shards.main
-        after, flat = await shard.connection.command(
-            "ZSCAN", shard.keys.info_hashes(), scan, "COUNT", TORRENTS_A_PAGE
-        )
-        found: list[ActivePeer] = []
-        for members in in_parts(await self._members(shard, flat[::2]), PEERS_A_CALL):
-            rows = await self._shards.send(
-                [
-                    (shard, ("HMGET", shard.keys.peer(torrent_id, peer_id), *_FIELDS))
-                    for torrent_id, _, peer_id in members
-                ],
-                keep_errors=True,
+        while number < len(self._shards):
+            shard = self._shards[number]
+            after, flat = await shard.connection.command(
+                "ZSCAN", shard.keys.info_hashes(), scan, "COUNT", TORRENTS_A_PAGE
             )
-            peers = [
-                (member, dict(zip(_FIELDS, row, strict=True)))
-                for member, row in zip(members, rows, strict=True)
-                if isinstance(row, list) and row[5] == b"1"
-            ]
-            keys = [
-                main.keys.connectable(each)
-                for _, row in peers
-                for each in endpoints_of(row["endpoints"] or b"")
-            ]
-            checks = await main.connection.command("MGET", *keys) if keys else []
-            found += _peers(peers, iter(checks))
-        if after != b"0":
-            return f"{number}-{int(after)}", found
-        return (f"{number + 1}-0" if number + 1 < len(self._shards) else ""), found
+            async for members in self._members(shard, flat[::2]):
+                yield f"{number}-{scan}", await self._peers(shard, members)
+            number, scan = (number, int(after)) if after != b"0" else (number + 1, 0)
+            yield f"{number}-{scan}" if number < len(self._shards) else "", []
 
     async def sample(self) -> list[Endpoint]:
         """Endpoints of random peers of random torrents in the first shard, of at most 5,000 peers."""
@@ -112,10 +98,27 @@ class AllPeers:
         )
         return [endpoint for row in rows for endpoint in endpoints_of(row or b"")]
 
-    async def _members(self, shard: Shard, ids: Sequence[bytes]) -> list[tuple[str, InfoHash, PeerId]]:
-        """(torrent id, info hash, peer id) of the peers of these torrents."""
+    async def _peers(self, shard: Shard, members: Sequence[_Member]) -> list[ActivePeer]:
+        main = self._shards.main
+        rows = await self._shards.send(
+            [(shard, ("HMGET", shard.keys.peer(each[0], each[2]), *_FIELDS)) for each in members],
+            keep_errors=True,
+        )
+        peers = [
+            (member, dict(zip(_FIELDS, row, strict=True)))
+            for member, row in zip(members, rows, strict=True)
+            if isinstance(row, list) and row[5] == b"1"
+        ]
+        keys = [
+            main.keys.connectable(each) for _, row in peers for each in endpoints_of(row["endpoints"] or b"")
+        ]
+        checks = iter(await main.connection.command("MGET", *keys) if keys else [])
+        return await read_in_turns(peers, lambda peer: _peer(*peer, checks))
+
+    async def _members(self, shard: Shard, ids: Sequence[bytes]) -> AsyncIterator[list[_Member]]:
+        """The peers of these torrents, PEERS_A_CALL at a time."""
         if not ids:
-            return []
+            return
         texts = [each.decode() for each in ids]
         hashes = await shard.connection.command("MGET", *map(shard.keys.torrent_id, texts))
         waiting = [
@@ -123,7 +126,7 @@ class AllPeers:
             for torrent_id, info_hash in zip(texts, hashes, strict=True)
             if info_hash and len(info_hash) == 40
         ]
-        found: list[tuple[str, InfoHash, PeerId]] = []
+        found: list[_Member] = []
         while waiting:
             pages = await self._shards.send(
                 [
@@ -133,16 +136,20 @@ class AllPeers:
             )
             for (torrent_id, info_hash, _), (_, members) in zip(waiting, pages, strict=True):
                 found += ((torrent_id, info_hash, PeerId(bytes.fromhex(each.decode()))) for each in members)
+                while len(found) >= PEERS_A_CALL:
+                    yield found[:PEERS_A_CALL]
+                    found = found[PEERS_A_CALL:]
             waiting = [
                 (torrent_id, info_hash, after)
                 for (torrent_id, info_hash, _), (after, _) in zip(waiting, pages, strict=True)
                 if after != b"0"
             ]
-        return found
+        if found:
+            yield found
 
 
 def _place(cursor: str, shards: int) -> tuple[int, int]:
-    number, dash, scan = (cursor or "0-0").partition("-")
+    number, dash, scan = cursor.partition("-")
     if not (dash and number.isascii() and number.isdigit() and scan.isascii() and scan.isdigit()):
         raise ClientError("a malformed cursor")
     if int(number) >= shards or int(scan) >= 2**64:
@@ -150,26 +157,24 @@ def _place(cursor: str, shards: int) -> tuple[int, int]:
     return int(number), int(scan)
 
 
-def _peers(
-    peers: Sequence[tuple[tuple[str, InfoHash, PeerId], Mapping[str, Any]]], checks: Iterator[bytes | None]
-) -> Iterator[ActivePeer]:
-    for (torrent_id, info_hash, peer_id), row in peers:
-        endpoints = endpoints_of(row["endpoints"] or b"")
-        states = {(next(checks) or b"")[:1] for _ in endpoints}
-        announced = row["peer_id"] or peer_id
-        yield ActivePeer(
-            torrent_id=torrent_id,
-            info_hash=info_hash.hex(),
-            user_id=(row["user_id"] or b"").decode() or None,
-            peer_id=announced.hex(),
-            client=client_name(announced),
-            user_agent=(row["agent"] or b"").decode("utf-8", "replace") or None,
-            endpoints=tuple(map(format_endpoint, endpoints)),
-            uploaded=whole(row["uploaded"]),
-            downloaded=whole(row["downloaded"]),
-            left=whole(row["left"]) if row["left"] else None,
-            seeding=row["left"] == b"0" and row["paused"] != b"1",
-            connectable=True if b"1" in states else False if b"0" in states else None,
-            first_announce=whole(row["first_announce"]),
-            last_announce=whole(row["last_announce"]),
-        )
+def _peer(member: _Member, row: Mapping[str, Any], checks: Iterator[bytes | None]) -> ActivePeer:
+    torrent_id, info_hash, peer_id = member
+    endpoints = endpoints_of(row["endpoints"] or b"")
+    states = {(next(checks) or b"")[:1] for _ in endpoints}
+    announced = row["peer_id"] or peer_id
+    return ActivePeer(
+        torrent_id=torrent_id,
+        info_hash=info_hash.hex(),
+        user_id=(row["user_id"] or b"").decode() or None,
+        peer_id=announced.hex(),
+        client=client_name(announced),
+        user_agent=(row["agent"] or b"").decode("utf-8", "replace") or None,
+        endpoints=tuple(map(format_endpoint, endpoints)),
+        uploaded=whole(row["uploaded"]),
+        downloaded=whole(row["downloaded"]),
+        left=whole(row["left"]) if row["left"] else None,
+        seeding=row["left"] == b"0" and row["paused"] != b"1",
+        connectable=True if b"1" in states else False if b"0" in states else None,
+        first_announce=whole(row["first_announce"]),
+        last_announce=whole(row["last_announce"]),
+    )

@@ -18,16 +18,16 @@ from tracker.store.users.fields import is_user_id
 
 ROWS_A_CALL = 50
 """Takes the store about a millisecond. Announces wait for that call."""
-_ROWS_A_PART, _SETS_A_ROUND = 250, 200
+_ROWS_A_PART, _SETS_A_ROUND = 100, 200
 """Rows read, and sets of users looked into, in one round trip of short commands."""
 _ACCOUNT = (
     *("uploaded", "downloaded", "extra_up", "extra_dn", "seed_time", "total_time", "completed_at"),
     *("first_seen", "last_seen", "until", "immune"),
 )
 _ERRORS = {
-    b"user": "unknown user",
-    b"torrent": "unknown torrent",
-    b"deleting": "this user is being deleted",
+    b"user": "unknown user: add it first",
+    b"torrent": "unknown torrent: register it first, with this id",
+    b"deleting": "this user is being deleted: try again in a few minutes",
     b"error": "a key of this user is of the wrong type",
 }
 

@@ -21,7 +21,7 @@ USERS_A_CALL = 50
 """Takes the store about a millisecond. Announces wait for that call."""
 _ERRORS = {
     b"user": "the user with this id has another passkey",
-    b"passkey": "this passkey belongs to another user",
+    b"passkey": "this passkey belongs to another user: give one of them a new one",
     b"deleting": "the user with this id is being deleted: try again in a few minutes",
     b"id": "the holder of this passkey has an invalid id",
     b"error": "a key of this user is of the wrong type",

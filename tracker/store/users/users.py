@@ -82,7 +82,7 @@ class Users:
             raise ClientError("a user id is a positive number")
         given = await self._scripts.add_user([pack_user(user_id or "", passkey, checked_fields(fields))])
         if given is None:
-            raise Conflict("this passkey is taken")
+            raise Conflict("this passkey is taken: another user has it, so give one of them a new one")
         if not given:
             raise Conflict("a user with this id exists")
         await self._changed(given.decode())
@@ -185,7 +185,7 @@ class Users:
         if user_id is None:
             raise ClientError("there is no such user")
         if not user_id:
-            raise Conflict("this passkey is taken")
+            raise Conflict("this passkey is taken: another user has it, so give one of them a new one")
         await self._changed(user_id.decode())
         return await self.find(new)
 
