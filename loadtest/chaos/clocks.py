@@ -130,6 +130,14 @@ async def clock_ahead_and_back(environment: Environment, _: Load) -> None:
     await _jumped(environment, 0)
 
 
+@experiment("clock-back-and-ahead", prepare=_store_with_clock(0), settles_seconds=_STEP_SETTLES_SECONDS)
+async def clock_back_and_ahead(environment: Environment, _: Load) -> None:
+    """The store's clock jumps 20 minutes back, and 2 s later ahead: a heartbeat may not notice it."""
+    await _jumped(environment, -TWENTY_MINUTES)
+    await asyncio.sleep(2.0)
+    await _jumped(environment, 0)
+
+
 def _there_and_back(description: str, seconds: int) -> Fault:
     async def fault(environment: Environment, load: Load) -> None:
         await _tracker_jumped(environment, load, seconds)

@@ -15,7 +15,7 @@ from tracker.workers.reaper import Pauses, Reaper
 from tracker.workers.shard_leases import LeaseKeeper
 from tracker.workers.shard_reapers import ShardReapers
 
-RULES = SwarmRules(grace=600, min_timeout=100)
+RULES = SwarmRules(grace=600, min_timeout=1)
 
 
 @asynccontextmanager

@@ -60,7 +60,7 @@ from tracker.wire.peer_id import secret_of
 _STOPPED = Event.STOPPED  # reading a member off its class is slow
 
 
-_NOTHING_RARE = (0,) * 7
+_NOTHING_RARE = (0,) * len(TrafficTotals._fields[4:])
 """What follows the traffic over HTTP in the totals of most batches."""
 Answer = Callable[[AnnounceReply | Refusal], None]
 _ordered = tuple.__new__

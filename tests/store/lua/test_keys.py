@@ -52,12 +52,11 @@ BEYOND: dict[str, str] = {
     "users",
     "adopt": "copies copies:version deleting u:* user:* user_id users whitelist",
     "allow": "changes denied edits",
-    "announce": "addresses addresses:full changed changes deleting dht:peers:* dht:peers:*:6 "
-    "download_multiplier due:* gap groups heartbeat i:* i:dht i:empty i:hnr i:hnr_pending "
-    "i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches i:torrent_* "
-    "i:unique:torrents: p:*:torrents registered_by:* removing removing:torrents secret "
-    "stats:* stats:credit_cut sweeping torrent_id u:* u:*:active u:*:hnr u:*:incomplete "
-    "u:*:t:* u:*:unregistered updated upload_multiplier user:* user_id users",
+    "announce": "addresses addresses:full changed changes deleting dht:peers:* download_multiplier "
+    "due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending i:leechers i:processed "
+    "i:score i:seeders i:snatches p:*:torrents removing secret stats:* stats:credit_cut "
+    "sweeping u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* u:*:unregistered updated "
+    "upload_multiplier user:*",
     "audit": "audit audit:rows",
     "begin_removal": "removing",
     "claim": "job:* lease q:*: q:*:limits",
@@ -117,6 +116,9 @@ BEYOND: dict[str, str] = {
     "rank_hit_and_runs": "changed groups i:hnr u:* u:*:hnr u:*:t:* user:*",
     "rank_torrents": "i:seeders i:torrent_*",
     "read_torrents": "i:score",
+    "register": "deleting dht:peers:* dht:peers:*:6 i:* i:dht i:empty i:info_hash i:leechers i:name "
+    "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents "
+    "registered_by:* removing:torrents stats:* sweeping torrent_id u:* user:* user_id users",
     "save_history": "changed changes deleting edits groups i:hnr i:snatches u:* u:*:hnr u:*:t:* user:*",
     "record_updates": "changes u:*:t:* updated",
     "read_users": "u:* user:* users",

@@ -91,9 +91,9 @@ def test_rules_are_doubles() -> None:
         early=0.5,
         give_below=3,
     )
-    numbers = struct.unpack("<34d", pack_rules(rules))
+    numbers = struct.unpack("<31d", pack_rules(rules))
     assert (numbers[0], *numbers[3:9]) == (11, 0.5, 3, 0, 60, 5, 7)
-    modes = [struct.unpack("<34d", pack_rules(SwarmRules(accounts=mode)))[2] for mode in get_args(Accounts)]
+    modes = [struct.unpack("<31d", pack_rules(SwarmRules(accounts=mode)))[2] for mode in get_args(Accounts)]
     assert modes == [0, 1, 2]
 
 
@@ -110,8 +110,8 @@ def test_rules_of_peer_lists_come_last_and_ports_after_them() -> None:
         untold_ports=(1, 6881, 65535),
     )
     packed = pack_rules(rules)
-    assert struct.unpack_from("<8d", packed, 25 * 8) == (9, 1, 1, 60, 300, 30, 20_000, 290)
-    assert packed[34 * 8 :] == b"\x00\x01\x1a\xe1\xff\xff"
+    assert struct.unpack_from("<8d", packed, 22 * 8) == (9, 1, 1, 60, 300, 30, 20_000, 290)
+    assert packed[31 * 8 :] == b"\x00\x01\x1a\xe1\xff\xff"
 
 
 def test_announces_are_counted_by_torrent_if_they_were_applied() -> None:
@@ -180,7 +180,7 @@ def test_replies_are_parsed(reply: object, expected: Admitted | Refused) -> None
 def test_moved_bytes_are_parsed() -> None:
     assert parse_totals(b"1 2 3 9007199254740991") == TrafficTotals(1, 2, 3, 2**53 - 1)
     assert parse_totals(b"") == TrafficTotals(0, 0, 0, 0)
-    assert parse_totals(b"0 0 0 0 5 6 7") == TrafficTotals(0, 0, 0, 0, forgotten=5, refused=6, given=7)
-    over_udp = parse_totals(b"1 2 3 4 0 0 0 5 6 7 8")
+    assert parse_totals(b"0 0 0 0 6 7") == TrafficTotals(0, 0, 0, 0, given=6, incomplete=7)
+    over_udp = parse_totals(b"1 2 3 4 0 0 5 6 7 8")
     assert over_udp == TrafficTotals(1, 2, 3, 4, udp_up_v4=5, udp_down_v4=6, udp_up_v6=7, udp_down_v6=8)
     assert over_udp.udp == (5, 6, 7, 8)

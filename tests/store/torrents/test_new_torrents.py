@@ -140,25 +140,29 @@ async def test_the_torrent_with_the_maximum_empty_time_is_forgotten_first(
     await check_invariants(store.redis, store.keys)
 
 
-async def test_a_torrent_forgotten_in_a_batch_is_new_to_its_later_announces(
-    make_store: MakeStore,
-) -> None:
-    """The batch has already read the registrations of all its torrents."""
+async def test_announces_of_a_new_torrent_in_one_batch_keep_their_order(make_store: MakeStore) -> None:
+    """They wait for its registration, also a stop. Another torrent is forgotten for it."""
     store = await make_store(max_torrents=2)
     await come_and_go(store, 1, 1)
     await store.announce(update(2, "s", torrent=2))
-    together = [
-        update(3, "s", torrent=3),  # torrent 1 is forgotten for it
-        update(3, "x", torrent=3),
-        update(4, "s", torrent=1),  # torrent 3, which joined and left in this batch, is forgotten for it
-    ]
+    together = [update(3, "s", torrent=3), update(2, torrent=2), update(3, "x", torrent=3)]
     replies = await asyncio.gather(*map(store.swarms.announce, together))
-    assert [reply.outcome for reply in replies if isinstance(reply, Admitted)] == ["join", "leave", "join"]
-    assert await registered(store, 1, 2, 3) == [1, 2]
+    assert [reply.outcome for reply in replies if isinstance(reply, Admitted)] == ["join", "update", "leave"]
+    assert await registered(store, 1, 2, 3) == [2, 3]
     ranked = await store.redis.zrange(store.keys.index("score"), 0, -1)
     assert sorted(ranked) == sorted(await store.redis.zrange(store.keys.index("seeders"), 0, -1))
-    assert await check_invariants(store.redis, store.keys) == 2
+    assert await check_invariants(store.redis, store.keys) == 1
     assert await store.maintenance.cleanup() == []
+
+
+async def test_new_torrents_of_one_batch_do_not_make_room_for_each_other(make_store: MakeStore) -> None:
+    """They have no peers yet when they are registered."""
+    store = await make_store(max_torrents=2)
+    replies = await asyncio.gather(*(store.swarms.announce(flood(n)) for n in range(4)))
+    assert [getattr(reply, "code", "joined") for reply in replies] == ["joined"] * 2 + [
+        "too many torrents"
+    ] * 2
+    assert await registered(store, *range(4)) == [0, 1]
 
 
 async def test_a_torrent_with_many_places_is_forgotten_in_steps(make_store: MakeStore) -> None:
@@ -254,14 +258,14 @@ async def test_a_new_address_of_the_only_peer_counts_as_a_second_address(store: 
     """Its earlier addresses are not stored."""
     await store.announce(update(1, "s", key_digest=b"k" * 8))
     await store.announce(update(1, key_digest=b"k" * 8, endpoint=endpoint(2)))
-    assert "sole" not in await store.torrent(info_hash(1))
+    assert "joiners" not in await store.torrent(info_hash(1))
 
 
 async def test_a_torrent_of_an_older_store_is_kept_as_before_and_listed_by_the_sweep(
     store: Store,
 ) -> None:
     await come_and_go(store, 1, 1)
-    await store.redis.hdel(store.keys.torrent(info_hash(1)), "sole")
+    await store.redis.hdel(store.keys.torrent(info_hash(1)), "joiners")
     await store.redis.delete(f"{store.keys.prefix}i:empty")
     await sweep(store)
     await check_invariants(store.redis, store.keys)

@@ -1,6 +1,7 @@
 """A client announces both halves of a hybrid torrent (BEP 52) with the same peer id and totals. Users are credited and
 charged for one of them: the v1 half. With several shards the halves are in different ones."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -37,9 +38,16 @@ def said(
     return update(peer, event, info_hash=half, passkey=passkey, **values)
 
 
+async def followed(store: Store) -> None:
+    """Waits until the v1 halves have got what was announced on v2 halves."""
+    while store.swarms.in_flight:
+        await asyncio.sleep(0)
+
+
 async def announce(store: Store, event: str, halves: tuple[InfoHash, ...] = (V1, V2), **values: Any) -> None:
     for half in halves:
         await store.announce(said(half, event, **values))
+        await followed(store)
     store.clock.now += 1000
 
 
@@ -114,8 +122,12 @@ async def test_a_hybrid_torrent_is_one_download(make_store: MakeStore) -> None:
     assert await store.refused(said(hash_in(0, 9), "s")) == "too many downloads"
     await announce(store, "x")
     await store.announce(said(hash_in(0, 9), "s"))
-    if len(store.shards) == 1:  # else the v1 half is in another shard
+    if len(store.shards) == 1:
         assert await store.refused(said(V2, "s")) == "too many downloads"
+    else:  # the v1 half is in another shard: the user is taken out of the swarm after the answer
+        await store.announce(said(V2, "s"))
+        await followed(store)
+        assert (await store.torrent(V2))["leechers"] == "0"
     assert await store.refused(said(V1, "s")) == "too many downloads"
     await store.announce(said(hash_in(0, 9), "x"))
     await announce(store, "s", (V2, V1))  # both are admitted
@@ -257,15 +269,22 @@ async def test_anonymous_peers_complete_a_hybrid_torrent_once(make_store: MakeSt
 
 
 async def test_the_feed_names_no_totals_of_the_v2_half(make_store: MakeStore) -> None:
-    """A site that copies them would count twice."""
+    """A site that copies them would count twice. The snatch is one of the v1 half."""
     store = await make_store(accounts="required", peer_memory=3600, max_changes=100)
     await store.users.add("7", ALICE)
     await linked(store)
     await announce(store, "s", (V2,), downloaded=400)
     await announce(store, "c", (V2,), downloaded=900, bytes_left=0)
     await announce(store, "x", (V2,), downloaded=1000, bytes_left=0)
-    found = [(each.change, each.user_id, each.downloaded) for each in await store.changes.newest(10)]
-    assert sorted(found) == [("joined", "7", 0), ("stopped", "7", 0)]
+    found = [
+        (each.change, each.info_hash == V1.hex(), each.user_id, each.downloaded)
+        for each in await store.changes.newest(10)
+    ]
+    assert sorted(found) == [
+        ("completed", True, "7", 500),
+        ("joined", False, "7", 0),
+        ("stopped", False, "7", 0),
+    ]
 
 
 def amounts(found: User) -> tuple[int, int]:
@@ -273,17 +292,21 @@ def amounts(found: User) -> tuple[int, int]:
 
 
 async def test_a_client_that_announces_the_v2_half_only_is_credited_on_the_v1_half(hybrid: Store) -> None:
-    """An announce cannot reach a v1 half in another shard: rather than twice, these bytes count nowhere then."""
+    """As one that announces the v1 half: a download with a slot, a snatch, and no hit-and-run after enough time. No
+    reply of the v1 half names it."""
     await announce(hybrid, "s", (V2,), bytes_left=500)
+    assert await sets(hybrid, V1) == {"active", "incomplete"}
     await announce(hybrid, "u", (V2,), bytes_left=200, downloaded=300, uploaded=50)
-    if len(hybrid.shards) > 1:
-        assert amounts(await user(hybrid)) == (0, 0)
-        return
     assert amounts(await user(hybrid)) == (50, 300)
     await announce(hybrid, "c", (V2,), bytes_left=0, downloaded=500, uploaded=50)
+    reply = await hybrid.announce(said(V1, "s", peer=2, passkey=BOB))
+    assert (reply.seeders, reply.peers) == (0, b"")
     await announce(hybrid, "u", (V2,), bytes_left=0, downloaded=500, uploaded=70)
+    assert await sets(hybrid, V1) == {"active", "complete"}
     await announce(hybrid, "x", (V2,), bytes_left=0, downloaded=500, uploaded=100)
     assert amounts(found := await user(hybrid)) == (100, 500) and found.unreported == 0
+    assert (found.snatches, await snatches(hybrid, V1), await snatches(hybrid, V2)) == (1, "1", "0")
+    assert await sets(hybrid, V1) == {"complete"}
     held = await account(hybrid, V1)
     assert (held["uploaded"], held["downloaded"], held["total_time"]) == ("100", "500", "4000")
     assert await account(hybrid, V2) == {}
@@ -304,3 +327,33 @@ async def test_a_client_that_announces_a_half_now_and_then_counts_once(
     await announce(hybrid, "u", order, bytes_left=300, downloaded=200, uploaded=25)
     assert amounts(found := await user(hybrid)) == (65, 600) and found.unreported == 0
     assert await account(hybrid, V2) == {}
+
+
+@pytest.mark.parametrize("ending", ["stop", "timeout"])
+async def test_a_download_of_the_v2_half_alone_may_be_a_hit_and_run(hybrid: Store, ending: str) -> None:
+    for event, downloaded in (("s", 0), ("u", 900)):
+        await hybrid.announce(said(V2, event, bytes_left=1000 - downloaded, downloaded=downloaded))
+        await followed(hybrid)
+        hybrid.clock.now += 10
+    if ending == "stop":
+        await hybrid.announce(said(V2, "x", bytes_left=100, downloaded=900))
+        await followed(hybrid)
+    else:
+        assert await hybrid.silence(said(V1), (await hybrid.torrent(V1))["tid"]) == 1
+    assert await sets(hybrid, V1) == {"hnr", "incomplete"}
+    assert (await account(hybrid, V1))["peers"] == "0"
+
+
+@pytest.mark.parametrize("order", [(V1, V2), (V2, V1)], ids=["v1 leaves first", "v2 leaves first"])
+async def test_a_client_that_joins_the_v2_half_first_is_one_peer_of_its_user(
+    hybrid: Store, order: tuple[InfoHash, InfoHash]
+) -> None:
+    await announce(hybrid, "s", (V2, V1))
+    assert (await account(hybrid, V1))["peers"] == "1"
+    tid = (await hybrid.torrent(V1))["tid"]
+    assert await hybrid.redis.hget(hybrid.shard(V1).keys.peer(tid, peer_id(1)), "active") == b"1"
+    await announce(hybrid, "x", order)
+    assert (await account(hybrid, V1))["peers"] == "0"
+    assert await sets(hybrid, V1) == {"incomplete"}
+    for shard in hybrid.shards:
+        await check_invariants(hybrid.redis, shard.keys)

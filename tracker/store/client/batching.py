@@ -27,9 +27,9 @@ MAX_CALLS = 16
 
 log = Logger("tracker.store")
 
-Settle = Callable[[list[tuple[Any, Any]], tuple[int, Any] | None], None]
+Settle = Callable[[list[tuple[Any, Any]], tuple[int, Any] | None], tuple[int, Any] | None]
 """Called once per batch and callback, with (context, outcome) of its requests, and (number of requests, totals) of the
-whole batch. Must not raise.
+whole batch, which the next callback gets if this one returns them. Must not raise.
 
 StoreUnavailable as an outcome means that the request may or may not have been applied. Only the first callback of a
 successful batch gets the number and the totals; others get None."""
@@ -37,6 +37,9 @@ Encode = Callable[[list[Any]], list[Argument]]
 """Requests -> the arguments of the script."""
 Decode = Callable[[list[Any], Any], tuple[Sequence[Any], Any]]
 """Requests and the script's reply -> an outcome for each request in order, and totals of the batch."""
+Complete = Callable[[list[Any], Sequence[Any], Any], Awaitable[tuple[Sequence[Any], Any]]]
+"""Requests, their outcomes and the totals of the batch, whose ``incomplete`` is true -> the outcomes and totals after
+further calls. Raises nothing."""
 Call = Callable[[list[Argument], Exception | None], Awaitable[Any]]
 _Entry = tuple[Any, Settle, Any]
 
@@ -76,12 +79,14 @@ class Batches:
         *,
         max_requests: int,
         room: Room,
+        complete: Complete | None = None,
     ) -> None:
         self._connection = connection
         self._script = script
         self._encode = encode
         self._decode = decode
         self._call = call
+        self._complete = complete
         self._max_requests = max_requests
         self._room = room
         self._in_room = 0
@@ -175,6 +180,8 @@ class Batches:
         try:
             requests = [request for request, _, _ in batch]
             outcomes, totals = self._decode(requests, await self._execute(self._encode(requests)))
+            if totals and self._complete and totals.incomplete:
+                outcomes, totals = await self._complete(requests, outcomes, totals)
         except StoreUnavailable as error:
             self._fail(batch, error)
             self._fail(self._take(len(self._waiting)), error)
@@ -226,8 +233,7 @@ def _settle(batch: Iterable[_Entry], outcomes: Iterable[Any], whole: tuple[int, 
     for (_, settle, context), outcome in zip(batch, outcomes, strict=False):
         settled.setdefault(settle, []).append((context, outcome))
     for settle, outcomes_of_one in settled.items():
-        settle(outcomes_of_one, whole)
-        whole = None
+        whole = settle(outcomes_of_one, whole)
 
 
 def _resolve(settled: list[tuple[Any, Any]], whole: tuple[int, Any] | None) -> None:

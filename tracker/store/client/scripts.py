@@ -93,7 +93,7 @@ def _library(name: str) -> Library:
     )
 
 
-_DIRECT = ("announce", "announce_when_full", "scrape", "reap", "due")
+_DIRECT = ("announce", "announce_when_full", "register", "scrape", "reap", "due")
 """Scripts that use the pipe: peers wait for them, or they are called by the thousand when many peers time out."""
 
 
@@ -180,6 +180,7 @@ class Scripts:
 
     announce: Script
     announce_when_full: Script
+    register: Script
     count_announces: Script
     scrape: Script
     reap: Script

@@ -17,6 +17,8 @@ from tracker.wire.endpoint import SOCKET_LENGTH
 
 DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
+V2_EVENT_CODES = {b"u": b"1", b"s": b"2", b"c": b"3", b"C": b"3", b"x": b"4", b"g": b"4", b"p": b"5"}
+"""The same of an announce that was made on the v2 half of a hybrid torrent, for the v1 half."""
 COMPLETED_MEMBER = b"C"
 """``completed`` of a peer that may not join: refused with the code ``may not join`` unless the peer is in the swarm."""
 GONE = b"g"
@@ -143,25 +145,29 @@ class TrafficTotals(NamedTuple):
     down_v4: int
     up_v6: int
     down_v6: int
+    given: int = 0
+    """Peers found in the DHT that were in the replies."""
+    incomplete: int = 0
+    """Announces whose outcome is UNREGISTERED, and those of v2 halves."""
+    udp_up_v4: int = 0
+    """The same as the first four, as reported over UDP."""
+    udp_down_v4: int = 0
+    udp_up_v6: int = 0
+    udp_down_v6: int = 0
     forgotten: int = 0
     """Empty torrents that were removed because the maximum number was reached."""
     refused: int = 0
     """New torrents that were refused: the maximum number was reached, or too many came from one network."""
-    given: int = 0
-    """Peers found in the DHT that were in the replies."""
-    udp_up_v4: int = 0
-    """The same as reported over UDP."""
-    udp_down_v4: int = 0
-    udp_up_v6: int = 0
-    udp_down_v6: int = 0
 
     @property
     def udp(self) -> tuple[int, ...]:
         """The traffic over UDP, in the order of the first fields."""
-        return self[7:]
+        return self[6:10]
 
 
-_NOTHING = TrafficTotals(0, 0, 0, 0)
+NO_TOTALS = TrafficTotals(0, 0, 0, 0)
+UNREGISTERED = Refused("error", "")
+"""Nothing was changed: the announce is to be sent again, after register.lua has run for it."""
 Call = tuple[Sequence[PeerUpdate], Sequence[Admitted | Refused], float]
 """The announces of a call, their outcomes, and when the reply was decoded (s that never jump)."""
 
@@ -179,9 +185,6 @@ def pack_rules(rules: SwarmRules) -> bytes:
         *rules.hit_and_run,
         rules.min_timeout,
         rules.open,
-        rules.max_torrents,
-        rules.new_per_address_hour,
-        rules.new_per_network_hour,
         rules.max_user_credit,
         rules.credit_saved,
         rules.max_per_network_in_swarm,
@@ -206,7 +209,8 @@ def pack_rules(rules: SwarmRules) -> bytes:
 class AnnounceCodec:
     """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds; ``count`` is called with
     the torrents and the passkeys of all that were applied: the script does not count these. ``recent`` gets each call
-    that has a reply."""
+    that has a reply; ``follow`` announces of the v2 half of a hybrid torrent, and the v1 half, which has to get them
+    too."""
 
     def __init__(
         self,
@@ -214,9 +218,11 @@ class AnnounceCodec:
         clock: Callable[[], float],
         count: Callable[[Iterable[InfoHash | str]], None],
         recent: deque[Call],
+        follow: Callable[[PeerUpdate, InfoHash], None] = lambda update, v1: None,
     ) -> None:
         self._count = count
         self._note = recent.append
+        self._follow = follow
         self._live = rules
         self._clock = clock
         self._use_rules()
@@ -237,6 +243,18 @@ class AnnounceCodec:
         """The time, whether memory may grow, the rules, and each announce."""
         return [f"{self._clock():.3f}", 1, self.rules, *map(self._pack, updates)]
 
+    def encode_new(self, updates: Sequence[PeerUpdate]) -> list[Argument]:
+        """The arguments of register.lua for these announces."""
+        rules = self._live.current
+        return [
+            f"{self._clock():.3f}",
+            int(rules.accounts != "off"),
+            rules.max_torrents if rules.open else 0,
+            rules.new_per_address_hour,
+            rules.new_per_network_hour,
+            *map(pack, updates),
+        ]
+
     def decode(
         self, updates: Sequence[PeerUpdate], reply: list[Any]
     ) -> tuple[list[Admitted | Refused], TrafficTotals]:
@@ -251,7 +269,12 @@ class AnnounceCodec:
             passkeys = compress(map(_PASSKEY, updates), map(_COUNTED, map(_FIRST, replies)))
             self._count(filter(None, passkeys))
         self._note((updates, outcomes, time.monotonic()))
-        return outcomes, parse_totals(totals)
+        sums = parse_totals(totals)
+        if sums.incomplete:
+            for update, each in zip(updates, replies, strict=True):
+                if each[0] == 8:
+                    self._follow(update, InfoHash(unhexlify(each[2])))
+        return outcomes, sums
 
 
 def pack(update: PeerUpdate) -> bytes:
@@ -330,10 +353,14 @@ def parse(reply: Any) -> Admitted | Refused:
 
 def _parse_other(kind: int, *parts: Any) -> Admitted | Refused:
     if kind == 1:
-        return _refused(*parts)
+        return refused(*parts)
+    if kind == 7:
+        return UNREGISTERED
     if kind == 2:
         return _with_unknown_passkey(parse(parts[0]))
     if kind == 5:
+        return parse(parts[0])
+    if kind == 8:
         return parse(parts[0])
     if kind in (4, 6):
         return (WithoutPeers if kind == 4 else WithoutSlot)(*parse(parts[0]))
@@ -350,7 +377,7 @@ def _split(parts: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     return parts[first:second], parts[second:third], parts[third : third + ids], parts[third + ids :]
 
 
-def _refused(code: bytes, reason: bytes) -> Refused:
+def refused(code: bytes, reason: bytes) -> Refused:
     text = reason.decode("utf-8", "replace")
     if code == b"error":  # a key has a wrong type; nothing was changed
         log.error("announce failed in the store", error=text)
@@ -366,4 +393,4 @@ def _with_unknown_passkey(outcome: Admitted | Refused) -> Admitted | Refused:
 
 def parse_totals(numbers: bytes) -> TrafficTotals:
     """The script's answer for the whole batch."""
-    return TrafficTotals(*map(int, numbers.split())) if numbers else _NOTHING
+    return TrafficTotals(*map(int, numbers.split())) if numbers else NO_TOTALS

@@ -101,7 +101,7 @@ class Reaping:
         if not peers or not (rules.memory or await self._are_there(peers)):
             return 0
         argv = self._rules_now()
-        argv += [self._store_clock.expected, rules.max_changes]
+        argv += [self._store_clock.expected, rules.max_changes, rules.min_timeout]
         for torrent_id, peer_id in peers:
             argv += (torrent_id, peer_id)
         reaped, failed = await self._scripts.reap(argv)
@@ -138,7 +138,7 @@ class Reaping:
         rules = self._rules.current
         argv = self._rules_now()
         argv += [rules.forget_after, budget, position, self._store_clock.expected, rules.max_changes]
-        argv += [" ".join(prefix.hex() for prefix in denied), *torrent_ids]
+        argv += [" ".join(prefix.hex() for prefix in denied), rules.min_timeout, *torrent_ids]
         done, after, reaped, repairs, forgotten, seen, found, failed, peers = await self._scripts.sweep(argv)
         _report(failed)
         await list_torrents(self._scripts, int(self._clock()), unlisted(found))

@@ -6,7 +6,9 @@ of torrents in several shards are put together.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
+from operator import add
 from typing import Any, cast
 
 from redis.exceptions import MovedError, OutOfMemoryError, RedisError
@@ -19,13 +21,19 @@ from tracker.store.client.scripts import Script
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.swarms.announce_counts import Add, AnnounceCounts
 from tracker.store.swarms.codec import (
+    EVENT_CODES,
+    NO_TOTALS,
+    UNREGISTERED,
+    V2_EVENT_CODES,
     Admitted,
     AnnounceCodec,
     PeerUpdate,
     Refused,
+    TrafficTotals,
     pack_join_query,
     parse,
     parse_sender,
+    refused,
 )
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules
@@ -111,6 +119,8 @@ MAX_BATCH, MAX_SCRAPES = 64, 8
 """Announces, and scrapes, in one call of the store."""
 _Scrape = tuple[Sequence[InfoHash], str]
 Figures = dict[InfoHash, ScrapeFile]
+Outcome = Admitted | Refused | StoreUnavailable
+Totals = tuple[int, TrafficTotals] | None
 
 
 def ignore_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
@@ -128,6 +138,7 @@ class Swarms:
         add: Add,
         clock: Callable[[], float],
         room: Room,
+        follow: Callable[[PeerUpdate, InfoHash], None],
     ) -> None:
         connection, scripts = shard.connection, shard.scripts
         self._connection = connection
@@ -136,7 +147,7 @@ class Swarms:
         self._clock = clock
         self._add = add
         self._reaping = reaping
-        self._codec = AnnounceCodec(rules, clock, add, reaping.acknowledged.recent)
+        self._codec = AnnounceCodec(rules, clock, add, reaping.acknowledged.recent, follow)
         self._rules = rules
         self.announces = Batches(
             connection,
@@ -146,6 +157,7 @@ class Swarms:
             self._call_announce,
             max_requests=MAX_BATCH,
             room=room,
+            complete=self._register,
         )
         self._scrapes = Batches(
             connection,
@@ -193,6 +205,33 @@ class Swarms:
             moment, _, _, *packed = argv
             self._unanswered.add(cast(list[bytes], packed), int(float(moment)))
             raise
+
+    async def _register(
+        self, updates: Sequence[PeerUpdate], outcomes: Sequence[Outcome], totals: TrafficTotals
+    ) -> tuple[list[Outcome], TrafficTotals]:
+        """Registers what announces need and the store does not know yet, and sends these announces again."""
+        found: Sequence[Outcome] = ()
+        merged, more = list(outcomes), NO_TOTALS
+        places = [place for place, outcome in enumerate(outcomes) if outcome is UNREGISTERED]
+        try:
+            forgotten, refusals, *answers = await self._scripts.register(
+                self._codec.encode_new([updates[place] for place in places])
+            )
+            totals = totals._replace(forgotten=forgotten, refused=refusals)
+            for place, refusal in zip(places, answers, strict=True):
+                merged[place] = refused(*refusal) if refusal else UNREGISTERED
+            places = [place for place in places if merged[place] is UNREGISTERED]
+            if again := [updates[place] for place in places]:
+                reply = await self._call_announce(self._codec.encode(again), None)
+                found, more = self._codec.decode(again, reply)
+        except OutOfMemoryError:
+            found = [Refused("store full", "")] * len(places)
+        except (StoreUnavailable, RedisError) as error:
+            log.error("store script failed", error=str(error))
+            found = [StoreUnavailable("the store failed")] * len(places)
+        for place, outcome in zip(places, found, strict=True):
+            merged[place] = outcome
+        return merged, TrafficTotals(*map(add, totals, more))
 
     async def _run(self, script: Script, argv: list[Argument], error: Exception | None) -> Any:
         """Runs a script over a new pipe, or after ``error`` where that allows it."""
@@ -283,7 +322,8 @@ class AllSwarms:
         self._shards = shards
         room = Room(max_waiting)
         self._all = [
-            Swarms(shard, reapings[shard], rules, counts.of(shard).update, clock, room) for shard in shards
+            Swarms(shard, reapings[shard], rules, counts.of(shard).update, clock, room, self._follow)
+            for shard in shards
         ]
         self.submits = [self.of(InfoHash(bytes([first]))).announces.submit for first in range(256)]
         """By the first byte of the info hash: each applies an announce with the next batch. Its outcome is Admitted,
@@ -311,6 +351,25 @@ class AllSwarms:
         async with asyncio.TaskGroup() as tasks:
             for swarms in self._all:
                 tasks.create_task(swarms.run(on_late_join))
+
+    def _follow(self, update: PeerUpdate, v1: InfoHash) -> None:
+        """Sends to the v1 half of a hybrid torrent what was announced on the v2 half. One that is lost is no loss: the
+        next announce of either half counts from the same counters."""
+        event = V2_EVENT_CODES[update.event]
+        with suppress(StoreUnavailable):
+            self.of(v1).announces.submit(
+                update._replace(info_hash=v1, event=event, peers_wanted=0), self._end_refused, update
+            )
+
+    def _end_refused(self, settled: list[tuple[PeerUpdate, Outcome]], totals: Totals) -> Totals:
+        """Takes users out of the swarm of the v2 half who download as many torrents as allowed: an announce reads no
+        other shard, so it was admitted there."""
+        for update, outcome in settled:
+            if isinstance(outcome, Refused) and outcome.code == "too many downloads":
+                stop = update._replace(event=EVENT_CODES["stopped"], peers_wanted=0)
+                with suppress(StoreUnavailable):
+                    self.submits[update.info_hash[0]](stop, lambda settled, totals: totals, None)
+        return totals
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """Applies one announce; raises StoreUnavailable when it cannot be known to have been applied."""

@@ -5,9 +5,9 @@
 --   read.lua       the announce, its torrent and its peer
 --   refuse.lua     may user and torrent take it?
 --   update.lua     a peer that is in the swarm; first of all the regular announce, nine of ten
---   join.lua       a peer that is not; endpoints.lua: who has an endpoint; register.lua: new torrents
+--   join.lua       a peer that is not; endpoints.lua: who has an endpoint
 --   leave.lua      a peer that stops
---   credit.lua     what a user gets for it; v2_half.lua: of the v2 half of a hybrid torrent
+--   credit.lua     what a user gets for it; v2_half.lua: for one of the v2 half of a hybrid torrent
 --   reply.lua      the peers for the answer
 -- Every step reads what may fail before anything is written: a key of a wrong type fails its announce, and nothing
 -- else. What is written for several announces at once is written last, by finish().
@@ -17,7 +17,7 @@
 -- that belongs to one call.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, 34 doubles, in this order). A regular announce needs six:
+-- ARGV[3]   the rules, packed (struct, little-endian, 31 doubles, in this order). A regular announce needs six:
 --   max gap between two announces that counts as time on a torrent (s)
 --   max credit (bytes per second)
 --   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
@@ -30,7 +30,6 @@
 --   the six of hit_and_run_rules.lua
 --   min timeout of an announce (s)
 --   1 in open mode (unknown torrents register themselves)
---   max torrents; max new torrents per hour of an address, and of a network (open mode)
 --   max credit of one user (bytes per second), and how long unused credit accumulates (s)
 --   max endpoints of one network (IPv4 address or /64) in a swarm, and in all swarms
 --   1 when these limits hold for local networks too
@@ -48,7 +47,8 @@
 --   info hash and peer id as 40 hex digits each (c40)
 --   event (B), a character: u update, s started, c completed, C completed of a peer that may not join, x stopped,
 --     p paused, g its WebSocket was closed,
---     q was an earlier announce a join? (the random integer is then the time of that announce)
+--     q was an earlier announce a join? (the random integer is then the time of that announce); of an announce that a
+--     user made on the v2 half of this torrent: 1 u, 2 s, 3 c, 4 x, 5 p
 --   1 when peer ids are wanted, 2 over UDP: peers of the own family only, 3 over a WebSocket: others only (B), peers
 --     wanted (H), timeout (I4, ms), a random integer (I4)
 --   uploaded, downloaded, left (s; bytes as decimals, left empty when not sent)
@@ -71,10 +71,12 @@
 --   { 4, an answer as above without peers }   the user has no budget for one with peers
 --   { 5, one of the above }   the announce does not count for the user
 --   { 6, 'a seeders leechers snatches ' }   nothing changed: the user downloads as many torrents as allowed
+--   { 7 }   nothing changed: the announce is to be sent again after register.lua has run
+--   { 8, one of the above, info hash }   the announce was of a v2 half: that v1 half has to get it as well
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
---   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then three
---   numbers: of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies. Then
---   the same four as at first, of announces over UDP. Groups of zeros at the end are left out
+--   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then two
+--   numbers: of peers of the DHT in the replies, and of announces answered by 7 or 8. Then the same four as at first,
+--   of announces over UDP. Groups of zeros at the end are left out
 local read, max, min, floor = struct.unpack, math.max, math.min, math.floor
 local sub, find, match, byte, format = string.sub, string.find, string.match, string.byte, string.format
 local UPDATE = 117 -- 'u', the event of regular announces
@@ -88,7 +90,7 @@ local rules, accounts, early, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
 local field_lists -- the fields that announces read under these rules
 -- What the announces of the call add up to: for the answer, and for finish().
-local sums -- traffic, udp_traffic, forgotten, refused, given, joined, newly_full
+local sums -- traffic, udp_traffic, given, again, incomplete, joined, newly_full
 
 --@ include lib/outage.lua
 -- How many seconds of [from, now) belong to the last outage.
@@ -177,7 +179,7 @@ local function write_traffic(key, stored, marks, had_speed, left, uploaded, down
 end
 
 -- A function has at most 200 names. Those that only one step uses are in a block of their own.
-local read_request, find_peer, was_join, load_swarm
+local read_request, find_peer, was_join, has_derived, load_swarm
 do
 --@ include announce/read.lua
 end
@@ -187,7 +189,7 @@ do
 --@ include announce/refuse.lua
 end
 local is_beyond, note_full, save_full, check_arrays, load_holder, without_entry, take_endpoint, drop_holder, evict
-local insert_peer, remove_from_arrays, address_text, drop_sole_address
+local insert_peer, remove_from_arrays, note_joiner
 do
 --@ include announce/endpoints.lua
 end
@@ -197,10 +199,6 @@ local is_completion, count_snatch
 do
 --@ include lib/rules.lua
 --@ include announce/credit.lua
-end
-local credit_v1_half
-do
---@ include announce/v2_half.lua
 end
 local add_peers, forget_barred
 do
@@ -212,11 +210,8 @@ local update_regular, update, renew_timeout
 do
 --@ include announce/update.lua
 end
-local admit, join, score_joined
+local needs_registration, join, score_joined
 do
---@ include lib/torrent_ids.lua
---@ include lib/info_hash_index.lua
---@ include lib/registration.lua
 --@ include announce/join.lua
 end
 local leave, leave_late
@@ -226,6 +221,16 @@ end
 
 local announce_other
 do
+local AGAIN = { 7 }
+
+-- The announce, and those of its torrent that follow in this call, wait for register.lua.
+local function again(r)
+  sums.again[r.ih], sums.incomplete = true, sums.incomplete + 1
+  return AGAIN
+end
+
+--@ include announce/v2_half.lua
+
 -- The answer to an announce with this outcome, a letter, and its head, which is all of an answer without peers. `a` is
 -- the account of the user, if it was loaded: a user without another peer in the swarm needs no look for own ones.
 local function answer_to(t, r, outcome, with_peers, a)
@@ -243,7 +248,7 @@ local function answer_to(t, r, outcome, with_peers, a)
   end
   local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, r.on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
-    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht, t.tid, own)
+    t.crowded and t.crowded > 0, r.with_ids and has_derived(t.joiners) and t.tid, t.dht, t.tid, own)
   return ok and answer or head, head -- an array of a wrong type gives no peers: the announce is applied by now
 end
 
@@ -267,19 +272,19 @@ local function answer_unapplied(t, r, p, outcome, tid)
   return answer
 end
 
--- `registered` and `denied` are the values of the torrent's keys before the batch. An earlier announce of the batch may
--- have registered or deleted the torrent since. A stop needs no permission: the peer has to be the client's own.
+-- `registered` and `denied` are the values of the torrent's keys. A stop needs no permission: the peer has to be the
+-- client's own.
 local function announce_of(r, registered, denied)
   local leaves = r.event == 'x'
   if denied and not leaves then return refuse('denied', denied) end
-  if not registered or sums.forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
   if not registered and not rules.open and not leaves then return refuse_unregistered(r) end
-  local t, tid, enabled, derived = load_swarm(r, registered)
+  local t, tid, enabled = load_swarm(r, registered)
   if (enabled == '0' or enabled == 'pending') and not leaves then
     return refuse(enabled == '0' and 'disabled' or 'pending', call('HGET', t.key, 'reason') or '')
   end
 
-  local p = find_peer(r, tid, derived)
+  if r.of_v2 then return announce_v2_half(t, r, registered and tid) end
+  local p = find_peer(r, tid, t)
   if not (p.active or registered or rules.open) then return refuse('unknown torrent') end
   local event, active, mine, old = r.event, p.active, p.mine, ''
   r.paused = event == 'p' and r.left ~= '0' and '1' or '0'
@@ -305,7 +310,7 @@ local function announce_of(r, registered, denied)
       return answer_to(t, r, 'a')
     end
     leave(t, r, p, is_user and load_credited_account(r, load_totals(r, p, tid), tid, p))
-    if is_user and r.moves_only then pcall(credit_v1_half, r, p) end
+    r.follows = is_user and r.moves_only
     return answer_to(t, r, 'l')
   end
   if active and not mine then return answer_unapplied(t, r, p, 's', tid) end
@@ -327,13 +332,8 @@ local function announce_of(r, registered, denied)
   local needs_budget = rules.limits_lists and not is_due
   local u = is_user and load_totals(r, p, tid, needs_budget)
   if not (active and registered) then
-    local admitted, refusal = admit(t, r, registered and tid, u)
-    if refusal then return refuse(refusal) end
-    if admitted ~= tid then
-      tid = admitted
-      r.suffix = tid .. ':' .. r.pidx
-      p.at = P .. 'p:' .. r.suffix
-    end
+    if not may_grow then return refuse('store full') end
+    if needs_registration(t, r, registered and tid, u) then return again(r) end
   end
   local a = u and load_credited_account(r, u, tid, p)
   local outcome
@@ -343,13 +343,14 @@ local function announce_of(r, registered, denied)
   local answer = u and needs_budget and answer_within_budget(t, r, outcome, a, u)
     or answer_to(t, r, outcome, true, a)
   if u then save_user(u) end
-  if u and r.moves_only then pcall(credit_v1_half, r, p) end
+  r.follows = u and r.moves_only
   if not active and a and type(answer) == 'string' then return with_multipliers(t, r, a, answer) end
   return answer
 end
 
 function announce_other(packed, registered, denied)
   local r = read_request(packed)
+  if sums.again[r.ih] then return again(r) end
   local uid, refusal, unknown_or_reason, user = authorize(r.passkey, r.left, r.event)
   if r.event == 'x' and (refusal == 'unknown passkey' or unknown_or_reason == true) then
     local own, _, _, row = authorize_stop(r)
@@ -358,6 +359,11 @@ function announce_other(packed, registered, denied)
   r.uid, r.user = uid, user or false
   if refusal then return refuse(refusal, unknown_or_reason) end
   local answer = announce_of(r, registered, denied)
+  if answer == AGAIN then return answer end
+  if r.follows then
+    sums.incomplete = sums.incomplete + 1
+    return { 8, answer, r.v1 }
+  end
   return unknown_or_reason and { 2, answer } or r.uncounted and { 5, answer } or answer
 end
 end
@@ -371,11 +377,11 @@ local function set_rules(packed)
   local mode, all, open, local_too, warns_beyond, own_peers, notes_updates, ports_at
   rules = {}
   rules.max_gap, rules.max_credit, mode, early, rules.give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed,
-    hnr_share, hnr_ratio, hnr_grace, min_timeout, open, rules.max_torrents, rules.max_per_address,
-    rules.max_per_network, rules.max_user_credit, rules.max_saved, rules.max_in_swarm, rules.max_in_all, local_too,
-    max_changes, rules.max_peers, rules.max_downloads, warns_beyond, own_peers, rules.shortest, rules.lists_at_once,
-    rules.lists_per_minute, rules.lists_per_day, rules.list_wait, notes_updates, ports_at =
-    read('<' .. string.rep('d', 34), packed)
+    hnr_share, hnr_ratio, hnr_grace, min_timeout, open, rules.max_user_credit, rules.max_saved, rules.max_in_swarm,
+    rules.max_in_all, local_too, max_changes, rules.max_peers, rules.max_downloads, warns_beyond, own_peers,
+    rules.shortest, rules.lists_at_once, rules.lists_per_minute, rules.lists_per_day, rules.list_wait, notes_updates,
+    ports_at =
+    read('<' .. string.rep('d', 31), packed)
   rules.own_peers, rules.warns_beyond, rules.notes_updates = own_peers == 1, warns_beyond == 1, notes_updates == 1
   for at = ports_at, #packed - 1, 2 do
     rules.untold = rules.untold or {}
@@ -389,7 +395,7 @@ local function set_rules(packed)
   local dht = rules.give_below > 0 and 'dht' or nil
   field_lists = {
     torrent_of_user =
-      { 'snatches', 'derived', 'enabled', 'sole', 'multi_up', 'multi_dn', 'hybrid_of', dht },
+      { 'snatches', 'enabled', 'joiners', 'multi_up', 'multi_dn', 'hybrid_of', dht },
     regular_torrent =
       { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6', dht },
     torrent_of_peer = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
@@ -419,7 +425,7 @@ function begin(prefix, arguments)
   moment, may_grow = tonumber(arguments[1]), arguments[2] == '1'
   now = floor(moment)
   if arguments[3] ~= packed_rules then set_rules(arguments[3]) end
-  sums = { forgotten = 0, refused = 0, given = 0, joined = {}, newly_full = {} }
+  sums = { given = 0, again = {}, incomplete = 0, joined = {}, newly_full = {} }
   network_changes, due_entries = {}, {}
   -- With room for those of one announce: to grow a table costs as much as a short command.
   local keys = { gap, heartbeat, addresses_full, removing_key, nil, nil, nil, nil, nil }
@@ -462,11 +468,11 @@ local function show_traffic(bytes)
 end
 
 function totals()
-  local is_rare = sums.forgotten + sums.refused + sums.given > 0
+  local is_rare = sums.given + sums.incomplete > 0
   if not (sums.traffic or sums.udp_traffic or is_rare) then return '' end
   local text = show_traffic(sums.traffic)
   if not (sums.udp_traffic or is_rare) then return text end
-  text = text .. ' ' .. sums.forgotten .. ' ' .. sums.refused .. ' ' .. sums.given
+  text = text .. ' ' .. sums.given .. ' ' .. sums.incomplete
   return sums.udp_traffic and text .. ' ' .. show_traffic(sums.udp_traffic) or text
 end
 end

@@ -417,7 +417,7 @@ end
 -- Adds the torrent to the user's sets. A torrent that is complete for a user stays so. One that the user never had is
 -- in no set yet.
 local function update_user_sets(t, r, p, a)
-  local user_key, joining, is_new = P .. 'u:' .. r.uid, not p.active, not a.stored[1]
+  local user_key, joining, is_new = P .. 'u:' .. r.uid, not (p.active or p.alone), not a.stored[1]
   if is_new then a.first_seen = now end
   if joining or a.peers == 0 then -- an account without peers was deleted and created again meanwhile
     if hnr_grace > 0 and a.peers == 0 and a.downloaded > hnr_min then -- the user came back

@@ -184,17 +184,18 @@ function remove_from_arrays(t, r, p)
   if slots[3] then remove_slot(t, p.kind, 'w', tonumber(slots[3]), r.pid) end
 end
 
--- An IPv4 address, or the /64 of an IPv6 address, as text.
-function address_text(endpoint)
-  endpoint = sockets.address(endpoint)
-  if #endpoint == 4 then return format('%d.%d.%d.%d', byte(endpoint, 1, 4)) end
-  return format('%02x%02x:%02x%02x:%02x%02x:%02x%02x::', byte(endpoint, 1, 8))
-end
-
--- `sole` is the only address or /64 that ever joined the torrent. An empty torrent without it is kept longer. The field
--- is written after the counts, which each announce reads.
-function drop_sole_address(t, endpoint)
-  if t.sole == address_text(endpoint) then return end
-  call('HDEL', t.key, 'sole')
-  t.sole = false
+-- Keeps `joiners` of a torrent right. An empty torrent that only one address or /64 ever joined is deleted earlier.
+function note_joiner(t, r)
+  local known = t.joiners or ''
+  local derived = has_derived(known)
+  local address = sub(known, derived and 2 or 1)
+  if address ~= '' then
+    local own = sockets.address(r.endpoint)
+    own = #own == 4 and format('%d.%d.%d.%d', byte(own, 1, 4))
+      or format('%02x%02x:%02x%02x:%02x%02x:%02x%02x::', byte(own, 1, 8))
+    if address ~= own then address = '' end
+  end
+  local joiners = ((derived or r.announced) and 'D' or '') .. address
+  if joiners == known then return end
+  if joiners == '' then call('HDEL', t.key, 'joiners') else call('HSET', t.key, 'joiners', joiners) end
 end

@@ -1,5 +1,5 @@
--- join.lua: a peer joins a swarm, and a torrent registers itself. Writes all that a swarm consists of: arrays, sets,
--- counts, addresses, the peer's hash and timeout; the registration and rankings of a new torrent.
+-- join.lua: a peer joins a swarm. Writes all that a swarm consists of: arrays, sets, counts, addresses, the peer's hash
+-- and timeout.
 
 -- A user has at most `max_peers` peers in a torrent (0: any number). When one more joins, the one that is silent
 -- longest leaves. `peer_ids` of an account holds the ids of the peers that joined last, 20 bytes each, oldest first.
@@ -65,62 +65,11 @@ local function listed_peers(r, stay)
   return table.concat(ids)
 end
 
--- A torrent id was released in this call: save_rankings() must not rank it again.
-local function drop_rank(tid)
-  rankings[1].scores[tid], rankings[2].scores[tid] = nil, nil
-end
-
--- Registers a torrent at the first announce of it, by its endpoint. Returns its id, or nil and the reason of a refusal.
--- The functions for it are created here, as most joins are to registered torrents.
-local function register_itself(...)
---@ include announce/register.lua
-  return register_within_limits(...)
-end
-
--- A failed command does not undo those before it, so keys of a wrong type have to fail before the first write. The
--- torrent, the peer and the account are loaded before this, which checks their keys.
-local function check_all(t, r)
-  check_rankings()
-  call('SCARD', P .. 'tpeers:' .. t.ih)
-  call('SCARD', P .. 'p:' .. r.pidx .. ':torrents')
-  check_arrays(t, r)
-end
-
--- Adopts a user that a site wrote, at the first join. Returns nil, or the reason for a refusal.
-local function adopt_user(r)
---@ include lib/user_ids.lua
---@ include lib/user_id_check.lua
---@ include lib/adoption.lua
-  return adopt(r.uid, r.passkey)
-end
-
--- Only an empty swarm can have lost its id to another torrent: is_id_taken() sees to that.
-local function id_is_of(tid, ih)
-  return call('GET', P .. 'torrent_id:' .. tid) == ih
-end
-
--- Checks whether the peer may join, and registers the torrent if that is needed. Returns the torrent's id, or nil and
--- the reason for a refusal. A refusal writes nothing.
-function admit(t, r, registered, u)
-  if not may_grow then return nil, 'store full' end
-  if u and u.passkey ~= r.passkey then
-    local refusal = adopt_user(r)
-    if refusal then return nil, refusal end
-  end
-  if registered and registered == t.tid and (t.seeders + t.leechers > 0 or id_is_of(registered, t.ih)) then
-    return registered
-  end
-  check_all(t, r)
-  if registered and not (#registered <= 15 and find(registered, '^[1-9]%d*$')) then return nil, 'bad torrent id' end
-  if registered and is_id_taken(t, registered) then return nil, 'torrent id in use' end
-  if not registered then
-    local refusal
-    registered, refusal = register_itself(t, r.endpoint)
-    if not registered then return nil, refusal end
-  end
-  local old = t.tid
-  if bind_id(t, registered) then drop_rank(old) end
-  return registered
+-- Whether register.lua has to run before the peer can join: the store does not know the user or the torrent yet, or the
+-- torrent under another id. Only an empty swarm can have lost its id to another torrent.
+function needs_registration(t, r, registered, u)
+  return u and u.passkey ~= r.passkey or not registered or registered ~= t.tid
+    or t.seeders + t.leechers == 0 and call('GET', P .. 'torrent_id:' .. registered) ~= t.ih
 end
 
 -- Adds the peer to the swarm's sets and arrays. Returns its slot.
@@ -201,17 +150,15 @@ function join(t, r, p, a)
     error(slot)
   end
   -- From here on nothing fails.
-  if t.sole then drop_sole_address(t, endpoint) end
   call('SET', P .. 'ptimeout:' .. r.suffix, may_grow and add_due(tid, r.pid, r.timeout) or '', 'PX', r.timeout)
   if p.up + p.down > 0 then count_traffic(r, p) end
   sums.joined[tid] = true
   if empty then redis.pcall('ZREM', P .. 'i:empty', tid) end
   local completed = is_completion(r, p, a)
   write_join(r, p, 'n' .. family, slot)
-  if r.announced then call('HSET', t.key, 'derived', '1') end
   count_peer(t, r.kind, r.paused == '1', 1)
   save_torrent(t)
-  if t.first then call('HSET', t.key, 'sole', t.first) end
+  if t.joiners or r.announced then note_joiner(t, r) end
   if a then credit_announce(t, r, p, a) else leave_others(t, r) end
   if max_changes > 0 then record_announce('joined', t, r, r.uid, a) end
   if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end

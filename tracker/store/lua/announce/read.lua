@@ -9,7 +9,7 @@ local request, torrent, peer, newcomer = {}, {}, {}, {
   kind = 'l',
 }
 local EVENTS = { [99] = 'c', [67] = 'c', [112] = 'p', [113] = 'q', [115] = 's', [UPDATE] = 'u', [120] = 'x',
-  [103] = 'x' }
+  [103] = 'x', [49] = 'u', [50] = 's', [51] = 'c', [52] = 'x', [53] = 'p' }
 local COMPLETED_MEMBER, GONE = 67, 103 -- 'C', 'g'
 
 function read_request(packed)
@@ -19,7 +19,8 @@ function read_request(packed)
   r.event, r.may_join, r.with_ids, r.own_family = EVENTS[event], event ~= COMPLETED_MEMBER, form == 1, form == 2
   r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
   r.on_socket, r.gone = form == 3, event == GONE
-  r.announced, r.evicted, r.evictions, r.uncounted, r.agent = false, false, 0, false, sub(packed, agent_at)
+  r.announced, r.evicted, r.evictions, r.uncounted, r.follows = false, false, 0, false, false
+  r.agent, r.of_v2 = sub(packed, agent_at), event < 54
   return r
 end
 
@@ -72,11 +73,12 @@ local function has_key(key, endpoints, r)
 end
 
 -- The stored peer, whether it belongs to this client (`mine`), and what the announce adds. `taken`: the peer id belongs
--- to another client; `restarted`: what it downloaded before is not in its counter. To read a field costs a walk through
--- the hash: these fields stand first in it, and rarely needed ones are read where they are needed.
+-- to another client; `alone`: its user is active by the v2 half alone; `restarted`: what it downloaded before is not in
+-- its counter. To read a field costs a walk through the hash: these fields stand first in it, and others are read where
+-- they are needed.
 local function load_peer(tid, r)
   local suffix, p, v, last, total_time, repeated = tid .. ':' .. r.pidx, peer
-  local lower, paused, had_speed = false, false, false
+  local lower, paused, had_speed, alone = false, false, false, false
   local key = P .. 'p:' .. suffix
   r.suffix = suffix
   if r.event == 's' and call('EXISTS', key) == 0 then
@@ -100,8 +102,8 @@ local function load_peer(tid, r)
   if v[6] == 's' then
     had_speed = true
   elseif v[6] then
-    local more = call('HMGET', key, 'lower', 'paused', 'speed_up')
-    lower, paused, had_speed = more[1], more[2], more[3]
+    local more = call('HMGET', key, 'lower', 'paused', 'speed_up', 'active')
+    lower, paused, had_speed, alone = more[1], more[2], more[3], more[4] == '2'
   end
   last = tonumber(v[5] or '')
   local endpoints, left, uploaded, downloaded = v[1], v[2], r.uploaded, r.downloaded
@@ -112,7 +114,7 @@ local function load_peer(tid, r)
   p.at, p.stored, p.active, p.endpoints, p.exists, p.mine = key, v, active, endpoints or '', active or last, mine
   p.same_user, p.taken = same_user or not last, active and not mine or last and not same_user
   p.kind, p.left, p.paused = kind_of(left, paused), left, paused or '0'
-  p.had_lower, p.had_speed = lower, had_speed
+  p.had_lower, p.had_speed, p.alone = lower, had_speed, alone
   p.up, p.down, p.base_up, p.base_down, p.lower, p.again, p.time = 0, 0, uploaded, downloaded, '', 0, 0
   if not (last and same_user) then
     p.known, p.total_time, p.elapsed, p.restarted = false, 0, 0, true
@@ -157,13 +159,18 @@ local function load_derived(tid, r, is_known)
   return load_peer(tid, r)
 end
 
-function find_peer(r, tid, derived)
+-- `joiners` of a torrent: D if a peer ever had a derived id, then the only address or /64 that ever joined it.
+function has_derived(joiners)
+  return joiners and byte(joiners) == 68
+end
+
+function find_peer(r, tid, t)
   local p = load_peer(tid or '', r)
   if p.taken and (r.digest ~= '' or not p.same_user) then
     derive_id(r)
     return load_peer(tid, r)
   elseif tid and not p.active and (r.digest ~= '' or accounts)
-      and (derived or r.event == 'x' and call('HGET', P .. 't:' .. r.ih, 'derived')) then
+      and has_derived(r.event == 'x' and call('HGET', t.key, 'joiners') or t.joiners) then
     return load_derived(tid, r, p.known)
   end
   return p
@@ -180,7 +187,6 @@ end
 -- stops needs no `enabled`, can be no second address of the torrent, and gets no peers: nearly all have no IPv6.
 function load_swarm(r, registered)
   local t, at, v, hybrid_of, dht = torrent, 9
-  t.first = false
   if r.event == 'x' then
     at = 7
     if r.uid == '' then
@@ -191,16 +197,16 @@ function load_swarm(r, registered)
     end
   elseif r.uid ~= '' then
     v = read_torrent(t, r.ih, false, unpack(field_lists.torrent_of_user))
-    t.multi_up, t.multi_dn, hybrid_of, dht = v[13], v[14], v[15], v[16]
+    t.multi_up, t.multi_dn, hybrid_of, dht = v[12], v[13], v[14], v[15]
   elseif rules.give_below > 0 then
-    v = read_torrent(t, r.ih, false, 'snatches', 'derived', 'enabled', 'sole', 'dht')
-    dht = v[13]
+    v = read_torrent(t, r.ih, false, 'snatches', 'enabled', 'joiners', 'dht')
+    dht = v[12]
   else
-    v = read_torrent(t, r.ih, false, 'snatches', 'derived', 'enabled', 'sole')
+    v = read_torrent(t, r.ih, false, 'snatches', 'enabled', 'joiners')
   end
   r.moves_only = hybrid_of and counts_elsewhere(r.ih, hybrid_of) or false
   r.uncounted, r.v1 = r.moves_only, hybrid_of or false
   t.dht = dht or false
-  t.snatches, t.sole = count_of[v[at] or false] or 0, v[12] or false
-  return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, v[11], at == 9 and v[10]
+  t.snatches, t.joiners = count_of[v[at] or false] or 0, at == 9 and v[11] or false
+  return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, at == 9 and v[10]
 end

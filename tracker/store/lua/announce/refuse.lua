@@ -144,7 +144,7 @@ end
 -- Who uploads a torrent often starts seeding before the site has registered it: the first refusals are retried soon.
 function refuse_unregistered(r)
   local is_user = #r.uid <= 15 and find(r.uid, '^[1-9]%d*$') -- not '', and no invalid id that a site wrote
-  if not is_user or r.event == 'x' or r.event == 'q' then return refuse('unknown torrent') end
+  if not is_user or r.of_v2 or r.event == 'x' or r.event == 'q' then return refuse('unknown torrent') end
   local ok, since = pcall(first_tried, r) -- a key of a wrong type
   return refuse(ok and since and now - since < FIRST_SECONDS and 'unknown torrent at first' or 'unknown torrent')
 end

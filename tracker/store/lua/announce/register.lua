@@ -1,16 +1,46 @@
--- register.lua: a torrent registers itself at its first announce (open mode). Writes the registration, its counts by
--- address and network, and deletes torrents that make room. A part of join.lua, which runs it rarely.
+#!lua
+-- register.lua: registers what announces need and the store does not know yet: torrents that register themselves (open
+-- mode), torrent ids and users that a site wrote. announce.lua answers such announces with { 7 }, and is called again.
+-- KEYS[1]   the prefix
+-- ARGV[1]   now (epoch s)   ARGV[2] 1: announces have users
+-- ARGV[3]   open mode: max torrents; 0: torrents do not register themselves
+-- ARGV[4], ARGV[5] max new torrents per hour of an address, and of a network
+-- ARGV[6..] the announces, packed as for announce.lua
+-- Answer    { torrents removed to make room, refused new torrents, for each announce false or its refusal: { code,
+--   reason } as of announce.lua }
+local P, call, now = KEYS[1], redis.call, math.floor(tonumber(ARGV[1]))
+local max_torrents, max_per_address, max_per_network = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local byte, format = string.byte, string.format
+local STOP = 120 -- 'x'; it needs nothing, and waits for the announces before it
+local is_new, is_ready, forgotten, refused = {}, {}, 0, 0 -- by torrent id, by info hash: what this call has done
+--@ include lib/numbers.lua
+--@ include lib/torrent.lua
+--@ include lib/addresses.lua
+--@ include lib/torrent_ids.lua
+--@ include lib/info_hash_index.lua
+--@ include lib/registration.lua
 --@ include lib/new_torrent_id.lua
+--@ include lib/names.lua
+--@ include lib/list_name.lua
+--@ include lib/torrent_deletion.lua
+--@ include lib/user_ids.lua
+--@ include lib/user_id_check.lua
+--@ include lib/adoption.lua
+
 local EMPTY_CANDIDATES = 4 -- empty torrents that are tried for one new torrent
 local SAMPLE = 100 -- torrents of a full register whose networks are looked at
 local LARGE_SHARE = 0.1 -- a network with a larger part of them loses its own torrents first
 local FEW_PEERS = 2 -- also those that have so many peers
 
--- The /24 of an IPv4 address, or the /48 of an IPv6 address, as text.
-local function network_text(endpoint)
-  endpoint = sockets.address(endpoint)
-  if #endpoint == 4 then return format('%d.%d.%d.0/24', byte(endpoint, 1, 3)) end
-  return format('%02x%02x:%02x%02x:%02x%02x::/48', byte(endpoint, 1, 6))
+-- An IPv4 address, or the /64 of an IPv6 address, and its /24 or /48, as text.
+local function address_texts(endpoint)
+  local own = sockets.address(endpoint)
+  if #own == 4 then
+    local a, b, c, d = byte(own, 1, 4)
+    return format('%d.%d.%d.%d', a, b, c, d), format('%d.%d.%d.0/24', a, b, c)
+  end
+  return format('%02x%02x:%02x%02x:%02x%02x:%02x%02x::', byte(own, 1, 8)),
+    format('%02x%02x:%02x%02x:%02x%02x::/48', byte(own, 1, 6))
 end
 
 local function registrations_of(key)
@@ -20,10 +50,6 @@ end
 local function count_registration(key)
   if redis.pcall('INCR', key) == 1 then call('EXPIRE', key, 3600) end
 end
-
---@ include lib/names.lua
---@ include lib/list_name.lua
---@ include lib/torrent_deletion.lua
 
 local function is_replaceable(auto, enabled)
   return auto == '1' and enabled ~= '0' and enabled ~= 'pending'
@@ -50,7 +76,7 @@ local function of_large(network)
   local function is_large(by) return (number_of[by] or 0) > LARGE_SHARE * #sample end
   local empty, few, own = {}, {}, is_large(network)
   for _, one in ipairs(rows) do
-    if own and one.by == network or not own and is_large(one.by) then
+    if not is_new[one.tid] and (own and one.by == network or not own and is_large(one.by)) then
       if one.peers == 0 then
         empty[#empty + 1] = one.tid
       elseif not own and not one.stays and one.peers <= FEW_PEERS then
@@ -84,14 +110,12 @@ local function make_room(own, network)
     if ih == own then return false, true end
     local old, auto, enabled
     if ih then old, auto, enabled = load_torrent(ih, 'auto', 'enabled') end
-    if not old or old.tid ~= tid or not is_replaceable(auto, enabled) or old.seeders + old.leechers > 0
-        or call('SCARD', P .. 'tpeers:' .. ih) > 0 then
+    if not old or old.tid ~= tid or is_new[tid] or not is_replaceable(auto, enabled)
+        or old.seeders + old.leechers > 0 or call('SCARD', P .. 'tpeers:' .. ih) > 0 then
       error('in use')
     end
     if not delete_torrent(old) then return true, false end
-    drop_rank(tid)
-    sums.forgotten = sums.forgotten + 1
-    sums.joined[tid] = nil
+    forgotten = forgotten + 1
     return true, true
   end
 
@@ -102,26 +126,85 @@ local function make_room(own, network)
     local ok, done, whole_torrent = pcall(try_delete, tid)
     if not ok then call('ZREM', P .. 'i:empty', tid) end
     room = room or ok and done
-    if ok and not whole_torrent or call('ZCARD', P .. 'i:seeders') < rules.max_torrents then break end
+    if ok and not whole_torrent or call('ZCARD', P .. 'i:seeders') < max_torrents then break end
   end
   return room or unregister_one(few)
 end
 
--- The id, or nil and the reason for a refusal.
-local function register_within_limits(new, endpoint)
-  local address = P .. 'registered_by:' .. address_text(endpoint)
-  local by = network_text(endpoint)
-  local network = P .. 'registered_by:' .. by
-  local refusal = registrations_of(address) >= rules.max_per_address and 'too many new torrents'
-    or registrations_of(network) >= rules.max_per_network and 'too many new torrents from network'
-    or call('ZCARD', P .. 'i:seeders') >= rules.max_torrents and not make_room(new.ih, by) and 'too many torrents'
+-- Registers a torrent at the first announce of it, by its endpoint. Returns its id, or nil and the reason of a refusal.
+local function register_itself(new, endpoint)
+  local address, network = address_texts(endpoint)
+  local by_address, by_network = P .. 'registered_by:' .. address, P .. 'registered_by:' .. network
+  local refusal = registrations_of(by_address) >= max_per_address and 'too many new torrents'
+    or registrations_of(by_network) >= max_per_network and 'too many new torrents from network'
+    or call('ZCARD', P .. 'i:seeders') >= max_torrents and not make_room(new.ih, network) and 'too many torrents'
   if refusal then
-    sums.refused = sums.refused + 1
+    refused = refused + 1
     return nil, refusal
   end
-  count_registration(address)
-  count_registration(network)
-  if not new.tid then new.first = address_text(endpoint) end -- others may have joined a torrent that has an id
-  call('HSET', new.key, 'auto', '1', 'by', by)
+  count_registration(by_address)
+  count_registration(by_network)
+  local fields = { 'auto', '1', 'by', network }
+  if not new.tid then fields[5], fields[6] = 'joiners', address end -- others may have joined one that has an id
+  call('HSET', new.key, unpack(fields))
   return register(new)
 end
+
+-- A failed command does not undo those before it, so keys of a wrong type have to fail before the first write. Loading
+-- the torrent has checked its key.
+local function check_all(t, pidx)
+  check_rankings()
+  call('SCARD', P .. 'tpeers:' .. t.ih)
+  call('SCARD', P .. 'p:' .. pidx .. ':torrents')
+  for _, array in ipairs({ 's4', 'l4', 's6', 'l6', 'sw', 'lw' }) do
+    call('STRLEN', t.arrays .. array)
+    call('STRLEN', t.arrays .. array .. 'i')
+  end
+end
+
+local function register_torrent(ih, pidx, endpoint)
+  if is_ready[ih] then return end
+  local registered, t = call('GET', P .. 'info_hash:' .. ih), load_torrent(ih)
+  local is_empty = t.seeders + t.leechers == 0
+  if registered and t.tid and not is_empty then registered = t.tid end -- as announce.lua does
+  if registered and registered == t.tid and not (is_empty and call('GET', P .. 'torrent_id:' .. registered) ~= ih) then
+    return
+  end
+  check_all(t, pidx)
+  if registered and not (#registered <= 15 and string.find(registered, '^[1-9]%d*$')) then return 'bad torrent id' end
+  if registered and is_id_taken(t, registered) then return 'torrent id in use' end
+  if not registered then
+    if max_torrents == 0 then return 'unknown torrent' end
+    local new, refusal = register_itself(t, endpoint)
+    if not new then return refusal end
+    registered = new
+  end
+  bind_id(t, registered)
+  is_new[registered], is_ready[ih] = true, true
+end
+
+-- The user is adopted at the first join. Returns nil, or the reason of a refusal.
+local function register_user(passkey)
+  local uid = call('HGET', P .. 'user:' .. passkey, 'user_id')
+  if not uid or uid == '' or call('HGET', P .. 'u:' .. uid, 'passkey') == passkey then return end
+  return adopt(uid, passkey)
+end
+
+local function register_for(packed)
+  local ih, pidx, event, _, _, _, _, _, _, _, endpoint, passkey = struct.unpack('<c40c40BBHI4I4sssBc0Bc0', packed)
+  if event == STOP then return end
+  return ARGV[2] == '1' and passkey ~= '' and register_user(passkey) or register_torrent(ih, pidx, endpoint)
+end
+
+local replies = { 0, 0 }
+for i = 6, #ARGV do
+  local ok, reply = pcall(register_for, ARGV[i])
+  if not ok then
+    reply = { 'error', type(reply) == 'table' and reply.err or tostring(reply) }
+  elseif reply then
+    reply = { reply, '' }
+  end
+  replies[i - 3] = reply or false
+end
+replies[1], replies[2] = forgotten, refused
+return replies

@@ -93,7 +93,7 @@ function update_regular(packed, ih, tid)
     local known = count_of
     reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', known[t[9] or false] or 0, known[t[10] or false] or 0,
       known[t[6]] or 0, known[t[7]] or 0, want, random, form == 1, on_v4, own4, own6, t[8],
-      form == 1 and call('HGET', torrent, 'derived') and tid, dht, tid)
+      form == 1 and has_derived(call('HGET', torrent, 'joiners')) and tid, dht, tid)
   end
   if call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then return end
   if changed or had_speed then
@@ -176,7 +176,7 @@ function update(t, r, p, a, old)
     if outcome then return outcome end
   end
   local completed = is_completion(r, p, a)
-  if t.sole then drop_sole_address(t, r.endpoint) end
+  if t.joiners then note_joiner(t, r) end
   renew_timeout(t, r)
   if p.up + p.down > 0 then count_traffic(r, p) end
   update_peer(t, r, p, endpoints)

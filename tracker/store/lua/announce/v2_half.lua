@@ -1,38 +1,68 @@
--- v2_half.lua: credits what a user announces on the v2 half of a hybrid torrent, after all else is written. Writes the
--- user's account on the v1 half, totals, and the counters of the peer's entry of the v1 half.
+-- v2_half.lua: what a user announced on the v2 half of a hybrid torrent, applied to the v1 half, in the shard of that.
+-- Writes the user's account, totals and sets, the snatches of the torrent, and the peer's entry with its timeout.
+--
+-- A client announces both halves or one of them. If the peer is in the swarm of the v1 half, only what it moved since
+-- the last announce of either half is new. Else the user is active by the v2 half alone: `active` of the entry is 2, it
+-- is in no array, and no reply names it. The entry of another user is left as it is.
+local function read_half(r)
+  local at = P .. 'p:' .. r.suffix
+  local v = call('HMGET', at, 'user_id', 'endpoints', 'last_announce', 'uploaded', 'downloaded', 'left', 'active')
+  local in_swarm, last, alone, starts = v[2] and true, tonumber(v[3] or ''), v[7] == '2', r.event == 's'
+  if v[1] and v[1] ~= r.uid or in_swarm and starts or not last and r.event == 'x' then return end
+  local up, down = tonumber(v[4] or '') or 0, tonumber(v[5] or '') or 0
+  if not last then up, down = r.uploaded + 0, r.downloaded + 0 elseif starts then up = r.uploaded + 0 end
+  local elapsed, time = last and max(0, since_step_back(now - last)) or 0, 0
+  if alone and elapsed > 0 then time = elapsed - time_out_of_service(now - elapsed) end
+  if starts then down = min(down, r.downloaded) end
+  return { at = at, up = max(0, r.uploaded - up), down = max(0, r.downloaded - down), elapsed = elapsed, again = 0,
+    time = time < rules.max_gap and time or 0, restarted = not last, active = in_swarm or alone, alone = alone,
+    in_swarm = in_swarm, known = last and true, kind = kind_of(v[6], '0'), left = in_swarm and r.left or v[6] or false,
+    base_up = max(up, r.uploaded), base_down = max(down, r.downloaded) }
+end
 
--- A client may announce only the v2 half of a hybrid torrent. So what is announced there is credited as well, on the v1
--- half, from the counters that the entry of the peer there holds: those of the last announce of either half. A client
--- that announces both counts once, in any order. A peer that has no entry there gets one, as if it had left. A v1 half
--- in another shard cannot be reached.
-function credit_v1_half(r, p)
-  local tid = call('GET', P .. 'info_hash:' .. r.v1)
-  if not tid then return end
-  local pidx, starts = r.announced and to_hex(r.announced) or r.pidx, r.event == 's'
-  local entry, key = P .. 'p:' .. tid .. ':' .. pidx, P .. 't:' .. r.v1
-  local v = call('HMGET', entry, 'user_id', 'endpoints', 'last_announce', 'uploaded', 'downloaded', 'left')
-  local active, known = v[2] and true, v[3] and true
-  if v[1] and v[1] ~= r.uid or active and starts or not known and r.event == 'x' then return end
-  local uploaded, downloaded = tonumber(r.uploaded), tonumber(r.downloaded)
-  local base_up, base_down = tonumber(v[4] or '') or 0, tonumber(v[5] or '') or 0
-  if not known or starts then base_up, base_down = uploaded, min(known and base_down or downloaded, downloaded) end
-  local half = { up = max(0, uploaded - base_up), down = max(0, downloaded - base_down), elapsed = p.elapsed, again = 0,
-    time = active and 0 or p.time, restarted = not known, active = known or p.active, known = true, kind = p.kind,
-    left = active and r.left or known and v[6] or p.left }
-  if active and half.up + half.down == 0 then return end
-  local multipliers_of = call('HMGET', key, 'multi_up', 'multi_dn')
-  local a = load_account(r.uid, tid)
-  a.user = load_totals(r, half, tid, false)
-  local t = { ih = r.v1, tid = tid, key = key, multi_up = multipliers_of[1], multi_dn = multipliers_of[2] }
-  call('HSET', entry, 'uploaded', max(base_up, uploaded), 'downloaded', max(base_down, downloaded))
-  if not active then
-    call('HSET', entry, 'user_id', r.uid, 'left', r.left, 'last_announce', now, 'active', '0')
-    call('HSETNX', entry, 'first_announce', now)
-    call('HSETNX', a.key, 'first_seen', now)
-    call('EXPIRE', entry, max(memory, floor(r.timeout / 1000)))
+local function write_half(t, r, p)
+  local timeout, leaves = P .. 'ptimeout:' .. r.suffix, r.event == 'x'
+  call('HSET', p.at, 'uploaded', p.base_up, 'downloaded', p.base_down)
+  if p.in_swarm then return end
+  call('HSET', p.at, 'left', r.left, 'last_announce', now, 'user_id', r.uid, 'active', leaves and '0' or '2',
+    'marks', 'x')
+  call('HSETNX', p.at, 'first_announce', now)
+  if leaves then
+    call('EXPIRE', p.at, max(memory, floor(r.timeout / 1000)))
+    call('DEL', timeout)
+  elseif p.alone then
+    renew_timeout(t, r)
+  else
+    call('PERSIST', p.at)
+    call('SET', timeout, add_due(t.tid, r.pid, r.timeout), 'PX', r.timeout)
   end
-  credit_user(t, r, half, a)
+end
+
+-- Returns the answer, which no peer gets: a refusal of a download too many, or one without counts.
+local function announce_v2_half(t, r, tid)
+  local nothing = 'a 0 0 0 '
+  if r.uid == '' or r.moves_only or not tid then return nothing end
+  r.suffix, r.v4, r.v6, r.w, r.kind = tid .. ':' .. r.pidx, '', '', '', r.left == '0' and 's' or 'l'
+  local p, leaves = read_half(r), r.event == 'x'
+  if not p or p.in_swarm and p.up + p.down == 0 and r.event ~= 'c' then return nothing end
+  local joins = not (p.active or leaves)
+  if joins and has_max_downloads(r, tid) then return rules.warns_beyond and nothing or refuse('too many downloads') end
+  if joins and not may_grow then return nothing end
+  local u = load_totals(r, p, tid, false)
+  if joins and needs_registration(t, r, tid, u) then return again(r) end
+  local a = load_account(r.uid, tid)
+  a.user, a.passkey = u, r.passkey
+  local completed = not leaves and is_completion(r, p, a)
+  write_half(t, r, p)
+  if leaves then
+    credit_user(t, r, p, a)
+    if p.alone then end_activity(a, true) end
+  else
+    credit_announce(t, r, p, a)
+    if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
+  end
   save_account(a)
-  save_user(a.user)
-  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', tid .. ':' .. pidx .. ':' .. r.uid) end
+  save_user(u)
+  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix .. ':' .. r.uid) end
+  return nothing
 end

@@ -1,6 +1,6 @@
 -- removal.lua: removes peers that timed out, or that may not stay in their swarm. After swarm.lua,
--- changes.lua and accounts.lua; needs `now`, `outage_from`, `outage_until` (all epoch s) and
--- `grace` (s). What the peers of a call share is read once, and written once by save_removals().
+-- changes.lua and accounts.lua; needs `now`, `outage_from`, `outage_until` (all epoch s),
+-- `grace` and `min_timeout` (s). What the peers of a call share is read once, and written once by save_removals().
 local torrents, deleted_peers = {}, {} -- by torrent id, false for a deleted torrent; hashes of peers
 
 local function find_torrent(tid)
@@ -41,13 +41,29 @@ local function has_announced_since(last)
   return last <= now and last > (is_clear and outage_until or math.max(outage_from, outage_until))
 end
 
+-- A peer that announced within the shortest timeout has none only if the store's clock was behind at that announce: it
+-- may have been for seconds. The peer gets the rest of that time, and the function returns true. Timeouts of WebSockets
+-- are shorter.
+local function renew_timeout_of(tid, pid, pidx, p, last)
+  local left = last + min_timeout - now
+  if left <= CLOCK_SLACK or left == math.huge or last > now or #(p[8] or '') >= sockets.BYTES then return false end
+  call('SET', P .. 'ptimeout:' .. tid .. ':' .. pidx, add_due(tid, pid or to_raw(pidx), 1000 * left), 'EX',
+    string.format('%.0f', left))
+  return true
+end
+
 -- Removes a peer whose timeout is gone. Returns 1, or 0 when another caller has removed it already, or when its time to
 -- announce after an interruption has not ended. `pid` is `pidx` in binary, and may be nil.
 local function remove_timed_out(tid, pid, pidx)
   if now < outage_until + grace then return 0 end
   local p = read_peer(tid, pidx)
-  if p[1] ~= '1' then return 0 end
-  return remove_peer(tid, pid, pidx, p, 'reaped', has_announced_since(tonumber(p[4]) or 0))
+  local last = tonumber(p[4] or '') or 0
+  if p[1] ~= '1' and p[1] ~= '2' or renew_timeout_of(tid, pid, pidx, p, last) then return 0 end
+  local decide = has_announced_since(last)
+  if p[1] == '1' then return remove_peer(tid, pid, pidx, p, 'reaped', decide) end
+  deactivate_peer(P .. 'p:' .. tid .. ':' .. pidx) -- its user was active by the v2 half of a hybrid torrent
+  end_activity_of(p[5] or '', tid, decide, p[4])
+  return 1
 end
 
 local function save_removals()
@@ -56,6 +72,7 @@ local function save_removals()
   end
   save_rankings()
   pcall(save_network_counts)
+  pcall(save_due_entries)
   if #deleted_peers > 0 then call('UNLINK', unpack(deleted_peers)) end
   torrents, deleted_peers = {}, {}
 end

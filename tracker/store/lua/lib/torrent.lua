@@ -41,13 +41,13 @@ local function read_counts6(t)
   local s6, l6 = count_of[v[1]] or 0, count_of[v[2]] or 0
   t[5], t[6], t.s6, t.l6 = s6, l6, s6, l6
 end
--- luacheck: pop
 
 -- The torrent, then the values of more fields.
 local function load_torrent(ih, ...)
   local t = {}
   return t, unpack(read_torrent(t, ih, false, ...), 9)
 end
+-- luacheck: pop
 
 -- luacheck: push ignore 113 211 (some scripts only read)
 -- The new scores in `i:seeders` and `i:leechers`, and the changes of the two global sums. save_rankings() writes them.

@@ -73,6 +73,5 @@ while processed < length and removed + failed < max_removed do
   done[timeout] = true
 end
 save_removals()
-pcall(save_due_entries)
 if length < max_entries and processed == length then call('UNLINK', list) end
 return { processed, removed, failed }

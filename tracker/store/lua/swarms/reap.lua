@@ -5,12 +5,13 @@
 -- ARGV[4]   grace after an outage (s)
 -- ARGV[5]   what the store's clock should show (epoch s; '' unknown)
 -- ARGV[6]   changes that the change feed keeps, about (0: none are recorded)
--- ARGV[7..] pairs of torrent id (decimal) and peer id (40 hex digits)
+-- ARGV[7]   min timeout of an announce (s)
+-- ARGV[8..] pairs of torrent id (decimal) and peer id (40 hex digits)
 -- Answer    { peers removed, failures }
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 --@ include lib/hit_and_run_rules.lua
 local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
-local max_changes = tonumber(ARGV[6])
+local max_changes, min_timeout = tonumber(ARGV[6]), tonumber(ARGV[7])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 local outage_from, outage_until, steady = current_outage(ARGV[5])
@@ -26,13 +27,13 @@ local outage_from, outage_until, steady = current_outage(ARGV[5])
 
 -- Usually none is active: the caller that triggered the expiry event has already removed the peer.
 local function reap(tid, pidx)
-  if call('HGET', P .. 'p:' .. tid .. ':' .. pidx, 'active') ~= '1' then return 0 end
+  if (call('HGET', P .. 'p:' .. tid .. ':' .. pidx, 'active') or '0') == '0' then return 0 end
   if call('EXISTS', P .. 'ptimeout:' .. tid .. ':' .. pidx) == 1 then return 0 end
   return remove_timed_out(tid, nil, pidx)
 end
 
 local removed, failed = 0, 0
-for i = 7, #ARGV, 2 do
+for i = 8, #ARGV, 2 do
   local ok, one = pcall(reap, ARGV[i], ARGV[i + 1])
   if ok then removed = removed + one else failed = failed + 1 end
 end

@@ -7,7 +7,8 @@
 -- ARGV[7]   where to go on in the first torrent ('' at its start)   ARGV[8] what the store's clock should show (epoch
 --   s; '' unknown)
 -- ARGV[9]   changes that the change feed keeps, about (0: none are recorded)
--- ARGV[10]  prefixes of denied clients (hex, between spaces)   ARGV[11..] torrent ids
+-- ARGV[10]  prefixes of denied clients (hex, between spaces)   ARGV[11] min timeout of an announce (s)
+-- ARGV[12..] torrent ids
 -- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents deleted, members seen,
 --   unlisted, torrents that failed, peers }; unlisted: what note_unlisted() finds. Nothing is listed here: memory may
 --   be full; peers: sums over swarms: seeders, leechers, slots in s4, l4, s6 and l6, seeders and leechers that joined
@@ -16,6 +17,7 @@ local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(AR
 --@ include lib/hit_and_run_rules.lua
 local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
 local forget_after, budget, max_changes, denied = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9]), ARGV[10]
+local min_timeout = tonumber(ARGV[11])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 local outage_from, outage_until, steady = current_outage(ARGV[8])
@@ -115,13 +117,13 @@ local function visit_empty(t)
     repair(t)
     return ''
   end
-  local v = call('HMGET', t.key, 'auto', 'enabled', 'empty_since', 'sole')
+  local v = call('HMGET', t.key, 'auto', 'enabled', 'empty_since', 'joiners')
   local stays = v[1] ~= '1' or v[2] == '0' or v[2] == 'pending'
   if stays and call('EXISTS', P .. 'info_hash:' .. t.ih) == 1 then return '' end
   local since = tonumber(v[3] or '')
   if not since then
     call('HSET', t.key, 'empty_since', now)
-  elseif now - since >= (v[4] and math.min(SOLE_SECONDS, forget_after) or forget_after) then
+  elseif now - since >= (v[4] and v[4] ~= 'D' and math.min(SOLE_SECONDS, forget_after) or forget_after) then
     if not delete_torrent(t) then return 'forget:0' end
     deleted = deleted + 1
   end
@@ -282,7 +284,7 @@ local function visit(tid, position)
 end
 
 local done, position = 0, ARGV[7]
-for i = 11, #ARGV do
+for i = 12, #ARGV do
   local ok, go_on = pcall(visit, ARGV[i], position)
   save_removals()
   if not ok then failed = failed + 1 end

@@ -21,7 +21,7 @@ check_rankings()
 local new = {}
 
 local function add(torrent)
-  local t, listed, auto, sole = load_torrent(torrent.info_hash, 'listed', 'auto', 'sole')
+  local t, listed, auto, joiners = load_torrent(torrent.info_hash, 'listed', 'auto', 'joiners')
   local registered = call('GET', P .. 'info_hash:' .. t.ih)
   if registered and (#registered > 15 or not string.match(registered, '^[1-9]%d*$')) then return false end
   local wanted = torrent.id ~= '' and torrent.id
@@ -37,8 +37,9 @@ local function add(torrent)
   if not registered and torrent.snatches ~= '' then call('HSETNX', t.key, 'snatches', torrent.snatches) end
   -- Peers keep the id that they joined with; an id that was assigned since has to wait until they are gone.
   if t.seeders + t.leechers == 0 and not (registered and is_id_taken(t, tid)) then bind_id(t, tid) end
-  if auto or sole then
-    call('HDEL', t.key, 'auto', 'sole', 'by')
+  if auto or joiners then
+    call('HDEL', t.key, 'auto', 'joiners', 'by')
+    if joiners and string.sub(joiners, 1, 1) == 'D' then call('HSET', t.key, 'joiners', 'D') end -- without the address
     redis.pcall('ZREM', P .. 'i:empty', tid)
   end
   if not registered then
