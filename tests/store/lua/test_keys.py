@@ -116,9 +116,10 @@ BEYOND: dict[str, str] = {
     "rank_hit_and_runs": "changed groups i:hnr u:* u:*:hnr u:*:t:* user:*",
     "rank_torrents": "i:seeders i:torrent_*",
     "read_torrents": "i:score",
-    "register": "deleting dht:peers:* dht:peers:*:6 i:* i:dht i:empty i:info_hash i:leechers i:name "
-    "i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: p:*:torrents "
-    "registered_by:* removing:torrents stats:* sweeping torrent_id u:* user:* user_id users",
+    "register": "addresses deleting dht:peers:* dht:peers:*:6 i:* i:dht i:empty i:info_hash i:leechers "
+    "i:name i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: "
+    "p:*:torrents registered_by:* removing:torrents stats:* sweeping torrent_id u:* user:* "
+    "user_id users",
     "save_history": "changed changes deleting edits groups i:hnr i:snatches u:* u:*:hnr u:*:t:* user:*",
     "record_updates": "changes u:*:t:* updated",
     "read_users": "u:* user:* users",

@@ -52,15 +52,11 @@ local function announce_v2_half(t, r, tid)
   if joins and needs_registration(t, r, tid, u) then return again(r) end
   local a = load_account(r.uid, tid)
   a.user, a.passkey = u, r.passkey
-  local completed = not leaves and is_completion(r, p, a)
+  local completed = is_completion(r, p, a)
   write_half(t, r, p)
-  if leaves then
-    credit_user(t, r, p, a)
-    if p.alone then end_activity(a, true) end
-  else
-    credit_announce(t, r, p, a)
-    if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
-  end
+  if leaves then credit_user(t, r, p, a) else credit_announce(t, r, p, a) end
+  if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
+  if leaves and p.alone then end_activity(a, true) end
   save_account(a)
   save_user(u)
   if rules.notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix .. ':' .. r.uid) end
