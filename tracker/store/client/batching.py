@@ -179,7 +179,7 @@ class Batches:
         self._sent += len(batch)
         try:
             requests = [request for request, _, _ in batch]
-            outcomes, totals = self._decode(requests, await self._execute(self._encode(requests)))
+            outcomes, totals = self._decode(requests, await self.call_script(self._encode(requests)))
             if totals and self._complete and totals.incomplete:
                 outcomes, totals = await self._complete(requests, outcomes, totals)
         except StoreUnavailable as error:
@@ -211,7 +211,8 @@ class Batches:
         self._in_room = self._checked_at = len(waiting)
         return taken
 
-    async def _execute(self, argv: list[Argument]) -> Any:
+    async def call_script(self, argv: list[Argument]) -> Any:
+        """Over the pipe of the last call, where that is possible."""
         state, pipe = self._connection.server.state, self._connection.server.announces.socket
         failure = None
         if pipe is not None and pipe is self._pipe and not pipe.broken and not self._connection.unavailable:

@@ -222,7 +222,7 @@ class Swarms:
                 merged[place] = refused(*refusal) if refusal else UNREGISTERED
             places = [place for place in places if merged[place] is UNREGISTERED]
             if again := [updates[place] for place in places]:
-                reply = await self._call_announce(self._codec.encode(again), None)
+                reply = await self.announces.call_script(self._codec.encode(again))
                 found, more = self._codec.decode(again, reply)
         except OutOfMemoryError:
             found = [Refused("store full", "")] * len(places)
