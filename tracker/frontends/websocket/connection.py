@@ -75,7 +75,24 @@ class Tracker(Protocol):
 
 
 class SocketConnection:
-    """``number`` names it in this process."""
+    """``id`` names it in all processes."""
+
+    __slots__ = (
+        "_bad",
+        "_budget",
+        "_connection",
+        "_count",
+        "_relay",
+        "_settings",
+        "_tracker",
+        "address",
+        "endpoint",
+        "id",
+        "open_offers",
+        "passkey",
+        "stopped",
+        "torrents",
+    )
 
     def __init__(
         self,

@@ -7,7 +7,6 @@ collected for two milliseconds, and published on its channel together.
 
 import asyncio
 import struct
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -48,14 +47,16 @@ class Receiver(Protocol):
 class OpenOffers:
     """The offers that a connection may answer, with the WebSocket that made each."""
 
+    __slots__ = ("_open",)
+
     def __init__(self) -> None:
-        self._open: OrderedDict[OfferKey, tuple[SocketId, float]] = OrderedDict()
+        self._open: dict[OfferKey, tuple[SocketId, float]] = {}
 
     def add(self, key: OfferKey, offerer: SocketId, now: float) -> None:
+        self._open.pop(key, None)  # so that it moves to the end
         self._open[key] = offerer, now + OPEN_SECONDS
-        self._open.move_to_end(key)
         if len(self._open) > MAX_OPEN:
-            self._open.popitem(last=False)
+            del self._open[next(iter(self._open))]
 
     def take(self, key: OfferKey, now: float) -> SocketId | None:
         """Removes an offer; returns who made it, or None if it is not open."""
