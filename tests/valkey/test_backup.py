@@ -14,9 +14,7 @@ from loadtest.trackers import RunningTracker
 from tests.store.harness import START
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import Shard
+from tracker.store.sharding.shards import Shards
 from tracker.valkey.backup import copy_store
 from tracker.valkey.server import EmbeddedValkey
 
@@ -110,7 +108,7 @@ async def test_a_restore_ends_all_sessions_and_keeps_the_tokens_of_the_backup(tm
 async def connected(server: EmbeddedValkey) -> AsyncIterator[tuple[Connection, Tokens]]:
     connection = Connection(connect(server.url, connect_timeout=5, timeout=10))
     try:
-        yield connection, Tokens(Shard(0, connection, Scripts(connection, "t:"), Keys("t:")), lambda: START)
+        yield connection, Tokens(Shards.under(connection, "t:", 1), lambda: START)
     finally:
         await connection.close()
 

@@ -160,7 +160,7 @@ class Store(UserParts):
     def tokens(self) -> "Tokens":
         from tracker.store.access.tokens import Tokens  # noqa: PLC0415
 
-        return Tokens(self.shards.main, self._clock)
+        return Tokens(self.shards, self._clock)
 
     @cached_property
     def audit(self) -> "Audit":

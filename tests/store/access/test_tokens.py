@@ -1,16 +1,20 @@
 """Tokens, sessions and sign-in links: what grants access, how long it is valid, and that stored values grant none."""
 
 import asyncio
+import glob
 import hmac
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
 
-from tests.store.harness import Store
+from tests.store.harness import Store, running
 from tracker.bittorrent import Address
 from tracker.errors import ClientError, Conflict
 from tracker.store.access.tokens import LINK_NAME, LINK_SECONDS, ROLES, Session, Token, Tokens, may
+from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shard
+from tracker.store.swarms.rules import SwarmRules
 
 
 async def link(store: Store) -> tuple[Session, str] | None:
@@ -94,8 +98,39 @@ async def test_names_are_unique_and_printable(store: Store) -> None:
         await store.tokens.revoke("nobody")
 
 
+async def test_a_shard_is_given_all_tokens_and_sessions(redis_url: str, prefix: str) -> None:
+    """As after it was unavailable: what was revoked meanwhile is gone, and new ones are there."""
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=2)) as store:
+        one, other = store.shards
+        _, text = await store.tokens.create("site", "admin")
+        await store.tokens.create("revoked", "admin")
+        signed_in = await store.tokens.sign_in_by_token(text, 3600)
+
+        async def contents(shard: Shard) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for key in sorted(await store.redis.keys(f"{glob.escape(shard.keys.prefix)}admin:*")):
+                name, kind = key.decode().removeprefix(shard.keys.prefix), await store.redis.type(key)
+                is_set = kind == b"zset"
+                found[name] = await (store.redis.zrange(key, 0, -1) if is_set else store.redis.hgetall(key))
+            return found
+
+        before = await contents(one)
+        assert len(before) == 5 and await contents(other) == before and signed_in is not None
+        key = f"{other.keys.prefix}admin:session:"
+        (digest,) = await store.redis.zrange(other.keys.admin_sessions(), 0, -1)
+        assert 0 < await store.redis.ttl(key + digest.decode()) <= 3600
+        await store.redis.delete(other.keys.admin_sessions(), key + digest.decode())
+        await store.tokens.revoke("revoked")
+        (gone,) = set(before) - set(await contents(one))
+        await store.redis.hset(other.keys.prefix + gone, "name", "revoked")
+        await store.redis.zadd(other.keys.admin_tokens(), {gone.rpartition(":")[2]: 0})
+        await store.tokens.copy_to(other)
+        assert await contents(other) == await contents(one)
+        assert 0 < await store.redis.ttl(key + digest.decode()) <= 3600
+
+
 async def test_the_number_of_tokens_is_bounded(store: Store) -> None:
-    store.tokens = Tokens(store.shards.main, store.clock, max_tokens=2)
+    store.tokens = Tokens(store.shards, store.clock, max_tokens=2)
     await store.tokens.create("1", "read")
     await store.tokens.create("2", "read")
     with pytest.raises(Conflict, match="too many"):
@@ -213,7 +248,7 @@ async def test_expired_entries_leave_the_store(store: Store) -> None:
 async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
     store: Store,
 ) -> None:
-    store.tokens = Tokens(store.shards.main, store.clock, max_sessions=3)
+    store.tokens = Tokens(store.shards, store.clock, max_sessions=3)
     opened = []
     for _ in range(5):
         store.clock.now += 1
@@ -225,7 +260,7 @@ async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
 async def test_repeated_sign_ins_close_no_session_of_another_token(
     store: Store,
 ) -> None:
-    store.tokens = Tokens(store.shards.main, store.clock, max_sessions=3)
+    store.tokens = Tokens(store.shards, store.clock, max_sessions=3)
     _, text = await store.tokens.create("site", "read")
     first = await link(store)
     opened = [await store.tokens.sign_in_by_token(text, 3600 + number) for number in range(5)]

@@ -467,6 +467,50 @@ async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluste
 
 
 @pytest.mark.slow
+async def test_tokens_and_sessions_hold_without_the_main_store_while_all_shards_agree(group: Cluster) -> None:
+    """Also those of before a restart of a shard. What is revoked stays revoked, even if one shard has a copy left."""
+    node, stale = without_main(group)
+    async with store_at(group.url) as store:
+        tokens = store.tokens
+        _, text = await tokens.create("site", "operate")
+        _, revoked = await tokens.create("revoked", "admin")
+        signed_in = await tokens.sign_in_by_token(text, 3600)
+        by_link = await tokens.sign_in_by_link(await tokens.new_link(), 3600)
+        of_revoked = await tokens.sign_in_by_token(revoked, 3600)
+        assert signed_in is not None and by_link is not None and of_revoked is not None
+        node.kill()
+        with suppress(StoreUnavailable):
+            await refresh(store)
+        await tokens.revoke("revoked")
+        ended = await tokens.sign_in_by_token(text, 3600)
+        assert ended is not None
+        await tokens.sign_out(ended[1])
+        node.start()
+        for number in stale:
+            await asyncio.wait_for(store.shards[number].connection.until_available(), PATIENCE_SECONDS)
+        main_of(group).kill()
+        with suppress(StoreUnavailable):
+            await refresh(store)
+        assert store.shards.main_is_unavailable
+        for session in (signed_in, by_link):
+            assert await tokens.session(session[1]) == session[0]
+        for secret in (of_revoked[1], ended[1]):
+            assert await tokens.session(secret) is None
+        found = await tokens.verify(text)
+        assert found is not None and (found.name, found.role) == ("site", "operate")
+        assert await tokens.verify(revoked) is None
+        calls: list[Awaitable[Any]] = [
+            tokens.create("x", "read"),
+            tokens.list(),
+            tokens.new_link(),
+            tokens.revoke("site"),
+        ]
+        for call in calls:
+            with pytest.raises(StoreUnavailable):
+                await call
+
+
+@pytest.mark.slow
 async def test_a_lost_majority_is_the_cause_that_ready_and_log_name() -> None:
     with cluster() as group, structlog.testing.capture_logs() as logs:
         async with store_at(group.url) as store:

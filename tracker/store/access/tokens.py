@@ -2,24 +2,31 @@
 
 Every secret has 256 random bits. The store holds only its SHA-256, so a copy of the store or of a backup gives no
 access. Nothing is cached: a revoked token or session is invalid for the next request.
+
+Several shards have copies of tokens and sessions, which hold while the main prefix is unavailable if all shards that
+answer have the same. So a copy that a shard kept because it did not answer at the revocation gives no access.
 """
 
 import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import Address
 from tracker.errors import ClientError, Conflict, StoreUnavailable
+from tracker.store.client.pipe import Argument
+from tracker.store.client.scripts import Script
+from tracker.store.schema.keys import Keys
 from tracker.store.schema.record import Field
-from tracker.store.sharding.shards import Part, Shard
+from tracker.store.sharding.shards import Part, Shard, Shards
+from tracker.store.sharding.unavailable import noting_unavailable_shards
 
 Role = Literal["read", "operate", "admin"]
 """Each role may do what the roles before it may."""
@@ -37,6 +44,8 @@ NAME_LENGTH = 64
 LINK_NAME = "sign-in link"
 """The name of sessions that began with a link."""
 
+_Given = TypeVar("_Given")
+_Item = TypeVar("_Item")
 _USE_RECORDED_SECONDS = 60
 _LAST_MOMENT = 253_402_300_799
 """The end of the year 9999 (epoch s). Later ones are mistakes, such as milliseconds."""
@@ -80,17 +89,18 @@ class Session:
 
 
 class Tokens(Part):
-    """The tokens, sessions and links under one key prefix. ``clock`` returns epoch seconds."""
+    """The tokens, sessions and links of a store. ``clock`` returns epoch seconds."""
 
     def __init__(
         self,
-        shard: Shard,
+        shards: Shards,
         clock: Callable[[], float],
         *,
         max_tokens: int = MAX_TOKENS,
         max_sessions: int = MAX_SESSIONS,
     ) -> None:
-        super().__init__(shard, clock)
+        super().__init__(shards.main, clock)
+        self._shards = shards
         self._max_tokens = max_tokens
         self._max_sessions = max_sessions
 
@@ -113,11 +123,13 @@ class Tokens(Part):
         fields |= {} if expires is None else {"expires": expires}
         fields |= {"addresses": " ".join(token.addresses)} if token.addresses else {}
         pairs = [part for pair in fields.items() for part in pair]
-        done = await self._scripts.add_token([token.token_id, name, self._max_tokens, *pairs])
+        argv: list[Argument] = [token.token_id, name, self._max_tokens, *pairs]
+        done = await self._scripts.add_token(argv)
         if done == 0:
             raise Conflict("a token with this name exists")
         if done < 0:
             raise Conflict("too many tokens: revoke some")
+        await self._run_in_others(lambda shard: shard.scripts.add_token, argv)
         return token, text
 
     async def list(self) -> list[Token]:
@@ -140,23 +152,32 @@ class Tokens(Part):
 
     async def revoke(self, who: str) -> Token:
         """Revokes a token, by id or name, and ends its sessions. Raises ClientError if there is no such token."""
-        for token in await self.list():
-            if who in (token.token_id, token.name):
-                # Deletes the token first: if the next command fails, the token is invalid all the same.
-                await self._connection.command("UNLINK", self._keys.admin_token(token.token_id))
-                await self._connection.command("ZREM", self._keys.admin_tokens(), token.token_id)
-                return token
-        raise ClientError("there is no such token")
+        known = await self.list()
+        token = next((each for each in known if who in (each.token_id, each.name)), None)
+        if token is None:
+            raise ClientError("there is no such token")
+        token_id = token.token_id
+        # Deletes the token first: if the next command fails, the token is invalid all the same.
+        await self._everywhere(lambda shard: ("UNLINK", shard.keys.admin_token(token_id)))
+        await self._everywhere(lambda shard: ("ZREM", shard.keys.admin_tokens(), token_id))
+        return token
 
     async def verify(self, text: str, address: Address = UNKNOWN) -> Token | None:
         """Returns the token with this text. None if it is unknown, revoked or expired, or not for this address."""
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None
-        found, last_used = await self._connection.pipeline(
-            ("HMGET", self._keys.admin_token(match[1]), *_FIELDS),
-            ("ZSCORE", self._keys.admin_tokens(), match[1]),
-        )
+        token_id = match[1]
+
+        def commands(shard: Shard) -> tuple[tuple[Argument, ...], ...]:
+            row = ("HMGET", shard.keys.admin_token(token_id), *_FIELDS)
+            return row, ("ZSCORE", shard.keys.admin_tokens(), token_id)
+
+        try:
+            found, last_used = await self._connection.pipeline(*commands(self._shards.main))
+        except StoreUnavailable as error:
+            copies = await self._copies(error, self._shards.several, commands)
+            found, last_used = _agreed([row for row, _ in copies]) or [None] * len(_FIELDS), 0
         values, used = _named(found), int(float(last_used or 0))
         digest = values["hash"]
         if digest is None or not hmac.compare_digest(digest, _digest(text).encode()):
@@ -216,9 +237,9 @@ class Tokens(Part):
         secret = _new_secret()
         session = Session(name, role, _new_secret(), token_id, ends)
         fields = ("name", name, "role", role, "csrf", session.csrf, "ends", ends)
-        await self._scripts.sign_in(
-            [_digest(secret), self._now(), ends, self._max_sessions, token_id, *fields]
-        )
+        argv: list[Argument] = [_digest(secret), self._now(), ends, self._max_sessions, token_id, *fields]
+        await self._scripts.sign_in(argv)
+        await self._run_in_others(lambda shard: shard.scripts.sign_in, argv)
         return session, secret
 
     async def session(self, secret: str, address: Address = UNKNOWN) -> Session | None:
@@ -229,7 +250,15 @@ class Tokens(Part):
         if not _SECRET.fullmatch(secret):
             return None
         names = ("name", "csrf", "token", "ends", "role")
-        row, *of_token = await self._scripts.session([_digest(secret), " ".join(_FIELDS), *names])
+        argv = [_digest(secret), " ".join(_FIELDS), *names]
+        try:
+            row, *of_token = await self._scripts.session(argv)
+        except StoreUnavailable as error:
+            copies = await self._copies(error, self._read_sessions, argv)
+            agreed: Sequence[Any] | None = _agreed([reply[:2] for reply in copies])  # without the last use
+            if agreed is None:
+                return None
+            row, *of_token = *agreed, 0
         if None in row[:4]:
             return None
         name, csrf, token_id, ends = (value.decode() for value in row[:4])
@@ -250,21 +279,81 @@ class Tokens(Part):
         if not _SECRET.fullmatch(secret):
             return
         digest = _digest(secret)
-        await self._connection.command("UNLINK", self._keys.admin_session(digest))
-        await self._connection.command("ZREM", self._keys.admin_sessions(), digest)
+        await self._everywhere(lambda shard: ("UNLINK", shard.keys.admin_session(digest)))
+        await self._everywhere(lambda shard: ("ZREM", shard.keys.admin_sessions(), digest))
 
     async def end_all_sessions(self) -> int:
         """Ends all sessions. Returns how many had not expired."""
         digests = await self._connection.command("ZRANGE", self._keys.admin_sessions(), 0, -1)
         if not digests:
             return 0
-        keys = [self._keys.admin_session(digest.decode()) for digest in digests]
-        ended = await self._connection.command("UNLINK", *keys)
-        await self._connection.command("ZREM", self._keys.admin_sessions(), *digests)
+        ended = await self._everywhere(
+            lambda shard: ("UNLINK", *(shard.keys.admin_session(digest.decode()) for digest in digests))
+        )
+        await self._everywhere(lambda shard: ("ZREM", shard.keys.admin_sessions(), *digests))
         return int(ended)
+
+    async def _everywhere(self, command: Callable[[Shard], tuple[Argument, ...]]) -> Any:
+        """Its reply under the main prefix. A shard that does not answer gets it when it is back."""
+        reply = await self._connection.command(*command(self._shards.main))
+        with suppress(StoreUnavailable), noting_unavailable_shards():
+            await self._shards.each(command, self._shards.others)
+        return reply
+
+    async def _run_in_others(self, script_of: Callable[[Shard], Script], argv: Sequence[Argument]) -> None:
+        with suppress(StoreUnavailable), noting_unavailable_shards():
+            await self._shards.run(script_of, dict.fromkeys(self._shards.others, argv))
+
+    async def _read_sessions(self, argv: Sequence[Argument]) -> dict[Shard, Any]:
+        return await self._shards.run(
+            lambda shard: shard.scripts.session, dict.fromkeys(self._shards.others, argv)
+        )
+
+    async def _copies(
+        self, error: StoreUnavailable, read: Callable[[_Given], Awaitable[dict[Shard, Any]]], given: _Given
+    ) -> tuple[Any, ...]:
+        """What the available shards have instead of the main prefix, whose ``error`` is raised if it is available."""
+        if not self._shards.main_is_unavailable:
+            raise error
+        with noting_unavailable_shards():
+            return tuple((await read(given)).values())
+
+    async def copy_to(self, shard: Shard) -> None:
+        """Gives a shard all tokens and sessions, and takes from it what is revoked. Raises StoreUnavailable."""
+        for is_session in (False, True):
+            listed = await self._connection.command(
+                "ZRANGE", _index(self._keys, is_session=is_session), 0, -1, "WITHSCORES"
+            )
+            scores = dict(zip(listed[::2], listed[1::2], strict=True))
+            names = [_row_key(self._keys, each, is_session=is_session) for each in scores]
+            rows = await self._connection.pipeline(*(("HGETALL", name) for name in names)) if names else []
+            index = _index(shard.keys, is_session=is_session)
+            known = await shard.connection.command("ZRANGE", index, 0, -1)
+            commands: list[tuple[Argument, ...]] = [
+                ("UNLINK", _row_key(shard.keys, each, is_session=is_session)) for each in {*known} - {*scores}
+            ]
+            commands.append(("UNLINK", index))
+            for (member, score), row in zip(scores.items(), rows, strict=True):
+                name = _row_key(shard.keys, member, is_session=is_session)
+                commands += [("HSET", name, *row)] * bool(row) + [("ZADD", index, score, member)]
+                commands += [("EXPIRE", name, max(1, int(float(score)) - self._now()))] * is_session
+            await shard.connection.pipeline(*commands)
 
     def _now(self) -> int:
         return int(self._clock())
+
+
+def _index(keys: Keys, *, is_session: bool) -> str:
+    return keys.admin_sessions() if is_session else keys.admin_tokens()
+
+
+def _row_key(keys: Keys, member: bytes, *, is_session: bool) -> str:
+    return keys.admin_session(member.decode()) if is_session else keys.admin_token(member.decode())
+
+
+def _agreed(copies: Sequence[_Item]) -> _Item | None:
+    """The copy, if all are the same."""
+    return copies[0] if copies and all(each == copies[0] for each in copies) else None
 
 
 def _new_secret() -> str:

@@ -52,13 +52,13 @@ _PLACES: dict[Place, tuple[str, ...]] = {
             "t:q:<queue>:slot",
             "t:q:<queue>:limits",
         ),
-        *("t:admin:tokens", "t:admin:token:<token>", "t:admin:sessions", "t:admin:session:<digest>"),
         *("t:admin:link:<digest>", "t:audit", "t:audit:rows"),
         *("t:dht", "t:dht:<node>", "t:dht:<node>:nodes<family>", "t:dht:<node>:hashes"),
     ),
     Place.COPIED: (
         *("t:user:<passkey>", "t:users", "t:upload_multiplier", "t:download_multiplier", "t:groups"),
-        "t:secret",
+        *("t:secret", "t:admin:tokens", "t:admin:token:<token>", "t:admin:sessions"),
+        "t:admin:session:<digest>",
     ),
     Place.TORRENT: (
         *("t:info_hash:<ih>", "t:torrent_id:<tid>", "t:deny:<ih>", "t:t:<ih>", "t:tpeers:<ih>"),
