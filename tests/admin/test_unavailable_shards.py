@@ -14,13 +14,13 @@ from tests.admin.api.api_client import program
 from tests.admin.conftest import Admin, running_admin
 from tests.admin.pages.test_live import listening
 from tests.admin.pages.test_pages import PATHS
-from tests.store.harness import update
+from tests.store.harness import ALICE, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
 from tracker.admin.context import StreamLimits
 from tracker.runtime.store import open_connection
 from tracker.settings.changes import ChangeSettings
-from tracker.settings.model import AdminSettings, RedisSettings, Settings
+from tracker.settings.model import AdminSettings, RedisSettings, Settings, UserSettings
 from tracker.store.schema.keys import shard_prefixes
 from tracker.store.sharding.unavailable import named
 
@@ -46,7 +46,10 @@ async def filled(group: Cluster) -> AsyncIterator[Admin]:
     main, _ = places_in(group)
     redis = RedisSettings(url=SecretStr(main.tcp_url), shards=SHARDS, connect_timeout_seconds=TIMEOUT)
     settings = Settings(
-        redis=redis, changes=ChangeSettings(max_entries=100), admin=AdminSettings(listen=("127.0.0.1:0",))
+        redis=redis,
+        changes=ChangeSettings(max_entries=100),
+        admin=AdminSettings(listen=("127.0.0.1:0",)),
+        users=UserSettings(private="optional"),
     )
     async with (
         open_connection(main.tcp_url, redis, TIMEOUT) as (connection, _),
@@ -139,6 +142,50 @@ async def test_every_page_and_list_is_shown_without_a_shard(without_node: tuple[
                 await response.text()
                 == f"degraded\nunavailable: {named(unavailable)} (the node does not answer)\n"
             )
+
+
+WITHOUT_MAIN = """
+/torrents /torrents/{torrent} /torrents/{torrent}/peers /users/7 /users/7/torrents/active /statistics /groups
+/multipliers /changes /scores /denials /health /doctor /settings /hit-and-runs/pending
+"""
+NEED_MAIN = "/tokens /queues /work/projects /dht /audit /users"
+
+
+@pytest.mark.slow
+async def test_torrents_peers_and_users_are_shown_without_the_main_store(group: Cluster) -> None:
+    """Sessions and tokens hold. What needs the main store says so."""
+    main, places = places_in(group)
+    cause = "unavailable: main store (the node does not answer)"
+    async with filled(group) as admin, program(admin, "admin") as asking, admin.browser() as browser:
+        served = [number for number, place in enumerate(places) if place is not main]
+        present = next(each for each in HASHES if admin.store.shards.of(each).number in served)
+        await admin.store.users.add("7", ALICE)
+        await admin.store.multipliers.set("2", "1")
+        of_alice = update(7, "s", info_hash=present, passkey=ALICE, uploaded=0)
+        await admin.store.swarms.announce(of_alice)
+        main.kill()
+        await admin.store.torrents.count()
+        assert cause in admin.store.shards.notices()
+        for path in WITHOUT_MAIN.format(torrent=present.hex()).split():
+            await asking.ask("GET", path, 200)
+        statistics = await asking.ask("GET", "/statistics", 200)
+        counted = sum(admin.store.shards.of(each).number in served for each in HASHES)
+        assert (statistics["totals"]["leechers"], statistics["main_unavailable"]) == (counted + 1, True)
+        user = await asking.ask("GET", "/users/7", 200)
+        assert (user["enabled"], user["torrents"]["active"], user["main_unavailable"]) == (True, 1, True)
+        assert (await asking.ask("GET", "/multipliers", 200))["upload_multiplier"] == 2
+        for path in NEED_MAIN.split():
+            assert cause in (await asking.ask("GET", path, 503))["detail"], path
+        for path in ("/", "/torrents", f"/torrents/{present.hex()}", "/users/7", "/doctor", "/settings"):
+            async with browser.get(path) as response:
+                text = await response.text()
+                assert (response.status, cause in text) == (200, True), (path, text)
+        async with browser.get("/tokens") as response:
+            assert (response.status, cause in await response.text()) == (503, True)
+        async with admin.client("admin") as client, client.get("/metrics") as response:
+            text = await response.text()
+        assert "tracker_store_up 1" in text and f'tracker_peers{{state="leecher"}} {counted + 1}' in text
+        assert "tracker_store_events_total" not in re.sub("(?m)^#.*", "", text)
 
 
 @pytest.mark.slow

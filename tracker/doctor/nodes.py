@@ -15,8 +15,8 @@ from tracker.store.client.cluster import slot_of
 from tracker.store.client.connection import Connection
 from tracker.store.client.node_states import NO_MAJORITY, NodeState, no_majority
 from tracker.store.client.server_info import read_info
-from tracker.store.sharding.shards import MAIN, Shard
-from tracker.store.sharding.unavailable import named
+from tracker.store.sharding.shards import Shard
+from tracker.store.sharding.unavailable import MAIN, named
 from tracker.store.store import Store
 
 _START = "start that node, or let a replica of it take over (docs/cluster.md, Failover)"

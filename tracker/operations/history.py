@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from tracker.errors import StoreUnavailable
 from tracker.store.stats.series import Series
 from tracker.store.stats.slices import (
     PRECISIONS,
@@ -247,9 +248,21 @@ def window_between(since: int, until: int, now: float, min_step: int = 1) -> Win
 
 
 async def read(counters: Series, lines: Sequence[Line], window: Window, now: float) -> Slices:
-    """Reads the lines of a chart, from slices of ``window.step``. Raises StoreUnavailable and RedisError."""
-    step = window.step
+    """Reads the lines of a chart, from slices of ``window.step``. Raises StoreUnavailable and RedisError, but no
+    StoreUnavailable while only the main store is unavailable: then there is no data."""
     starts = _starts(window, now)
+    try:
+        return await _read(counters, lines, window, starts, now)
+    except StoreUnavailable:
+        if not counters.is_unavailable:
+            raise
+        return Slices(starts, {line.name: [None] * len(starts) for line in lines}, incomplete=False)
+
+
+async def _read(
+    counters: Series, lines: Sequence[Line], window: Window, starts: list[int], now: float
+) -> Slices:
+    step = window.step
     counted = dict.fromkeys(name for line in lines for name in (*line.counters, *line.without))
     measured = dict.fromkeys(line.measured for line in lines if line.measured)
     bounds = (step, window.since, window.until)

@@ -40,7 +40,8 @@ class PeerView:
 
 async def peer_views(store: Store, peers: Sequence[Peer], places: GeoIP) -> list[PeerView]:
     """Some peers in readable form, with the results of connecting to them."""
-    checks = await store.connect_checks.of([endpoint for peer in peers for endpoint in peer.endpoints])
+    endpoints = [endpoint for peer in peers for endpoint in peer.endpoints]
+    checks = await store.shards.main_or(store.connect_checks.of(endpoints), {})
     return [peer_view(peer, places, checks) for peer in peers]
 
 

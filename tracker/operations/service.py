@@ -53,14 +53,16 @@ async def rescore(
 
 
 async def statistics(store: Store) -> Statistics:
+    """Without the main store, numbers that only it has are 0."""
+    main_or = store.shards.main_or
     return Statistics(
         torrents=await store.torrents.count(),
         scored_torrents=await store.scores.count(),
         denials=await store.torrents.denial_count(),
         users=await store.users.count(),
-        users_with_hit_and_runs=await store.users.hit_and_run_count(),
+        users_with_hit_and_runs=await main_or(store.users.hit_and_run_count(), 0),
         totals=await store.counters.totals(),
-        failures=await store.counters.failures(),
+        failures=await main_or(store.counters.failures(), {}),
     )
 
 

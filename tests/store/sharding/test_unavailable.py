@@ -28,7 +28,7 @@ from tracker.settings.model import LimitSettings, RedisSettings, Settings, UserS
 from tracker.settings.reload import LiveSettings
 from tracker.store.changes.changes import FIRST
 from tracker.store.schema.keys import main_prefix_of, shard_prefixes
-from tracker.store.sharding.unavailable import named, noting_unavailable_shards
+from tracker.store.sharding.unavailable import MAIN, named, noting_unavailable_shards
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.store import Store
@@ -456,7 +456,12 @@ async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluste
         with noting_unavailable_shards() as missing:
             assert await store.torrents.count() == len(served_by_others)
         assert missing == set(range(SHARDS)) - set(served_by_others)
-        calls: list[Awaitable[Any]] = [store.users.add("8", BOB), store.counters.totals()]
+        with noting_unavailable_shards() as missing:
+            assert (await store.counters.totals())["seeders"] == 0
+        assert MAIN in missing
+        found = await store.users.find("7")
+        assert found.passkey == ALICE
+        calls: list[Awaitable[Any]] = [store.users.add("8", BOB), store.tokens.list()]
         for call in calls:
             with pytest.raises(StoreUnavailable):
                 await call

@@ -15,11 +15,11 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.errors import ClientError, Conflict, NotFound
 from tracker.operations.audit import Change
-from tracker.store.sharding.unavailable import noting_unavailable_shards
+from tracker.store.sharding.unavailable import MAIN, noting_unavailable_shards
 
 ROOT = "/api/v1"
 IDEMPOTENCY_KEY = "Idempotency-Key"
-SHARDS_UNAVAILABLE = "shards_unavailable"
+SHARDS_UNAVAILABLE, MAIN_UNAVAILABLE = "shards_unavailable", "main_unavailable"
 """The member of a reply that names the shards that it leaves out."""
 
 
@@ -96,7 +96,7 @@ async def _touch(change: Change, arguments: Mapping[str, Any]) -> None:
 
 
 def _response(endpoint: Endpoint, reply: Reply | None, missing: Collection[int]) -> web.Response:
-    """``missing``: the unavailable shards, which the reply leaves out."""
+    """``missing``: the unavailable shards, and the main store, which the reply leaves out."""
     if reply is None:
         return web.Response(status=204)
     if isinstance(reply, (Download, Export)):
@@ -110,7 +110,9 @@ def _response(endpoint: Endpoint, reply: Reply | None, missing: Collection[int])
     is_known = bool(endpoint.known) and not getattr(reply, "new", True)
     body = reply.model_dump_json().encode()
     if missing:
-        body = orjson.dumps({**orjson.loads(body), SHARDS_UNAVAILABLE: sorted(missing)})
+        parts = {SHARDS_UNAVAILABLE: sorted({*missing} - {MAIN})} if {*missing} != {MAIN} else {}
+        main = {MAIN_UNAVAILABLE: True} if MAIN in missing else {}
+        body = orjson.dumps({**orjson.loads(body), **parts, **main})
     return web.Response(
         body=body,
         status=200 if is_known else endpoint.status,

@@ -228,8 +228,10 @@ async def show(call: Call, user_id: UserIdText) -> UserDetails:
 
 
 async def _details(call: Call, user: User) -> UserDetails:
+    store = call.store
+    check_of_user = store.connect_checks.of_user(user.user_id)
     sizes, check = await asyncio.gather(
-        call.store.users.set_sizes(user.user_id), call.store.connect_checks.of_user(user.user_id)
+        store.users.set_sizes(user.user_id), store.shards.main_or(check_of_user, None)
     )
     return UserDetails(
         **fields_of(user),

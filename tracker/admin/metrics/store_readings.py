@@ -54,9 +54,10 @@ async def read_store(store: Store, seconds: float = READ_SECONDS) -> StoreReadin
 async def _read(
     part: Callable[[Store, StoreReadings], Awaitable[None]], store: Store, readings: StoreReadings
 ) -> None:
-    """A key of a wrong type, or a forbidden command, drops only its own values."""
+    """A key of a wrong type, or a forbidden command, drops only its own values; so does the main store of several
+    shards that is unavailable."""
     try:
-        await part(store, readings)
+        await store.shards.main_or(part(store, readings), None)
     except (RedisError, ValueError):
         return
 
@@ -65,6 +66,8 @@ async def _totals(store: Store, readings: StoreReadings) -> None:
     totals = await store.counters.totals()
     readings.put("tracker_peers", max(0, totals["seeders"]), "seeder")
     readings.put("tracker_peers", max(0, totals["leechers"]), "leecher")
+    if store.counters.is_unavailable:  # without its part, these would seem to fall
+        return
     for event in EVENTS:
         readings.put("tracker_store_events_total", totals[event], event)
     readings.put("tracker_store_credit_cut_bytes_total", totals["credit_cut"])

@@ -37,10 +37,16 @@ class OverviewReading:
     mean: float | None
     """Mean announce latency of the last two minutes (s)."""
     p95: float | None
+    has_main: bool
+    """Whether the main store is available, which has the counters of requests."""
 
 
 async def read_failures(context: AdminContext) -> Failures:
-    """Read refused requests by reason."""
+    """Read refused requests by reason. None are known while only the main store is unavailable."""
+    return await context.store.shards.main_or(_read_failures(context), [])
+
+
+async def _read_failures(context: AdminContext) -> Failures:
     counters = context.store.counters
     ever = await counters.failures()
     names = (await counters.names("failures.*"))[:_REASONS]
@@ -63,13 +69,18 @@ async def read_overview(context: AdminContext, failures: Failures, p95: float | 
     )
     measured = [value for value in slices.values["mean"] if value is not None]
     mean = sum(measured) / len(measured) if measured else None
-    return OverviewReading(now, slices, totals, torrents, failures, mean, p95)
+    has_main = not counters.is_unavailable
+    return OverviewReading(now, slices, totals, torrents, failures, mean, p95, has_main)
 
 
 def _rate(slices: Slices, name: str) -> float:
     """Mean rate of the last few slices."""
     last = [value or 0.0 for value in slices.values[name][-_RATE_SLICES:]]
     return sum(last) / len(last) if last else 0.0
+
+
+_OF_MAIN = ("announces", "scrapes", "joins", "failures", "latency")
+"""Tiles whose values are under the main prefix."""
 
 
 def quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> float | None:
@@ -89,6 +100,14 @@ def quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> fl
 
 def texts(reading: OverviewReading) -> dict[str, str]:
     """The texts of the tiles, by their names in the page."""
+    shown = _all_texts(reading)
+    if reading.has_main:
+        return shown
+    missing = dict.fromkeys(_OF_MAIN, "–") | {f"{name}_note": "main store unavailable" for name in _OF_MAIN}
+    return shown | missing
+
+
+def _all_texts(reading: OverviewReading) -> dict[str, str]:
     totals, slices = reading.totals, reading.slices
     peers = totals["seeders"] + totals["leechers"]
     return {

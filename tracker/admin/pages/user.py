@@ -83,7 +83,7 @@ class UserPage:
                 self._found(user_id),
                 self._shares(user_id, chosen, cursor),
                 store.users.set_sizes(user_id),
-                store.connect_checks.of_user(user_id),
+                store.shards.main_or(store.connect_checks.of_user(user_id), None),
             ),
             asyncio.gather(
                 freeleech_tokens(store, user_id, 0, PAGE),

@@ -240,7 +240,7 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     from tracker.runtime.store import open_store  # noqa: PLC0415
-    from tracker.store.sharding.unavailable import at_nodes, named, noting_unavailable_shards  # noqa: PLC0415
+    from tracker.store.sharding.unavailable import named, noting_unavailable_shards  # noqa: PLC0415
 
     async def run() -> None:
         async with open_store(settings) as store:
@@ -251,8 +251,8 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
                 await store.connection.look()
                 raise StoreUnavailable(_with_unavailable(store, error)) from error
             if missing:
-                unavailable = at_nodes(store.shards.unavailable_by_node) or named(missing)
-                note(f"the store does not answer for {unavailable}: their torrents are missing here")
+                unavailable = _unavailable_parts(store) or named(missing)
+                note(f"the store does not answer for {unavailable}: what is there is missing here")
 
     try:
         asyncio.run(run())
@@ -261,15 +261,21 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
 
 
 def _with_unavailable(store: "Store", error: Exception) -> str:
-    """The error, and after it the unavailable parts of several shards on a cluster, with the addresses of the nodes."""
+    """The error, and after it the unavailable parts."""
+    unavailable = _unavailable_parts(store) if isinstance(error, StoreUnavailable) else ""
+    text = store.shards.cause or str(error)
+    return f"{text}; unavailable: {unavailable}" if unavailable else text
+
+
+def _unavailable_parts(store: "Store") -> str:
+    """Those of several shards on a cluster, with the addresses of the nodes; empty if there are none."""
     from tracker.store.sharding.unavailable import at_nodes  # noqa: PLC0415
 
-    unavailable: list[str] = []
-    if isinstance(error, StoreUnavailable) and store.shards.others and store.connection.nodes:
-        unavailable += [f"main store ({store.connection.master})"] if store.shards.main_is_unavailable else []
-        unavailable += [at_nodes(by_node)] if (by_node := store.shards.unavailable_by_node) else []
-    text = store.shards.cause or str(error)
-    return f"{text}; unavailable: {', '.join(unavailable)}" if unavailable else text
+    if not (store.shards.others and store.connection.nodes):
+        return ""
+    found = [f"main store ({store.connection.master})"] if store.shards.main_is_unavailable else []
+    found += [at_nodes(by_node)] if (by_node := store.shards.unavailable_by_node) else []
+    return ", ".join(found)
 
 
 def _serves_others(store: "Store") -> bool:

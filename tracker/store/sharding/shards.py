@@ -18,13 +18,17 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script, Scripts
 from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of, shard_prefixes
-from tracker.store.sharding.unavailable import named, note_unavailable_shards, noting_unavailable_shards
+from tracker.store.sharding.unavailable import (
+    MAIN,
+    named,
+    note_unavailable_shards,
+    noting_unavailable_shards,
+)
 
 ROWS_A_TURN = 10
 """Rows that are read in one turn of the event loop, which takes a fifth of a millisecond."""
 IDS_A_CALL, IDS_A_ROUND = 1000, 10_000
 """Max torrent ids that one command looks for in a shard, and that one round trip looks for in all shards."""
-MAIN = -1
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -156,11 +160,33 @@ class Shards:
 
     def leave_out(self, numbers: Sequence[int], error: StoreUnavailable) -> None:
         """Notes that an answer leaves out these shards, which failed with ``error``. Raises it when none is left to
-        ask. The main prefix beside several shards is not one of them."""
-        numbers = [number for number in numbers if number != MAIN]
-        if len({*numbers, *self.unavailable}) == len(self._shards):
+        ask. The main prefix beside several shards is not one of them, but is noted."""
+        if len({*numbers, *self.unavailable} - {MAIN}) == len(self._shards):
             raise error
         note_unavailable_shards(numbers)
+
+    async def main_or(self, call: Awaitable[_Result], otherwise: _Result) -> _Result:
+        """The result of ``call``, which needs the main prefix. While only that is unavailable, ``otherwise``, and notes
+        that an answer leaves it out."""
+        try:
+            return await call
+        except StoreUnavailable:
+            if not self.main_is_unavailable:
+                raise
+            note_unavailable_shards([MAIN])
+            return otherwise
+
+    async def main_or_copy(self, call: Callable[[Shard], Awaitable[_Result]]) -> _Result:
+        """The result of ``call`` for the main prefix. While only that is unavailable, for a shard: of what has copies
+        there."""
+        try:
+            return await call(self.main)
+        except StoreUnavailable:
+            served = [shard for shard in self._shards if not shard.connection.unavailable]
+            if not (self.main_is_unavailable and served):
+                raise
+            note_unavailable_shards([MAIN])
+            return await call(served[0])
 
     async def gather(
         self, call: Callable[[Shard], Awaitable[_Result]], shards: Sequence[Shard] | None = None

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+MAIN = -1
+"""The number of the main prefix of several shards."""
+
 _left_out: ContextVar[set[int] | None] = ContextVar("left_out", default=None)
 
 
@@ -31,6 +34,8 @@ def at_nodes(by_node: Mapping[str, Iterable[int]]) -> str:
 
 
 def named(numbers: Iterable[int]) -> str:
-    """As in ``shard 3`` or ``shards 1, 3``."""
-    texts = [str(number) for number in sorted(numbers)]
-    return f"shard{'s' * (len(texts) > 1)} {', '.join(texts)}"
+    """As in ``shard 3`` or ``shards 1, 3 and main store``."""
+    known = set(numbers)
+    texts = [str(number) for number in sorted(known - {MAIN})]
+    shards = [f"shard{'s' * (len(texts) > 1)} {', '.join(texts)}"] if texts else []
+    return " and ".join([*shards, *(["main store"] * (MAIN in known))])

@@ -38,11 +38,18 @@ class Series:
 
     async def totals(self) -> dict[str, int]:
         """The global totals of all time, with those that the scripts of swarms keep in each shard; 0 for a value of
-        another type. Shards that are unavailable are left out."""
-        values = await self._connection.command(*_read_totals(self._shards.main))
+        another type. Shards that are unavailable are left out, and so is the main prefix, which has those of requests.
+        """
+        read = self._connection.command(*_read_totals(self._shards.main))
+        values = await self._shards.main_or(read, [None] * len(FIGURES))
         parts = await self._shards.each(_read_totals, self._shards.others)
         rows = zip(*(map(whole, part) for part in (values, *parts.values())), strict=True)
         return dict(zip(FIGURES, map(sum, rows), strict=True))
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether only the main prefix is unavailable, which has all but ``totals``."""
+        return self._shards.main_is_unavailable
 
     async def failures(self) -> dict[str, int]:
         """Refused requests of all time, by reason."""

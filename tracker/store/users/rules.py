@@ -97,7 +97,9 @@ class Multipliers(SharedRules):
 
     async def get(self) -> tuple[Rules, Rules]:
         """(of upload, of download)"""
-        found = await self._main.connection.command("MGET", *_keys_in(self._main)[:2])
+        found = await self._shards.main_or_copy(
+            lambda shard: shard.connection.command("MGET", *_keys_in(shard)[:2])
+        )
         upload, download = (multipliers_of((text or b"").decode("utf-8", "replace")) for text in found)
         return upload, download
 
@@ -121,15 +123,22 @@ class Groups(SharedRules):
 
     async def all(self) -> list[Group]:
         """By id."""
-        stored = _parsed(await self._main.connection.command("GET", self._main.keys.groups()) or b"")
+        stored = _parsed(await self._text())
         return [_group_of(int(group_id), stored[group_id]) for group_id in sorted(stored, key=int)]
+
+    async def _text(self) -> bytes:
+        """Without the main prefix a copy, in which limits over all torrents are divided."""
+        found = await self._shards.main_or_copy(
+            lambda shard: shard.connection.command("GET", shard.keys.groups())
+        )
+        return found or b""
 
     async def get(self, group_id: int) -> Group | None:
         return next((group for group in await self.all() if group.group_id == group_id), None)
 
     async def hidden_users(self) -> frozenset[str]:
         """The ids of users whose peers are in no reply to others, which announces read with the groups."""
-        stored = _loaded(await self._main.connection.command("GET", self._main.keys.groups()) or b"")
+        stored = _loaded(await self._text())
         return frozenset(str(stored.get("hidden", "")).split())
 
     async def save(self, group_id: int, fields: Mapping[str, Value], *, replace: bool = False) -> bool:

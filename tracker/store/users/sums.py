@@ -47,11 +47,14 @@ class UserSums:
 
     async def totals(self, user_id: str) -> dict[str, int]:
         """The current value of each of SUMMED; none where there is nothing to add up. While a shard is unavailable, the
-        value that was saved last."""
+        value that was saved last; without the main prefix, what the available shards have."""
         if not self._parts:
             return {}
         bases = [f"base_{name}" for name in SUMMED]
-        row = await self._connection.command("HMGET", self._keys.user(user_id), *SUMMED, *bases)
+        read = self._connection.command("HMGET", self._keys.user(user_id), *SUMMED, *bases)
+        if (row := await self._shards.main_or(read, None)) is None:
+            found = await self._shards.each(lambda shard: ("HMGET", shard.keys.user(user_id), *SUMMED))
+            return dict(zip(SUMMED, _totals(list(found.values())), strict=True))
         try:
             parts = await self._shards.send(
                 [(shard, ("HMGET", shard.keys.user(user_id), *SUMMED)) for shard in self._parts]
@@ -59,8 +62,8 @@ class UserSums:
         except StoreUnavailable as error:
             self._shards.leave_out(self._shards.unavailable, error)
             return {name: whole(value) for name, value in zip(SUMMED, row, strict=False)}
-        found = zip(SUMMED, row, row[len(SUMMED) :], _totals(parts), strict=False)
-        return {name: _total(value, base, number) for name, value, base, number in found}
+        sums = zip(SUMMED, row, row[len(SUMMED) :], _totals(parts), strict=False)
+        return {name: _total(value, base, number) for name, value, base, number in sums}
 
     async def save(self, user_ids: Sequence[str]) -> None:
         """Writes the sums under the main prefix. Users that were deleted are left out."""

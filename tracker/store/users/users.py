@@ -13,6 +13,7 @@ from typing import Any
 
 from tracker.errors import ClientError, Conflict
 from tracker.store.access.repeats import once_of
+from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import RuleChange, has_changed
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards, read_in_turns
@@ -89,7 +90,9 @@ class Users:
         return await self.find(passkey)
 
     async def passkey_of(self, user_id: str) -> str | None:
-        found = await self._connection.command("ZRANGE", self._keys.users(), user_id, user_id, "BYSCORE")
+        found = await self._shards.main_or_copy(
+            lambda shard: shard.connection.command("ZRANGE", shard.keys.users(), user_id, user_id, "BYSCORE")
+        )
         return found[0].decode() if found else None
 
     async def find(self, who: str) -> User:
@@ -125,9 +128,8 @@ class Users:
         found: list[User] = []
         for first in range(0, len(names), _READ_PER_CALL):
             some = names[first : first + _READ_PER_CALL]
-            rows = await self._scripts.read_users(
-                [int(by_id), " ".join(STORED_RIGHTS), " ".join(STORED_TOTALS), *some]
-            )
+            argv: list[Argument] = [int(by_id), " ".join(STORED_RIGHTS), " ".join(STORED_TOTALS), *some]
+            rows = await self._shards.main_or_copy(lambda shard, argv=argv: shard.scripts.read_users(argv))  # type: ignore[misc]
             found += await read_in_turns((row for row in rows if row is not None), user_of)
         return found
 
@@ -363,7 +365,8 @@ class Users:
 
     async def count(self) -> int:
         """Returns the number of users."""
-        return int(await self._connection.command("ZCARD", self._keys.users()))
+        count = self._shards.main_or_copy(lambda shard: shard.connection.command("ZCARD", shard.keys.users()))
+        return int(await count)
 
     async def page(self, offset: int, count: int = 100) -> list[User]:
         """Returns ``count`` users from ``offset`` on, ordered by id."""
