@@ -220,6 +220,47 @@ def test_commands_that_need_something_of_others(sharded: Command) -> None:
 
 
 @pytest.mark.slow
+def test_commands_go_on_without_the_main_store(
+    tracker: Command, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What needs it fails, and names it. The rest says what is missing."""
+    with cluster() as group:
+        group.be_patient()
+        main = group.primary(f"{prefix}{{main}}:")
+        other = next(each for each in group.nodes if each is not main)
+        places = [group.primary(each) for each in shard_prefixes(prefix, SHARDS)]
+        present = next(
+            hash_in(number, number).hex() for number, each in enumerate(places) if each is not main
+        )
+        use_shards(monkeypatch, other.tcp_url)
+        asyncio.run(fill(group, "", prefix))
+        asyncio.run(start(group, prefix))
+        main.kill()
+        where = f"main store (127.0.0.1:{main.port})"
+        for text in (
+            "torrent list",
+            "user show 7",
+            "stats --totals",
+            "top --once",
+            "group list",
+            "unique top torrents",
+        ):
+            assert f"the store does not answer for {where}" in tracker(*text.split()).stderr, text
+        assert present in tracker("torrent", "show", present).stdout
+        assert "not checked: server" in tracker("doctor", code=1).stdout
+        for text in ("token list", "jobs list", "audit", "user add", "client list"):
+            assert f"unavailable: {where}" in tracker(*text.split(), code=1).stderr, text
+
+
+async def start(group: Cluster, prefix: str) -> None:
+    """What a tracker does at its start."""
+    async with on_several(group, "", Keys(prefix), SwarmRules()) as store:
+        await store.upgrade()
+        await store.load_secret()
+        await store.shards.gather(store.start_shard, store.shards.all)
+
+
+@pytest.mark.slow
 def test_commands_name_the_unavailable_shards_and_their_node(
     tracker: Command, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,20 +53,14 @@ class Snapshot:
 
 
 async def take_snapshot(store: Store, sort: Sort = "seeders", count: int = _TORRENTS) -> Snapshot:
-    """Raises StoreUnavailable and redis.exceptions.RedisError."""
+    """Raises StoreUnavailable and redis.exceptions.RedisError. Without the main store, rates and jobs are missing."""
     now = time.time() - 1  # the current second is incomplete
-    counters = store.counters
-    series = {}
-    for name in RATES:
-        # Failures have one counter per reason; reasons are few and fixed.
-        names = await counters.names("failures.*") if name == "failures" else [name]
-        found = [await counters.series(each, 1, last=now, fill=True) for each in names]
-        series[name] = [sum(number for _, number in second) for second in zip(*found, strict=False)]
-    _, latency = await counters.distribution("announce_seconds", 5, first=now - 60, last=now)
-    jobs: dict[str, int] = {}
-    for queue in await store.jobs.queues():
-        for status, number in (await store.jobs.sizes(queue)).items():
-            jobs[status] = jobs.get(status, 0) + number
+    counters, main_or = store.counters, store.shards.main_or
+    series = await main_or(_series(store, now), {})
+    _, latency = await main_or(
+        counters.distribution("announce_seconds", 5, first=now - 60, last=now), ([], None)
+    )
+    jobs = await main_or(_jobs(store), {})
     memory = await read_usages(store.shards.servers)
     top: list[Row] = [
         {
@@ -88,6 +82,25 @@ async def take_snapshot(store: Store, sort: Sort = "seeders", count: int = _TORR
         jobs=jobs,
         top=top,
     )
+
+
+async def _series(store: Store, now: float) -> dict[str, list[int]]:
+    counters, series = store.counters, {}
+    for name in RATES:
+        # Failures have one counter per reason; reasons are few and fixed.
+        names = await counters.names("failures.*") if name == "failures" else [name]
+        found = [await counters.series(each, 1, last=now, fill=True) for each in names]
+        series[name] = [sum(number for _, number in second) for second in zip(*found, strict=False)]
+    return series
+
+
+async def _jobs(store: Store) -> dict[str, int]:
+    """The numbers of jobs of all queues, by status."""
+    jobs: dict[str, int] = {}
+    for queue in await store.jobs.queues():
+        for status, number in (await store.jobs.sizes(queue)).items():
+            jobs[status] = jobs.get(status, 0) + number
+    return jobs
 
 
 def show_top(

@@ -207,7 +207,7 @@ async def show_user(store: Store, who: Who, passkeys: Passkeys = False) -> Row:
     """Show a user: rights, totals, number of torrents."""
     found = await store.users.find(who)
     sets: Row = {**await store.users.set_sizes(found.user_id)}
-    check = await store.connect_checks.of_user(found.user_id)
+    check = await store.shards.main_or(store.connect_checks.of_user(found.user_id), None)
     row: Row = {
         **_user_row(found, passkeys),
         "unreported": found.unreported,

@@ -38,14 +38,13 @@ async def read_usage(connection: Connection) -> Usage:
 
 
 async def read_usages(servers: Sequence[Connection]) -> dict[Connection, Usage]:
-    """The same of each server that answers. Raises StoreUnavailable if the first one does not: it has the main
-    prefix."""
+    """The same of each server that answers. Raises StoreUnavailable if none does."""
     found: dict[Connection, Usage] = {}
     for server in servers:
         try:
             found[server] = await read_usage(server)
         except StoreUnavailable:
-            if server is servers[0]:
+            if not found and server is servers[-1]:
                 raise
     return found
 

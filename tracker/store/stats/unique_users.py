@@ -148,7 +148,8 @@ class UniqueUsers:
         """By how much the counts of a period (``all`` or a month) may be too high, because markers were deleted to
         make room."""
         main = self._shards.main
-        own = await main.connection.command("HGET", main.keys.unique_forgotten(), period)
+        read = main.connection.command("HGET", main.keys.unique_forgotten(), period)
+        own = await self._shards.main_or(read, None)
         parts = await self._shards.each(
             lambda shard: ("HGET", shard.keys.unique_forgotten(), period), self._shards.others
         )
