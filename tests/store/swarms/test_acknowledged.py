@@ -46,11 +46,15 @@ async def tracker(url: str, now: float = START) -> AsyncIterator[Store]:
 async def serving(server: Server) -> AsyncIterator[tuple[Store, Proxy]]:
     """A tracker in private mode, whose user downloads a torrent. The peer's timeout is short."""
     async with Proxy(server) as proxy, tracker(proxy.url) as store:
-        await store.users.add("7", ALICE)
-        await store.reaping.heartbeat()
-        await announced(store, alice("s", 100), other("s"))
-        await store.pass_time(5)
+        await download(store)
         yield store, proxy
+
+
+async def download(store: Store) -> None:
+    await store.users.add("7", ALICE)
+    await store.reaping.heartbeat()
+    await announced(store, alice("s", 100), other("s"))
+    await store.pass_time(5)
 
 
 async def announced(store: Store, *updates: Any) -> None:
@@ -120,7 +124,7 @@ def promote(replica: Server) -> None:
 
 
 @pytest.mark.parametrize("lost", ["renewal", "stop", "join"])
-async def test_a_replica_that_lacks_announces_removes_no_peer(pair: Failover, lost: str) -> None:
+async def test_a_replica_without_the_last_announces_removes_no_peer(pair: Failover, lost: str) -> None:
     """The primary goes on, as when it is cut off from its replica."""
     primary, replica = pair.servers
     async with serving(primary) as (store, proxy):
@@ -135,6 +139,24 @@ async def test_a_replica_that_lacks_announces_removes_no_peer(pair: Failover, lo
         proxy.lead_to(replica)
         await announced(store, other())
         await check_pause(store)
+
+
+@pytest.mark.slow
+async def test_the_same_holds_for_a_failover_by_sentinels() -> None:
+    """The replica cannot reach the master, which the tracker uses until it is killed."""
+    with failover(down_milliseconds=1000) as group:
+        master, replica = group.servers
+        async with tracker(group.url) as store:
+            await download(store)
+            until(lambda: offset(replica) == offset(master))
+            with master.client() as client:
+                client.config_set("requirepass", "another")
+                client.client_kill_filter(_type="replica")
+            await announced(store, alice(downloaded=5000))
+            master.kill()
+            await announced(store, other())
+            assert store.connection.master == f"127.0.0.1:{replica.port}"
+            await check_pause(store)
 
 
 async def test_announces_are_looked_for_where_they_are_made_first(pair: Failover) -> None:
@@ -161,8 +183,9 @@ async def test_a_replica_that_has_all_goes_on(pair: Failover) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_a_tracker_that_knows_nothing_waits_after_an_unplanned_failover(pair: Failover) -> None:
-    """The replica has run for longer than nobody sent it a heartbeat: it was not restarted meanwhile."""
+    """The replica has run since before the last heartbeat, so it was not restarted meanwhile."""
     primary, replica = pair.servers
     async with serving(primary):
         until(lambda: offset(replica) == offset(primary))
