@@ -47,7 +47,9 @@ def test_a_site_is_moved_in_and_nothing_differs(
     configure(monkeypatch, unit3d)
     fill(unit3d)
     unknown = ["history 8 999: unknown torrent", "tokens 2: unknown torrent", "2 rows could not be imported"]
-    assert tracker("sync", "import", "--dry-run").stdout.splitlines()[1] == "users: 3 of 3"
+    checked_only = tracker("sync", "import", "--dry-run", code=1)
+    assert checked_only.stderr.splitlines() == [f"error: {line}" for line in unknown]
+    assert checked_only.stdout.splitlines()[1] == "users: 3 of 3"
     assert not list(keys.scan_iter(f"{prefix}user:*"))
 
     done = tracker("sync", "import", code=1)

@@ -181,13 +181,14 @@ class Model:
         yield from (f"user {user} is missing" for user in expected)
 
     def _torrents(self, site: Site) -> Iterator[str]:
-        expected = {torrent: [0, 0, snatches] for torrent, snatches in self.snatches.items()}
+        expected = {torrent: [0, 0, snatches, 0] for torrent, snatches in self.snatches.items()}
         for (_, torrent), client in self.clients.items():
             counts = expected[torrent]
             counts[0] += client.seeds
             counts[1] += client.running and not client.seeds
             counts[2] += client.completions
-        for id, *texts in site.sql("SELECT id, seeders, leechers, times_completed FROM torrents"):
+            counts[3] += client.history.uploaded - client.history.downloaded
+        for id, *texts in site.sql("SELECT id, seeders, leechers, times_completed, balance FROM torrents"):
             if (wanted := expected.pop(int(id))) != list(map(int, texts)):
                 yield f"torrent {id}: {texts}, not {wanted}"
         yield from (f"torrent {torrent} is missing" for torrent in expected)
@@ -196,20 +197,22 @@ class Model:
         left = self.imported.keys() | self.clients.keys()
         rows = site.sql(
             "SELECT user_id, torrent_id, uploaded, downloaded, actual_uploaded, actual_downloaded, seeder, active,"
-            " completed_at IS NOT NULL, seedtime FROM history"
+            " completed_at IS NOT NULL, client_uploaded, client_downloaded, seedtime FROM history"
         )
         for user, torrent, *texts, seed_time in rows:
             key = int(user), int(torrent)
             left.discard(key)
             *numbers, seconds, complete = self.imported.get(key, (0, 0, 0, 0, 0, False))
             least = most = float(seconds)
+            counters = 0, 0
             seeds = running = False
             if client := self.clients.get(key):
                 moved = *client.history.credited, client.history.uploaded, client.history.downloaded
                 numbers = [held + more for held, more in zip(numbers, moved, strict=True)]
+                counters = client.uploaded, client.downloaded
                 seeds, running, complete = client.seeds, client.running, client.history.completed
                 least, most = (seconds + more for more in client.seed_time())
-            wanted = [*numbers, int(seeds), int(running), int(complete)]
+            wanted = [*numbers, int(seeds), int(running), int(complete), *counters]
             if wanted != list(map(int, texts)):
                 yield f"history {key}: {texts}, not {wanted}"
             if not least <= int(seed_time) <= most:
@@ -280,4 +283,4 @@ async def test_every_row_is_right_after_kills_of_all_programs(world: World) -> N
         found[-4:],
         (world.directory / "sync.log").read_text("utf-8")[-2000:],
     )
-    assert world.command("sync", "check").count(" 0 differences") == 4
+    assert world.command("sync", "check").count(" 0 differences") == 5

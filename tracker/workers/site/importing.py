@@ -59,6 +59,8 @@ class SiteImport:
         self._dry_run = dry_run
         self._passkeys: dict[str, str] = {}
         """The user of each passkey of a dry run."""
+        self._seen: dict[str, set[str]] = {}
+        """The users and torrents of a dry run."""
 
     async def run(self) -> AsyncIterator[Imported]:
         """Yields after each part. Raises SiteError, StoreUnavailable and redis.exceptions.RedisError."""
@@ -136,6 +138,17 @@ class SiteImport:
         ]
 
     def _check(self, mapping: ImportMapping, row: dict[str, Any]) -> str:
+        """Why a row cannot be imported; of a dry run also what only the store says otherwise."""
+        reason = self._check_alone(mapping, row)
+        if self._dry_run and not reason:
+            for kind, name in (("users", "user_id"), ("torrents", "torrent_id")):
+                if mapping.kind == kind:
+                    self._seen.setdefault(kind, set()).add(str(row.get(name, "")))
+                elif mapping.kind in ("history", "tokens") and str(row[name]) not in self._seen.get(kind, ()):
+                    return f"unknown {kind[:-1]}"
+        return reason
+
+    def _check_alone(self, mapping: ImportMapping, row: dict[str, Any]) -> str:
         """Why a row cannot be imported, as far as it says so itself."""
         try:
             if mapping.kind == "users":

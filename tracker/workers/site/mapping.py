@@ -142,6 +142,8 @@ class SiteMapping:
     name: str
     tables: tuple[TableMapping, ...]
     imports: tuple[ImportMapping, ...]
+    slots: str = ""
+    """``warning``: the site's former tracker answers downloads beyond a user's slots with a warning and no peers."""
 
     @property
     def rights(self) -> dict[str, tuple[str, ...]]:
@@ -194,10 +196,10 @@ def read_mapping(name: str, text: str) -> SiteMapping:
         raise StartupError(f"the mapping {name} is no valid TOML: {error}") from error
     try:
         tables = found.pop("table")
-        imports = found.pop("import", {})
-        if found:
-            raise _Wrong(f"unknown: {', '.join(found)}")
-        return SiteMapping(name, tuple(map(_table, tables)), _imports(imports))
+        imports, slots = found.pop("import", {}), found.pop("slots", "")
+        if found or slots not in ("", "warning"):
+            raise _Wrong(f"unknown: {', '.join(found) or slots}")
+        return SiteMapping(name, tuple(map(_table, tables)), _imports(imports), slots)
     except (_Wrong, KeyError, TypeError, AttributeError) as error:
         reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
         raise StartupError(f"the mapping {name}: {reason}") from error
