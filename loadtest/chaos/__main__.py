@@ -14,7 +14,7 @@ from pathlib import Path
 
 from loadtest.bench import page
 from loadtest.chaos import registry, report
-from loadtest.chaos.experiment import Outcome, run
+from loadtest.chaos.experiment import Findings, Outcome, run
 from loadtest.clients.load import Pace
 
 
@@ -31,7 +31,8 @@ def main() -> None:
         sys.exit("--write needs all experiments: those not run would be missing from the table")
     pace = Pace(peers=options.peers)
     with ProcessPoolExecutor(options.at_once) as processes:
-        outcomes = list(processes.map(partial(_run, pace), options.names or registry.EXPERIMENTS))
+        found = processes.map(partial(_run, pace), options.names or registry.EXPERIMENTS)
+        outcomes = [Outcome(registry.EXPERIMENTS[name], *values) for name, values in found]
     table = report.as_markdown(outcomes)
     print(f"\n{table}")
     if options.write:
@@ -46,12 +47,13 @@ def status(outcomes: Sequence[Outcome]) -> int:
     return 0 if all(one.passed for one in outcomes) else 2
 
 
-def _run(pace: Pace, name: str) -> Outcome:
+def _run(pace: Pace, name: str) -> tuple[str, tuple[Findings, float, str]]:
+    """Its name and what its outcome holds: another process cannot get the experiment itself."""
     experiment = registry.EXPERIMENTS[name]
     with tempfile.TemporaryDirectory(prefix="experiment-") as directory:
         outcome = asyncio.run(run(experiment, Path(directory), pace))
     print(report.line(outcome), file=sys.stderr, flush=True)
-    return outcome
+    return name, (outcome.findings, outcome.seconds, outcome.skipped)
 
 
 def _options() -> argparse.Namespace:
