@@ -14,7 +14,8 @@ from pathlib import Path
 
 from loadtest.bench import page
 from loadtest.chaos import registry, report
-from loadtest.chaos.experiment import Findings, Outcome, run
+from loadtest.chaos.experiment import Outcome, run
+from loadtest.chaos.inspection import Findings
 from loadtest.clients.load import Pace
 
 
