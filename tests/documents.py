@@ -108,7 +108,7 @@ def run(script: Script, commands: list[tuple[str, str]], home: Path) -> None:
         text = _as_text(script, commands, words)
         status, printed = _in_terminal(text, home, trackers.environment({**script.settings, **variables}))
     finally:
-        tracker.end()
+        tracker.kill()
     first, *outputs = printed.split(_MARK)
     assert outputs, first
     for (command, shown), output in zip(commands, outputs, strict=False):

@@ -7,9 +7,9 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 
@@ -66,11 +66,16 @@ def give_pip_configuration(home: Path) -> None:
             return
 
 
+EXTRAS = {"site": "sqlalchemy, asyncmy, asyncpg", "seed": "libtorrent, qbittorrentapi, transmission_rpc"}
+"""What each brings."""
+
+
 @is_root
-@pytest.mark.parametrize("kind", ["py3-none-any.whl", "tar.gz"])
+@pytest.mark.parametrize(("kind", "extra"), [("py3-none-any.whl", "site"), ("tar.gz", "seed")])
 def test_a_package_serves_in_an_empty_environment_of_another_user(
-    kind: str, built: Path, short_directory: Path
+    kind: str, extra: str, built: Path, short_directory: Path
 ) -> None:
+    """Without its extra at first, then with it."""
     short_directory.chmod(0o755)
     home = short_directory / "home"
     home.mkdir()
@@ -104,14 +109,25 @@ def test_a_package_serves_in_an_empty_environment_of_another_user(
     tracker = trackers.started(process, home.parent / "log")
     assert tracker.announce()[b"complete"] == 1
     assert tracker.end() == 0
+    uses = (bin_folder / "python", "-c", f"import {EXTRAS[extra]}")
+    run(*uses, code=1, **user)
+    run(bin_folder / "pip", "install", "--quiet", f"{package}[{extra}]", **user)
+    run(*uses, **user)
+    assert run(bin_folder / "pip", "check", **user) == "No broken requirements found.\n"
 
 
-def test_the_extras_exist(built: Path) -> None:
-    (package,) = built.glob("*.whl")
-    with ZipFile(package) as wheel:
-        (name,) = (each for each in wheel.namelist() if each.endswith(".dist-info/METADATA"))
-        metadata = wheel.read(name).decode()
-    assert {"Provides-Extra: seed", "Provides-Extra: site"} <= set(metadata.splitlines())
+@pytest.fixture(scope="module")
+def debian_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not shutil.which("dpkg-deb"):
+        pytest.skip("needs dpkg-deb")
+    folder = tmp_path_factory.mktemp("debian")
+    sources = folder / "sources"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "data", "dist", "tests")
+    shutil.copytree(ROOT, sources, ignore=ignored)
+    variables = {**os.environ, "PYTHON": "/usr/bin/python3"}
+    run("sh", "deploy/debian/build.sh", folder, cwd=sources, env=variables)
+    (package,) = folder.glob("*.deb")
+    return package
 
 
 @pytest.fixture(scope="module")
@@ -124,22 +140,13 @@ def debian_root() -> Path:
     return made_root(release_name[1], "python3,ca-certificates")
 
 
-def test_the_debian_package_installs_serves_upgrades_and_goes(debian_root: Path, tmp_path: Path) -> None:
+def test_the_debian_package_installs_serves_upgrades_and_goes(
+    debian_root: Path, debian_package: Path, tmp_path: Path
+) -> None:
     """In a root and namespaces of its own; debian_package.sh says what it checks."""
-    sources = tmp_path / "sources"
-    shutil.copytree(
-        ROOT, sources, ignore=shutil.ignore_patterns(".*", "__pycache__", "data", "dist", "tests")
-    )
-    run(
-        "sh",
-        "deploy/debian/build.sh",
-        tmp_path,
-        cwd=sources,
-        env={**os.environ, "PYTHON": "/usr/bin/python3"},
-    )
-    (package,) = tmp_path.glob("*.deb")
+    script = ROOT / "tests/deploy/debian_package.sh"
     done = subprocess.run(
-        [*NAMESPACES, "bash", ROOT / "tests/deploy/debian_package.sh", debian_root, package, tmp_path],
+        [*NAMESPACES, "bash", script, debian_root, debian_package, tmp_path],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -147,3 +154,39 @@ def test_the_debian_package_installs_serves_upgrades_and_goes(debian_root: Path,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "nothing is left"
+
+
+SYSTEMD = Path("/lib/systemd/systemd")
+
+
+@pytest.fixture
+def control_group() -> Iterator[Path]:
+    """A group of version 2 of its own, as systemd manages what is below its own."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    found = next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)
+    if os.getuid() != 0 or found is None or not SYSTEMD.exists():
+        pytest.skip("needs root, systemd and control groups of version 2")
+    group = found / f"swarmkeeper-test-{os.getpid()}"
+    group.mkdir()
+    yield group
+    for folder in sorted(group.rglob("*"), reverse=True):
+        if folder.is_dir():
+            folder.rmdir()
+    group.rmdir()
+
+
+def test_systemd_starts_reloads_restarts_and_stops_the_service(
+    debian_package: Path, control_group: Path, tmp_path: Path
+) -> None:
+    """By a systemd of its own, the first process of its namespaces; systemd_unit.sh says what it checks."""
+    script = ROOT / "tests/deploy/systemd_unit.sh"
+    enter = f'echo $$ >"{control_group}/cgroup.procs" && exec "$@"'
+    namespaces = (*NAMESPACES, "--ipc", "--uts", "--cgroup")
+    subprocess.run(
+        ["sh", "-c", enter, "-", *namespaces, "bash", script, debian_package, tmp_path],
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    told, log = (tmp_path / "out" / name for name in ("told", "log"))
+    assert told.exists(), "systemd did not start"
+    assert told.read_text().splitlines()[-1] == "stopped", told.read_text() + log.read_text()
