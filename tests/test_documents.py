@@ -53,9 +53,8 @@ NODE = """until command curl -s -K api.curl "$API/dht" | grep -q '"id"'; do :; d
 """
 """Until the node of the DHT is in the store."""
 WORDS = {"INFO_HASH": HASH, "V1_HASH": V1, "V2_HASH": V2, "USER": "7"}
-WORK = """
-command curl -sS -o made -H "Authorization: Bearer $TOKEN" --json '{"name": "archive"}' "$API/work/projects"
-api -H 'Content-Type: text/plain' --data-binary item "$API/work/projects/archive/item-list"
+KEEP = """
+api --json '{"name": "keep", "kind": "seeding"}' "$API/work/projects"
 """
 LISTS = "printf 'item\\n' | tee list.txt >urgent.txt\n"
 API_FILES = f"""
@@ -105,7 +104,7 @@ SCRIPTS: dict[str, Script] = {
     "cli.md": Script(
         settings=PROJECT | {"TRACKER_GEOIP__DATABASE": "places.mmdb"},
         words=WORDS | {"ITEM": "item", "DIR": "drained"},
-        before=WORK + LISTS + CLI_FILES,
+        before=KEEP + LISTS + CLI_FILES,
         before_each=ROWS,
     ),
     "metrics.md": Script(),

@@ -492,18 +492,26 @@ def test_the_garbage_collector_ignores_objects_of_the_start() -> None:
         gc.set_threshold(*thresholds)
 
 
+def newer_tracker(folder: Path) -> Path:
+    """The package as version 1.99.0."""
+    shutil.copytree(ROOT / "tracker", folder / "tracker", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    change(folder / "tracker" / "__init__.py", f'"{__version__}"', '"1.99.0"')
+    return folder / "tracker"
+
+
+def change(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
 def test_trackers_of_two_versions_share_a_store_of_one_layout(
     start_tracker: StartTracker, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     """During a rolling upgrade. The other version may have other scripts too."""
-    shutil.copytree(
-        ROOT / "tracker", tmp_path / "newer" / "tracker", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    shutil.copytree(ROOT / "docs", tmp_path / "newer" / "docs")
-    main = tmp_path / "newer" / "tracker" / "__init__.py"
-    main.write_text(main.read_text().replace(f'"{__version__}"', '"1.99.0"'))
-    script = main.parent / "store" / "lua" / "announce" / "announce.lua"
-    script.write_text(script.read_text().replace("#!lua\n", "#!lua\n-- of 1.99.0\n", 1))
+    package = newer_tracker(tmp_path / "newer")
+    change(package / "store/lua/announce/announce.lua", "#!lua\n", "#!lua\n-- of 1.99.0\n")
     store = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
     older, newer = start_tracker(**store), start_tracker(PYTHONPATH=str(tmp_path / "newer"), **store)
     assert f"swarmkeeper {__version__} is running" in older.banner
@@ -514,6 +522,33 @@ def test_trackers_of_two_versions_share_a_store_of_one_layout(
     assert older.end() == newer.end() == 0
     again = start_tracker(**store)
     assert again.announce(peer_id="-TR4000-abcdefghijk1", port="6881", event="")[b"complete"] == 4
+
+
+def test_an_upgrade_of_the_store_is_in_the_log_the_banner_and_the_audit_log(
+    start_tracker: StartTracker, keys: Redis, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """By a version with another layout, whose one step changes nothing."""
+    layout = newer_tracker(tmp_path / "newer") / "store" / "layout.py"
+    change(layout, f"LAYOUT = {LAYOUT}\n", f"LAYOUT = {LAYOUT + 1}\n")
+    step = f"async def nothing(shards, position):\n    yield position\n\n\nSTEPS = (Step({LAYOUT + 1}, nothing),)"
+    change(layout, "STEPS: tuple[Step, ...] = ()", step)
+    store = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
+    older = start_tracker(**store)
+    assert older.announce()[b"complete"] == 1 and older.end() == 0
+    keys.delete(f"{prefix}heartbeat")  # as if it had stopped a while ago
+    newer = {**store, "PYTHONPATH": str(tmp_path / "newer")}
+    tracker = start_tracker(**newer)
+    done = f"upgraded from layout {LAYOUT} (version {__version__}) to {LAYOUT + 1}"
+    assert done in tracker.banner
+    assert "upgrading the store" in tracker.log and "upgraded the store" in tracker.log
+    audit = trackers.run(tmp_path, "audit", "--json", **newer)
+    (entry,) = (line for line in audit.stdout.splitlines() if "store.upgrade" in line)
+    assert done in entry
+    assert tracker.announce(peer_id="-TR4000-abcdefghijkx", port="6882")[b"complete"] == 2
+    again = start_tracker(**newer)
+    assert "upgraded" not in again.banner
+    refused = trackers.run(tmp_path, "torrent", "list", **store)
+    assert refused.returncode == 1 and "use version 1.99.0 or newer" in refused.stderr
 
 
 def test_an_older_tracker_and_its_commands_refuse_a_newer_layout(
