@@ -171,7 +171,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("moving.md", "TRACKER_HOST="): _SITE,
     ("moving.md", "SELECT "): "reads a site's database; tests/cli/test_import_mapping.py has what it returns",
     ("operations.md", "dpkg"): _SYSTEM + "; tests/deploy/test_packages.py installs the package",
-    ("operations.md", "useradd"): _SYSTEM + "; tests/deploy/test_systemd.py starts the unit",
+    ("operations.md", "useradd"): _SYSTEM + "; tests/deploy/test_packages.py starts the unit",
     ("operations.md", "cd /etc/tracker"): _SYSTEM,
     ("operations.md", "min-replicas"): _SERVER,
     ("operations.md", "defaults"): _SERVER,
