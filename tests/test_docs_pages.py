@@ -130,17 +130,27 @@ def test_every_warning_for_peers_is_explained() -> None:
     assert not {text for text in messages if f"| {text} |" not in page}
 
 
+NGINX = ["nginx", "-t", "-p", ".", "-c"]
+
+
 @pytest.mark.parametrize(
-    ("language", "check"),
-    [("nginx", ["nginx", "-t", "-p", ".", "-c"]), ("haproxy", ["haproxy", "-c", "-f"])],
+    ("page", "language", "check"),
+    [
+        ("proxies.md", "nginx", NGINX),
+        ("proxies.md", "haproxy", ["haproxy", "-c", "-f"]),
+        ("webtorrent.md", "nginx", NGINX),
+    ],
 )
 def test_proxies_accept_the_documented_configurations(
-    language: str, check: list[str], tmp_path: Path
+    page: str, language: str, check: list[str], tmp_path: Path
 ) -> None:
     program = shutil.which(check[0], path=f"{Path('/usr/sbin')}:{Path('/usr/bin')}:{Path('/usr/local/bin')}")
     if program is None:
         pytest.skip(f"{check[0]} is not installed")
-    (block,) = blocks("proxies.md", language)
+    (block,) = blocks(page, language)
+    if page == "webtorrent.md":
+        upstream = "upstream tracker { server 127.0.0.1:6969; }"
+        block = f"{upstream} {block.replace('server {', 'server { listen 80;', 1)}"
     if language == "nginx":
         block = re.sub(r"listen 80;", f"listen unix:{tmp_path}/s;", block)
         block = block.replace("listen [::]:80;", "")

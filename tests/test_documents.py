@@ -32,6 +32,7 @@ ELSEWHERE = {
     ("scores.md", "redis"): "tests/test_docs_pages.py",
     ("jobs.md", "redis"): "tests/test_docs_pages.py",
     ("uniques.md", "redis"): "tests/test_docs_pages.py",
+    ("webtorrent.md", "nginx"): "tests/test_docs_pages.py",
 }
 """(page, language) -> the test that runs or reads these blocks."""
 HASH, V1, V2 = "c12fe1c06bba254a9dc9f519b335aa7c1367a88a", "01" * 20, "02" * 20
@@ -190,6 +191,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("udp.md", "stream {"): _SERVER,
     ("udp.md", "ip rule"): _SYSTEM,
     ("udp.md", "tracker.example. TXT"): "a record of the domain name system",
+    ("webtorrent.md", "ws://"): "URLs",
     ("work.md", "LOCK=seed"): _SYSTEM + "; tests/deploy/test_seed.py installs it",
     ("work.md", "SWARMKEEPER_PASSKEY="): _SITE,
 }
@@ -225,6 +227,18 @@ def test_every_block_is_run_or_read_or_named() -> None:
     assert missing == []
     for (page, _), test in ELSEWHERE.items():
         assert re.search(re.escape(page), (ROOT / test).read_text("utf-8")), (page, test)
+
+
+def test_no_page_has_code_without_a_language() -> None:
+    """A block by indentation, or a fence that names none."""
+    found = [
+        f"{page}: {line}"
+        for page, path in PAGES.items()
+        for line in re.findall(
+            r"\n\n( {4}\S.*|```$)", re.sub(r"(?ms)^ *```\w.*?^ *```$", "", path.read_text())
+        )
+    ]
+    assert found == []
 
 
 def test_every_name_in_the_lists_is_of_a_block() -> None:
