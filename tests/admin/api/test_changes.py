@@ -160,6 +160,33 @@ async def test_users_are_listed_by_when_they_were_updated(full: ApiClient, admin
     await full.get("/users", 422, cursor="102000-0")
 
 
+@pytest.mark.parametrize(("path", "named"), [("/users", "user_id"), ("/torrents", "info_hash")])
+async def test_what_was_updated_is_exported_and_the_last_line_says_how_to_go_on(
+    full: ApiClient, admin: Admin, path: str, named: str
+) -> None:
+    ids = {"/users": ["7", "8", "9"], "/torrents": [info_hash(number).hex() for number in (7, 8, 9)]}[path]
+    await admin.store.user_import.save([{"user_id": each} for each in ("7", "8", "9")])
+    await admin.store.torrents.add_many([(info_hash(number), {}) for number in (7, 8, 9)])
+    redis, key = redis_of(admin.store.connection), admin.store.keys.changes()
+    for second, changed in enumerate(ids, 100):
+        await redis.xadd(key, {"change": "joined", named: changed}, id=f"{1000 * second}-0")
+
+    async def exported(**query: str) -> tuple[list[str], dict[str, Any]]:
+        async with full.session.get(f"/api/v1{path}/json-lines", params=query) as response:
+            *rows, end = map(json.loads, (await response.text()).splitlines())
+        return [row[named] for row in rows], end
+
+    found, end = await exported(updated_since="100", limit="2")
+    assert (found, end["rows"], "next_updated_since" in end) == (ids[:2], 2, False)
+    found, end = await exported(updated_since="100", cursor=end["next_cursor"])
+    assert (found, end["next_cursor"]) == (ids[2:], None)
+    since = end["next_updated_since"]
+    found, end = await exported(updated_since=since)
+    assert (found, end) == ([], {"rows": 0, "next_cursor": None, "next_updated_since": since})
+    await redis.xadd(key, {"change": "joined", named: ids[0]}, id="103000-0")
+    assert (await exported(updated_since=since))[0] == ids[:1]
+
+
 async def test_edits_count_as_updates(full: ApiClient, admin: Admin) -> None:
     """Of the API, as of the dashboard, the command line and imports: tests/store/changes/test_edits.py."""
     await redis_of(admin.store.connection).xadd(admin.store.keys.changes(), {"change": "joined"}, id="1000-0")

@@ -140,12 +140,20 @@ async def test_edits_are_among_what_was_updated(store: Store) -> None:
         await store.redis.xadd(shard.keys.changes(), {"change": "joined"}, id=f"{1000 * since - 5000}-0")
     await store.torrents.add(info_hash, {"name": "new"})
     await store.users.add("7", ALICE)
+    (torrent,) = await store.torrents.get_all([info_hash])
+    await store.user_history.save([{"user_id": "7", "torrent_id": torrent.torrent_id, "uploaded": 5}])
+
+    async def on_torrents() -> list[Any]:
+        pair = attrgetter("user_id", "info_hash")
+        found, *_ = await store.changes.updated(pair, str(since), "", 100)
+        return [each for each in found if all(each)]
 
     async def named(kind: Any) -> list[str]:
         return (await store.changes.updated(attrgetter(kind), str(since), "", 100))[0]
 
     await eventually(lambda: _holds(named("info_hash"), [info_hash.hex()]))
     await eventually(lambda: _holds(named("user_id"), ["7"]))
+    await eventually(lambda: _holds(on_torrents(), [("7", info_hash.hex())]))
 
 
 async def _holds(reading: Awaitable[list[str]], expected: list[str]) -> bool:
