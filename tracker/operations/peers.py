@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes
 
 from tracker.bittorrent import Endpoint
-from tracker.geoip import GeoIP
 from tracker.store.store import Store
 from tracker.store.swarms.connect_checks import ConnectCheck, any_connectable
 from tracker.store.torrents.torrents import Peer
 from tracker.wire.endpoint import format_endpoint
 from tracker.wire.peer_id import client_name
+
+if TYPE_CHECKING:
+    from tracker.geoip import GeoIP
 
 _MAX_NUMBER = 10**16
 """Larger numbers were not written by the tracker, whose own end at 2^53."""
@@ -38,14 +41,14 @@ class PeerView:
     total_seconds: int
 
 
-async def peer_views(store: Store, peers: Sequence[Peer], places: GeoIP) -> list[PeerView]:
+async def peer_views(store: Store, peers: Sequence[Peer], places: "GeoIP") -> list[PeerView]:
     """Some peers in readable form, with the results of connecting to them."""
     endpoints = [endpoint for peer in peers for endpoint in peer.endpoints]
     checks = await store.shards.main_or(store.connect_checks.of(endpoints), {})
     return [peer_view(peer, places, checks) for peer in peers]
 
 
-def peer_view(peer: Peer, places: GeoIP, checks: Mapping[Endpoint, ConnectCheck]) -> PeerView:
+def peer_view(peer: Peer, places: "GeoIP", checks: Mapping[Endpoint, ConnectCheck]) -> PeerView:
     """The country is that of the first address with a known one."""
     fields, found = peer.fields, (places.lookup(endpoint[:-2]) for endpoint in peer.endpoints)
     return PeerView(

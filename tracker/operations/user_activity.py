@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tracker.bittorrent import InfoHash
-from tracker.geoip import GeoIP
 from tracker.operations.peers import PeerView, peer_views, to_integer
 from tracker.store.store import Store
 from tracker.store.users.unregistered import Tried
+
+if TYPE_CHECKING:
+    from tracker.geoip import GeoIP
 
 MAX_EVENTS = 50
 MAX_TORRENTS, MAX_COMPLETED = 5000, 500
@@ -65,7 +67,7 @@ class Activity:
     unregistered: list[Tried] = field(default_factory=list)
 
 
-async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
+async def user_activity(store: Store, user_id: str, places: "GeoIP") -> Activity:
     """Bounded: see user_peers.py and the MAX_… above."""
     live, past, unregistered = await asyncio.gather(
         _live(store, user_id, places), _past(store, user_id), store.unregistered.of(user_id)
@@ -76,7 +78,7 @@ async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
     )
 
 
-async def _live(store: Store, user_id: str, places: GeoIP) -> Activity:
+async def _live(store: Store, user_id: str, places: "GeoIP") -> Activity:
     """Only the peers."""
     live = await store.user_peers.of(user_id)
     views, names = await asyncio.gather(

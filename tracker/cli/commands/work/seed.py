@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -21,14 +21,15 @@ from tracker.cli.terminal import note, say
 from tracker.errors import ClientError
 from tracker.names import printable
 from tracker.settings.model import LogSettings
-from tracker.system import logs
 from tracker.system.event_loop import running
 from tracker.volunteer.clients import ClientUnavailable, TorrentClient
 from tracker.volunteer.clients.opening import open_client
-from tracker.volunteer.loop import Confirm, Volunteer
 from tracker.volunteer.rules import Rules
 from tracker.volunteer.state import StateFile, open_state, view_state
-from tracker.volunteer.work_api import Identity, Unavailable, WorkApi
+
+if TYPE_CHECKING:
+    from tracker.volunteer.loop import Confirm
+    from tracker.volunteer.work_api import Identity
 
 PASSKEY = "SWARMKEEPER_PASSKEY"
 PASSWORD = "SWARMKEEPER_CLIENT_PASSWORD"  # noqa: S105  # the name of a variable
@@ -114,6 +115,9 @@ def seed(
     Asks the tracker for torrents while there is space, and adds them to the client. Torrents without the label are not
     changed.
     """
+    from tracker.system import logs  # noqa: PLC0415  # with structlog and aiohttp, for this command only
+    from tracker.volunteer.work_api import Unavailable  # noqa: PLC0415
+
     logs.configure(LogSettings())
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs each retry; the loop logs the outcome
     if not _LABEL.fullmatch(label):
@@ -134,7 +138,7 @@ def seed(
 
 async def _run(
     url: str,
-    identity: Identity,
+    identity: "Identity",
     client: TorrentClient,
     file: StateFile,
     rules: Rules,
@@ -142,6 +146,9 @@ async def _run(
     dry_run: bool,
     once: bool,
 ) -> None:
+    from tracker.volunteer.loop import Volunteer  # noqa: PLC0415
+    from tracker.volunteer.work_api import WorkApi  # noqa: PLC0415
+
     async with WorkApi.open(url, identity) as api:
         volunteer = Volunteer(api, client, file, rules, confirm=_confirm() if not dry_run else None)
         if dry_run:
@@ -157,7 +164,9 @@ async def _run(
                 await stop.wait()
 
 
-def _identity(name: str, port: int, passkey_file: Path | None) -> Identity:
+def _identity(name: str, port: int, passkey_file: Path | None) -> "Identity":
+    from tracker.volunteer.work_api import Identity  # noqa: PLC0415
+
     if bool(name) != bool(port):
         raise typer.BadParameter("--name and --port belong together")
     if name:
@@ -170,7 +179,7 @@ def _identity(name: str, port: int, passkey_file: Path | None) -> Identity:
     return Identity(passkey)
 
 
-def _confirm() -> Confirm | None:
+def _confirm() -> "Confirm | None":
     """Asks at the terminal; None without one."""
     if not sys.stdin.isatty():
         return None
