@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from redis.exceptions import ResponseError
 
+from loadtest.servers import Server
 from tests.store.harness import Store
 from tracker.bittorrent import PeerId
 from tracker.errors import ClientError, Conflict, StoreUnavailable
@@ -19,6 +20,12 @@ from tracker.store.access.client_lists import (
 TRANSMISSION = PeerId(b"-TR4050-abcdefghijkl")
 LIBTORRENT = PeerId(b"-LT20B0-abcdefghijkl")
 BINARY = PeerId(bytes(range(246, 256)) + bytes(range(10)))
+
+
+@pytest.fixture
+def any_server(valkey: Server) -> Server:
+    """The lists need no script, so one kind of server is enough."""
+    return valkey
 
 
 class Time:

@@ -1,6 +1,8 @@
--- user_id_check.lua: whether an id that a site wrote can be a user's. After `P` and `call`.
+-- user_id_check.lua: whether a text, or an id that a site wrote, can be a user id. After `P` and `call`.
 
---@ include lib/user_id_form.lua
+local function is_user_id(id)
+  return #id <= 15 and string.find(id, '^[1-9]%d*$') ~= nil
+end
 
 local function is_listed(id, holder)
   return tonumber(call('ZSCORE', P .. 'users', holder) or '') == tonumber(id)

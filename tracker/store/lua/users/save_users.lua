@@ -12,11 +12,10 @@
 --   of a wrong type
 local P, call = KEYS[1], redis.call
 --@ include lib/user_ids.lua
---@ include lib/user_id_form.lua
+--@ include lib/user_id_check.lua
 --@ include lib/new_user_id.lua
 --@ include lib/names.lua
 --@ include lib/user_ranks.lua
---@ include lib/user_states.lua
 --@ include lib/user_copies.lua
 --@ include lib/removed_users.lua
 --@ include lib/user_fields.lua

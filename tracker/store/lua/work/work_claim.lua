@@ -108,7 +108,6 @@ end
 
 -- Whether a peer seeds the torrent at the claimant's endpoint, or has claimed it to do so.
 local function is_taken_there(item)
---@ include lib/work_address.lua
 --@ include lib/work_record.lua
   local fact = facts and facts[item]
   if (fact and fact.kind or not fact and kind_at(item, ARGV[11])) == 's' then return true end

@@ -8,7 +8,6 @@
 local P, call = KEYS[1], redis.call
 --@ include lib/numbers.lua
 --@ include lib/work_torrents.lua
---@ include lib/work_address.lua
 --@ include lib/work_endpoint.lua
 
 local function facts_of(item, claimant, endpoint, find_seeder)

@@ -20,7 +20,6 @@ local now = math.floor(now_ms / 1000)
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua
 --@ include lib/work_torrents.lua
---@ include lib/work_address.lua
 -- What the swarm shows of a claimant: an account of the user, or a peer at an address. Both return `online` (a peer is
 -- in the swarm), `left` and `downloaded` as text, `till` (until when time was counted, epoch s), `seed_time` (s),
 -- `uploaded` and `downloaded` (bytes), `mark` (a text that changes with each announce).
