@@ -11,6 +11,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/adoption.lua
 --@ include lib/names.lua
 --@ include lib/user_ranks.lua
+--@ include lib/user_states.lua
 --@ include lib/user_copies.lua
 --@ include lib/removed_users.lua
 --@ include lib/user_fields.lua
