@@ -9,17 +9,14 @@ from typing import Any
 
 import redis
 
-from loadtest.chaos.environment import INTERVAL_SECONDS, REAP_SECONDS, Environment, ExperimentError, until
-from loadtest.chaos.experiment import Fault, Skipped, experiment
+from loadtest.chaos.environment import Environment, ExperimentError, until
+from loadtest.chaos.experiment import PAUSED_SECONDS, Fault, Skipped, experiment
 from loadtest.chaos.inspection import KEYS
 from loadtest.clients.load import Load, Peer
 from tracker.bittorrent import InfoHash, PeerId
 
 _FAKETIME = "libfaketime.so.1"
 HOUR, TWENTY_MINUTES, AWHILE_SECONDS = 3600, 1200, 20.0
-GRACE_SECONDS = 60 + INTERVAL_SECONDS
-_STEP_SETTLES_SECONDS = GRACE_SECONDS + 2 * REAP_SECONDS
-"""After every step of the tracker's clock all peers get the grace too."""
 
 
 def _store_with_clock(seconds: int) -> Callable[[Environment], None]:
@@ -94,7 +91,7 @@ async def clock_behind(environment: Environment, _: Load) -> None:
 
 
 # All timeouts have ended. As after an outage, all peers get the time to announce before one is reaped.
-@experiment("clock-jumps-ahead", prepare=_store_with_clock(0), settles_seconds=_STEP_SETTLES_SECONDS)
+@experiment("clock-jumps-ahead", prepare=_store_with_clock(0), settles_seconds=PAUSED_SECONDS)
 async def clock_jumps_ahead(environment: Environment, _: Load) -> None:
     """The store's clock jumps an hour ahead."""
     await _jumped(environment, HOUR)
@@ -109,20 +106,20 @@ async def clock_jumps_back(environment: Environment, _: Load) -> None:
 @experiment(
     "tracker-clock-jumps-ahead",
     prepare=_tracker_with_clock,
-    settles_seconds=_STEP_SETTLES_SECONDS,
+    settles_seconds=PAUSED_SECONDS,
 )
 async def tracker_clock_jumps_ahead(environment: Environment, load: Load) -> None:
     """The clock of a tracker with two web processes jumps an hour ahead; its store's does not."""
     await _tracker_jumped(environment, load, HOUR)
 
 
-@experiment("tracker-clock-jumps-back", prepare=_tracker_with_clock, settles_seconds=_STEP_SETTLES_SECONDS)
+@experiment("tracker-clock-jumps-back", prepare=_tracker_with_clock, settles_seconds=PAUSED_SECONDS)
 async def tracker_clock_jumps_back(environment: Environment, load: Load) -> None:
     """The clock of a tracker with two web processes jumps an hour back; its store's does not."""
     await _tracker_jumped(environment, load, -HOUR)
 
 
-@experiment("clock-ahead-and-back", prepare=_store_with_clock(0), settles_seconds=_STEP_SETTLES_SECONDS)
+@experiment("clock-ahead-and-back", prepare=_store_with_clock(0), settles_seconds=PAUSED_SECONDS)
 async def clock_ahead_and_back(environment: Environment, _: Load) -> None:
     """The store's clock jumps 20 minutes ahead, and 20 s later back."""
     await _jumped(environment, TWENTY_MINUTES)
@@ -130,7 +127,7 @@ async def clock_ahead_and_back(environment: Environment, _: Load) -> None:
     await _jumped(environment, 0)
 
 
-@experiment("clock-back-and-ahead", prepare=_store_with_clock(0), settles_seconds=_STEP_SETTLES_SECONDS)
+@experiment("clock-back-and-ahead", prepare=_store_with_clock(0), settles_seconds=PAUSED_SECONDS)
 async def clock_back_and_ahead(environment: Environment, _: Load) -> None:
     """The store's clock jumps 20 minutes back, and 2 s later ahead: a heartbeat may not notice it."""
     await _jumped(environment, -TWENTY_MINUTES)
@@ -167,7 +164,7 @@ for _name, _prepare, _fault in (
         _there_and_back(f"{_MACHINE} an hour back, and 20 s later ahead.", -HOUR),
     ),
 ):
-    experiment(_name, prepare=_prepare, settles_seconds=_STEP_SETTLES_SECONDS)(_fault)
+    experiment(_name, prepare=_prepare, settles_seconds=PAUSED_SECONDS)(_fault)
 
 
 async def _tracker_jumped(environment: Environment, load: Load, seconds: int) -> None:

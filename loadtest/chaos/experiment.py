@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from loadtest.chaos import inspection
-from loadtest.chaos.environment import REAP_SECONDS, Environment, ExperimentError
+from loadtest.chaos.environment import INTERVAL_SECONDS, REAP_SECONDS, Environment, ExperimentError
 from loadtest.chaos.inspection import Findings
 from loadtest.clients.load import Load, Pace
 
@@ -20,6 +20,9 @@ HEALED_SECONDS = 15.0
 """After the fault all clients must be answered again within this time, unless an experiment says otherwise."""
 
 SETTLED_SECONDS = 2 * REAP_SECONDS
+GRACE_SECONDS = 60 + INTERVAL_SECONDS
+PAUSED_SECONDS = GRACE_SECONDS + SETTLED_SECONDS
+"""The same after an outage, a step of a clock or the loss of announces: all peers get time to announce."""
 
 Fault = Callable[[Environment, Load], Awaitable[None]]
 Setting = Callable[[Environment], None]

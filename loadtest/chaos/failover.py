@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from loadtest.chaos.environment import Environment, ExperimentError, until
-from loadtest.chaos.experiment import experiment
+from loadtest.chaos.experiment import PAUSED_SECONDS, experiment
 from loadtest.clients.load import Load
 from loadtest.sentinels import Failover, failover
 
@@ -47,7 +47,13 @@ def _forget_events(environment: Environment) -> None:
         replica.config_set("notify-keyspace-events", "")
 
 
-@experiment("failover-killed", prepare=two_servers, may_lose=100, keeps_active_peers=False)
+@experiment(
+    "failover-killed",
+    prepare=two_servers,
+    may_lose=100,
+    keeps_active_peers=False,
+    settles_seconds=PAUSED_SECONDS,
+)
 async def failover_killed(environment: Environment, _: Load) -> None:
     """kill -9 of a master with three sentinels (`down-after-milliseconds` 1000); its replica takes over."""
     _forget_events(environment)
@@ -55,7 +61,13 @@ async def failover_killed(environment: Environment, _: Load) -> None:
     await _moved(environment)
 
 
-@experiment("failover-stopped", prepare=two_servers, may_lose=100, keeps_active_peers=False)
+@experiment(
+    "failover-stopped",
+    prepare=two_servers,
+    may_lose=100,
+    keeps_active_peers=False,
+    settles_seconds=PAUSED_SECONDS,
+)
 async def failover_stopped(environment: Environment, _: Load) -> None:
     """SIGSTOP of such a master for 10 s: it is replaced, and still considers itself master afterwards."""
     _forget_events(environment)
@@ -73,7 +85,13 @@ async def failover_stopped(environment: Environment, _: Load) -> None:
             raise ExperimentError("the old master still receives writes")
 
 
-@experiment("failover-planned", prepare=two_servers, may_lose=400, keeps_active_peers=False)
+@experiment(
+    "failover-planned",
+    prepare=two_servers,
+    may_lose=400,
+    keeps_active_peers=False,
+    settles_seconds=PAUSED_SECONDS,
+)
 async def failover_planned(environment: Environment, _: Load) -> None:
     """SENTINEL FAILOVER: the replica takes over from a healthy master, which accepts announces until it is demoted."""
     _forget_events(environment)

@@ -13,7 +13,7 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from loadtest.chaos.environment import REAP_SECONDS, Environment, ExperimentError, until
-from loadtest.chaos.experiment import Skipped, experiment
+from loadtest.chaos.experiment import PAUSED_SECONDS, Skipped, experiment
 from loadtest.chaos.inspection import members_of
 from loadtest.clients.load import AnnounceResult, Load
 from loadtest.servers import Server
@@ -69,7 +69,13 @@ async def store_restarted(environment: Environment, _: Load) -> None:
     server.start()
 
 
-@experiment("store-emptied", prepare=own_store, may_lose=None, keeps_active_peers=False)
+@experiment(
+    "store-emptied",
+    prepare=own_store,
+    may_lose=None,
+    keeps_active_peers=False,
+    settles_seconds=PAUSED_SECONDS,
+)
 async def store_emptied(environment: Environment, _: Load) -> None:
     """An external store is killed, and restarted empty after 3 s."""
     server = _server(environment)
@@ -79,7 +85,9 @@ async def store_emptied(environment: Environment, _: Load) -> None:
     server.start()
 
 
-@experiment("file-cut-off", prepare=own_store, may_lose=200, keeps_active_peers=False)
+@experiment(
+    "file-cut-off", prepare=own_store, may_lose=200, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS
+)
 async def file_cut_off(environment: Environment, _: Load) -> None:
     """The store is killed, and the last second of its append-only file is cut off
     in the middle of a command, as after a power failure."""
@@ -94,7 +102,9 @@ async def file_cut_off(environment: Environment, _: Load) -> None:
     server.start()
 
 
-@experiment("file-broken", heals_seconds=30.0, may_lose=2000, keeps_active_peers=False)
+@experiment(
+    "file-broken", heals_seconds=30.0, may_lose=2000, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS
+)
 async def file_broken(environment: Environment, load: Load) -> None:
     """The private store is killed, and its append-only file is damaged in the middle;
     after 8 s the damaged end is cut off by hand."""
