@@ -12,7 +12,8 @@ from loadtest.cluster import cluster
 from loadtest.servers import OPENSSL, SYSTEM_REDIS
 from loadtest.trackers import RunningTracker
 from tests.e2e.conftest import StartTracker
-from tests.e2e.test_cluster import announced_over_udp, udp_url, urls
+from tests.e2e.test_cluster import announced_over_udp, urls
+from tests.e2e.test_udp import udp_url
 from tests.store.client.test_cluster import PATIENCE_SECONDS, replicated
 from tests.waiting import eventually, until
 from tests.workers.test_webhooks import SECRET, serving
