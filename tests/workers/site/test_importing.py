@@ -46,7 +46,13 @@ def test_a_site_is_moved_in_and_nothing_differs(
 ) -> None:
     configure(monkeypatch, unit3d)
     fill(unit3d)
-    unknown = ["history 8 999: unknown torrent", "tokens 2: unknown torrent", "2 rows could not be imported"]
+    unknown = [
+        *(
+            f"{row}: unknown torrent: register it first, with this id"
+            for row in ("history 8 999", "tokens 2")
+        ),
+        "2 rows could not be imported",
+    ]
     checked_only = tracker("sync", "import", "--dry-run", code=1)
     assert checked_only.stderr.splitlines() == [f"error: {line}" for line in unknown]
     assert checked_only.stdout.splitlines()[1] == "users: 3 of 3"

@@ -1,10 +1,14 @@
 """A site of its own on PostgreSQL, with a mapping file and other types of columns."""
 
+from dataclasses import replace
+
 from loadtest.databases import Site
 from loadtest.site_tables import OWN_MAPPING
-from tests.store.harness import Store, info_hash, peer_id
+from tests.store.harness import Store, info_hash, peer_id, running, update
+from tests.workers.site.conftest import RULES
 from tests.workers.site.harness import announce, passkey, register, syncing
 from tests.workers.site.test_comparing import compared
+from tracker.store.schema.keys import Keys
 from tracker.workers.site.mapping import read_mapping
 
 
@@ -45,3 +49,65 @@ async def test_the_tables_of_a_mapping_file_are_kept(store: Store, own: Site) ->
         [peer_id(7).hex(), "11.0.0.7", "6881", "t"],
         [peer_id(8).hex(), "11.0.0.8", "6881", "f"],
     ]
+
+
+FURTHER_MAPPING = """
+[[table]]
+rows = "torrents"
+name = "releases"
+key = { release = "torrent_id" }
+set = { seeders = "seeders", name = "=seen" }
+
+[[table]]
+rows = "history"
+name = "downloads"
+key = { member = "user_id", release = "torrent_id" }
+insert = true
+balance = { table = "releases", key = "release", column = "balance" }
+least = { exempt = "immune" }
+set = { up = "uploaded", down = "downloaded", seconds = "seed_time", seeding = "seeding", active = "active" }
+once = { changed = 0 }
+
+[[table]]
+rows = "history"
+name = "marks"
+key = { member = "user_id", release = "torrent_id" }
+unique = false
+insert = true
+set = { up = "uploaded" }
+
+[[table]]
+rows = "unregistered"
+name = "tried"
+key = { member = "user_id", hash = "info_hash" }
+insert = true
+set = { at = "first_announce" }
+"""
+
+
+async def test_everything_that_a_mapping_may_say(redis_url: str, prefix: str, own: Site) -> None:
+    own.sql(
+        "ALTER TABLE releases ADD balance BIGINT NOT NULL DEFAULT 5",
+        "ALTER TABLE downloads ADD exempt BOOLEAN NOT NULL DEFAULT true",
+        "CREATE TABLE marks (member BIGINT NOT NULL, release BIGINT NOT NULL, up BIGINT NOT NULL)",
+        "CREATE TABLE tried (member BIGINT, hash BYTEA, at TIMESTAMP, UNIQUE (member, hash))",
+        f"INSERT INTO releases VALUES (1, 't', '{info_hash(1).hex()}')",
+    )
+    async with running(Store(redis_url, Keys(prefix), replace(RULES, open=False))) as store:
+        await register(store, [7])
+        await store.users.edit("7", {"hnr_exempt": "1"})
+        async with syncing(store, own, read_mapping("own", FURTHER_MAPPING), zone="Asia/Shanghai") as sync:
+            for up, down in ((0, 0), (300, 100), (900, 200)):
+                await announce(store, 7, "u" if up else "s", up=up, down=down)
+                await store.refused(update(7, "s", 9, passkey=passkey(7)))
+                await store.pass_time(60)
+                await store.changes.record_updates()
+                await sync.round()
+                assert own.sql("SELECT exempt FROM downloads") == [["t" if up < 900 else "f"]]
+                await store.users.edit("7", {"hnr_exempt": str(int(not up))})
+            assert not any(each.differences for each in (await compared(sync)).values())
+    assert own.sql("SELECT name, seeders, balance FROM releases") == [["seen", "0", str(5 + 900 - 200)]]
+    assert own.sql("SELECT up FROM marks") == [["900"]]
+    local = "extract(epoch FROM at AT TIME ZONE 'Asia/Shanghai')::bigint"
+    began = str(int(store.clock.now) - 180)
+    assert own.sql(f"SELECT encode(hash, 'hex'), {local} FROM tried") == [[info_hash(9).hex(), began]]

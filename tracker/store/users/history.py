@@ -24,9 +24,11 @@ _ACCOUNT = (
     *("uploaded", "downloaded", "extra_up", "extra_dn", "seed_time", "total_time", "completed_at"),
     *("first_seen", "last_seen", "until", "immune"),
 )
+UNKNOWN_USER = "unknown user: add it first"
+UNKNOWN_TORRENT = "unknown torrent: register it first, with this id"
 _ERRORS = {
-    b"user": "unknown user: add it first",
-    b"torrent": "unknown torrent: register it first, with this id",
+    b"user": UNKNOWN_USER,
+    b"torrent": UNKNOWN_TORRENT,
     b"deleting": "this user is being deleted: try again in a few minutes",
     b"error": "a key of this user is of the wrong type",
 }

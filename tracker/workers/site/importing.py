@@ -17,6 +17,7 @@ from tracker.errors import ClientError
 from tracker.store.store import Store
 from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import checked_torrent
+from tracker.store.users.history import UNKNOWN_TORRENT, UNKNOWN_USER
 from tracker.store.users.importing import SavedUser, checked_user
 from tracker.workers.site.database import SiteDatabase
 from tracker.workers.site.mapping import ImportMapping, SiteMapping
@@ -141,11 +142,14 @@ class SiteImport:
         """Why a row cannot be imported; of a dry run also what only the store says otherwise."""
         reason = self._check_alone(mapping, row)
         if self._dry_run and not reason:
-            for kind, name in (("users", "user_id"), ("torrents", "torrent_id")):
+            for kind, name, unknown in (
+                ("users", "user_id", UNKNOWN_USER),
+                ("torrents", "torrent_id", UNKNOWN_TORRENT),
+            ):
                 if mapping.kind == kind:
                     self._seen.setdefault(kind, set()).add(str(row.get(name, "")))
                 elif mapping.kind in ("history", "tokens") and str(row[name]) not in self._seen.get(kind, ()):
-                    return f"unknown {kind[:-1]}"
+                    return unknown
         return reason
 
     def _check_alone(self, mapping: ImportMapping, row: dict[str, Any]) -> str:
@@ -178,7 +182,7 @@ class SiteImport:
             torrents = await self._store.torrents.by_ids(list({str(row["torrent_id"]) for row in rows}))
             known = {each.torrent_id for each in torrents}
             return [
-                await self._write_one(mapping, row) if str(row["torrent_id"]) in known else "unknown torrent"
+                await self._write_one(mapping, row) if str(row["torrent_id"]) in known else UNKNOWN_TORRENT
                 for row in rows
             ]
         return [await self._write_one(mapping, row) for row in rows]
