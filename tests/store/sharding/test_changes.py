@@ -156,5 +156,5 @@ async def test_edits_are_among_what_was_updated(store: Store) -> None:
     await eventually(lambda: _holds(on_torrents(), [("7", info_hash.hex())]))
 
 
-async def _holds(reading: Awaitable[list[str]], expected: list[str]) -> bool:
+async def _holds(reading: Awaitable[list[Any]], expected: list[Any]) -> bool:
     return await reading == expected
