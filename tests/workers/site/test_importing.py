@@ -59,7 +59,6 @@ def test_a_site_is_moved_in_and_nothing_differs(
     assert not list(keys.scan_iter(f"{prefix}user:*"))
 
     done = tracker("sync", "import", code=1)
-    unknown[0] += ": register it first, with this id"
     assert done.stderr.splitlines() == [f"error: {line}" for line in unknown]
     assert done.stdout.splitlines() == [
         "groups: 3 of 3",
