@@ -126,7 +126,7 @@ _SYSTEM = "changes the machine: users, services, packages, the kernel"
 _DOCKER = "needs docker; tests/deploy/test_built_image.py builds and runs the image with buildah"
 _DRAWING = "a drawing, a formula or a figure"
 _OWN_TEST = "has a test of its own: "
-QUICK = {"quickstart.md", "api.md", "clients.md", "scores.md"}
+QUICK = {"quickstart.md", "api.md"}
 """Pages with few commands of `tracker`, each of which starts an interpreter."""
 NOT_RUN: dict[tuple[str, str], str] = {
     ("README.md", "make"): _MAKE,

@@ -21,6 +21,12 @@ def test_the_document_is_valid_openapi_3_1() -> None:
     validate(DOCUMENT)
 
 
+def test_the_description_says_how_to_name_the_sources_of_places() -> None:
+    """Their licences ask for it."""
+    for source in ("https://db-ip.com", "https://www.maxmind.com"):
+        assert source in DOCUMENT["info"]["description"]
+
+
 def test_every_endpoint_is_in_the_document_once() -> None:
     declared = [endpoint for group in GROUPS for endpoint in group.all]
     assert len(OPERATIONS) == len(declared)

@@ -14,6 +14,7 @@ from tests.raw_http import ask, connect, request
 from tests.store.harness import ALICE
 from tracker.errors import StartupError
 from tracker.frontends.work.connections import Limits
+from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.settings.model import WorkSettings
 
 BODY = '{"downloader": "volunteer_1"}'
@@ -176,6 +177,25 @@ async def test_a_trusted_proxy_that_names_no_client_is_refused(serve: Serve) -> 
     async with connect(local.addresses[0]) as line:
         line.send(b"PROXY TCP4 127.0.0.9 127.0.0.1 5000 80\r\n" + post("/proj/request"))
         assert (await line.receive()).body == b"one"  # a client on the proxy's own host
+
+
+@pytest.mark.parametrize("expected", [True, False])
+async def test_a_proxy_header_against_the_setting_is_a_warning_once(serve: Serve, expected: bool) -> None:
+    """As at the announce port."""
+    site = await serve(http={"trusted_proxies": ("127.0.0.1/32",), "proxy_protocol": expected})
+    sent = post("/proj/request")
+    if not expected:
+        sent = b"PROXY TCP4 11.0.0.5 11.0.0.1 5000 80\r\n" + sent
+    with capture_logs() as logs:
+        for _ in range(2):
+            async with connect(site.addresses[0]) as line:
+                line.send(sent)
+                if not expected:
+                    assert (await line.receive()).status == 400
+                assert await line.is_closed()
+    told = [(each["event"], each["setting"], each["value"]) for each in logs if "setting" in each]
+    text = PROXY_HEADER_MISSING if expected else PROXY_HEADER_UNEXPECTED
+    assert told == [(text, "TRACKER_HTTP__PROXY_PROTOCOL", expected)]
 
 
 async def test_slow_heads_and_bodies_are_cut(serve: Serve) -> None:

@@ -13,11 +13,12 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from tracker.bittorrent import Address
+from tracker.bittorrent import Address, is_routable
+from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, describe
 from tracker.system.logger import Logger
 from tracker.wire.endpoint import pack_address
-from tracker.wire.proxy import TrustedProxies, parse_proxy_header
+from tracker.wire.proxy import TrustedProxies, begins_proxy_header, parse_proxy_header
 
 MAX_LINE_BYTES = 8190
 MAX_HEADER_BYTES = 8190
@@ -72,6 +73,10 @@ class Connection(GuardedConnection):
     def data_received(self, data: bytes) -> None:
         if self._preface is not None:
             data = self._take_preface(data)
+        elif (
+            self._is_fresh() and begins_proxy_header(data) and (self.trusted or not is_routable(self.address))
+        ):
+            self._server.warn_once(PROXY_HEADER_UNEXPECTED)
         if not data:
             return
         requests = self._request_count
@@ -81,12 +86,17 @@ class Connection(GuardedConnection):
         elif self._head_bytes and self._head_timer is None:
             self._start_head_timer()
 
+    def _is_fresh(self) -> bool:
+        return not (self._request_count or self._head_bytes)
+
     def _take_preface(self, data: bytes) -> bytes:
         """Removes the PROXY header; returns what follows, nothing while it is incomplete or when it is malformed."""
         self._preface = buffer = (self._preface or b"") + data
         try:
             header = parse_proxy_header(buffer)
         except ValueError:
+            if not begins_proxy_header(buffer):
+                self._server.warn_once(PROXY_HEADER_MISSING)
             self.force_close()
             return b""
         if header is None:
@@ -139,6 +149,7 @@ class Server(GuardedServer):
     ) -> None:
         self.proxies = proxies
         self.proxy_protocol = proxy_protocol
+        self._told = set[str]()
         self._own_limits = limits
         self._open: dict[Connection, None] = {}
         """In the order of their age."""
@@ -149,6 +160,12 @@ class Server(GuardedServer):
             access_log=None,
             **options,
         )
+
+    def warn_once(self, text: str) -> None:
+        """Says that a PROXY header is missing or unexpected, as the announce port does."""
+        if text not in self._told:
+            self._told.add(text)
+            log.warning(text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=self.proxy_protocol)
 
     def __call__(self) -> Connection:
         return Connection(self, loop=self._loop, **self._kwargs)
