@@ -5,9 +5,10 @@ from typing import Any
 
 import aiohttp_jinja2
 from aiohttp import web
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from tracker.admin.api.openapi import Schema
+from tracker.admin.pages.formats import prose
 from tracker.admin.pages.rendering import render
 
 
@@ -69,15 +70,6 @@ def _schemas(document: Schema) -> list[dict[str, Any]]:
 
 def _model(schema: Schema) -> str:
     return str(schema.get("$ref", "")).rpartition("/")[2]
-
-
-def prose(text: str) -> Markup:
-    """Text with backticks as code; everything is escaped."""
-    parts = text.split("`")
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
-        for number, part in enumerate(parts)
-    )
 
 
 def kind(schema: Schema) -> str:

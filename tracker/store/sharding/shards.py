@@ -356,6 +356,14 @@ class Shards:
         found = await self.find_torrents(torrent_ids)
         return [found[each][0] if each in found else self._probable(each) for each in torrent_ids]
 
+    async def parts_of_torrents(self, torrent_ids: Sequence[str]) -> dict[Shard, list[str]]:
+        """The ids by the shards that ``of_torrents`` finds."""
+        parts = defaultdict[Shard, list[str]](list)
+        for torrent_id, shard in zip(torrent_ids, await self.of_torrents(torrent_ids), strict=True):
+            if shard is not None:
+                parts[shard].append(torrent_id)
+        return parts
+
     async def of_torrent(self, torrent_id: str) -> Shard | None:
         """The same of one id. Raises StoreUnavailable when a shard may have it that is unavailable."""
         if only := self._only:

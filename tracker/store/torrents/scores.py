@@ -200,10 +200,7 @@ class Scores:
 
     async def of(self, torrent_ids: Sequence[str]) -> list[float | None]:
         """Returns the scores of these torrents, in order. None for a torrent outside the ranking."""
-        parts = defaultdict[Shard, list[str]](list)
-        for torrent_id, shard in zip(torrent_ids, await self._shards.of_torrents(torrent_ids), strict=True):
-            if shard is not None:
-                parts[shard].append(torrent_id)
+        parts = await self._shards.parts_of_torrents(torrent_ids)
         found = await self._shards.send(
             [(shard, ("ZMSCORE", shard.keys.index("score"), *ids)) for shard, ids in parts.items()]
         )

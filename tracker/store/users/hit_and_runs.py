@@ -1,7 +1,6 @@
 """Hit-and-runs that wait for the end of the grace period, and those that are none any more."""
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -94,11 +93,7 @@ class HitAndRuns:
 
     async def pending_of(self, user_id: str, torrent_ids: Sequence[str]) -> list[Pending]:
         """The pending ones of a user among these torrents, the next to be decided first."""
-        shards = await self._shards.of_torrents(torrent_ids)
-        by_shard = defaultdict[Shard, list[str]](list)
-        for torrent_id, shard in zip(torrent_ids, shards, strict=True):
-            if shard is not None:
-                by_shard[shard].append(torrent_id)
+        by_shard = await self._shards.parts_of_torrents(torrent_ids)
         parts = [(shard, some) for shard, ids in by_shard.items() for some in in_parts(ids, TORRENTS_A_CALL)]
         commands: list[tuple[Shard, tuple[str, ...]]] = []
         for shard, some in parts:

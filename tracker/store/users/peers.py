@@ -1,6 +1,5 @@
 """The active peers of a user, in all shards, and how many lists of peers the user was told."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -43,10 +42,7 @@ class UserPeers:
     async def of(self, user_id: str) -> LivePeers:
         """The active peers of a user, at most MAX_PEERS in MAX_TORRENTS."""
         torrent_ids, complete = await self._users.first_torrents(user_id, "active", MAX_TORRENTS)
-        parts = defaultdict[Shard, list[str]](list)
-        for torrent_id, shard in zip(torrent_ids, await self._shards.of_torrents(torrent_ids), strict=True):
-            if shard is not None:
-                parts[shard].append(torrent_id)
+        parts = await self._shards.parts_of_torrents(torrent_ids)
         members = MEMBERS_A_CALL * CALLS_AT_ONCE // max(CALLS_AT_ONCE, len(parts))
         found = await self._shards.run(
             lambda shard: shard.scripts.user_peers,

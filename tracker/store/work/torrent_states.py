@@ -5,7 +5,6 @@ PIPELINED commands are sent at once.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import floor
@@ -399,11 +398,7 @@ class TorrentStates:
 
     async def note(self, torrent_ids: Sequence[str], now: int) -> None:
         """Adds points of now to the histories of these torrents, without those that scorings add points for."""
-        shards = await self._shards.of_torrents(torrent_ids)
-        by_shard = defaultdict[Shard, list[str]](list)
-        for torrent_id, shard in zip(torrent_ids, shards, strict=True):
-            if shard is not None:
-                by_shard[shard].append(torrent_id)
+        by_shard = await self._shards.parts_of_torrents(torrent_ids)
         await self._shards.gather(
             lambda shard: shard.scripts.work_note([now, *by_shard[shard]]), list(by_shard)
         )
