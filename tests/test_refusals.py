@@ -30,7 +30,7 @@ from tracker.refusals import (
 )
 
 ROOT = Path(__file__).parents[1]
-REFUSING = ("core", "frontends/http", "frontends/udp", "wire")
+REFUSING = ("core", "frontends/http", "frontends/udp", "frontends/websocket", "wire")
 """The folders that refuse announces and scrapes."""
 
 
@@ -85,7 +85,7 @@ def test_every_refusal_in_the_code_is_in_the_table_and_the_other_way_round() -> 
     """Also those of the store, which its scripts name."""
     said = set(LIMITED.values()) | {"busy"}
     for function, call in calls(*REFUSING):
-        place = {"Refusal": 0, "_count": 1}.get(function)
+        place = {"Refusal": 0, "BadMessage": 0, "_count": 1}.get(function)
         if place is not None:
             found = [each.value for each in call.args[place : place + 1] if isinstance(each, ast.Constant)]
             said |= {each for each in found if isinstance(each, str)}

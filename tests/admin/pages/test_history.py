@@ -61,7 +61,7 @@ async def test_the_lines_stay_chosen_in_every_link_of_the_range(admin: Admin) ->
         names = [
             line["name"] for line in (await fetched(browser, "/history/joins.json?by=protocol"))["series"]
         ]
-        assert names == ["Joins over HTTP", "Joins over UDP"]
+        assert names == ["Joins over HTTP", "Joins over UDP", "Joins over WebSocket"]
         page = await get(browser, "/history/latency?by=protocol")
         assert not [e for e in page.all("a") if (e.attributes.get("id") or "").startswith("by-")]
 

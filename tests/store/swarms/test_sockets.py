@@ -159,7 +159,7 @@ async def test_accounts_belong_to_users_over_sockets_too(make_store: MakeStore) 
     assert sockets_of((await store.announce(over_socket(3, passkey="q" * 20))).peers) == [SocketId(1, 1)]
     assert (await store.announce(gone(1)._replace(passkey="p" * 20))).outcome == "leave"
     assert await counts(store) == (0, 2, 0, 0, 0, 2)
-    assert await store.refused(over_socket(4, "s")) == "no passkey"
+    assert await store.refused(over_socket(4, "s")) == "unknown passkey"
 
 
 @pytest.mark.parametrize("broken", ["sw", "lwi", "nw", "count"])

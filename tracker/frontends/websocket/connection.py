@@ -45,8 +45,6 @@ MAX_BAD_MESSAGES = 30
 """The connection is closed with the next one."""
 MAX_UNREAD_BYTES = 262_144
 """A client that has so much to read is closed."""
-_TOO_MANY_TORRENTS = "too many torrents on this connection"
-_SECOND_PEER_ID = "a connection has one peer id for each torrent"
 _CLOSE_1001 = b"\x88\x02\x03\xe9"
 """A close frame with the code 1001."""
 
@@ -182,9 +180,9 @@ class SocketConnection:
         info_hash, settings = message.announce.info_hash, self._settings.current.webtorrent
         known = self.torrents.get(info_hash)
         if known is not None and known.peer_id != message.announce.peer_id:
-            raise BadMessage(_SECOND_PEER_ID, "announce", info_hash)
+            raise BadMessage("a connection has one peer id for each torrent", "announce", info_hash)
         if known is None and len(self.torrents) >= settings.max_torrents:
-            raise BadMessage(_TOO_MANY_TORRENTS, "announce", info_hash)
+            raise BadMessage("too many torrents on this connection", "announce", info_hash)
         offers = message.offers[: settings.max_offers]
         announce = AnnounceOverSocket(*message.announce._replace(peers_wanted=len(offers)))
         announce.endpoint = self.endpoint
