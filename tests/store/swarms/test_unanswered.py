@@ -84,6 +84,8 @@ async def test_an_announce_that_was_never_applied_is_no_join(store: Store, any_s
     async with lossy(store, any_server) as (swarms, proxy, late):
         await warm(swarms)
         await store.torrents.deny(info_hash(1), "no")
+        for torrent in (2, 3):  # a new torrent's announces are sent again once it is registered
+            await store.torrents.add(info_hash(torrent))
         await lose(swarms, proxy, update(1, "s"), update(1, "s", torrent=2))
         assert await next_late(late) == join_of(1, torrent=2)
         swarms.of(info_hash(3))._unanswered.add([pack(update(7, "s", torrent=3))], START)
@@ -152,13 +154,14 @@ def test_a_join_counts_when_the_store_was_suspended(
     tracker = trackers.start(tmp_path, **settings)
     try:
         tracker.announce(info_hash="%02" * 20)  # loads the script
+        torrent = "01" * 20
+        assert trackers.run(tmp_path, "torrent", "add", torrent, **settings).returncode == 0
         with server.client() as client:
             os.kill(server.pid, signal.SIGSTOP)
             try:
                 assert b"failure reason" in tracker.announce()
             finally:
                 os.kill(server.pid, signal.SIGCONT)
-            torrent = "01" * 20
             until(lambda: client.hget(f"t:t:{torrent}", "new") == b"1")
             assert client.get(f"t:torrents.{torrent}.users") == b"1"
             until(lambda: client.hvals("t:count:86400:joins") == [b"2"])
