@@ -95,8 +95,12 @@ SCRIPTS: dict[str, Script] = {
             "TRACKER_DHT__LISTEN": "127.0.0.1:0",
             "TRACKER_DHT__TORRENTS": "all",
         },
-        words={"$API/jobs/42": "$API/jobs/1"},
-        before=ROWS + LISTS + API_FILES + NODE,
+        words={
+            "$API/jobs/42": "$API/jobs/1",
+            "1800000000": "4000000000",  # always later than the changes of the test
+            "1800000000000-0": "4000000000000-0",
+        },
+        before=f"{ROWS + LISTS + API_FILES + NODE}announce {HASH} 1 0",
     ),
     "admin.md": Script(before=ROWS, words={"swk_…": "$TOKEN"}),
     "audit.md": Script(before=ROWS),
