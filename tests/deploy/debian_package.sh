@@ -63,7 +63,8 @@ url = "http://127.0.0.1:6969/announce?info_hash=" + "%01" * 20 + "&peer_id=-TR40
 reply = urllib.request.urlopen(url).read()
 assert b"8:completei1e" in reply, reply' || fail "no announce"
 stop
-in_root swarmkeeper sync check 2>&1 | grep -q 'TRACKER_SITE__DATABASE is not set' || fail "no libraries for a site's database"
+told=$(in_root swarmkeeper sync check 2>&1) || true # it fails, for want of a setting and not of libraries
+[[ $told == *"TRACKER_SITE__DATABASE is not set"* ]] || fail "no libraries for a site's database"
 say "served"
 
 # A newer version of the same content, and settings that an operator changed.
