@@ -260,9 +260,9 @@ async def find_nodes(server: Server, prefix: str, shown: str) -> SlotMap:
         raise StoreNotReady(
             f"the store at {shown} does not tell the nodes of its cluster: {error}"
         ) from error
-    return ranges, list(
-        dict.fromkeys(addresses or [(pool.connection_kwargs["host"], pool.connection_kwargs["port"])])
-    )
+    asked = (pool.connection_kwargs["host"], pool.connection_kwargs["port"])
+    known = list(dict.fromkeys(addresses)) or [asked]
+    return ranges, sorted(known, key=lambda address: address != asked)  # another one may not answer
 
 
 async def check_served(connection: Connection, prefixes: Sequence[str]) -> None:
