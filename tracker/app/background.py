@@ -33,6 +33,7 @@ from tracker.workers.counter_cleanup import CounterCleaner
 from tracker.workers.feed_updates import LEASE_SECONDS, FeedUpdates
 from tracker.workers.geoip_update import GeoIPUpdater
 from tracker.workers.jobs import JobWorker, Queue
+from tracker.workers.loop import forever
 from tracker.workers.marker_cleanup import MarkerCleaner
 from tracker.workers.prober import Prober
 from tracker.workers.push.sender import FLUSH_SECONDS, Receiver, Sender
@@ -54,6 +55,8 @@ from tracker.workers.work.leases import LeaseWorker
 from tracker.workers.work.policy import WorkPolicy, WorkSizes
 from tracker.workers.work.verification import WorkVerification
 
+COPY_SECONDS = 30.0
+"""How often what a program wrote into the lists of clients, and what a shard has missed, is copied."""
 JobHandler = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 PUSH_FIGURES, CLEAN_COUNTERS, CHECK_CONNECTABLE = "push_figures", "clean_counters", "check_connectable"
@@ -96,7 +99,7 @@ async def open_background(
         leases = LeaseWorker(store.work, store.connection, time.time)
         webhooks, updates = _webhooks(context), _feed_updates(context)
         samples = SizeSampler(store, time.time)
-        users = _users_of_shards(context, reaper)
+        users, copies = _users_of_shards(context, reaper), _access_copies(context, reaper)
         others = (
             markers.run,
             leases.run,
@@ -106,7 +109,7 @@ async def open_background(
             _geoip_updates(context).run,
             _removals(context, reaper).run,
         )
-        async with running(jobs.run, adoption.run, *others, *scoring, *users, *site):
+        async with running(jobs.run, adoption.run, *others, *scoring, *users, *site, *copies):
             try:
                 yield jobs
             finally:
@@ -168,6 +171,19 @@ def _users_of_shards(
     )
     site = SiteUsers(store.connection, store.keys, store.shards, store.user_copies, lambda: reaper.held)
     return [worker.run, site.run]
+
+
+def _access_copies(
+    context: RuntimeContext, reaper: AnyReaper
+) -> list[Callable[[], Coroutine[None, None, None]]]:
+    """What keeps the shards' copies of tokens, sessions and lists of clients. None with one shard."""
+    store = context.store
+
+    async def copy() -> None:
+        for number in reaper.held:
+            await store.copy_access(store.shards[number])
+
+    return [partial(forever, copy, COPY_SECONDS)] if store.shards.others else []
 
 
 def _removals(context: RuntimeContext, reaper: AnyReaper) -> RemovalWorker:

@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -39,7 +39,6 @@ from tracker.store.access.audit import AuditEntry
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.reply_errors import refused_writes
 from tracker.store.dht.participation import Participation
-from tracker.store.sharding.shards import Shard
 from tracker.store.store import Store
 from tracker.system.datagrams import close_all
 from tracker.system.event_loop import freeze_gc, running
@@ -256,9 +255,9 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
         )
     except RedisError as error:
         raise _rejected(error) from error
-    await asyncio.gather(*(_copy_tokens(store, shard) for shard in store.shards.others))
+    await asyncio.gather(*map(store.copy_access, store.shards.others))
     for shard in store.shards.others:
-        shard.connection.on_reconnect(partial(_copy_tokens, store, shard))
+        shard.connection.on_reconnect(partial(store.copy_access, shard))
     for shard, each in zip(store.shards, reapers, strict=True):
         shard.connection.on_reconnect(each.on_reconnect)
     reaper: AnyReaper = reapers[0]
@@ -269,12 +268,6 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
     context.telemetry.gauge("swept_at", lambda: reaper.swept_at)
     context.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
     return reaper
-
-
-async def _copy_tokens(store: Store, shard: Shard) -> None:
-    """While the main store is unavailable, a shard keeps what it has."""
-    with suppress(StoreUnavailable, RedisError):
-        await store.tokens.copy_to(shard)
 
 
 @asynccontextmanager

@@ -6,9 +6,12 @@ processes need are imported when they are first used.
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.access.client_lists import AllowList, AllowListCache, DenyList, DenyListCache
@@ -121,11 +124,11 @@ class Store(UserParts):
         self.scores = Scores(
             shards, clock, interval_seconds=options.scoring_interval_seconds, history=options.score_history
         )
-        self.allow_list = AllowList(shards.main)
+        self.allow_list = AllowList(shards)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.removals = Removals(shards)
         self.all_peers = AllPeers(shards)
-        self.deny_list = DenyList(shards.main, self.removals.begin, self.removals.end)
+        self.deny_list = DenyList(shards, self.removals.begin, self.removals.end)
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(shards.main, clock)
         self.rate_limits = RateLimitStore(shards.main, clock)
@@ -258,6 +261,13 @@ class Store(UserParts):
         except StoreUnavailable as error:
             self.use_secret((await self._made_without_main(error)).secret)
         return self.secret
+
+    async def copy_access(self, shard: Shard) -> None:
+        """Gives a shard beside the main prefix the tokens, sessions and lists of clients. While the main prefix is
+        unavailable, the shard keeps what it has."""
+        with suppress(StoreUnavailable, RedisError):
+            for part in (self.tokens, self.allow_list, self.deny_list):
+                await part.copy_to(shard)
 
     async def start_shard(self, shard: Shard) -> None:
         """Compares a part of the store with the others, and writes a first heartbeat. Raises StartupError,

@@ -17,7 +17,7 @@ from tests.store.harness import ALICE, BOB, Clock, timeout_key, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import eventually, in_background
 from tracker.app.web import Readiness, copy_users_on_reconnect
-from tracker.bittorrent import Address, Scrape
+from tracker.bittorrent import Address, PeerId, Scrape
 from tracker.core.rate_limits import Limits
 from tracker.core.refusals import Failures
 from tracker.core.scrape import Scrapes
@@ -335,7 +335,7 @@ async def test_a_shard_that_returns_waits_for_the_main_store_if_that_may_know_of
         await store.users.delete("7")
         main.kill()
         with pytest.raises(StoreUnavailable):
-            await store.users.count()
+            await store.tokens.list()
         assert not store.connection.was_lost_before(connection)
         node.start()
         Cluster.until(lambda: b"cluster_state:ok" in node.ask("CLUSTER", "INFO"))
@@ -391,6 +391,9 @@ async def test_an_outage_of_a_shard_removes_no_peer_there_and_delays_no_other(gr
             torrent_id = torrents[peer.info_hash].torrent_id
             key = timeout_key(shard.keys, torrent_id, peer.peer_id)
             assert await shard.connection.command("DEL", key) == 1
+            peer_key = shard.keys.peer(torrent_id, peer.peer_id)
+            long_ago = int(clock.now) - store.rules.current.min_timeout
+            await shard.connection.command("HSET", peer_key, "last_announce", long_ago)
             reaped = await store.reapings[shard].reap([(torrent_id, peer.peer_id.hex())])
             assert reaped == (shard.number not in unavailable)
 
@@ -513,6 +516,30 @@ async def test_tokens_and_sessions_hold_without_the_main_store_while_all_shards_
         for call in calls:
             with pytest.raises(StoreUnavailable):
                 await call
+
+
+@pytest.mark.slow
+async def test_lists_of_clients_are_known_to_a_tracker_that_starts_without_the_main_store(
+    group: Cluster,
+) -> None:
+    main = main_of(group)
+    async with store_at(group.url) as store:
+        for prefix in (b"-XX", b"-YY"):
+            await store.allow_list.add(prefix, "a client")
+            await store.deny_list.add(prefix, "a reason")
+        await asyncio.gather(*map(store.copy_access, store.shards.others))
+        await store.allow_list.remove(b"-YY")
+        await store.deny_list.remove(b"-YY")
+        await asyncio.gather(*map(store.copy_access, store.shards.others))
+    main.kill()
+    other = next(node for node in group.nodes if node is not main)
+    async with store_at(other.tcp_url) as store:
+        await store.deny_list_cache.read()
+        for prefix, is_listed in ((b"-XX", True), (b"-YY", False)):
+            peer_id = PeerId(prefix + bytes(17))
+            assert await store.allow_list_cache.allows(peer_id) == is_listed
+            assert store.deny_list_cache.denies(peer_id) == is_listed
+        assert store.deny_list_cache.reason(PeerId(b"-XX" + bytes(17))) == "a reason"
 
 
 @pytest.mark.slow

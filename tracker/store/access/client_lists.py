@@ -1,4 +1,7 @@
-"""The allow-list and the deny list of clients, by peer-id prefix, and what a process has read of them."""
+"""The allow-list and the deny list of clients, by peer-id prefix, and what a process has read of them.
+
+Several shards have copies of both, which a tracker reads that starts without the main prefix.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -10,7 +13,8 @@ from redis.exceptions import ResponseError
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError, Conflict
 from tracker.names import clean_text
-from tracker.store.sharding.shards import Part, Shard
+from tracker.store.client.pipe import Argument
+from tracker.store.sharding.shards import Part, Shard, Shards
 
 STALE_SECONDS = 4.0
 """How long a process uses what it has read of a list."""
@@ -21,6 +25,8 @@ MAX_REASON_LENGTH = 200
 
 class _List(Part):
     """Prefixes, each with a text: the name of an allowed client, or why a client is denied."""
+
+    _shards: Shards
 
     async def _changed(self, prefix: bytes) -> None:
         await self._connection.command("PUBLISH", self._keys.channel("whitelist"), prefix)
@@ -43,6 +49,10 @@ def check_prefix(prefix: bytes) -> None:
 
 class AllowList(_List):
     """The allow-list in the store."""
+
+    def __init__(self, shards: Shards) -> None:
+        super().__init__(shards.main)
+        self._shards = shards
 
     @property
     def is_unavailable(self) -> bool:
@@ -86,15 +96,39 @@ class AllowList(_List):
 
         The hash of a prefix is enough, as a site may write it directly. The call adds such a prefix to the list.
         """
-        prefixes = [peer_id[:length] for length in range(1, HASH_LENGTH + 1)]
-        keys = [self._keys.allowed_client(prefix) for prefix in prefixes]
-        if not await self._connection.command("EXISTS", *keys):  # an unknown peer id costs one command only
-            return []
-        hashes = await self._connection.pipeline(*(("EXISTS", key) for key in keys))
-        found = [prefix for prefix, exists in zip(prefixes, hashes, strict=True) if exists == 1]
-        if found:
-            await self._list(found)
-        return found
+
+        async def read(shard: Shard) -> list[bytes]:
+            prefixes = [peer_id[:length] for length in range(1, HASH_LENGTH + 1)]
+            keys = [shard.keys.allowed_client(prefix) for prefix in prefixes]
+            if not await shard.connection.command(
+                "EXISTS", *keys
+            ):  # an unknown peer id costs one command only
+                return []
+            hashes = await shard.connection.pipeline(*(("EXISTS", key) for key in keys))
+            found = [prefix for prefix, exists in zip(prefixes, hashes, strict=True) if exists == 1]
+            if found and shard is self._shards.main:
+                await self._list(found)
+            return found
+
+        return await self._shards.main_or_copy(read)
+
+    async def copy_to(self, shard: Shard) -> None:
+        """Raises StoreUnavailable, and leaves the copy then."""
+        names: dict[bytes, str] = {}
+        cursor, more = 0, True
+        while more:
+            cursor, page = await self.page(cursor, 1000)
+            names.update(page)
+            more = cursor != 0
+        listed = shard.keys.allowed_clients()
+        gone = set(await shard.connection.command("SMEMBERS", listed)) - set(names)
+        commands: list[tuple[Argument, ...]] = []
+        for prefix in gone:
+            commands += [("UNLINK", shard.keys.allowed_client(prefix)), ("SREM", listed, prefix)]
+        for prefix, name in names.items():
+            commands += [("HSET", shard.keys.allowed_client(prefix), "name", name), ("SADD", listed, prefix)]
+        if commands:
+            await shard.connection.pipeline(*commands)
 
     async def _list(self, prefixes: Sequence[bytes]) -> None:
         """Adds prefixes to the list. Ignores errors, such as a full store: the next sweep adds them."""
@@ -175,11 +209,12 @@ class DenyList(_List):
 
     def __init__(
         self,
-        shard: Shard,
+        shards: Shards,
         begin_removal: Callable[[bytes], Awaitable[None]],
         end_removal: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        super().__init__(shard)
+        super().__init__(shards.main)
+        self._shards = shards
         self._begin_removal = begin_removal
         self._end_removal = end_removal
 
@@ -216,6 +251,25 @@ class DenyList(_List):
 
     async def all(self) -> dict[bytes, str]:
         """Returns the reasons by prefix: at most MAX_PREFIXES. A site may have written more, or invalid prefixes."""
+
+        async def read(shard: Shard) -> dict[bytes, str]:
+            if shard is self._shards.main:
+                return await self._all()
+            flat = await shard.connection.command("HGETALL", shard.keys.denied_clients())
+            return dict(self._pairs(flat[::2], flat[1::2]))
+
+        return await self._shards.main_or_copy(read)
+
+    async def copy_to(self, shard: Shard) -> None:
+        """Raises StoreUnavailable, and leaves the copy then."""
+        reasons, key = await self._all(), shard.keys.denied_clients()
+        gone = set(await shard.connection.command("HKEYS", key)) - set(reasons)
+        if gone:
+            await shard.connection.command("HDEL", key, *gone)
+        if reasons:
+            await shard.connection.command("HSET", key, *(part for pair in reasons.items() for part in pair))
+
+    async def _all(self) -> dict[bytes, str]:
         found: dict[bytes, str] = {}
         cursor, more = 0, True
         while more and len(found) < MAX_PREFIXES:

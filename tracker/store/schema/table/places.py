@@ -27,9 +27,6 @@ _PLACES: dict[Place, tuple[str, ...]] = {
         *(row.pattern for row in WORK),
         *("t:limits", "t:limits:<window>", "t:connectable:<endpoint>"),
         *(
-            "t:whitelist:<prefix>",
-            "t:whitelist",
-            "t:denied_clients",
             "t:i:client:<outcome>:<period>",
             "t:unlisted_clients",
         ),
@@ -58,7 +55,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
     Place.COPIED: (
         *("t:user:<passkey>", "t:users", "t:upload_multiplier", "t:download_multiplier", "t:groups"),
         *("t:secret", "t:admin:tokens", "t:admin:token:<token>", "t:admin:sessions"),
-        "t:admin:session:<digest>",
+        *("t:admin:session:<digest>", "t:whitelist:<prefix>", "t:whitelist", "t:denied_clients"),
     ),
     Place.TORRENT: (
         *("t:info_hash:<ih>", "t:torrent_id:<tid>", "t:deny:<ih>", "t:t:<ih>", "t:tpeers:<ih>"),
