@@ -137,10 +137,10 @@ class Cluster:
         for node in (target, source):
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
 
-    def be_patient(self) -> None:
+    def be_patient(self, milliseconds: int = PATIENT_MILLISECONDS) -> None:
         """A node that is silent is not given up for a minute: for a busy machine, where no failover is wanted."""
         for node in self._running():
-            node.ask("CONFIG", "SET", "cluster-node-timeout", PATIENT_MILLISECONDS)
+            node.ask("CONFIG", "SET", "cluster-node-timeout", milliseconds)
 
     def wait_for_agreement(self) -> None:
         """Waits until all nodes that know a map know the same one: Redis' own client refuses to work before."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.cluster import Cluster, Node, cluster
+from loadtest.cluster import NODE_TIMEOUT_MILLISECONDS, Cluster, Node, cluster
 from tests import namespaces
 from tests.store.client.test_cluster import replicated
 from tests.store.harness import Clock, Store, running, update
@@ -185,6 +185,8 @@ async def happen(event: str, nodes: Cluster, old: Node, replica: Node, peers: Pe
     async def at_once() -> None:
         pass
 
+    if event != "planned failover":
+        nodes.be_patient(NODE_TIMEOUT_MILLISECONDS)
     peers.cut_at = time.monotonic()
     if event == "cut off from the others":
         await away_for(3.0, cut, promoted)
@@ -207,10 +209,9 @@ async def interrupted(store: Store) -> list[int]:
 
 async def main(event: str, intervals: float) -> None:
     with cluster(hosts=HOSTS) as nodes:
-        if event == "planned failover":
-            nodes.be_patient()  # on a busy machine there would be others
         primaries = list(nodes.nodes)
         replicas = [nodes.start_replica(each) for each in primaries]
+        nodes.be_patient()  # until the event: on a busy machine there would be others
         async with tracker(nodes, intervals) as one, tracker(nodes, intervals) as two:
             for number in range(PEERS):
                 await one.users.add(str(number + 1), f"{number + 1:020}")
