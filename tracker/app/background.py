@@ -55,7 +55,7 @@ from tracker.workers.work.leases import LeaseWorker
 from tracker.workers.work.policy import WorkPolicy, WorkSizes
 from tracker.workers.work.verification import WorkVerification
 
-COPY_SECONDS = 30.0
+COPY_SECONDS = 60.0
 """How often what a program wrote into the lists of clients, and what a shard has missed, is copied."""
 JobHandler = Callable[[Mapping[str, Any]], Awaitable[None]]
 
