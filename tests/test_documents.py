@@ -151,7 +151,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("cli.md", "tracker torrent renumber"): _OWN_TEST + "tests/cli/test_renumber.py, as no tracker may run",
     ("cli.md", "tracker work seed"): _OWN_TEST + "tests/volunteer",
     ("cli.md", "tracker dht"): _OWN_TEST + "tests/cli/test_dht.py",
-    ("cli.md", "tracker geoip update"): _OWN_TEST + "tests/cli/test_geoip.py, on a local server",
+    ("cli.md", "tracker geoip update"): _OWN_TEST + "tests/workers/test_geoip_update.py, on a local server",
     ("cli.md", "tracker changes --follow"): "does not end",
     ("cli.md", "tracker sync"): _OWN_TEST + "tests/workers/site",
     ("cli.md", "tracker restore"): _OWN_TEST + "tests/valkey/test_backup.py, as no tracker may run",
@@ -161,7 +161,8 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("cluster.md", "COMPOSE_FILE="): _SITE,
     ("cluster.md", "STORE_URL="): _SITE,
     ("docker.md", "docker "): _DOCKER,
-    ("geoip.md", "TRACKER_GEOIP__DATABASE=dbip"): _OWN_TEST + "tests/cli/test_geoip.py, on a local server",
+    ("geoip.md", "TRACKER_GEOIP__DATABASE=dbip"): _OWN_TEST
+    + "tests/workers/test_geoip_update.py, on a local server",
     ("geoip.md", "AccountID"): _SERVER,
     ("geoip.md", "37 4 "): "a line of cron",
     ("geoip.md", "[Service]"): _SYSTEM,

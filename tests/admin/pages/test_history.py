@@ -145,6 +145,19 @@ async def test_charts_are_rates_and_say_that_the_last_slice_has_not_ended(admin:
     assert values["HTTP"][-2:] == [9, 0.5] and values["UDP"][-2:] == [1, 0]
 
 
+async def test_the_line_of_udp_is_left_out_where_no_announce_came_over_it(admin: Admin) -> None:
+    counters, now = admin.store.counters, int(admin.clock())
+    names = []
+    async with admin.browser() as browser:
+        for counter in ("announces", "announces.udp"):
+            counters.count(counter, at=now - 60)
+            await counters.flush()
+            found = await fetched(browser, "/history/requests.json?range=2h")
+            names.append([series["name"] for series in found["series"]])
+    assert names[0] == ["Announces", "Scrapes", "Failures"]
+    assert names[1] == ["Announces", "Announces over UDP", "Scrapes", "Failures"]
+
+
 async def test_a_table_has_the_values_of_its_chart(admin: Admin) -> None:
     """Newest first, with units; the last slice is marked."""
     counters, now = admin.store.counters, int(admin.clock())
