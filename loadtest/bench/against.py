@@ -48,7 +48,7 @@ USERS = {
     "TRACKER_USERS__PEER_LISTS_PER_DAY": "0",
 }
 """Each peer is one of a user of its own."""
-_PEER_ID = re.compile("peer_id=([^&]+)")
+_PEER_ID = re.compile("&peer_id=([^&]+)")
 
 
 @dataclass(frozen=True, slots=True)
