@@ -99,6 +99,7 @@ def run(script: Script, commands: list[tuple[str, str]], home: Path) -> None:
             "PYTHON": sys.executable,
             "ANNOUNCE": f"{tracker.url}/announce",
             "API": f"{tracker.admin_url}/api/v1",
+            "WORK": next(iter(re.findall(r"^ +work +(http\S+)/", tracker.banner, re.MULTILINE)), ""),
             "COLUMNS": "200",
             "TERM": "xterm",
         }

@@ -71,6 +71,10 @@ printf 'user_id,passkey\\n20,{"a" * 40}\\n' >users.csv
 printf 'user_id\\tpasskey\\n21\\t{"b" * 40}\\n' >dump.tsv
 printf 'kind = "users"\\n[fields]\\nuser_id = "user_id"\\npasskey = "passkey"\\n' >users.toml
 """
+SEEDS = f"""command curl -s -K api.curl -H 'Content-Type: text/plain' --data-binary {HASH} \\
+    "$API/work/projects/seeds/item-list" >added
+"""
+"""A torrent to seed, once the project is there."""
 COUNTED = f"""announce {HASH} 1 0
 until tracker unique show {HASH} >counted; do :; done
 """
@@ -119,8 +123,13 @@ SCRIPTS: dict[str, Script] = {
     ),
     "work.md": Script(
         settings=PROJECT | {"TRACKER_TORRENTS__MODE": "registered"},
-        words={"ITEM": "item", "/var/lib/tracker/work": "drained", "https://tracker.example/seeds": "$WORK"},
-        before=ROWS + LISTS,
+        words={
+            "ITEM": "item",
+            "/var/lib/tracker/work": "drained",
+            "https://tracker.example/seeds": "$WORK/seeds",
+        },
+        before=f"{ROWS + LISTS}PASSKEY={PASSKEY}",
+        before_each=SEEDS,
     ),
 }
 _MAKE = "sets up an environment of its own; .ci/run does"
