@@ -175,18 +175,21 @@ def npm_tracker(directory: Path, torrents: int, *, name: str, udp: bool = False)
         yield target
 
 
-def install_npm() -> Path:
-    """The folder where npm's packages are, of the pinned versions; raises BenchError if npm cannot install them."""
-    folder, lock = CACHE / "npm", "package-lock.json"
+def install_npm(source: Path = NPM, *omitted: str) -> Path:
+    """The folder where npm's packages are, of the versions that ``source`` pins, beside the scripts of ``source``;
+    raises BenchError if npm cannot install them. ``omitted``: kinds of packages, by default optional ones."""
+    folder, lock = CACHE / source.name, "package-lock.json"
     stamp = folder / ".installed"
-    if stamp.exists() and stamp.read_bytes() == (NPM / lock).read_bytes():
-        shutil.copy(NPM / "serve.mjs", folder)
+    if stamp.exists() and stamp.read_bytes() == (source / lock).read_bytes():
+        for script in source.glob("*.mjs"):
+            shutil.copy(script, folder)
         return folder
-    shutil.copytree(NPM, folder, dirs_exist_ok=True)
-    words = ["ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", "--loglevel=error"]
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+    kinds = [f"--omit={kind}" for kind in omitted or ("optional",)]
+    words = ["ci", "--ignore-scripts", *kinds, "--no-audit", "--no-fund", "--loglevel=error"]
     done = subprocess.run(["npm", *words], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BenchError(f"npm could not install bittorrent-tracker:\n{done.stderr[-1000:]}")
+        raise BenchError(f"npm could not install {source.name}:\n{done.stderr[-1000:]}")
     shutil.copy(folder / lock, stamp)
     return folder
 
