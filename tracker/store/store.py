@@ -265,8 +265,8 @@ class Store(UserParts):
     async def copy_access(self, shard: Shard) -> None:
         """Gives a shard beside the main prefix the tokens, sessions and lists of clients. While the main prefix is
         unavailable, the shard keeps what it has."""
-        with suppress(StoreUnavailable, RedisError):
-            for part in (self.tokens, self.allow_list, self.deny_list):
+        for part in (self.tokens, self.allow_list, self.deny_list):
+            with suppress(StoreUnavailable, RedisError):
                 await part.copy_to(shard)
 
     async def start_shard(self, shard: Shard) -> None:

@@ -3,11 +3,13 @@
 import asyncio
 import glob
 import hmac
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
 
+from loadtest.servers import Server
 from tests.store.harness import Store, running
 from tracker.bittorrent import Address
 from tracker.errors import ClientError, Conflict
@@ -127,6 +129,43 @@ async def test_a_shard_is_given_all_tokens_and_sessions(redis_url: str, prefix: 
         await store.tokens.copy_to(other)
         assert await contents(other) == await contents(one)
         assert 0 < await store.redis.ttl(key + digest.decode()) <= 3600
+
+
+async def test_a_full_shard_forgets_no_token_that_is_to_be_revoked(
+    start_server: Callable[..., Server], prefix: str
+) -> None:
+    """A copy that fails, of a shard that does not answer at the revocation then."""
+    server = start_server("--appendonly", "no")
+    async with running(Store(server.url, Keys(prefix), SwarmRules(), shards=2)) as store:
+        shard = store.shards[1]
+        token, _ = await store.tokens.create("site", "admin")
+        await store.redis.config_set("maxmemory", 1)
+        await store.tokens.copy_to(shard)
+        await store.redis.config_set("maxmemory", 0)
+        await store.redis.delete(store.keys.admin_tokens(), store.keys.admin_token(token.token_id))
+        await store.tokens.copy_to(shard)
+        assert not await store.redis.exists(shard.keys.admin_token(token.token_id))
+
+
+async def test_a_key_of_another_type_is_not_copied_and_stops_no_other_copy(
+    redis_url: str, prefix: str
+) -> None:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=2)) as store:
+        shard = store.shards[1]
+        broken, _ = await store.tokens.create("broken", "admin")
+        token, _ = await store.tokens.create("site", "admin")
+        for place in store.shards.all:
+            await store.redis.delete(*(place.keys.admin_token(each.token_id) for each in (broken, token)))
+        await store.redis.set(store.keys.admin_token(broken.token_id), "x")
+        await store.redis.hset(store.keys.admin_token(token.token_id), "name", "site")
+        await store.copy_access(shard)
+        assert await store.redis.hgetall(shard.keys.admin_token(token.token_id)) == {b"name": b"site"}
+        assert not await store.redis.exists(shard.keys.admin_token(broken.token_id))
+        await store.redis.delete(store.keys.admin_tokens())
+        await store.redis.set(store.keys.admin_tokens(), "x")
+        await store.deny_list.add(b"-XX", "a reason")
+        await store.copy_access(shard)
+        assert await store.redis.hgetall(shard.keys.denied_clients()) == {b"-XX": b"a reason"}
 
 
 async def test_the_number_of_tokens_is_bounded(store: Store) -> None:

@@ -329,13 +329,15 @@ class Tokens(Part):
             rows = await self._connection.pipeline(*(("HGETALL", name) for name in names)) if names else []
             index = _index(shard.keys, is_session=is_session)
             known = await shard.connection.command("ZRANGE", index, 0, -1)
-            commands: list[tuple[Argument, ...]] = [
-                ("UNLINK", _row_key(shard.keys, each, is_session=is_session)) for each in {*known} - {*scores}
-            ]
-            commands.append(("UNLINK", index))
+            commands: list[tuple[Argument, ...]] = []
+            for gone in {*known} - {*scores}:
+                row_key = _row_key(shard.keys, gone, is_session=is_session)
+                commands += [("UNLINK", row_key), ("ZREM", index, gone)]
             for (member, score), row in zip(scores.items(), rows, strict=True):
                 name = _row_key(shard.keys, member, is_session=is_session)
-                commands += [("HSET", name, *row)] * bool(row) + [("ZADD", index, score, member)]
+                # A row of another type, which another program has written, is no token.
+                commands += [("HSET", name, *row)] if isinstance(row, list) and row else []
+                commands.append(("ZADD", index, score, member))
                 commands += [("EXPIRE", name, max(1, int(float(score)) - self._now()))] * is_session
             await shard.connection.pipeline(*commands)
 
