@@ -65,6 +65,20 @@ async def test_each_shard_has_a_copy_and_a_lost_one_is_written_again(store: Stor
             assert await store.redis.get(shard.keys.secret()) == secret
 
 
+async def test_a_command_gives_an_empty_main_prefix_the_secret_of_the_shards(
+    redis_url: str, prefix: str
+) -> None:
+    """So the tracker that starts next is not refused."""
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=4)) as store:
+        await start(store)
+        main, secret = store.shards.main.keys, store.secret
+        await store.redis.delete(main.layout(), main.secret(), main.shards(), main.heartbeat())
+        await store.check_layout()
+        assert await store.redis.get(main.secret()) == secret
+        await start(store)
+        assert store.secret == secret
+
+
 @pytest.mark.parametrize("field", ["secret", "number", "shards"])
 async def test_a_shard_of_another_store_is_refused(redis_url: str, prefix: str, field: str) -> None:
     """At a start, and while the tracker runs; without the main prefix too."""

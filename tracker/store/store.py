@@ -223,6 +223,8 @@ class Store(UserParts):
     async def check_layout(self) -> None:
         """Raises StartupError if the store was made with another number of shards, or has another layout; else
         StoreUnavailable and RedisError."""
+        with suppress(StoreUnavailable, RedisError):  # one that refuses writes may still be read
+            await restore_main(self.shards)
         try:
             await check_number(self.connection, self._prefix, len(self.shards))
             await check_current(self.shards)
