@@ -217,3 +217,15 @@ async def test_a_group_of_a_wrong_type_fails_no_announce(private: Store) -> None
     await private.users.edit(ALICE, {"group": 5})
     await private.redis.hset(private.keys.groups(), "x", "1")
     assert await credited(private, 1) == (1000, 1000)
+
+
+async def test_a_user_with_broken_keys_is_not_immune_and_hides_no_other(private: Store) -> None:
+    """Rows for a site's tables: one that failed would stop the others."""
+    await private.groups.save(3, {"hnr_exempt": True})
+    await private.users.edit(ALICE, {"group": 3})
+    for user_id, key in (("8", private.keys.passkey(BOB)), ("9", private.keys.user("9"))):
+        await private.redis.delete(key)
+        await private.redis.set(key, f"of {user_id}")
+    rows = [{"user_id": number} for number in (7, 8, 9)]
+    await private.site_rows.note_immune(rows)
+    assert [row["immune"] for row in rows] == [True, False, False]

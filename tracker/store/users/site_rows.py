@@ -159,18 +159,22 @@ class SiteRows:
         immune: set[int] = set()
         for some in in_parts(ids, ROWS_A_CALL):
             passkeys = await self._shards.send(
-                [(main, ("HGET", main.keys.user(str(each)), "passkey")) for each in some]
+                [(main, ("HGET", main.keys.user(str(each)), "passkey")) for each in some], keep_errors=True
             )
             known = [
                 (user_id, passkey.decode())
                 for user_id, passkey in zip(some, passkeys, strict=True)
-                if passkey
+                if isinstance(passkey, bytes) and passkey
             ]
             rows = await self._shards.send(
-                [(main, ("HMGET", main.keys.passkey(passkey), "group", "hnr_exempt")) for _, passkey in known]
+                [
+                    (main, ("HMGET", main.keys.passkey(passkey), "group", "hnr_exempt"))
+                    for _, passkey in known
+                ],
+                keep_errors=True,
             )
-            for (user_id, _), (group_id, exempt) in zip(known, rows, strict=True):
-                if exempt == b"1" or whole(group_id) in groups:
+            for (user_id, _), row in zip(known, rows, strict=True):
+                if isinstance(row, list) and (row[1] == b"1" or whole(row[0]) in groups):
                     immune.add(user_id)
         for row in history:
             row["immune"] = row["user_id"] in immune
