@@ -79,7 +79,7 @@ async def test_a_command_gives_an_empty_main_prefix_the_secret_of_the_shards(
         assert store.secret == secret
 
 
-@pytest.mark.parametrize("field", ["secret", "number", "shards"])
+@pytest.mark.parametrize("field", ["secret", "number", "shards", "upgrading"])
 async def test_a_shard_of_another_store_is_refused(redis_url: str, prefix: str, field: str) -> None:
     """At a start, and while the tracker runs; without the main prefix too."""
     async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=4)) as store:
@@ -90,15 +90,25 @@ async def test_a_shard_of_another_store_is_refused(redis_url: str, prefix: str, 
         if field == "secret":
             await store.redis.set(shard.keys.secret(), b"another")
         else:
-            await store.redis.hset(shard.keys.layout(), field, 8)
+            await store.redis.hset(shard.keys.layout(), field, "x" if field == "upgrading" else 8)
         with pytest.raises(StartupError, match=r"shard 2 has .* part of another store"):
             await start(store)
-        with pytest.raises(StartupError, match="shard 2 has another"):
+        with pytest.raises(StartupError, match="shard 2 has an"):
             await copied(store.shards)
         store.connection.set_unavailable(ConnectionError())
         assert not await store.connection.reconnect()
         assert store.connection.cause.startswith("shard 2 has ") and ":" not in store.connection.cause
         assert store.connection.unavailable
+
+
+async def test_a_copy_that_another_version_of_the_layout_has_written_is_the_same(
+    redis_url: str, prefix: str
+) -> None:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=4)) as store:
+        await start(store)
+        await store.redis.hset(store.shards[2].keys.layout(), "version", "1.99.0")
+        made = await copied(store.shards)
+        assert made is not None and made.secret == store.secret
 
 
 async def start(store: Store) -> None:

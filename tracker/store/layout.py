@@ -71,6 +71,11 @@ class Copy(NamedTuple):
     shards: int
     secret: bytes
 
+    @property
+    def compared(self) -> tuple[int, int, int, bytes]:
+        """All but the version: another one of the same layout may have written a lost copy again."""
+        return self.layout.number, self.layout.upgrading, self.shards, self.secret
+
 
 async def check_layout(shards: Shards, known: int = LAYOUT) -> Layout:
     """Writes the layout into a new store. Raises StartupError for one that this version cannot serve or upgrade."""
@@ -125,8 +130,8 @@ async def check_part(shards: Shards, shard: Shard, secret: bytes) -> None:
     if shard is shards.main:
         _check_upgraded(await _fitting(shards, LAYOUT))
     else:
-        (row,) = await shard.connection.pipeline(("HMGET", shard.keys.layout(), *_COPIED))
-        found = None if row[0] is None else _copy(row, secret)
+        row = await shard.connection.command("HMGET", shard.keys.layout(), *_COPIED)
+        found = None if row[0] is None else _copy(shard, row, secret)
         if found is None:
             await _write(shard, **_complete(LAYOUT), shards=len(shards))
         elif (found.layout.newest, found.shards) != (LAYOUT, len(shards)):
@@ -154,7 +159,7 @@ async def copied(shards: Shards, known: int = LAYOUT) -> Copy | None:
         lambda shard: (("HMGET", shard.keys.layout(), *_COPIED), ("GET", shard.keys.secret()))
     )
     copies = {
-        shard: _copy(row, secret)
+        shard: _copy(shard, row, secret)
         for shard, (row, secret) in replies.items()
         if isinstance(row, list) and row[0] is not None and isinstance(secret, bytes)
     }
@@ -162,7 +167,7 @@ async def copied(shards: Shards, known: int = LAYOUT) -> Copy | None:
         return None
     (first, made), *others = copies.items()
     for shard, copy in others:
-        if copy != made:
+        if copy.compared != made.compared:
             raise _differs(shard, f"another layout, number of shards or secret than shard {first.number}")
     if made.shards != len(shards):
         raise _wrong_number(made.shards)
@@ -172,8 +177,10 @@ async def copied(shards: Shards, known: int = LAYOUT) -> Copy | None:
     return made
 
 
-def _copy(row: Sequence[bytes | None], secret: bytes) -> Copy:
+def _copy(shard: Shard, row: Sequence[bytes | None], secret: bytes) -> Copy:
     number, version, upgrading, shards = (value or b"0" for value in row)
+    if not (number.isdigit() and upgrading.isdigit() and shards.isdigit()):
+        raise _differs(shard, "an unknown layout")
     return Copy(Layout(int(number), version.decode(errors="replace"), int(upgrading)), int(shards), secret)
 
 

@@ -147,9 +147,7 @@ async def test_a_full_shard_forgets_no_token_that_is_to_be_revoked(
         assert not await store.redis.exists(shard.keys.admin_token(token.token_id))
 
 
-async def test_a_key_of_another_type_is_not_copied_and_stops_no_other_copy(
-    redis_url: str, prefix: str
-) -> None:
+async def test_a_broken_key_is_not_copied_and_stops_no_other_copy(redis_url: str, prefix: str) -> None:
     async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=2)) as store:
         shard = store.shards[1]
         broken, _ = await store.tokens.create("broken", "admin")
@@ -158,6 +156,8 @@ async def test_a_key_of_another_type_is_not_copied_and_stops_no_other_copy(
             await store.redis.delete(*(place.keys.admin_token(each.token_id) for each in (broken, token)))
         await store.redis.set(store.keys.admin_token(broken.token_id), "x")
         await store.redis.hset(store.keys.admin_token(token.token_id), "name", "site")
+        await store.redis.zadd(store.keys.admin_tokens(), {b"\xff": 0})
+        await store.redis.zadd(store.keys.admin_sessions(), {"endless": float("inf")})
         await store.copy_access(shard)
         assert await store.redis.hgetall(shard.keys.admin_token(token.token_id)) == {b"name": b"site"}
         assert not await store.redis.exists(shard.keys.admin_token(broken.token_id))

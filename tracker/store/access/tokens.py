@@ -4,7 +4,8 @@ Every secret has 256 random bits. The store holds only its SHA-256, so a copy of
 access. Nothing is cached: a revoked token or session is invalid for the next request.
 
 Several shards have copies of tokens and sessions, which hold while the main prefix is unavailable if all shards that
-answer have the same. So a copy that a shard kept because it did not answer at the revocation gives no access.
+answer have the same. So a copy that a shard kept because it did not answer at the revocation gives no access while
+another shard answers.
 """
 
 import hashlib
@@ -338,7 +339,8 @@ class Tokens(Part):
                 # A row of another type, which another program has written, is no token.
                 commands += [("HSET", name, *row)] if isinstance(row, list) and row else []
                 commands.append(("ZADD", index, score, member))
-                commands += [("EXPIRE", name, max(1, int(float(score)) - self._now()))] * is_session
+                left = int(max(1, min(float(score), _LAST_MOMENT) - self._now()))
+                commands += [("EXPIRE", name, left)] * is_session
             await shard.connection.pipeline(*commands)
 
     def _now(self) -> int:
@@ -350,7 +352,8 @@ def _index(keys: Keys, *, is_session: bool) -> str:
 
 
 def _row_key(keys: Keys, member: bytes, *, is_session: bool) -> str:
-    return keys.admin_session(member.decode()) if is_session else keys.admin_token(member.decode())
+    name = member.decode("ascii", "replace")
+    return keys.admin_session(name) if is_session else keys.admin_token(name)
 
 
 def _agreed(copies: Sequence[_Item]) -> _Item | None:
