@@ -81,7 +81,8 @@ async def test_binary_frames_are_taken_too(redis_url: str, prefix: str) -> None:
 
 
 async def test_an_answer_passes_once_and_only_for_an_offer(redis_url: str, prefix: str) -> None:
-    """Answers that nobody asked for: invented, from another peer, for another torrent or peer, and repeated."""
+    """Answers that nobody asked for: invented, from another peer, for another torrent or peer, in the name of another
+    peer, repeated, and after a stop."""
     async with serving(redis_url, prefix) as site:
         offerer, asked = await site.open(), await site.open()
         await asked.announce(left=7)
@@ -94,12 +95,18 @@ async def test_an_answer_passes_once_and_only_for_an_offer(redis_url: str, prefi
         await asked.answer(offer, offer_id="never made".rjust(20))
         await asked.answer(offer, info_hash=OTHER_HASH)
         await asked.answer(offer, to_peer_id=other.peer_id)
+        await asked.answer(offer, peer_id=other.peer_id)
+        assert (await asked.receive())["failure reason"] == "a connection has one peer id for each torrent"
         assert await asked.is_silent() and await other.is_silent() and await offerer.is_silent()
         await asked.answer(offer)
         assert (await offerer.receive())["answer"]["type"] == "answer"
         await asked.answer(offer)
+        await offerer.announce("y", "z", left=7)
+        offer = await asked.receive()
+        await asked.announce(event="stopped")
+        await asked.answer(offer, peer_id=other.peer_id)
         assert await asked.is_silent() and await offerer.is_silent()
-        assert await site.counted("relays.unasked") == 5
+        assert await site.counted("relays.unasked") == 6
 
 
 async def test_hybrid_peers_count_once_and_stay_when_a_socket_closes(redis_url: str, prefix: str) -> None:

@@ -15,6 +15,7 @@ from tracker.bittorrent import (
     AnnounceReply,
     Event,
     InfoHash,
+    PeerId,
     Scrape,
     ScrapeReply,
 )
@@ -166,6 +167,7 @@ class SocketConnection:
             if isinstance(message, SocketAnnounce):
                 await self._announce(message)
             elif isinstance(message, Answer):
+                self._check_peer_id(message.info_hash, message.peer_id)
                 self._relay.pass_answer(self.id, self, message)
             else:
                 await self._scrape(message)
@@ -178,9 +180,7 @@ class SocketConnection:
 
     async def _announce(self, message: SocketAnnounce) -> None:
         info_hash, settings = message.announce.info_hash, self._settings.current.webtorrent
-        known = self.torrents.get(info_hash)
-        if known is not None and known.peer_id != message.announce.peer_id:
-            raise BadMessage("a connection has one peer id for each torrent", "announce", info_hash)
+        known = self._check_peer_id(info_hash, message.announce.peer_id)
         if known is None and len(self.torrents) >= settings.max_torrents:
             raise BadMessage("too many torrents on this connection", "announce", info_hash)
         offers = message.offers[: settings.max_offers]
@@ -197,6 +197,13 @@ class SocketConnection:
             answer(await self._tracker.announce(announce, self.passkey, self.address))
         except Refusal as error:
             answer(error)
+
+    def _check_peer_id(self, info_hash: InfoHash, peer_id: PeerId) -> AnnounceOverSocket | None:
+        """Returns the last announce of the torrent. Raises BadMessage if it had another peer id."""
+        known = self.torrents.get(info_hash)
+        if known is not None and known.peer_id != peer_id:
+            raise BadMessage("a connection has one peer id for each torrent", "announce", info_hash)
+        return known
 
     def _on_reply(
         self,

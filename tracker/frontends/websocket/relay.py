@@ -120,10 +120,10 @@ class Relay:
             self._send(receiver.process, Relayed(_OFFER, receiver.number, key, sender, message))
 
     def pass_answer(self, sender: SocketId, receiver: Receiver, answer: Answer) -> None:
-        """Passes the answer of connection ``receiver`` on, if it had the offer."""
+        """Passes the answer of connection ``receiver`` on, if it had the offer and is still in the swarm."""
         key = answer.info_hash, answer.to_peer_id, answer.accepted.offer_id
         offerer = receiver.open_offers.take(key, self._timer())
-        if offerer is None:
+        if offerer is None or not receiver.takes_part(answer.info_hash):
             self._count("relays.unasked", 1)
             return
         self._send(offerer.process, Relayed(_ANSWER, offerer.number, key, sender, encode_answer(answer)))
