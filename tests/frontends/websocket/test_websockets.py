@@ -10,6 +10,7 @@ import pytest
 from tests.frontends.websocket.harness import HASH, Site, offers, peer, serving
 from tests.waiting import eventually
 from tracker.frontends.websocket import connection as front_end
+from tracker.store.users.site_rows import PeerOnTorrent
 
 OTHER_HASH = "o" * 20
 
@@ -383,3 +384,31 @@ async def test_an_offer_to_a_process_that_is_gone_is_lost_and_counted(redis_url:
             return await here.counted("relays.lost") == 1
 
         await eventually(lost)
+
+
+async def test_messages_that_come_too_fast_wait(redis_url: str, prefix: str) -> None:
+    """More at once than aiohttp keeps of a connection: reading pauses."""
+    async with serving(redis_url, prefix) as site:
+        one = await site.open()
+        connection = one.socket._response.connection
+        assert connection is not None and isinstance(connection.transport, asyncio.Transport)
+        connection.transport.write(b"\x89\x80\0\0\0\0" * 5000)
+        assert (await one.announce(left=0))["complete"] == 1
+
+
+async def test_a_site_gets_the_addresses_of_peers_with_websockets(redis_url: str, prefix: str) -> None:
+    private: dict[str, Any] = {"users": {"private": "required"}, "torrents": {"mode": "open"}}
+    async with serving(redis_url, prefix, **private) as site:
+        await site.store.users.add("7", "p" * 20)
+        one = await site.open(f"/{'p' * 20}", peer_id="-XX0001-http-peer-01")
+        await one.announce(left=5)
+        torrent_id = (await site.torrent())[b"tid"].decode()
+        named = PeerOnTorrent(torrent_id, one.peer_id.encode().hex())
+        found: list[tuple[Any, ...]] = []
+        for over_http in (False, True):
+            if over_http:
+                await announce_over_http(site, passkey="p" * 20)
+            (row,) = await site.store.site_rows.peers([named])
+            found.append((row["ip"], row["ipv4"], row["ipv6"], row["port"]))
+        host = bytes((127, 0, 0, 1))
+        assert found == [(host, host, None, 0), (host, host, None, 6881)]

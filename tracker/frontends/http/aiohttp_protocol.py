@@ -202,6 +202,7 @@ class Connection(GuardedConnection):
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """The connection becomes a WebSocket; what has arrived after the request is its first bytes."""
+        self._upgraded = True  # else aiohttp would pause the parser of HTTP when messages arrive too fast
         super().set_parser(parser, data_received_cb)
         self._parser = None
         ahead, self._ahead = bytes(self._ahead), bytearray()

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from tracker.bittorrent import Endpoint, PeerId
+from tracker.bittorrent import Endpoint, PeerId, unmap
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, signed, whole
 from tracker.store.schema.record import Field, fields_of
@@ -12,6 +12,13 @@ from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.users.rules import Groups
 from tracker.store.users.sums import UserSums
 from tracker.store.users.users import Users
+from tracker.wire.endpoint import (
+    ENDPOINT6_LENGTH,
+    ENDPOINT_LENGTH,
+    SOCKET_LENGTH,
+    endpoints_of,
+    pack_endpoint,
+)
 
 SiteRow = dict[str, Any]
 """Values by name: numbers, flags, text, bytes; times in epoch s. None: there is no such value."""
@@ -297,18 +304,25 @@ def _history(pair: UserOnTorrent, row: Sequence[bytes | None], now: int) -> Site
     }
 
 
+def _endpoints(packed: bytes) -> tuple[Endpoint, ...]:
+    """Those of a peer. One that has only a WebSocket has its address, and port 0."""
+    if len(packed) == SOCKET_LENGTH:
+        return (pack_endpoint(unmap(packed[:16]), 0),)
+    return endpoints_of(packed)
+
+
 def _peer(peer: PeerOnTorrent, row: Sequence[bytes | None]) -> SiteRow:
     user_id, packed, uploaded, downloaded, left, active, paused, first, last, *others, agent = row
-    packed = packed or b""
-    address = packed[:6] if len(packed) in (6, 24) else packed[-18:]
+    endpoints = _endpoints(packed or b"")
+    first_one = endpoints[0] if endpoints else b""
     return {
         "user_id": whole(user_id),
         "torrent_id": int(peer.torrent_id),
         "peer_id": bytes.fromhex(peer.peer_id),
-        "ip": address[:-2] or None,
-        "ipv4": packed[:4] if len(packed) in (6, 24) else None,
-        "ipv6": packed[-18:-2] if len(packed) in (18, 24) else None,
-        "port": int.from_bytes(address[-2:], "big") if address else None,
+        "ip": first_one[:-2] or None,
+        "ipv4": next((each[:-2] for each in endpoints if len(each) == ENDPOINT_LENGTH), None),
+        "ipv6": next((each[:-2] for each in endpoints if len(each) == ENDPOINT6_LENGTH), None),
+        "port": int.from_bytes(first_one[-2:], "big") if first_one else None,
         "uploaded": whole(uploaded),
         "downloaded": whole(downloaded),
         "left": whole(left),
