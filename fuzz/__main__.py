@@ -21,10 +21,7 @@ def main() -> None:
     if unknown:
         sys.exit(f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(targets.names())}")
     if importlib.util.find_spec("atheris") is None:
-        print(
-            "!! atheris is not installed (no wheel for this system): nothing is fuzzed",
-            file=sys.stderr,
-        )
+        print("!! atheris is not installed (no wheel for this system): nothing is fuzzed", file=sys.stderr)
         return
     names = options.targets or targets.names()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -46,9 +43,7 @@ def _fuzz(name: str, seconds: int) -> list[bytes] | None:
             (found / f"seed-{number}").write_bytes(seed)
         (corpus.CORPORA / name).mkdir(parents=True, exist_ok=True)
         engine = [sys.executable, "-m", "fuzz.engine", name, str(seconds), directory]
-        run = subprocess.run(
-            engine, capture_output=True, text=True, errors="replace", cwd=corpus.ROOT, check=False
-        )
+        run = subprocess.run(engine, capture_output=True, text=True, errors="replace", cwd=corpus.ROOT, check=False)
         new = [path for path in found.iterdir() if re.fullmatch("[0-9a-f]{40}|seed-[0-9]+", path.name)]
 
         crashes = [path for path in found.iterdir() if path not in new]

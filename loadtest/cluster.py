@@ -66,9 +66,7 @@ class Node(Server):
 class Cluster:
     """``nodes`` are the primaries it was made of, then the replicas in the order of their start."""
 
-    def __init__(
-        self, top: Path, binary: str, options: Sequence[str], *, tls: bool, hosts: Sequence[str]
-    ) -> None:
+    def __init__(self, top: Path, binary: str, options: Sequence[str], *, tls: bool, hosts: Sequence[str]) -> None:
         self.top = top
         self._binary = binary
         self._options = options
@@ -147,8 +145,7 @@ class Cluster:
 
         def agreed() -> bool:
             maps = [
-                sorted((row[0], row[1], row[2][2]) for row in node.ask("CLUSTER", "SLOTS"))
-                for node in self._running()
+                sorted((row[0], row[1], row[2][2]) for row in node.ask("CLUSTER", "SLOTS")) for node in self._running()
             ]
             known = [each for each in maps if each]
             return all(each == known[0] for each in known)

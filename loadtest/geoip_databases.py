@@ -23,8 +23,7 @@ def record(country: str = "", subdivision: str = "", city: str = "", postcode: s
         "country": country
         and {"iso_code": country, "names": {"de": f"{country} auf Deutsch", "en": COUNTRY_NAMES[country]}},
         "registered_country": {"iso_code": "FR", "names": {"en": "France"}},
-        "subdivisions": subdivision
-        and [{"iso_code": subdivision, "names": {"en": f"the state {subdivision}"}}],
+        "subdivisions": subdivision and [{"iso_code": subdivision, "names": {"en": f"the state {subdivision}"}}],
         "city": city and {"geoname_id": 1, "names": {"de": f"{city}stadt", "en": city}},
         "postal": postcode and {"code": postcode},
         "location": {"latitude": 51.5, "longitude": -0.1, "time_zone": "Europe/London"},
@@ -51,9 +50,7 @@ def dbip_record(country: str, subdivision: str, city: str) -> dict[str, Any]:
 LONDON = MappingProxyType(record("GB", "ENG", "London", "SW1A"))
 SPRINGFIELD = MappingProxyType(record("US", "IL", "Springfield", "62701"))
 DRESDEN = MappingProxyType(dbip_record("DE", "Saxony", "Dresden"))
-NO_CODE = MappingProxyType(
-    {"country": {"names": {"en": "Atlantis"}}, "city": {"names": {"en": "Poseidonis"}}}
-)
+NO_CODE = MappingProxyType({"country": {"names": {"en": "Atlantis"}}, "city": {"names": {"en": "Poseidonis"}}})
 """A country without an ISO 3166-1 code."""
 
 CITIES: Networks = MappingProxyType(
@@ -90,17 +87,12 @@ def make_city(
 
 
 def make_country(
-    path: Path,
-    networks: Networks = CITIES,
-    *,
-    database_type: str = "GeoLite2-Country",
-    built: float | None = None,
+    path: Path, networks: Networks = CITIES, *, database_type: str = "GeoLite2-Country", built: float | None = None
 ) -> Path:
     """The same with only the countries of ``networks``."""
     kept = ("continent", "country", "registered_country")
     countries = {
-        network: {name: part for name, part in content.items() if name in kept}
-        for network, content in networks.items()
+        network: {name: part for name, part in content.items() if name in kept} for network, content in networks.items()
     }
     return make_city(path, countries, database_type=database_type, built=built)
 

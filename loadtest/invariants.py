@@ -21,8 +21,7 @@ async def check_invariants(redis: Any, keys: Keys) -> int:
     networks: Counter[bytes] = Counter()
     await check_lists(redis, keys)
     rankings = {
-        f: dict(await redis.zrange(keys.index(f), 0, -1, withscores=True))
-        for f in ("seeders", "leechers", "snatches")
+        f: dict(await redis.zrange(keys.index(f), 0, -1, withscores=True)) for f in ("seeders", "leechers", "snatches")
     }
     for torrent_id, seeders in rankings["seeders"].items():
         hexed = await redis.get(keys.torrent_id(torrent_id.decode()))
@@ -30,8 +29,7 @@ async def check_invariants(redis: Any, keys: Keys) -> int:
         info_hash = InfoHash(bytes.fromhex(hexed.decode()))
         row = await redis.hgetall(keys.torrent(info_hash))
         counts = {
-            name: int(row.get(name.encode(), 0))
-            for name in ("seeders", "leechers", "snatches", "paused", *ARRAYS)
+            name: int(row.get(name.encode(), 0)) for name in ("seeders", "leechers", "snatches", "paused", *ARRAYS)
         }
         assert all(value >= 0 for value in counts.values()), counts
         assert row.get(b"tid") == torrent_id
@@ -90,9 +88,7 @@ async def check_lists(redis: Any, keys: Keys) -> None:
     assert set(await redis.zrange(f"{keys.prefix}i:name", 0, -1)) == names
 
 
-async def _check_swarm(
-    redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: str, counts: dict[str, int]
-) -> int:
+async def _check_swarm(redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: str, counts: dict[str, int]) -> int:
     members = {PeerId(bytes.fromhex(m.decode())) for m in await redis.smembers(keys.swarm_peers(info_hash))}
     slots: dict[tuple[PeerId, str], tuple[str, int, bytes]] = {}
     for name in ARRAYS:
@@ -155,11 +151,7 @@ async def _check_peer(
     paused = row.get(b"paused") == b"1"
     kind = "s" if row[b"left"] == b"0" and not paused else "l"
     packed = row[b"endpoints"]
-    expected: dict[str, bytes | None] = {
-        "4": None,
-        "6": None,
-        "w": packed[-25:] if len(packed) >= 25 else None,
-    }
+    expected: dict[str, bytes | None] = {"4": None, "6": None, "w": packed[-25:] if len(packed) >= 25 else None}
     expected |= {"4" if len(each) == 6 else "6": each for each in endpoints_of(packed)}
     assert sum(len(each or b"") for each in expected.values()) == len(packed) > 0
     for family, endpoint in expected.items():

@@ -160,9 +160,7 @@ def main() -> int:
         tracker = _start(Path(folder))
         try:
             asyncio.run(_fill(Path(folder) / "data" / "valkey.sock"))
-            token = json.loads(trackers.run(Path(folder), "token", "create", "reviewer", "--json").stdout)[
-                "token"
-            ]
+            token = json.loads(trackers.run(Path(folder), "token", "create", "reviewer", "--json").stdout)["token"]
             _announce(tracker)
             if given.docs:
                 for scheme in ("light", "dark"):
@@ -319,15 +317,9 @@ async def _fill_work(store: Store) -> None:
 
 async def _fill_lists(store: Store, now: float, chance: random.Random) -> None:
     """Clients, jobs, tokens and the audit log."""
-    joins = {
-        (f"{name} {v}", ""): chance.randrange(20, 900) for name in ("qBittorrent", "Deluge") for v in "543"
-    }
+    joins = {(f"{name} {v}", ""): chance.randrange(20, 900) for name in ("qBittorrent", "Deluge") for v in "543"}
     joins |= {("Transmission 4.0.6", ""): 700, ("µTorrent 3.5.5", ""): 120, ("aria2", ""): 45}
-    refused = {
-        ("aria2", "unknown torrent"): 512,
-        ("Xunlei 1.2", "client denied"): 204,
-        ("qBittorrent 3", "denied"): 9,
-    }
+    refused = {("aria2", "unknown torrent"): 512, ("Xunlei 1.2", "client denied"): 204, ("qBittorrent 3", "denied"): 9}
     seen = joins | refused
     addresses = [Address(bytes((192, 0, 2, host))) for host in range(MIN_ADDRESSES)]
     await store.client_software.add(1, seen, now, dict.fromkeys(seen, addresses))

@@ -27,11 +27,7 @@ class WatchedServer(Server):
 
     def _arguments(self) -> list[str]:
         if not self.conf.exists():
-            options = {
-                "port": str(self.port),
-                "unixsocket": str(self.socket_path),
-                "dir": str(self.directory),
-            }
+            options = {"port": str(self.port), "unixsocket": str(self.socket_path), "dir": str(self.directory)}
             words = iter(self.options)
             options |= {name.removeprefix("--"): value for name, value in zip(words, words, strict=True)}
             lines = "".join(f"{name} {value}\n" for name, value in options.items())

@@ -112,14 +112,7 @@ class Server:
         tls: list[str] = []
         if self.tls_port:
             key, certificate = self.directory / "key.pem", self.directory / "cert.pem"
-            tls = [
-                "--tls-port",
-                str(self.tls_port),
-                "--tls-cert-file",
-                str(certificate),
-                "--tls-key-file",
-                str(key),
-            ]
+            tls = ["--tls-port", str(self.tls_port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
             tls += ["--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no"]
         return [
             str(REDIS_CONF),

@@ -85,9 +85,7 @@ class RunningTracker:
         }
         path = f"/{passkey}/announce" if passkey else "/announce"
         text = "&".join(f"{name}={value}" for name, value in query.items())
-        connection = HTTPConnection(
-            self.url.removeprefix("http://"), timeout=SECONDS, source_address=(source, 0)
-        )
+        connection = HTTPConnection(self.url.removeprefix("http://"), timeout=SECONDS, source_address=(source, 0))
         try:
             connection.request("GET", f"{path}?{text}")
             reply: dict[bytes, Any] = bdecode(connection.getresponse().read())

@@ -48,9 +48,7 @@ _prefixes = itertools.count(1)
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("which tests")
     group.addoption("--long", action="store_true", help="also the tests marked long")
-    group.addoption(
-        "--serial", choices=("with", "without", "only"), default="with", help="the tests marked serial"
-    )
+    group.addoption("--serial", choices=("with", "without", "only"), default="with", help="the tests marked serial")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -77,18 +75,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     serial, wants_long = config.getoption("--serial"), config.getoption("--long")
     kept = {"with": (True, False), "without": (False,), "only": (True,)}[serial]
     items[:] = [
-        item
-        for item in items
-        if bool(item.get_closest_marker("serial")) in kept and (wants_long or not _is_long(item))
+        item for item in items if bool(item.get_closest_marker("serial")) in kept and (wants_long or not _is_long(item))
     ]
 
 
 def _is_long(item: pytest.Item) -> bool:
     """On the system's redis-server, slow tests and those of several shards run only where long tests do: scripts do
     there what they do on one shard."""
-    parameters = (
-        item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    )
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     second = parameters.get("any_server") == "debian_redis"
     several = parameters.get("shards", 1) != 1
     return bool(item.get_closest_marker("long") or (second and (several or item.get_closest_marker("slow"))))
@@ -196,9 +190,7 @@ def keys(valkey: Server) -> Iterator["BlockingRedis"]:
 
 
 @pytest.fixture
-def tracker(
-    redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Command]:
+def tracker(redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     set_store(monkeypatch, redis_url, prefix)
     monkeypatch.chdir(tmp_path)
     with command() as run:

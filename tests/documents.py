@@ -43,17 +43,14 @@ class Block:
                 yield command, shown
         else:
             lines = self.text.replace("\\\n", "\\\0").splitlines()
-            yield from (
-                (line.replace("\0", "\n"), "") for line in lines if line.strip(" \n#") and line[0] != "#"
-            )
+            yield from ((line.replace("\0", "\n"), "") for line in lines if line.strip(" \n#") and line[0] != "#")
 
 
 def blocks(page: str, *languages: str) -> list[Block]:
     """Those of the page in its order; only of these languages if any are given."""
     text = PAGES[page].read_text("utf-8")
     found = [
-        Block(page, text.count("\n", 0, match.start()) + 1, match[2], match[3])
-        for match in _FENCED.finditer(text)
+        Block(page, text.count("\n", 0, match.start()) + 1, match[2], match[3]) for match in _FENCED.finditer(text)
     ]
     return [block for block in found if not languages or block.language in languages]
 
@@ -103,9 +100,7 @@ def run(script: Script, commands: list[tuple[str, str]], home: Path) -> None:
             "COLUMNS": "200",
             "TERM": "xterm",
         }
-        words = {"http://127.0.0.1:6970": tracker.admin_url, "http://localhost:6969": tracker.url} | dict(
-            script.words
-        )
+        words = {"http://127.0.0.1:6970": tracker.admin_url, "http://localhost:6969": tracker.url} | dict(script.words)
         text = _as_text(script, commands, words)
         status, printed = _in_terminal(text, home, trackers.environment({**script.settings, **variables}))
     finally:
@@ -123,12 +118,7 @@ def _in_terminal(text: str, home: Path, variables: Mapping[str, str]) -> tuple[i
     """The exit status of bash and what it prints to a terminal."""
     outer, inner = pty.openpty()
     with subprocess.Popen(
-        ["bash", "-c", text],
-        cwd=home,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=inner,
-        stderr=inner,
+        ["bash", "-c", text], cwd=home, env=variables, stdin=subprocess.DEVNULL, stdout=inner, stderr=inner
     ) as process:
         os.close(inner)
         parts = []

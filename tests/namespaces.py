@@ -16,9 +16,7 @@ def set_up(*addresses: str) -> str:
         [
             "ip link set lo up",
             *(
-                f"ip address add {each}/128 dev lo nodad"
-                if ":" in each
-                else f"ip address add {each}/32 dev lo"
+                f"ip address add {each}/128 dev lo nodad" if ":" in each else f"ip address add {each}/32 dev lo"
                 for each in addresses
             ),
         ]
@@ -42,10 +40,5 @@ def run_module(set_up: str, module: str, *words: str, seconds: float) -> "subpro
 
 def _run(command: str, seconds: float) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*_NAMESPACE, "sh", "-c", command],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
+        [*_NAMESPACE, "sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False
     )

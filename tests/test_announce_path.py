@@ -129,9 +129,7 @@ def noting(file: str) -> str:
 
 
 @asynccontextmanager
-async def tracing_script(
-    client: Client, store: Store
-) -> AsyncIterator[Callable[[str], Awaitable[tuple[str, ...]]]]:
+async def tracing_script(client: Client, store: Store) -> AsyncIterator[Callable[[str], Awaitable[tuple[str, ...]]]]:
     """Makes announces and returns the calls of functions of the announce script, each as ``file function``."""
     key, load = f"{store.keys.prefix}calls", store.scripts.announce.load
     begin, tail = "local announce\n", "return announce(KEYS, ARGV)\n"
@@ -245,10 +243,7 @@ async def peers(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> 
 async def test_an_announce_enters_few_files_each_once_down_and_once_up(peers: Peers, kind: str) -> None:
     calls = await peers.most_common(kind, partial(trace, peers.client))
     print(kind, shown(calls))  # noqa: T201
-    assert calls[0].file == "frontends/http/fast_protocol.py" and {call.way for call in calls} == {
-        "down",
-        "up",
-    }
+    assert calls[0].file == "frontends/http/fast_protocol.py" and {call.way for call in calls} == {"down", "up"}
     assert len(files_of(calls)) <= MAX_FILES[kind]
     assert not entered_again(calls)
 

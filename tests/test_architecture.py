@@ -186,9 +186,7 @@ def modules() -> list[str]:
 
 
 def _name(path: Path) -> str:
-    return (
-        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
-    )
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
 
 
 def path_of(module: str) -> Path:
@@ -242,9 +240,7 @@ def test_every_module_is_in_a_row_and_imports_what_its_row_allows() -> None:
 def test_folders_import_from_lower_floors() -> None:
     faults = []
     for place, floors in INSIDE.items():
-        floor_of = {
-            f"{place}.{name}": number for number, names in enumerate(floors) for name in names.split()
-        }
+        floor_of = {f"{place}.{name}": number for number, names in enumerate(floors) for name in names.split()}
         for module in (module for module in modules() if covers(place, module) and module != place):
             own = next(folder for folder in floor_of if covers(folder, module))
             for name in ours(module):
@@ -314,9 +310,7 @@ def test_scripts_use_the_given_prefix_and_have_a_description() -> None:
 def test_no_command_walks_all_keys() -> None:
     """T20: lists are read from index sets, never with KEYS."""
     for script in (PACKAGE / "store" / "lua").rglob("*.lua"):
-        assert not re.search(r"""call\s*\(\s*["']KEYS["']""", script.read_text("utf-8"), re.IGNORECASE), (
-            script
-        )
+        assert not re.search(r"""call\s*\(\s*["']KEYS["']""", script.read_text("utf-8"), re.IGNORECASE), script
     for module in modules():
         for node in nodes_of(path_of(module)):
             if isinstance(node, ast.Call):
@@ -333,9 +327,7 @@ def _asks_for_all_keys(call: ast.Call) -> bool:
 
 SENDS_COMMANDS = ("store", "doctor", "valkey.backup")
 """Modules outside the store that send Redis commands: the doctor and the backup read the server's state."""
-COMMAND_METHODS = frozenset(
-    {"command", "pipeline", "direct", "execute_command", "evalsha", "eval", "script_load"}
-)
+COMMAND_METHODS = frozenset({"command", "pipeline", "direct", "execute_command", "evalsha", "eval", "script_load"})
 
 
 def sent_commands(module: str) -> Iterator[str]:
@@ -348,11 +340,7 @@ def sent_commands(module: str) -> Iterator[str]:
         for each in node.decorator_list
     }
     for node in ast.walk(tree):
-        if (
-            not isinstance(node, ast.Call)
-            or not isinstance(node.func, ast.Attribute)
-            or id(node) in decorators
-        ):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or id(node) in decorators:
             continue
         if node.func.attr in COMMAND_METHODS and module not in (
             "cli.commands",
@@ -372,23 +360,11 @@ def store_classes() -> set[str]:
     return {
         node.name
         for module in modules()
-        if covers("store", module)
-        and not covers("store.client", module)
-        and not covers("store.sharding", module)
+        if covers("store", module) and not covers("store.client", module) and not covers("store.sharding", module)
         for node in nodes_of(path_of(module))
         if isinstance(node, ast.ClassDef)
         and node.name
-        not in (
-            "Store",
-            "Search",
-            "Memory",
-            "Series",
-            "SharedRules",
-            "Swarms",
-            "Lease",
-            "_ShardStates",
-            "_Walk",
-        )
+        not in ("Store", "Search", "Memory", "Series", "SharedRules", "Swarms", "Lease", "_ShardStates", "_Walk")
         for method in node.body
         if isinstance(method, ast.FunctionDef) and method.name == "__init__"
         if {arg.arg for arg in method.args.args} & {"connection", "scripts", "shard", "shards"}
@@ -460,9 +436,7 @@ def test_tasks_are_started_in_task_groups_only() -> None:
 def test_each_file_has_a_test() -> None:
     """By its name, an import, or a line of HELD_BY in tools/nearest_tests.py, which `make mutate` uses as well."""
     files = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.lua")]
-    assert not [
-        path for path in files if path.read_text(encoding="utf-8").strip() and not nearest_tests(path)
-    ]
+    assert not [path for path in files if path.read_text(encoding="utf-8").strip() and not nearest_tests(path)]
 
 
 def test_the_tables_name_only_existing_modules() -> None:

@@ -145,14 +145,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 async def announce_together(store: Store, event: str, first: int, torrents: int = 1) -> None:
     """Sends a full batch of announces, of the peers from number ``first`` on."""
     updates = [
-        update(
-            first + n,
-            event,
-            torrent=1 + n % torrents,
-            bytes_left=1000 * (n % 2),
-            random=n,
-            key_digest=b"12345678",
-        )
+        update(first + n, event, torrent=1 + n % torrents, bytes_left=1000 * (n % 2), random=n, key_digest=b"12345678")
         for n in range(MAX_BATCH)
     ]
     replies = await asyncio.gather(*map(store.swarms.announce, updates))
@@ -185,9 +178,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("kind", "event", "first", "torrents"), KINDS, ids=[kind for kind, *_ in KINDS])
-async def test_an_announce_takes_few_commands(
-    store: Store, kind: str, event: str, first: int, torrents: int
-) -> None:
+async def test_an_announce_takes_few_commands(store: Store, kind: str, event: str, first: int, torrents: int) -> None:
     if kind == "join":  # these joins register the torrents
         await announce_together(store, "s", 10 * MAX_BATCH, torrents)
     found = await commands_of(store, event, first, torrents)
@@ -219,9 +210,7 @@ async def test_an_anonymous_announce_takes_few_commands_where_accounts_are_optio
 
 
 @pytest.mark.parametrize(("kind", "more"), [("regular", 0), ("join of many", 1), ("stop", 1)])
-async def test_the_change_feed_takes_one_command_a_change(
-    redis_url: str, prefix: str, kind: str, more: int
-) -> None:
+async def test_the_change_feed_takes_one_command_a_change(redis_url: str, prefix: str, kind: str, more: int) -> None:
     """And none for an announce that changes nothing."""
     ((_, event, first, torrents),) = [row for row in KINDS if row[0] == kind]
     async with running(Store(redis_url, Keys(prefix), SwarmRules(max_changes=1000))) as store:
@@ -240,10 +229,7 @@ async def test_a_snatch_takes_few_commands(redis_url: str, prefix: str) -> None:
 
         async def announce_all(event: str, bytes_left: int) -> None:
             users = range(1, MAX_BATCH + 1)
-            updates = [
-                update(user, event, bytes_left=bytes_left, passkey=f"{user:020}", random=user)
-                for user in users
-            ]
+            updates = [update(user, event, bytes_left=bytes_left, passkey=f"{user:020}", random=user) for user in users]
             await asyncio.gather(*map(store.swarms.announce, updates))
 
         await announce_all("s", 1000)
@@ -305,9 +291,7 @@ async def commands_with(redis_url: str, prefix: str, rules: SwarmRules) -> dict[
     async def measure() -> None:
         rows: Any = await redis_of(connection).info("commandstats")
         inside = {name: row["calls"] for name, row in rows.items() if name != "cmdstat_info"}
-        counts.append(
-            sum(calls for name, calls in inside.items() if name.removeprefix("cmdstat_") not in CALLED)
-        )
+        counts.append(sum(calls for name, calls in inside.items() if name.removeprefix("cmdstat_") not in CALLED))
 
     try:
         await private_rules.announce_all(connection, prefix, rules, measure)
@@ -329,9 +313,7 @@ async def test_all_rules_of_a_private_tracker_take_few_commands_more(redis_url: 
     assert ruled["completed"] <= plain["completed"] + 1
 
 
-async def test_the_sync_of_a_sites_tables_costs_announces_the_change_feed_only(
-    redis_url: str, prefix: str
-) -> None:
+async def test_the_sync_of_a_sites_tables_costs_announces_the_change_feed_only(redis_url: str, prefix: str) -> None:
     """A command for each change, and one for a peer that announces, which is noted for the next round of the feed."""
     fed = replace(private_rules.WITHOUT_RULES, max_changes=2000, note_updates=True)
     plain = await commands_with(redis_url, prefix, private_rules.WITHOUT_RULES)
@@ -422,11 +404,7 @@ def _monitoring(found: Counted) -> Iterator[None]:
 
     monitoring.use_tool_id(tool, "cost")
     try:
-        for event, callback in (
-            (events.PY_START, entered),
-            (events.PY_RESUME, entered),
-            (events.INSTRUCTION, done),
-        ):
+        for event, callback in ((events.PY_START, entered), (events.PY_RESUME, entered), (events.INSTRUCTION, done)):
             monitoring.register_callback(tool, event, callback)
         monitoring.set_events(tool, events.PY_START | events.PY_RESUME | events.INSTRUCTION)
         yield
@@ -529,9 +507,7 @@ async def test_an_announce_with_shards_takes_few_instructions(redis_url: str, pr
     async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=shards)) as store:
         async with serving(store) as (port, _):
             requests = [
-                b"GET /announce?"
-                + query_of(n).replace(b"%9c", b"%%%02x" % n, 1)
-                + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+                b"GET /announce?" + query_of(n).replace(b"%9c", b"%%%02x" % n, 1) + b" HTTP/1.1\r\nHost: x\r\n\r\n"
                 for n in range(MAX_BATCH)
             ]
             before = await commands_so_far(store)
@@ -566,15 +542,12 @@ async def test_an_announce_on_its_own_connection_takes_few_instructions(front_en
 
 
 @pytest.mark.parametrize("form", SOCKET_TO_SOCKET_OF_USERS)
-async def test_an_announce_with_a_passkey_takes_few_instructions(
-    redis_url: str, prefix: str, form: str
-) -> None:
+async def test_an_announce_with_a_passkey_takes_few_instructions(redis_url: str, prefix: str, form: str) -> None:
     async with running(Store(redis_url, Keys(prefix), SwarmRules(accounts="required"))) as store:
         await store.users.add("7", ALICE)
         async with serving(store, "required") as (port, _):
             requests = [
-                f"GET {form}".encode() + query_of(n) + b" HTTP/1.1\r\nHost: x\r\n\r\n"
-                for n in range(MAX_BATCH)
+                f"GET {form}".encode() + query_of(n) + b" HTTP/1.1\r\nHost: x\r\n\r\n" for n in range(MAX_BATCH)
             ]
             found = await instructions_per_announce(socket.SOCK_STREAM, port, requests, b"5:peers")
     assert 0 < found.instructions <= SOCKET_TO_SOCKET_OF_USERS[form], found

@@ -14,9 +14,7 @@ from tracker.workers.work import policy, verification
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LINK = re.compile(r"\[[^\]]+\]\(([^)#:\s]+)(?:#[^)]*)?\)")
-FILE = re.compile(
-    r"`((?:tracker|tests|loadtest|docs|requirements)/[\w./-]+|[\w-]+\.(?:conf|toml|yaml)|Makefile)`"
-)
+FILE = re.compile(r"`((?:tracker|tests|loadtest|docs|requirements)/[\w./-]+|[\w-]+\.(?:conf|toml|yaml)|Makefile)`")
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 
 
@@ -32,9 +30,7 @@ def test_every_setting_is_on_its_page() -> None:
 def test_periodic_jobs_run_as_often_as_their_page_says() -> None:
     page = (DOCS / "jobs.md").read_text(encoding="utf-8")
     said = re.findall(r"(?m)^\| `(\w+)` \|.*once per (\d+) (s|minutes|hours)", page)
-    seconds = {
-        name: int(number) * {"s": 1, "minutes": 60, "hours": 3600}[unit] for name, number, unit in said
-    }
+    seconds = {name: int(number) * {"s": 1, "minutes": 60, "hours": 3600}[unit] for name, number, unit in said}
     assert seconds == {
         "work_policy": policy.EVERY_SECONDS,
         "work_verify": verification.EVERY_SECONDS,
@@ -105,9 +101,7 @@ def test_links_and_files_named_exist() -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    linked = {
-        (DOCS / link).resolve() for link in LINK.findall((DOCS / "index.md").read_text(encoding="utf-8"))
-    }
+    linked = {(DOCS / link).resolve() for link in LINK.findall((DOCS / "index.md").read_text(encoding="utf-8"))}
     assert not {page for page in DOCS.rglob("*.md") if page.name != "index.md"} - linked
 
 
@@ -122,9 +116,7 @@ def test_the_map_names_every_folder_and_is_short() -> None:
 
 
 def test_a_decision_fits_on_one_page() -> None:
-    words = {
-        page.name: len(page.read_text(encoding="utf-8").split()) for page in (DOCS / "decisions").glob("*.md")
-    }
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in (DOCS / "decisions").glob("*.md")}
     assert not {name: number for name, number in words.items() if number > 500}
 
 

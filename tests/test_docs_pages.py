@@ -29,9 +29,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 def redis_commands(*, sharded: bool) -> list[list[str]]:
     """The words of each command, without the program. Those for a store with shards have the option -c."""
-    lines = [
-        shlex.split(line, comments=True) for block in blocks("redis.md", "sh") for line in block.splitlines()
-    ]
+    lines = [shlex.split(line, comments=True) for block in blocks("redis.md", "sh") for line in block.splitlines()]
     assert all(line[0] == "redis-cli" for line in lines)
     return [line[1 + sharded :] for line in lines if (line[1] == "-c") == sharded]
 
@@ -51,12 +49,7 @@ async def fill(valkey: Server, info_hash: InfoHash, shards: int) -> None:
     ) as store:
         await store.users.add("1", PASSKEY)
         peer = PeerId(b"-TR4000-abcdefghijkl")
-        changes: dict[str, Any] = {
-            "info_hash": info_hash,
-            "peer_id": peer,
-            "passkey": PASSKEY,
-            "timeout_seconds": 600,
-        }
+        changes: dict[str, Any] = {"info_hash": info_hash, "peer_id": peer, "passkey": PASSKEY, "timeout_seconds": 600}
         for event, left in (("s", 5), ("c", 0)):
             await store.announce(update(1, event, bytes_left=left, **changes))
         store.counters.count("announces", "failures.denied")
@@ -157,9 +150,7 @@ def test_proxies_accept_the_documented_configurations(
         block = f"pid {tmp_path}/pid; error_log {tmp_path}/log; events {{}} http {{ {block} }}"
     file = tmp_path / "conf"
     file.write_text(block)
-    done = subprocess.run(
-        [program, *check[1:], str(file)], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([program, *check[1:], str(file)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -65,9 +65,7 @@ def numbers(chapter: str, sections: dict[int, str]) -> Iterator[str]:
     for section, listed in sections.items():
         for part in listed.split():
             first, _, last = part.partition("-")
-            yield from (
-                f"{chapter}.{section}.{number}" for number in range(int(first), int(last or first) + 1)
-            )
+            yield from (f"{chapter}.{section}.{number}" for number in range(int(first), int(last or first) + 1))
 
 
 LEVEL_1 = [

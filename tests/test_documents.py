@@ -118,16 +118,10 @@ SCRIPTS: dict[str, Script] = {
     ),
     "metrics.md": Script(),
     "scores.md": Script(words=WORDS, before=ROWS),
-    "uniques.md": Script(
-        words=WORDS, before=ROWS + COUNTED, settings={"TRACKER_GEOIP__DATABASE": "places.mmdb"}
-    ),
+    "uniques.md": Script(words=WORDS, before=ROWS + COUNTED, settings={"TRACKER_GEOIP__DATABASE": "places.mmdb"}),
     "work.md": Script(
         settings=PROJECT | {"TRACKER_TORRENTS__MODE": "registered"},
-        words={
-            "ITEM": "item",
-            "/var/lib/tracker/work": "drained",
-            "https://tracker.example/seeds": "$WORK/seeds",
-        },
+        words={"ITEM": "item", "/var/lib/tracker/work": "drained", "https://tracker.example/seeds": "$WORK/seeds"},
         before=f"{ROWS + LISTS}PASSKEY={PASSKEY}",
         before_each=SEEDS,
     ),
@@ -170,8 +164,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("cluster.md", "COMPOSE_FILE="): _SITE,
     ("cluster.md", "STORE_URL="): _SITE,
     ("docker.md", "docker "): _DOCKER,
-    ("geoip.md", "TRACKER_GEOIP__DATABASE=dbip"): _OWN_TEST
-    + "tests/workers/test_geoip_update.py, on a local server",
+    ("geoip.md", "TRACKER_GEOIP__DATABASE=dbip"): _OWN_TEST + "tests/workers/test_geoip_update.py, on a local server",
     ("geoip.md", "AccountID"): _SERVER,
     ("geoip.md", "37 4 "): "a line of cron",
     ("geoip.md", "[Service]"): _SYSTEM,
@@ -191,8 +184,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("operations.md", "min-replicas"): _SERVER,
     ("operations.md", "defaults"): _SERVER,
     ("performance.md", "1,000,000 peers"): _DRAWING,
-    ("private.md", "tracker torrent renumber"): _OWN_TEST
-    + "tests/cli/test_renumber.py, as no tracker may run",
+    ("private.md", "tracker torrent renumber"): _OWN_TEST + "tests/cli/test_renumber.py, as no tracker may run",
     ("proxies.md", "tracker.example"): _SERVER,
     ("redis.md", "t:{"): _DRAWING,
     ("sizing.md", ""): _DRAWING,
@@ -248,9 +240,7 @@ def test_no_page_has_code_without_a_language() -> None:
     found = [
         f"{page}: {line}"
         for page, path in PAGES.items()
-        for line in re.findall(
-            r"\n\n( {4}\S.*|```$)", re.sub(r"(?ms)^ *```\w.*?^ *```$", "", path.read_text())
-        )
+        for line in re.findall(r"\n\n( {4}\S.*|```$)", re.sub(r"(?ms)^ *```\w.*?^ *```$", "", path.read_text()))
     ]
     assert found == []
 
@@ -267,17 +257,13 @@ def test_every_name_in_the_lists_is_of_a_block() -> None:
         if not any(of == page and text.startswith(start) for of, text in starts)
     }
     assert stale == set()
-    named = {
-        name for why in NOT_RUN.values() for name in re.findall(r"(?:loadtest|tests|tools)/[\w/.]+\w", why)
-    }
+    named = {name for why in NOT_RUN.values() for name in re.findall(r"(?:loadtest|tests|tools)/[\w/.]+\w", why)}
     assert not [name for name in named if not (ROOT / name).exists()]
     assert ELSEWHERE.keys() <= {(block.page, block.language) for block in ALL}
 
 
 @pytest.mark.parametrize("block", [b for b in ALL if b.language == "ini" and not reason(b)], ids=name_of)
-def test_settings_on_pages_are_accepted(
-    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_on_pages_are_accepted(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone, or after those before it on the page."""
     for name in [name for name in os.environ if name.startswith("TRACKER_")]:
         monkeypatch.delenv(name)

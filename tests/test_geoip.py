@@ -18,21 +18,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from loadtest.geoip_databases import (
-    CITIES,
-    DRESDEN,
-    LONDON,
-    NO_CODE,
-    SPRINGFIELD,
-    make_city,
-    make_country,
-    record,
-)
+from loadtest.geoip_databases import CITIES, DRESDEN, LONDON, NO_CODE, SPRINGFIELD, make_city, make_country, record
 from tracker.geoip import CACHED_ADDRESSES, MAX_NAME_LENGTH, UNKNOWN, GeoIP, Place, _place
 
-BRITISH, AMERICAN, BRITISH6 = (
-    ip_address(each).packed for each in ("192.0.2.1", "198.51.100.1", "2001:db8:1::1")
-)
+BRITISH, AMERICAN, BRITISH6 = (ip_address(each).packed for each in ("192.0.2.1", "198.51.100.1", "2001:db8:1::1"))
 IN_LONDON = Place("GB", "ENG", "London", "SW1A", "United Kingdom")
 IN_SPRINGFIELD = Place("US", "IL", "Springfield", "62701", "United States")
 
@@ -109,9 +98,7 @@ def test_ipv6_addresses_are_unknown_in_an_ipv4_database(path: Path, lines: list[
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize(
-    "each", [LONDON, SPRINGFIELD, NO_CODE, DRESDEN, record("NL", city="Den Haag"), record("NL")]
-)
+@pytest.mark.parametrize("each", [LONDON, SPRINGFIELD, NO_CODE, DRESDEN, record("NL", city="Den Haag"), record("NL")])
 def test_a_place_equals_what_geoip2_reads(path: Path, each: dict[str, Any]) -> None:
     address = "192.0.2.1"
     place = GeoIP(make_city(path, {"192.0.2.0/24": each})).lookup(ip_address(address).packed)
@@ -207,9 +194,7 @@ def test_names_are_printable_and_cut_to_the_maximum_length(path: Path, name: str
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
-    lambda inner: (
-        st.lists(inner) | st.dictionaries(st.sampled_from(["iso_code", "names", "en", "code"]), inner)
-    ),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["iso_code", "names", "en", "code"]), inner),
     max_leaves=6,
 )
 
@@ -228,9 +213,7 @@ def test_every_place_is_printable_and_can_be_encoded(odd: Any) -> None:
     if place is not None:
         fields = (place.country, place.country_name, place.subdivision, place.city, place.postcode)
         assert any(fields)
-        assert all(
-            text.isprintable() and text == text.strip() and len(text) <= MAX_NAME_LENGTH for text in fields
-        )
+        assert all(text.isprintable() and text == text.strip() and len(text) <= MAX_NAME_LENGTH for text in fields)
         "".join(fields).encode()
 
 
@@ -245,9 +228,7 @@ def test_every_place_is_printable_and_can_be_encoded(odd: Any) -> None:
         ({}, ""),
     ],
 )
-def test_a_country_has_its_english_name_in_the_database(
-    path: Path, country: dict[str, Any], name: str
-) -> None:
+def test_a_country_has_its_english_name_in_the_database(path: Path, country: dict[str, Any], name: str) -> None:
     """B8: without one, it has the name that other databases use."""
     record = {"country": country, "city": {"names": {"en": "Anywhere"}}}
     place = GeoIP(make_city(path, {"192.0.2.0/24": record})).lookup(BRITISH)
@@ -256,9 +237,7 @@ def test_a_country_has_its_english_name_in_the_database(
 
 def test_a_country_code_is_two_upper_case_letters(path: Path) -> None:
     lower = {"country": {"iso_code": "gb"}}
-    assert GeoIP(make_city(path, {"192.0.2.0/24": lower})).lookup(BRITISH) == Place(
-        "GB", country_name="United Kingdom"
-    )
+    assert GeoIP(make_city(path, {"192.0.2.0/24": lower})).lookup(BRITISH) == Place("GB", country_name="United Kingdom")
 
 
 # Lookups
@@ -319,9 +298,7 @@ def test_a_replaced_file_is_opened_at_the_next_refresh(path: Path, lines: list[E
     for number in range(10):
         moved = LONDON if number % 2 else SPRINGFIELD
         make_city(path, {"192.0.2.0/24": moved})
-        assert geoip.lookup(AMERICAN) == (
-            IN_SPRINGFIELD if number == 0 else None
-        )  # unchanged until the refresh
+        assert geoip.lookup(AMERICAN) == (IN_SPRINGFIELD if number == 0 else None)  # unchanged until the refresh
         geoip.refresh()
         assert geoip.lookup(BRITISH) == (IN_LONDON if number % 2 else IN_SPRINGFIELD)
     geoip.refresh()
@@ -405,9 +382,7 @@ def test_an_invalid_first_file_is_logged_once(path: Path, lines: list[EventDict]
 
 
 def test_a_damaged_name_is_logged_once_and_other_lookups_work(path: Path, lines: list[EventDict]) -> None:
-    whole = make_city(
-        path, {"192.0.2.0/24": LONDON, "198.51.100.0/24": record("US", city="Troy")}
-    ).read_bytes()
+    whole = make_city(path, {"192.0.2.0/24": LONDON, "198.51.100.0/24": record("US", city="Troy")}).read_bytes()
     assert b"FLondon" in whole
     path.write_bytes(whole.replace(b"FLondon", b"F\xff\xfe\xfd\xfc\xfb\xfa"))
     geoip = GeoIP(path)
@@ -415,10 +390,7 @@ def test_a_damaged_name_is_logged_once_and_other_lookups_work(path: Path, lines:
         assert geoip.lookup(BRITISH) is None
         assert geoip.lookup(AMERICAN) == Place("US", city="Troy", country_name="United States")
         geoip.refresh()
-    assert [line["event"] for line in lines] == [
-        "geoip database opened",
-        "geoip database damaged; download it again",
-    ]
+    assert [line["event"] for line in lines] == ["geoip database opened", "geoip database damaged; download it again"]
     assert geoip.misses == 3 and "damaged" in geoip.problem
     make_city(path)
     geoip.refresh()
@@ -442,10 +414,7 @@ def test_no_mangled_file_raises_an_error(path: Path) -> None:
             geoip.lookup(address)
         seen[geoip.problem] += 1
         geoip.close()
-    damaged, invalid = (
-        "damaged: some records cannot be read",
-        "not a MaxMind DB file, or an incomplete one",
-    )
+    damaged, invalid = ("damaged: some records cannot be read", "not a MaxMind DB file, or an incomplete one")
     assert all(seen[problem] > 10 for problem in ("", damaged, invalid))
 
 

@@ -45,12 +45,7 @@ def test_the_locks_cover_the_requirements_of_the_project() -> None:
 def test_the_locks_agree_with_each_other() -> None:
     """All are installed into the same environment."""
     dev = pins("dev.txt")
-    for name, version in {
-        **pins("build.txt"),
-        **pins("run.txt"),
-        **pins("seed.txt"),
-        **pins("site.txt"),
-    }.items():
+    for name, version in {**pins("build.txt"), **pins("run.txt"), **pins("seed.txt"), **pins("site.txt")}.items():
         assert dev.get(name, version) == version
 
 

@@ -21,9 +21,7 @@ ROW = re.compile(rf"\b[{''.join(SECTIONS)}]\d+\b")
 
 def docstrings() -> Iterator[tuple[str, str]]:
     """Yields (place, docstring) of every test, test class and test file, of files that name a row."""
-    naming = (
-        path for path in sorted(TESTS.rglob("test_*.py")) if ROW.search(path.read_text(encoding="utf-8"))
-    )
+    naming = (path for path in sorted(TESTS.rglob("test_*.py")) if ROW.search(path.read_text(encoding="utf-8")))
     for path in naming:
         tree = tree_of(path)
         yield str(path.relative_to(TESTS)), ast.get_docstring(tree) or ""

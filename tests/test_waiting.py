@@ -23,12 +23,7 @@ SLEEPS = {
 }
 """Files that may sleep, each with the reason."""
 CLOCKS: dict[str, set[str]] = {
-    "waits, and fails what takes too long": {
-        "waiting.py",
-        "cli/test_top.py",
-        "e2e/peers.py",
-        "e2e/packets.py",
-    },
+    "waits, and fails what takes too long": {"waiting.py", "cli/test_top.py", "e2e/peers.py", "e2e/packets.py"},
     "measures how long the tracker takes": {
         "e2e/test_dht_flood.py",
         "e2e/test_trackers.py",

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy/prometheus").glob("*.yml")]
-)
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy/prometheus").glob("*.yml")])
 WORDS = {
     "away": "unavailable, of a store or shard",
     "home": "main, of a prefix or store",

@@ -12,9 +12,7 @@ SECONDS = 60.0
 _POLL_SECONDS = 0.01
 
 
-def until(
-    condition: Callable[[], bool], seconds: float = SECONDS, poll_seconds: float = _POLL_SECONDS
-) -> float:
+def until(condition: Callable[[], bool], seconds: float = SECONDS, poll_seconds: float = _POLL_SECONDS) -> float:
     """Blocks until ``condition`` holds, and returns the seconds waited. Fails after ``seconds``."""
     began = time.monotonic()
     while not condition():
@@ -24,9 +22,7 @@ def until(
 
 
 async def eventually(
-    condition: Callable[[], bool | Awaitable[bool]],
-    seconds: float = SECONDS,
-    ignored: tuple[type[Exception], ...] = (),
+    condition: Callable[[], bool | Awaitable[bool]], seconds: float = SECONDS, ignored: tuple[type[Exception], ...] = ()
 ) -> float:
     """The same in a coroutine; ``condition`` may be a coroutine function. An exception in ``ignored`` counts as "not
     yet"."""
@@ -37,9 +33,7 @@ async def eventually(
     return time.monotonic() - began
 
 
-async def holds(
-    condition: Callable[[], bool | Awaitable[bool]], ignored: tuple[type[Exception], ...] = ()
-) -> bool:
+async def holds(condition: Callable[[], bool | Awaitable[bool]], ignored: tuple[type[Exception], ...] = ()) -> bool:
     """Returns the current value of ``condition``."""
     with suppress(*ignored):
         found = condition()

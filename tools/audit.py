@@ -15,16 +15,7 @@ from dataclasses import dataclass
 SECONDS = 90.0
 """Time limit for one lock. Each package takes a request."""
 PIP_AUDIT = (sys.executable, "-m", "pip_audit")
-OPTIONS = (
-    "--format",
-    "json",
-    "--progress-spinner",
-    "off",
-    "--timeout",
-    "10",
-    "--disable-pip",
-    "--require-hashes",
-)
+OPTIONS = ("--format", "json", "--progress-spinner", "off", "--timeout", "10", "--disable-pip", "--require-hashes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +58,7 @@ def audit(lock: str, command: Sequence[str] = PIP_AUDIT, seconds: float = SECOND
     """Audits one lock."""
     try:
         done = subprocess.run(
-            [*command, *OPTIONS, "--requirement", lock],
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
+            [*command, *OPTIONS, "--requirement", lock], capture_output=True, text=True, timeout=seconds, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Report(failure=str(error))

@@ -40,9 +40,7 @@ def lines_of(file: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def scripts() -> dict[str, Path]:
-    return {
-        path.stem: path for path in sorted(LUA.rglob("*.lua")) if path.read_text("utf-8").startswith("#!lua")
-    }
+    return {path.stem: path for path in sorted(LUA.rglob("*.lua")) if path.read_text("utf-8").startswith("#!lua")}
 
 
 def located(finding: str, origins: Origins) -> str:

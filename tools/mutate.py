@@ -71,22 +71,9 @@ def chosen(file: Path, lines: str) -> list[Change]:
 
 
 def passes(folder: Path, tests: Sequence[str]) -> bool:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--numprocesses",
-        "0",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        *tests,
-    ]
+    command = [sys.executable, "-m", "pytest", "--numprocesses", "0", "-x", "-q", "-p", "no:cacheprovider", *tests]
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return False
     if done.returncode not in {0, 1, 2}:

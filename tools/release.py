@@ -35,12 +35,7 @@ _SECTION = r"^## {} - (\S+)\n\n### Upgrade notes\n"
 def run(*command: str | Path, cwd: Path = ROOT, variables: Mapping[str, str] | None = None) -> str:
     """What the command prints. Raises SystemExit if it fails."""
     done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **(variables or {})},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
+        command, cwd=cwd, env={**os.environ, **(variables or {})}, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode:
         sys.exit(f"release: {' '.join(map(str, command))} failed")
@@ -107,9 +102,7 @@ def build(folder: Path, base: str | None, root: Path = ROOT) -> None:
 
 
 def version_of(sources: Path) -> str:
-    found = re.search(
-        r'^__version__ = "(.+)"', (sources / "tracker/__init__.py").read_text("utf-8"), re.MULTILINE
-    )
+    found = re.search(r'^__version__ = "(.+)"', (sources / "tracker/__init__.py").read_text("utf-8"), re.MULTILINE)
     assert found
     return found[1]
 
@@ -200,9 +193,7 @@ def release(version: str, base: str | None, *, is_checked: bool) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version", nargs="?")
     parser.add_argument("--build", type=Path, metavar="FOLDER")
     parser.add_argument("--base", metavar="IMAGE")

@@ -15,9 +15,7 @@ from pathlib import Path
 
 SUPPORTED = (11, 12, 13, 14)
 """Minor versions of CPython."""
-DIFFERING = (
-    "tests/wire tests/frontends/http tests/frontends/udp tests/settings tests/app/test_web_processes.py"
-)
+DIFFERING = "tests/wire tests/frontends/http tests/frontends/udp tests/settings tests/app/test_web_processes.py"
 """What differs between versions: bytes and numbers, asyncio and sockets, annotations, start and end of processes."""
 
 
@@ -39,12 +37,7 @@ STEPS: Mapping[str, Sequence[str]] = {
     "slow clients": (sys.executable, "-m", "loadtest.clients.slow_clients"),
     "fuzzing": (sys.executable, "-m", "fuzz", "--seconds", "20"),
     **{
-        f"CPython {version}": (
-            "make",
-            "test-parallel",
-            f"PYTHON={program}",
-            f"ARGS=-m 'not slow' {DIFFERING}",
-        )
+        f"CPython {version}": ("make", "test-parallel", f"PYTHON={program}", f"ARGS=-m 'not slow' {DIFFERING}")
         for version, program in interpreters()
     },
 }

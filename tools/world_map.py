@@ -53,9 +53,7 @@ def main(coarse: str, fine: str, codes: str, names: str) -> None:
     made: dict[str, object] = {
         "width": WIDTH,
         "height": height,
-        "outlines": {
-            code: "".join(_path(map(place, ring)) for ring in outlines[code]) for code in sorted(outlines)
-        },
+        "outlines": {code: "".join(_path(map(place, ring)) for ring in outlines[code]) for code in sorted(outlines)},
         "dots": {code: place(_middle(max(dots[code], key=_size))) for code in sorted(dots)},
     }
     _write("admin/world/countries.json", made)

@@ -339,10 +339,7 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
         ),
     ),
     "request": (
-        _own(
-            "this is a BitTorrent tracker: open this URL in a torrent client",
-            "a browser opened the announce URL",
-        ),
+        _own("this is a BitTorrent tracker: open this URL in a torrent client", "a browser opened the announce URL"),
         _own(
             "this address is for BitTorrent clients",
             "a browser sent an announce or scrape for a web page, for example as an image; visitors of a page must "
@@ -354,11 +351,7 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
         _own("info_hash is missing", _BROKEN),
         _own("info_hash must be exactly 20 bytes", _AS_TEXT, _UNCHANGED),
         _own("peer_id must be exactly 20 bytes", _AS_TEXT, _UNCHANGED),
-        _own(
-            "info_hash must be the raw 20 bytes, not 40 hexadecimal digits",
-            "a script",
-            "percent-encode the bytes",
-        ),
+        _own("info_hash must be the raw 20 bytes, not 40 hexadecimal digits", "a script", "percent-encode the bytes"),
         _own("info_hash must be the raw 20 bytes, percent-encoded", "a script", _ENCODE),
         _own("uploaded must be a number from 0 to 2^64", _NO_NUMBER),
         _own("downloaded must be a number from 0 to 2^64", _NO_NUMBER),

@@ -13,9 +13,7 @@ MAX_LENGTH = 600
 
 
 def _models() -> Iterator[BodyModel]:
-    yield from {
-        endpoint.body: None for group in GROUPS for endpoint in group.all if endpoint.body is not None
-    }
+    yield from {endpoint.body: None for group in GROUPS for endpoint in group.all if endpoint.body is not None}
 
 
 _MODELS = tuple(_models())
@@ -33,10 +31,4 @@ def check(data: bytes) -> None:
 
 
 def seeds() -> Iterable[bytes]:
-    return [
-        b"{}",
-        b"[]",
-        b'{"name": "a"}',
-        b'{"info_hash": "00", "reason": "x"}',
-        b'{"x": 1e400, "y": "\\ud800"}',
-    ]
+    return [b"{}", b"[]", b'{"name": "a"}', b'{"info_hash": "00", "reason": "x"}', b'{"x": 1e400, "y": "\\ud800"}']

@@ -48,13 +48,7 @@ def _node() -> DhtNode:
     family = Family(RoutingTable(own, TableRules(), 0), AnnouncedPeers(own, AnnounceRules()), SampleSet())
     responder = Responder({4: family}, AnnounceTokens(bytes(32)), version=b"SK01")
     return DhtNode(
-        family,
-        responder,
-        limits=LimitRules(),
-        external=ExternalAddress(),
-        version=b"SK01",
-        rng=random.Random(1),
-        now=0,
+        family, responder, limits=LimitRules(), external=ExternalAddress(), version=b"SK01", rng=random.Random(1), now=0
     )
 
 

@@ -4,13 +4,7 @@ import ipaddress
 from collections.abc import Iterable
 
 from tracker.bittorrent import Address, is_routable, unmap
-from tracker.wire.endpoint import (
-    format_address,
-    format_endpoint,
-    pack_address,
-    pack_endpoint,
-    split_endpoints,
-)
+from tracker.wire.endpoint import format_address, format_endpoint, pack_address, pack_endpoint, split_endpoints
 
 MAX_LENGTH = 64
 
@@ -37,12 +31,4 @@ def _by_ipaddress(text: str) -> Address | None:
 
 
 def seeds() -> Iterable[bytes]:
-    return [
-        b"1.2.3.4",
-        b"2001:db8::1",
-        b"::ffff:1.2.3.4",
-        b"01.2.3.4",
-        b"fe80::1%eth0",
-        b"1.2.3",
-        bytes(range(36)),
-    ]
+    return [b"1.2.3.4", b"2001:db8::1", b"::ffff:1.2.3.4", b"01.2.3.4", b"fe80::1%eth0", b"1.2.3", bytes(range(36))]

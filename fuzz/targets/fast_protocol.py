@@ -60,11 +60,7 @@ class Recorder:
         return True
 
     def submit_scrape(
-        self,
-        scrape: Scrape,
-        passkey: str | None,
-        address: Address,
-        reply: Callable[[ScrapeReply | Refusal], None],
+        self, scrape: Scrape, passkey: str | None, address: Address, reply: Callable[[ScrapeReply | Refusal], None]
     ) -> bool:
         if not scrape.info_hashes:
             return False
@@ -91,9 +87,7 @@ def check(data: bytes) -> None:
     chunks = _pieces(sent, (mode & _PIECES) >> 1)
     peer = _PROXY if mode & _BY_PROXY else STRANGER
     settings = _PRIVATE if mode & _ACCOUNTS else _PUBLIC
-    fast, slow = (
-        _loop.run_until_complete(outcome(chunks, peer, settings, fast_path=on)) for on in (True, False)
-    )
+    fast, slow = (_loop.run_until_complete(outcome(chunks, peer, settings, fast_path=on)) for on in (True, False))
     assert fast == slow or only_refuses_earlier(fast, slow), f"{fast}\n{slow}"
 
 
@@ -118,9 +112,7 @@ def _pieces(sent: bytes, mode: int) -> Sequence[bytes]:
     return [sent[at : at + size] for at in range(0, len(sent), size)]
 
 
-async def outcome(
-    chunks: Sequence[bytes], peer: str, settings: Settings = _PUBLIC, *, fast_path: bool
-) -> Outcome:
+async def outcome(chunks: Sequence[bytes], peer: str, settings: Settings = _PUBLIC, *, fast_path: bool) -> Outcome:
     tracker, loop = Recorder(), asyncio.get_running_loop()
     handler = HttpHandler(tracker, LiveSettings(settings))
     server = aiohttp_protocol.Server(
@@ -161,23 +153,14 @@ def seeds() -> Iterable[bytes]:
     for mode in range(8):
         first = bytes((mode,))
         yield first + heads[mode % len(heads)] + heads[-1]
-        for lines in (
-            b"",
-            b"Content-Length: 0\r\n",
-            b"Content-Length: 5\r\n",
-            b"Transfer-Encoding: chunked\r\n",
-        ):
-            yield (
-                first + plain + b"\r\nHost: t\r\n" + lines + b"\r\n0\r\n\r\n" + plain + b"\r\nHost: t\r\n\r\n"
-            )
+        for lines in (b"", b"Content-Length: 0\r\n", b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"):
+            yield (first + plain + b"\r\nHost: t\r\n" + lines + b"\r\n0\r\n\r\n" + plain + b"\r\nHost: t\r\n\r\n")
         yield (
             first
             + plain
             + b"\r\nHost: t\r\nConnection: close\r\nX-Forwarded-For: 1.2.3.4\r\nForwarded: for=1.1.1.1\r\n\r\n"
         )
         yield (
-            first
-            + plain.replace(b"1.1", b"1.0")
-            + b"\r\nConnection: keep-alive\r\n\r\nGET /health HTTP/1.0\r\n\r\n"
+            first + plain.replace(b"1.1", b"1.0") + b"\r\nConnection: keep-alive\r\n\r\nGET /health HTTP/1.0\r\n\r\n"
         )
         yield first + b"GET /scrape?info_hash=aaaaaaaaaaaaaaaaaaaa HTTP/1.1\nHost: t\n folded\n\n" + plain

@@ -22,9 +22,7 @@ def check(data: bytes) -> None:
     assert client_address(_PROXY, lines, ["for=11.1.1.1"], _TRUSTED) == found, "the two headers were mixed"
     assert client_address(_PROXY, [*lines, "11.9.9.9"], (), _TRUSTED) == pack_address("11.9.9.9")
     for before in (lines[-1] + ",", lines[-1] + ", "):
-        assert client_address(_PROXY, [*lines[:-1], before + "11.9.9.9"], (), _TRUSTED) == pack_address(
-            "11.9.9.9"
-        )
+        assert client_address(_PROXY, [*lines[:-1], before + "11.9.9.9"], (), _TRUSTED) == pack_address("11.9.9.9")
         appended = [*lines[:-1], before + "for=11.9.9.9;proto=http"]
         assert client_address(_PROXY, (), appended, _TRUSTED) == pack_address("11.9.9.9"), (
             "the proxy's entry was ignored"

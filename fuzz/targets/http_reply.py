@@ -35,10 +35,7 @@ def check(data: bytes) -> None:
         text if mode & 8 else None,
     )
     _check_announce(reply, compact=bool(mode & 16), no_peer_id=bool(mode & 32))
-    files = {
-        InfoHash(bytes((at,)) * 20): ScrapeFile(seeders, leechers, completions, min_interval)
-        for at in rest[:5]
-    }
+    files = {InfoHash(bytes((at,)) * 20): ScrapeFile(seeders, leechers, completions, min_interval) for at in rest[:5]}
     assert _decode(encode_scrape(ScrapeReply(files)))[b"files"].keys() == files.keys()
     failure = _decode(encode_failure(Refusal("denied", text), numbers[0], 1))
     assert failure[b"interval"] == numbers[0] and failure[b"retry in"] == b"never"

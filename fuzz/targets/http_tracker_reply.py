@@ -41,16 +41,8 @@ def seeds() -> Iterable[bytes]:
     peer = {"ip": "1.2.3.4", "peer id": b"x" * 20, "port": 6881}
     replies = [
         {"complete": 1, "incomplete": 2, "interval": 1800, "min interval": 900, "peers": b"abcdef" * 3},
-        {
-            "complete": 1,
-            "interval": 60,
-            "peers": [peer, {"ip": "2001:db8::1", "port": 1}],
-            "peers6": b"x" * 18,
-        },
-        {
-            "files": {b"a" * 20: {"complete": 1, "downloaded": 3, "incomplete": 2}},
-            "flags": {"min_request_interval": 9},
-        },
+        {"complete": 1, "interval": 60, "peers": [peer, {"ip": "2001:db8::1", "port": 1}], "peers6": b"x" * 18},
+        {"files": {b"a" * 20: {"complete": 1, "downloaded": 3, "incomplete": 2}}, "flags": {"min_request_interval": 9}},
         {"failure reason": "no", "retry in": "never"},
     ]
     return [encode(reply) for reply in replies]

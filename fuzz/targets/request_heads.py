@@ -38,9 +38,7 @@ async def _check(data: bytes) -> None:
         return  # stricter is safe
     assert len(messages) == 1 and not upgraded and not rest, "not exactly one request"
     message, payload = messages[0]
-    assert payload.is_eof() and not {name.lower() for name in message.headers} & _BODY, (
-        "the request has a body"
-    )
+    assert payload.is_eof() and not {name.lower() for name in message.headers} & _BODY, "the request has a body"
     assert head.keep_alive is not message.should_close
     assert head.forwarded_for == tuple(message.headers.getall("X-Forwarded-For", ()))
     assert head.forwarded == tuple(message.headers.getall("Forwarded", ()))

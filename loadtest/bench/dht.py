@@ -60,10 +60,7 @@ def measure(rounds: int) -> Section:
     section.find("get_peers answered", microseconds(answered, rounds), "µs", ANSWER_GOAL_MICROSECONDS)
     for scrape, what in ((False, "get_peers answered, of 1,000 peers"), (True, "their counts, within 10 s")):
         many = asked_for_peers(
-            table,
-            encode_query(Query(b"abcd", to_id(1), GetPeers(InfoHash(targets[0]), scrape=scrape))),
-            rng,
-            500,
+            table, encode_query(Query(b"abcd", to_id(1), GetPeers(InfoHash(targets[0]), scrape=scrape))), rng, 500
         )
         section.find(what, microseconds(many, rounds), "µs", ANSWER_GOAL_MICROSECONDS)
     packet = answered()
@@ -76,9 +73,7 @@ def measure(rounds: int) -> Section:
     return section
 
 
-def asked_for_peers(
-    table: RoutingTable, packet: bytes, rng: random.Random, announced: int = 0
-) -> Callable[[], bytes]:
+def asked_for_peers(table: RoutingTable, packet: bytes, rng: random.Random, announced: int = 0) -> Callable[[], bytes]:
     """All that happens between the datagram in and the datagram out, but for the swarm, which is given: 100 peers, or
     500 where as many were ``announced`` to the node."""
     own = to_id(table.own)

@@ -50,9 +50,7 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="rounds with queries, and as many without (3)")
     parser.add_argument("--seconds", type=int, default=20, help="length of a round (20)")
     parser.add_argument("--queries", type=int, default=1000, help="queries a second (1,000)")
@@ -113,10 +111,7 @@ def served(options: argparse.Namespace) -> Iterator[tuple[Target, Path, int]]:
     }
     start = partial(tracker, name="dht", file=False, workers=options.workers, more=variables)
     with tempfile.TemporaryDirectory(prefix="dht-") as name:
-        with prepared(Path(name), options.peers, options.torrents, Kind("dht", "tracker", start)) as (
-            target,
-            targets,
-        ):
+        with prepared(Path(name), options.peers, options.torrents, Kind("dht", "tracker", start)) as (target, targets):
             lines = targets.read_text().splitlines()
             regular = [each for each in lines if each.startswith("/announce") and "&event=" not in each]
             targets.write_text("\n".join(regular))
@@ -199,17 +194,12 @@ def store_commands(options: argparse.Namespace, target: Target, port: int) -> in
     if asked["answered"] < asked["sent"] / 2 or not all(times.values()):
         raise BenchError(f"not all of {len(names)} torrents were read from the store: {asked}")
     return max(
-        sum(start <= each < start + _WINDOW_SECONDS for each in found)
-        for found in times.values()
-        for start in found
+        sum(start <= each < start + _WINDOW_SECONDS for each in found) for found in times.values() for start in found
     )
 
 
 def report(
-    section: Section,
-    options: argparse.Namespace,
-    kinds: dict[bool, list[dict[str, float]]],
-    alone: dict[str, float],
+    section: Section, options: argparse.Namespace, kinds: dict[bool, list[dict[str, float]]], alone: dict[str, float]
 ) -> None:
     for flooded, rounds in kinds.items():
         words = "with queries" if flooded else "without"
@@ -252,10 +242,7 @@ def query_load(options: argparse.Namespace, port: int) -> "subprocess.Popen[str]
     command += ["--rate", str(options.queries), "--torrents", str(options.asked)]
     with processes.pinned(processes.LOAD_CORE):
         return subprocess.Popen(
-            [*command, "--seconds", str(options.seconds)],
-            cwd=processes.ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
+            [*command, "--seconds", str(options.seconds)], cwd=processes.ROOT, stdout=subprocess.PIPE, text=True
         )
 
 

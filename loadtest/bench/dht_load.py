@@ -87,9 +87,7 @@ def _packet(info_hash: InfoHash) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--rate", type=float, required=True, help="queries due per second")
     parser.add_argument("--seconds", type=float, required=True)

@@ -58,9 +58,7 @@ class Prepared:
     bytes_per_peer: float
 
 
-def measure_growth(
-    directory: Path, runs: int, seconds: int, pairs: Sequence[tuple[Size, Size]] = PAIRS
-) -> Section:
+def measure_growth(directory: Path, runs: int, seconds: int, pairs: Sequence[tuple[Size, Size]] = PAIRS) -> Section:
     """Measures all sizes in turn, so that a slow minute affects each."""
     section = Section("Cost by size")
     with contextlib.ExitStack() as stack:
@@ -84,15 +82,11 @@ def measure_growth(
         times = statistics.median(costs[large]) / statistics.median(costs[small])
         section.find(f"{large.name}, to {small.name}", times, "times", GOAL_TIMES)
     largest = max(prepared, key=lambda each: each.size.torrents)
-    section.find(
-        f"used_memory per IPv4 peer, {largest.size.name}", largest.bytes_per_peer, "bytes", GOAL_BYTES
-    )
+    section.find(f"used_memory per IPv4 peer, {largest.size.name}", largest.bytes_per_peer, "bytes", GOAL_BYTES)
     return section
 
 
-def _prepare(
-    stack: contextlib.ExitStack, directory: Path, sizes: Sequence[Size], seconds: int
-) -> list[Prepared]:
+def _prepare(stack: contextlib.ExitStack, directory: Path, sizes: Sequence[Size], seconds: int) -> list[Prepared]:
     stores = []
     for n, size in enumerate(sizes):
         (home := directory / f"size{n}").mkdir()
@@ -105,9 +99,7 @@ def _prepare(
         stores.append((size, home, path, target, client, memory.used(client)))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(processes.cores()), mp_context=context) as pool:
-        filling = [
-            pool.submit(fill, f"unix://{path}", size, home / "targets") for size, home, path, *_ in stores
-        ]
+        filling = [pool.submit(fill, f"unix://{path}", size, home / "targets") for size, home, path, *_ in stores]
         for each in filling:
             each.result()
     prepared = []

@@ -34,9 +34,7 @@ def measure_latency(directory: Path, seconds: int, peers: int, torrents: int) ->
     with prepared(directory, peers, torrents) as (target, targets):
         load = Load(targets, 64, seconds)
         regular = [
-            each
-            for each in targets.read_text().splitlines()
-            if "&event=" not in each and each.startswith("/announce")
+            each for each in targets.read_text().splitlines() if "&event=" not in each and each.startswith("/announce")
         ]
         section = Section(f"Latency, {peers:,} peers in {torrents:,} torrents")
         for mode in MODES:
@@ -145,10 +143,7 @@ def generator(
     command += ["--targets", str(load.targets_file), "--rate", str(rate), "--seconds", str(load.seconds)]
     with processes.pinned(processes.LOAD_CORE):
         run = subprocess.Popen(
-            [*command, "--offset", str(target.sent), *options],
-            cwd=processes.ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
+            [*command, "--offset", str(target.sent), *options], cwd=processes.ROOT, stdout=subprocess.PIPE, text=True
         )
         try:
             yield run

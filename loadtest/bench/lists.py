@@ -90,9 +90,7 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000, help="users, and torrents (100,000)")
     return parser.parse_args()
 
@@ -117,9 +115,7 @@ def measure(directory: Path, rows: int) -> Section:
         server.stop()
 
 
-async def run(
-    tracker: trackers.RunningTracker, token: str, server: Server, store: "redis.Redis", rows: int
-) -> Section:
+async def run(tracker: trackers.RunningTracker, token: str, server: Server, store: "redis.Redis", rows: int) -> Section:
     section = Section(f"Lists of {rows:,} users and {rows:,} torrents")
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(tracker.admin_url, headers=headers) as session:

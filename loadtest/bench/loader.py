@@ -27,11 +27,7 @@ class Batch:
 
 
 async def send_all(
-    port: int,
-    targets: Sequence[str],
-    check: Callable[[bytes], None] | None = None,
-    *,
-    pipelined: bool = True,
+    port: int, targets: Sequence[str], check: Callable[[bytes], None] | None = None, *, pipelined: bool = True
 ) -> None:
     """Send every request, a few dozen at a time; ``check`` sees the body of each answer.
 

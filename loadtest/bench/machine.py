@@ -48,9 +48,7 @@ def commit() -> str:
     """The commit of this checkout; with a plus if files were changed since."""
     git = ["git", "-C", str(ROOT)]
     name = _match([*git, "rev-parse", "--short", "HEAD"], r"(\w+)") or _UNKNOWN
-    changed = _match(
-        [*git, "status", "--porcelain", "--untracked-files=no", "tracker", "redis.conf"], r"(\S)"
-    )
+    changed = _match([*git, "status", "--porcelain", "--untracked-files=no", "tracker", "redis.conf"], r"(\S)")
     return f"{name}+" if changed else name
 
 

@@ -62,15 +62,11 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=int, default=1_000_000, help="peers that go silent (1,000,000)")
     parser.add_argument("--live", type=int, default=5_000, help="peers that go on announcing (5,000)")
     parser.add_argument("--rate", type=float, default=500, help="announces of these in a second (500)")
-    parser.add_argument(
-        "--within", type=float, default=WITHIN_SECONDS, help="seconds in which the timeouts end (60)"
-    )
+    parser.add_argument("--within", type=float, default=WITHIN_SECONDS, help="seconds in which the timeouts end (60)")
     return parser.parse_args()
 
 
@@ -87,9 +83,7 @@ def report(options: argparse.Namespace, outcome: Outcome) -> bool:
         f"send delay of the load generator: p99 {load['late_ms']['p99']:.1f} ms, worst {load['late_ms']['worst']:.1f}"
     )
     print(f"{outcome.left:,} peers left of {options.live:,} that announced")
-    print(
-        "CPU µs for each that expired: " + ", ".join(f"{part} {us:.0f}" for part, us in outcome.cpu.items())
-    )
+    print("CPU µs for each that expired: " + ", ".join(f"{part} {us:.0f}" for part, us in outcome.cpu.items()))
     in_time = outcome.lag <= WITHIN_SECONDS and milliseconds["p99"] <= MAX_MILLISECONDS
     return in_time and not lost and outcome.left == options.live
 
@@ -138,15 +132,7 @@ def _announcing(
     """An open loop of announces, for as long as expiry may take."""
     (targets := directory / "targets").write_text("\n".join(announce_target(peer) for peer in live))
     seconds = str(_CALM_SECONDS + 1 + options.within + WITHIN_SECONDS)
-    command = [
-        sys.executable,
-        "-m",
-        "loadtest.bench.open_loop",
-        "--port",
-        str(port),
-        "--targets",
-        str(targets),
-    ]
+    command = [sys.executable, "-m", "loadtest.bench.open_loop", "--port", str(port), "--targets", str(targets)]
     command += ["--mode", "keep-alive", "--rate", str(options.rate), "--seconds", seconds]
     with (
         processes.pinned(processes.LOAD_CORE),

@@ -59,11 +59,7 @@ def measure(target: Target, mode: str, load: Load) -> Measurements:
             f"{target.name}, {mode}: {result['non_2xx']} answers are not 200; {answer_bytes:.0f} bytes an answer, "
             f"{expected:.0f} in the check run"
         )
-    measured = {
-        "requests": requests,
-        "requests_per_s": requests / result["seconds"],
-        "answer_bytes": answer_bytes,
-    }
+    measured = {"requests": requests, "requests_per_s": requests / result["seconds"], "answer_bytes": answer_bytes}
     measured |= _cpu_measurements(used, requests)
     measured |= {f"{part}_bytes": float(size) for part, size in resident_by_part(target.pids).items()}
     if target.store:

@@ -30,10 +30,7 @@ def measure_overload(directory: Path, seconds: int, peers: int, torrents: int) -
 def _overloaded(section: Section, target: Target, load: Load, mode: str, maximum: Measurements) -> None:
     before = sum(processes.resident_by_part(target.pids).values())
     rate, spent = maximum["requests_per_s"], _cpu_seconds(target)
-    with (
-        _watched(target) as sizes,
-        generator("loadtest.bench.rush", target, load, mode, rate * OFFERED_TIMES) as run,
-    ):
+    with _watched(target) as sizes, generator("loadtest.bench.rush", target, load, mode, rate * OFFERED_TIMES) as run:
         assert run.stdout is not None
         run.stdout.readline()
         recovery = _recovery(target.port)
@@ -41,13 +38,9 @@ def _overloaded(section: Section, target: Target, load: Load, mode: str, maximum
     sent, spent = found["sent"], _cpu_seconds(target) - spent
     section.find(f"{mode}: offered", sent / load.seconds / rate, f"times {rate:,.0f} requests/s")
     section.find(f"{mode}: send delay of the load generator, p99", found["late_ms"]["p99"], "ms")
-    section.find(
-        f"{mode}: answered, relative to that maximum", found["steady_rate"] / rate, "times", 0.9, more=True
-    )
+    section.find(f"{mode}: answered, relative to that maximum", found["steady_rate"] / rate, "times", 0.9, more=True)
     cost_factor = spent / max(found["answered"], 1) * 1e6 / (maximum["server_us"] + maximum["store_us"])
-    section.find(
-        f"{mode}: CPU per answer, refusals included, relative to that at the maximum", cost_factor, "times"
-    )
+    section.find(f"{mode}: CPU per answer, refusals included, relative to that at the maximum", cost_factor, "times")
     for fate, words, goal in (
         ("answered", "p99 of answers", 1),
         ("refused", "p99 of failures", None),

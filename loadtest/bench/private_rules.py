@@ -55,9 +55,7 @@ _START, _END = 1_800_000_000, 1_900_000_000
 
 
 def main() -> None:
-    argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     if not find("valgrind"):
         sys.exit("valgrind is missing: apt install valgrind")
     for alone in (False, True):

@@ -186,10 +186,7 @@ def wait_until_idle(pids: Sequence[int]) -> None:
     while time.monotonic() < deadline:
         time.sleep(1)
         now = cpu_by_part(pids)
-        if (
-            sum(now[part].user + now[part].kernel - before[part].user - before[part].kernel for part in now)
-            < 0.1
-        ):
+        if sum(now[part].user + now[part].kernel - before[part].user - before[part].kernel for part in now) < 0.1:
             return
         before = now
     raise BenchError(f"still busy {IDLE_SECONDS:.0f} s after the start")

@@ -55,9 +55,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--mode", choices=MODES, action="append", help="only this connection mode")
     parser.add_argument("--quick", action="store_true", help="quick check: few peers, short runs")
     parser.add_argument(
-        "--write",
-        action=argparse.BooleanOptionalAction,
-        help="write docs/performance.md (when nothing is left out)",
+        "--write", action=argparse.BooleanOptionalAction, help="write docs/performance.md (when nothing is left out)"
     )
     options = parser.parse_args()
     if options.quick:

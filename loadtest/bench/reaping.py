@@ -59,18 +59,14 @@ def main() -> None:
         sys.exit("\n".join([f"experiment void: {error}", *getattr(error, "__notes__", [])]))
     lags = sorted(outcome.lags)
     if lags:
-        print(
-            f"lag after the timeout, s: first {lags[0]:.2f}, median {lags[len(lags) // 2]:.2f}, worst {lags[-1]:.2f}"
-        )
+        print(f"lag after the timeout, s: first {lags[0]:.2f}, median {lags[len(lags) // 2]:.2f}, worst {lags[-1]:.2f}")
     print(f"reaped {len(lags)} of {options.silent}; {outcome.peers_left} peers left, {options.live} are live")
     in_time = not outcome.missing and lags[0] >= 0 and lags[-1] <= options.allowed_lag
     sys.exit(0 if in_time and outcome.peers_left == options.live else 1)
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--silent", type=int, default=200, help="peers that stop announcing (200)")
     parser.add_argument("--live", type=int, default=200_000, help="peers that stay (200,000)")
     parser.add_argument("--foreign", type=int, default=1_000_000, help="other keys with a TTL (1,000,000)")
@@ -85,17 +81,13 @@ def experiment(options: argparse.Namespace, directory: Path) -> Outcome:
     peers = make_peers(options.live + options.silent, options.torrents)
     live, silent = peers[: options.live], peers[options.live :]
     with contextlib.ExitStack() as stack:
-        without = (
-            ["--notify-keyspace-events", "", "--rename-command", "CONFIG", ""] if options.no_config else []
-        )
+        without = ["--notify-keyspace-events", "", "--rename-command", "CONFIG", ""] if options.no_config else []
         _, path = stack.enter_context(processes.store(directory, *without))
         url = f"unix://{path}"
         store = stack.enter_context(redis.Redis(unix_socket_path=str(path)))
         _, live_port = stack.enter_context(processes.tracker(directory, "live", TRACKER_REDIS__URL=url))
         short = _short_timeouts(options.timeout)
-        _, silent_port = stack.enter_context(
-            processes.tracker(directory, "silent", TRACKER_REDIS__URL=url, **short)
-        )
+        _, silent_port = stack.enter_context(processes.tracker(directory, "silent", TRACKER_REDIS__URL=url, **short))
         _log(f"filling the store: {options.foreign:,} foreign keys, {options.live:,} live peers")
         _add_foreign_keys(store, options.foreign)
         _announce(live_port, live)
@@ -133,9 +125,7 @@ def _announce(port: int, peers: Iterable[Peer]) -> None:
 def _expect_peers(store: "redis.Redis", expected: int) -> None:
     peers = memory.active_peers(store, expected)
     if peers != expected:
-        raise BenchError(
-            f"the store counts {peers} peers, {expected} were announced: is --timeout too short?"
-        )
+        raise BenchError(f"the store counts {peers} peers, {expected} were announced: is --timeout too short?")
 
 
 def _read_deadlines(store: "redis.Redis", peers: Sequence[Peer], timeout: int) -> list[Silent]:
@@ -145,9 +135,7 @@ def _read_deadlines(store: "redis.Redis", peers: Sequence[Peer], timeout: int) -
     """
     now, found = time.time(), []
     for some in _steps(peers):
-        ids = [
-            int(known or 0) for known in store.mget([f"t:info_hash:{peer.info_hash.hex()}" for peer in some])
-        ]
+        ids = [int(known or 0) for known in store.mget([f"t:info_hash:{peer.info_hash.hex()}" for peer in some])]
         pipeline = store.pipeline(transaction=False)
         for peer, torrent_id in zip(some, ids, strict=True):
             pipeline.pexpiretime(f"t:ptimeout:{torrent_id}:{peer.peer_id.hex()}")

@@ -59,9 +59,7 @@ def parse_options(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="quick check: short runs, few peers")
     parser.add_argument(
-        "--write",
-        action=argparse.BooleanOptionalAction,
-        help="write docs/performance.md (when nothing is left out)",
+        "--write", action=argparse.BooleanOptionalAction, help="write docs/performance.md (when nothing is left out)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON with every single run")
     options = parser.parse_args(words)
@@ -83,8 +81,7 @@ def run(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     kinds, remarks = _kinds_here(options.only)
     with contextlib.ExitStack() as stack:
         targets = [
-            stack.enter_context(_started(kind, directory / str(n), options.torrents))
-            for n, kind in enumerate(kinds)
+            stack.enter_context(_started(kind, directory / str(n), options.torrents)) for n, kind in enumerate(kinds)
         ]
         trackers = [target for target in targets if target.is_tracker]
         say(f"announcing {len(workload.present):,} peers to {len(trackers)} trackers")
@@ -99,9 +96,7 @@ def run(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
         "machine": machine.machine(),
         "versions": machine.versions(),
         "memory": figures,
-        "answers": {
-            name: asdict(found) | {"mean_peers": found.mean_peers} for name, found in answers.items()
-        },
+        "answers": {name: asdict(found) | {"mean_peers": found.mean_peers} for name, found in answers.items()},
         "remarks": remarks,
         "runs": runs,
     }
@@ -141,9 +136,7 @@ def _preload(targets: Sequence[Target], workload: Workload) -> dict[str, Any]:
     for target in targets:
         if not target.spread:
             processes.place(target.pids, {processes.cores()[processes.SERVER_CORE]})
-    costs = {
-        name: memory.per_peer(store, empty[name], len(workload.present)) for name, store in stores.items()
-    }
+    costs = {name: memory.per_peer(store, empty[name], len(workload.present)) for name, store in stores.items()}
     if FIRST.name not in costs:
         return {}
     by_key = memory.by_key_kind(stores[FIRST.name], len(workload.present))

@@ -18,10 +18,7 @@ TRACKER = (
         r"\(tracker/store/(swarms/swarms|client/(batching|pipe|connection|scripts))\.py|\(redis/|hiredis",
     ),
     ("rate limits", r"\(tracker/core/rate_limits\.py"),
-    (
-        "counting, GeoIP and background work",
-        r"\(tracker/(?!cli/|__main__|system/event_loop|app/|runtime/)",
-    ),
+    ("counting, GeoIP and background work", r"\(tracker/(?!cli/|__main__|system/event_loop|app/|runtime/)"),
     ("aiohttp", r"\(aiohttp/|_http_parser"),
 )
 """Groups of the tracker's own time, by frames as py-spy writes them; the innermost matching frame decides."""
@@ -31,20 +28,11 @@ STORE = (
     ("Lua", r"[lL]ua|ldb|lm_|strmapchars|list_|murmur|ValkeyModule_On"),  # murmur32 hashes its strings
     ("allocation", r"malloc|calloc|realloc|free|_int_|unlink_chunk|arena|tcache|^_?mi_"),
     ("numbers to text and back", r"strto|printf|mpn|round_and_return|ll2string|string2|fpconv|_IO_|d2string"),
-    (
-        "hash tables and key lookup",
-        r"hashtable|siphash|dict|lookupKey|objectGet|memcmp|kvstore|[dD]bFind",
-    ),
+    ("hash tables and key lookup", r"hashtable|siphash|dict|lookupKey|objectGet|memcmp|kvstore|[dD]bFind"),
     ("small hashes and sets (listpacks)", r"^lp|hashType|setType|intset|h(m?get|set|incrby)Command"),
     ("sorted sets", r"^z(set|sl|add)|^sl[A-Z]"),
-    (
-        "strings",
-        r"getrange|setrange|append|sds|stringObject|StringObject|mem(move|cpy|set|chr)|strlen|strchr",
-    ),
-    (
-        "commands and replies",
-        r"[cC]all|[rR]epl|[cC]lient|[cC]ommand|ACL|VM_|[pP]ropagate|tracking|hdr_|strcasecmp",
-    ),
+    ("strings", r"getrange|setrange|append|sds|stringObject|StringObject|mem(move|cpy|set|chr)|strlen|strchr"),
+    ("commands and replies", r"[cC]all|[rR]epl|[cC]lient|[cC]ommand|ACL|VM_|[pP]ropagate|tracking|hdr_|strcasecmp"),
 )
 """Groups of the store's own time, by function; the first match decides."""
 
@@ -136,6 +124,4 @@ def scaled(groups: Mapping[str, int], total: float) -> dict[str, float]:
     samples = sum(groups.values())
     if not samples:
         return {}
-    return {
-        name: total * count / samples for name, count in sorted(groups.items(), key=lambda item: -item[1])
-    }
+    return {name: total * count / samples for name, count in sorted(groups.items(), key=lambda item: -item[1])}

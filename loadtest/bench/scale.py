@@ -48,9 +48,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=6, help="length of a timed run (6)")
     parser.add_argument("--quick", action="store_true", help="quick check: few peers, short runs")
     parser.add_argument(
-        "--write",
-        action=argparse.BooleanOptionalAction,
-        help="write docs/performance.md (when nothing is left out)",
+        "--write", action=argparse.BooleanOptionalAction, help="write docs/performance.md (when nothing is left out)"
     )
     options = parser.parse_args()
     if options.quick:
@@ -70,9 +68,7 @@ def run(options: argparse.Namespace) -> tuple[list[Section], list[str]]:
                 sections += PARTS[name](options, Path(directory))
         except BenchError as error:
             void.append(name)
-            print(
-                "\n".join([f"void: {error}", *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True
-            )
+            print("\n".join([f"void: {error}", *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True)
     return sections, void
 
 
@@ -90,10 +86,7 @@ def setting() -> str:
 def _growth(options: argparse.Namespace, directory: Path) -> list[Section]:
     pairs = growth.PAIRS
     if options.quick:
-        pairs = (
-            (growth.Size(2_000, 100), growth.Size(20_000, 1_000)),
-            (growth.Size(1_000, 1), growth.Size(10_000, 1)),
-        )
+        pairs = ((growth.Size(2_000, 100), growth.Size(20_000, 1_000)), (growth.Size(1_000, 1), growth.Size(10_000, 1)))
     return [growth.measure_growth(directory, options.runs, options.seconds, pairs)]
 
 

@@ -53,9 +53,7 @@ COMMANDS = (
 
 
 def main() -> None:
-    argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     if not find("valgrind"):
         sys.exit("valgrind is missing: apt install valgrind")
     print(as_markdown(measure()))

@@ -34,9 +34,7 @@ class Section:
     findings: list[Finding] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def find(
-        self, what: str, value: float, unit: str, goal: float | None = None, *, more: bool = False
-    ) -> None:
+    def find(self, what: str, value: float, unit: str, goal: float | None = None, *, more: bool = False) -> None:
         self.findings.append(Finding(what, value, unit, goal, more))
 
     def as_markdown(self) -> str:

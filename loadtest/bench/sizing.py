@@ -64,9 +64,7 @@ PLANS = [
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=int, help="one tracker of your own, instead of the rows of the page")
     parser.add_argument("--users", type=int, default=0, help="users of a private tracker (0: a public one)")
     parser.add_argument("--memory", type=int, default=16, metavar="GB", help="memory of a node (16)")
@@ -84,14 +82,7 @@ def as_markdown(costs: Bytes, plans: list[Plan]) -> str:
         f"A peer takes {costs.public:,.0f} bytes, on a private tracker {costs.private:,.0f}. A user takes "
         f"{costs.user:,.0f} bytes, and {costs.copy:,.0f} in each shard."
     )
-    head = (
-        "peers",
-        "users",
-        "memory of a node",
-        "nodes with slots",
-        "shards",
-        "memory of the fullest node, filled",
-    )
+    head = ("peers", "users", "memory of a node", "nodes with slots", "shards", "memory of the fullest node, filled")
     return f"{measured}\n\n{table(head, [_row(costs, plan) for plan in plans])}"
 
 
@@ -158,9 +149,7 @@ async def _of_a_user(shards: int) -> float:
     async with _store(WITHOUT_RULES, shards) as store:
         before = await _used(store)
         for number in range(_USERS):
-            await store.users.add(
-                str(number + 1), _passkey(number), name=f"user {number}", upload_multiplier="1.5"
-            )
+            await store.users.add(str(number + 1), _passkey(number), name=f"user {number}", upload_multiplier="1.5")
         return (await _used(store) - before) / _USERS
 
 

@@ -53,9 +53,7 @@ def measure(way: str, seconds: int, connections: int) -> tuple[float, float, flo
     """(CPU µs per request, requests per second, share of the busier process)"""
     first = _listen(0)
     port = first.getsockname()[1]
-    sockets = (
-        [first] * PROCESSES if way == "inherited" else [first, *(_listen(port) for _ in range(PROCESSES - 1))]
-    )
+    sockets = [first] * PROCESSES if way == "inherited" else [first, *(_listen(port) for _ in range(PROCESSES - 1))]
     fork = multiprocessing.get_context("fork")
     servers = [fork.Process(target=_serve, args=(sock,), daemon=True) for sock in sockets]
     for server in servers:

@@ -78,11 +78,7 @@ async def _fill(store: Store, site: Site) -> None:
 
 async def measure(url: str, site: Site, peers: int) -> list[float]:
     """CPU seconds of this process in a round after joins, and in one after announces with bytes."""
-    connection, clock, found = (
-        Connection(connect(url, connect_timeout=30, timeout=30)),
-        Clock(),
-        list[float](),
-    )
+    connection, clock, found = (Connection(connect(url, connect_timeout=30, timeout=30)), Clock(), list[float]())
     store = Store(connection, "t:", StoreOptions(rules=RULES), clock=clock)
     async with asyncio.TaskGroup() as tasks, SiteDatabase(site.url) as database:
         serving = tasks.create_task(store.swarms.run())
@@ -91,9 +87,7 @@ async def measure(url: str, site: Site, peers: int) -> list[float]:
         await sync.adopt()
         for event, moved in ((b"s", 0), (b"u", 100_000)):
             for first in range(0, peers, _AT_ONCE):
-                updates = [
-                    _announce(number, event, moved) for number in range(first, min(first + _AT_ONCE, peers))
-                ]
+                updates = [_announce(number, event, moved) for number in range(first, min(first + _AT_ONCE, peers))]
                 await asyncio.gather(*map(store.swarms.announce, updates))
             await store.changes.record_updates()
             began = time.process_time()
@@ -109,9 +103,7 @@ async def measure(url: str, site: Site, peers: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=int, default=10_000, help="changed peers in a round (10,000)")
     options = parser.parse_args()
     if MARIADB is None:

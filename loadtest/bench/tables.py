@@ -66,8 +66,7 @@ def _row(name: str, runs: Sequence[Measurements], nginx: Sequence[Measurements] 
         f"{median(runs, 'requests_per_s'):,.0f}",
         f"{median(runs, 'p50_ms'):.2f}",
         f"{median(runs, 'p99_ms'):.2f}",
-        f"{median(runs, 'server_bytes') / 1e6:.0f}"
-        + (f" + {median(runs, 'store_bytes') / 1e6:.0f}" if stored else ""),
+        f"{median(runs, 'server_bytes') / 1e6:.0f}" + (f" + {median(runs, 'store_bytes') / 1e6:.0f}" if stored else ""),
     ]
 
 

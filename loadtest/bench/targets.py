@@ -102,11 +102,7 @@ def tracker(
     ``more`` are further settings.
     """
     with contextlib.ExitStack() as stack:
-        settings = (
-            stack.enter_context(everything_on(directory))
-            | {"TRACKER_HTTP__WORKERS": str(workers)}
-            | dict(more)
-        )
+        settings = stack.enter_context(everything_on(directory)) | {"TRACKER_HTTP__WORKERS": str(workers)} | dict(more)
         if file:
             pid, port = stack.enter_context(processes.tracker(directory, **settings))
             pids, path = [pid], embedded_socket(directory)
@@ -130,14 +126,7 @@ def embedded_socket(directory: Path) -> Path:
 @contextlib.contextmanager
 def constant_python(directory: Path, torrents: int, *, name: str, bare: bool) -> Iterator[Target]:
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "loadtest.bench.baseline",
-        "--port",
-        str(port),
-        *(["--bare"] if bare else []),
-    ]
+    command = [sys.executable, "-m", "loadtest.bench.baseline", "--port", str(port), *(["--bare"] if bare else [])]
     with _serving(name, command, directory, port) as target:
         target.is_tracker = False
         yield target

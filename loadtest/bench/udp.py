@@ -44,9 +44,7 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=10, help="length of a timed run (10)")
     parser.add_argument("--peers", type=int, default=20_000)
     parser.add_argument("--torrents", type=int, default=1_000)
@@ -150,10 +148,7 @@ def others(options: argparse.Namespace) -> Section:
     """Trackers that are installed, on the same core with the same announces, which join in a first run."""
     section = Section("Other trackers over UDP")
     missing = {kind.name: kind.missing() for kind in KINDS}
-    for name, start in (
-        ("opentracker", opentracker),
-        ("bittorrent-tracker (npm)", partial(npm_tracker, udp=True)),
-    ):
+    for name, start in (("opentracker", opentracker), ("bittorrent-tracker (npm)", partial(npm_tracker, udp=True))):
         if missing[name]:
             section.remarks.append(f"{name} is not installed: {missing[name]}")
             continue
@@ -180,25 +175,12 @@ def cpu(target: Target) -> float:
     return sum(part.user + part.kernel for part in processes.cpu_by_part(target.pids).values())
 
 
-def load_command(
-    options: argparse.Namespace, target: Target, rate: float, *more: str
-) -> "subprocess.Popen[str]":
-    command = [
-        sys.executable,
-        "-m",
-        "loadtest.bench.udp_load",
-        "--port",
-        str(target.port),
-        "--rate",
-        str(rate),
-    ]
+def load_command(options: argparse.Namespace, target: Target, rate: float, *more: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "loadtest.bench.udp_load", "--port", str(target.port), "--rate", str(rate)]
     command += ["--peers", str(options.peers), "--torrents", str(options.torrents)]
     with processes.pinned(processes.LOAD_CORE):
         return subprocess.Popen(
-            [*command, "--seconds", str(options.seconds), *more],
-            cwd=processes.ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
+            [*command, "--seconds", str(options.seconds), *more], cwd=processes.ROOT, stdout=subprocess.PIPE, text=True
         )
 
 

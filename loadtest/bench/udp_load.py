@@ -143,8 +143,7 @@ def flood(port: int, kind: str, rate: float, seconds: float) -> dict[str, Any]:
     sent, packet = 0, packets[kind]
     with contextlib.ExitStack() as stack:
         senders = [
-            stack.enter_context(_sender(port, each))
-            for each in range(_FORGED_ADDRESSES if kind == FORGED else 1)
+            stack.enter_context(_sender(port, each)) for each in range(_FORGED_ADDRESSES if kind == FORGED else 1)
         ]
         began = time.perf_counter()
         for due, sender in zip(_schedule(rate, seconds, 2), itertools.cycle(senders), strict=False):
@@ -182,18 +181,14 @@ def _sender(port: int, number: int) -> socket.socket:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--rate", type=float, required=True, help="packets due per second")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--peers", type=int, default=20_000)
     parser.add_argument("--torrents", type=int, default=1_000)
     parser.add_argument("--flood", choices=[*FLOODS, FORGED])
-    parser.add_argument(
-        "--new-clients", action="store_true", help="only ask for connection ids, from 40 addresses"
-    )
+    parser.add_argument("--new-clients", action="store_true", help="only ask for connection ids, from 40 addresses")
     options = parser.parse_args()
     gc.collect()
     gc.disable()

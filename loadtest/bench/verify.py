@@ -37,9 +37,7 @@ class Answers:
             return
         peers = answer.get(b"peers")
         if b"interval" not in answer or not isinstance(peers, bytes) or len(peers) % _COMPACT_BYTES:
-            raise BenchError(
-                f"neither an announce's answer with compact peers nor a scrape's: {body[:300]!r}"
-            )
+            raise BenchError(f"neither an announce's answer with compact peers nor a scrape's: {body[:300]!r}")
         count = len(peers) // _COMPACT_BYTES
         if count > PEERS_WANTED:
             raise BenchError(f"{count} peers, {PEERS_WANTED} were asked for: {body[:300]!r}")

@@ -104,8 +104,7 @@ async def measure(pid: int, port: int, options: argparse.Namespace) -> Section:
         section.find("an announce with 5 offers, tracker", announce["server"], "µs", ANNOUNCE_GOAL)
         section.find("an announce with 5 offers, store", announce["store"], "µs", STORE_GOAL)
         crowds = [
-            Browser(socket, number, f"crowd {number // options.swarm:014}")
-            for number, socket in enumerate(sockets)
+            Browser(socket, number, f"crowd {number // options.swarm:014}") for number, socket in enumerate(sockets)
         ]
         await each(crowds, Browser.join)
         meter.microseconds(1)

@@ -48,21 +48,13 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=200_000, help="items in the project (200,000)")
     parser.add_argument(
-        "--calls",
-        type=int,
-        default=50,
-        help=f"calls of each kind in a round, at least {MAX_ADDED} (50)",
+        "--calls", type=int, default=50, help=f"calls of each kind in a round, at least {MAX_ADDED} (50)"
     )
     parser.add_argument(
-        "--rounds",
-        type=int,
-        default=150,
-        help="rounds; the fastest one counts, as others disturb the machine (150)",
+        "--rounds", type=int, default=150, help="rounds; the fastest one counts, as others disturb the machine (150)"
     )
     return parser.parse_args()
 
@@ -139,9 +131,7 @@ async def fill(store: Store, kind: Kind, names: Sequence[str]) -> None:
     await create(store, project_of(kind), kind)
     if kind == "seeding":  # only torrents that the tracker serves are given out
         for first in range(0, len(names), 1000):
-            pairs = (
-                (store.keys.info_hash(InfoHash(bytes.fromhex(n))), 1) for n in names[first : first + 1000]
-            )
+            pairs = ((store.keys.info_hash(InfoHash(bytes.fromhex(n))), 1) for n in names[first : first + 1000])
             await store.connection.command("MSET", *(part for pair in pairs for part in pair))
     await store.work.items.add(project_of(kind), [NewItem(name) for name in names])
 

@@ -50,12 +50,8 @@ call('ZADD', P .. 'users', 7, 'a passkey of user 7')
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--torrents", type=int, default=1_000_000, help="torrents below the target (1,000,000)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torrents", type=int, default=1_000_000, help="torrents below the target (1,000,000)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="policy-") as directory:
         server = start_valkey(Path(directory), "--appendonly", "no")
@@ -96,10 +92,7 @@ async def measure_runs(store: Store, section: Section, when: str, policy: WorkPo
     worst, total, calls, changes, looked_at = 0.0, 0.0, await round_trips(store), 0, 0
     for _ in range(_RUNS_AN_HOUR):
         project = await store.work.projects.get("seeds")
-        count, at = (
-            await store.work.policy.weak_count(project),
-            await store.work.policy.stored_position("seeds"),
-        )
+        count, at = (await store.work.policy.weak_count(project), await store.work.policy.stored_position("seeds"))
         before = await seconds(store)
         changes += len([change async for change in policy.changes(project)])
         spent = await seconds(store) - before

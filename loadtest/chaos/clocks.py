@@ -103,11 +103,7 @@ async def clock_jumps_back(environment: Environment, _: Load) -> None:
     await _jumped(environment, -HOUR)
 
 
-@experiment(
-    "tracker-clock-jumps-ahead",
-    prepare=_tracker_with_clock,
-    settles_seconds=PAUSED_SECONDS,
-)
+@experiment("tracker-clock-jumps-ahead", prepare=_tracker_with_clock, settles_seconds=PAUSED_SECONDS)
 async def tracker_clock_jumps_ahead(environment: Environment, load: Load) -> None:
     """The clock of a tracker with two web processes jumps an hour ahead; its store's does not."""
     await _tracker_jumped(environment, load, HOUR)

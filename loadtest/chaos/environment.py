@@ -131,10 +131,7 @@ class Environment:
         folder = self.directory / f"tracker{len(self.trackers)}"
         folder.mkdir(exist_ok=True)
         port = free_port()
-        where = {
-            "TRACKER_HTTP__LISTEN": f"127.0.0.1:{port}",
-            "TRACKER_DATA__DIRECTORY": str(folder / "data"),
-        }
+        where = {"TRACKER_HTTP__LISTEN": f"127.0.0.1:{port}", "TRACKER_DATA__DIRECTORY": str(folder / "data")}
         if self.server is not None:
             where["TRACKER_REDIS__URL"] = self.server.url
         timeouts = {"TRACKER_REDIS__TIMEOUT_SECONDS": "0.8", "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "0.5"}

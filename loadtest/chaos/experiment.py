@@ -95,11 +95,7 @@ def experiment(
 
 async def run(experiment: Experiment, directory: Path, pace: Pace, **settings: str) -> Outcome:
     """Runs one in ``directory``, with its own ports and processes; ``settings`` apply to its trackers."""
-    outcome, environment, began = (
-        Outcome(experiment),
-        Environment(directory, settings=settings),
-        time.monotonic(),
-    )
+    outcome, environment, began = (Outcome(experiment), Environment(directory, settings=settings), time.monotonic())
     try:
         experiment.prepare(environment)
         load = Load(pace, [tracker.port for tracker in environment.trackers])
@@ -128,12 +124,8 @@ async def _run(experiment: Experiment, environment: Environment, load: Load, fin
     await experiment.fault(environment, load)
     over = time.monotonic()
     load.settle()
-    if not await load.until(
-        lambda: load.all_answered_since(over), experiment.heals_seconds + load.pace.interval
-    ):
-        findings.complaints.append(
-            f"not all clients were answered {experiment.heals_seconds:g} s after the fault"
-        )
+    if not await load.until(lambda: load.all_answered_since(over), experiment.heals_seconds + load.pace.interval):
+        findings.complaints.append(f"not all clients were answered {experiment.heals_seconds:g} s after the fault")
     last_failure = max((result.at for result in load.results if result.kind != "answered"), default=over)
     findings.healed_seconds = max(0.0, last_failure - over)
     async with Redis.from_url(environment.store_url, socket_timeout=10.0) as redis:

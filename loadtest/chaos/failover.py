@@ -48,11 +48,7 @@ def _forget_events(environment: Environment) -> None:
 
 
 @experiment(
-    "failover-killed",
-    prepare=two_servers,
-    may_lose=100,
-    keeps_active_peers=False,
-    settles_seconds=PAUSED_SECONDS,
+    "failover-killed", prepare=two_servers, may_lose=100, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS
 )
 async def failover_killed(environment: Environment, _: Load) -> None:
     """kill -9 of a master with three sentinels (`down-after-milliseconds` 1000); its replica takes over."""
@@ -62,11 +58,7 @@ async def failover_killed(environment: Environment, _: Load) -> None:
 
 
 @experiment(
-    "failover-stopped",
-    prepare=two_servers,
-    may_lose=100,
-    keeps_active_peers=False,
-    settles_seconds=PAUSED_SECONDS,
+    "failover-stopped", prepare=two_servers, may_lose=100, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS
 )
 async def failover_stopped(environment: Environment, _: Load) -> None:
     """SIGSTOP of such a master for 10 s: it is replaced, and still considers itself master afterwards."""
@@ -86,11 +78,7 @@ async def failover_stopped(environment: Environment, _: Load) -> None:
 
 
 @experiment(
-    "failover-planned",
-    prepare=two_servers,
-    may_lose=400,
-    keeps_active_peers=False,
-    settles_seconds=PAUSED_SECONDS,
+    "failover-planned", prepare=two_servers, may_lose=400, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS
 )
 async def failover_planned(environment: Environment, _: Load) -> None:
     """SENTINEL FAILOVER: the replica takes over from a healthy master, which accepts announces until it is demoted."""

@@ -20,9 +20,7 @@ async def worker_killed(environment: Environment, _: Load) -> None:
     """kill -9 of one of two web processes."""
     victim = environment.tracker.children(WEB)[0]
     os.kill(victim, signal.SIGKILL)
-    await until(
-        lambda: victim not in environment.tracker.children(WEB), 5.0, "the end of the process is noticed"
-    )
+    await until(lambda: victim not in environment.tracker.children(WEB), 5.0, "the end of the process is noticed")
 
 
 @experiment("workers-killed", prepare=two_web_processes)

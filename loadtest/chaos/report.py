@@ -53,9 +53,7 @@ def line(one: Outcome) -> str:
     cells = dict(zip(_HEAD[2:], row(one)[2:], strict=True))
     values = ", ".join(f"{name} {value}" for name, value in cells.items() if name)
     result = "passed" if one.passed else "FAILED"
-    return "\n  ".join(
-        [f"{one.experiment.name}: {result} in {one.seconds:.0f} s; {values}", *one.findings.complaints]
-    )
+    return "\n  ".join([f"{one.experiment.name}: {result} in {one.seconds:.0f} s; {values}", *one.findings.complaints])
 
 
 def setting(pace: Pace) -> str:

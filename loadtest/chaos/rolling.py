@@ -16,10 +16,7 @@ from loadtest.servers import free_port
 STOP_DELAY_SECONDS = 2.0
 _SEEN_SECONDS = 2.0
 """The time in which the balancer detects that a tracker is ready."""
-_PROXY_PROTOCOL = {
-    "TRACKER_HTTP__PROXY_PROTOCOL": "true",
-    "TRACKER_HTTP__TRUSTED_PROXIES": "127.0.0.1/32",
-}
+_PROXY_PROTOCOL = {"TRACKER_HTTP__PROXY_PROTOCOL": "true", "TRACKER_HTTP__TRUSTED_PROXIES": "127.0.0.1/32"}
 _HAPROXY = """
 defaults
     mode tcp
@@ -94,9 +91,7 @@ async def _restart_each(environment: Environment, load: Load) -> None:
         await asyncio.sleep(_SEEN_SECONDS)
     failed = [result for result in load.results if result.sent > began and result.kind != "answered"]
     if failed:
-        raise ExperimentError(
-            f"{len(failed)} announces were not answered: {failed[0].kind}, {failed[0].detail}"
-        )
+        raise ExperimentError(f"{len(failed)} announces were not answered: {failed[0].kind}, {failed[0].detail}")
 
 
 @experiment("rolling-restart", prepare=behind_a_balancer)

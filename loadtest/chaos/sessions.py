@@ -28,9 +28,7 @@ async def session_started(environment: Environment, _: Load) -> None:
     host = f"127.0.0.1:{environment.tracker.port}"
     urls = [f"udp://{host}/announce", *(f"http://{host}/announce?url={number}" for number in range(3))]
     async with busy_cores():
-        client = await _python(
-            "-m", "loadtest.clients.session", str(TORRENTS), str(SECONDS), *urls, stdout=PIPE
-        )
+        client = await _python("-m", "loadtest.clients.session", str(TORRENTS), str(SECONDS), *urls, stdout=PIPE)
         output, _error = await client.communicate()
     if int(output) < TORRENTS * len(urls):
         raise ExperimentError(f"{int(output)} of {TORRENTS * len(urls)} announces got a good reply")

@@ -70,10 +70,7 @@ def check_trends(samples: Sequence[tuple[float, Sample]], section: Section) -> N
     last = samples[-1][1]
     if STORE in last:
         section.find(
-            "memory of the store beyond its data, at the end",
-            last[STORE] - last[DATA],
-            "MB",
-            KEPT_BY_ALLOCATOR_MB,
+            "memory of the store beyond its data, at the end", last[STORE] - last[DATA], "MB", KEPT_BY_ALLOCATOR_MB
         )
 
 
@@ -170,9 +167,7 @@ async def soak(environment: Environment, rate: float, minutes: float) -> Section
         "Slopes are of the second half, by least squares."
     )
     if answers["missed"]:
-        section.remarks.append(
-            f"The load generator was stalled for a while, and missed {answers['missed']:,} answers."
-        )
+        section.remarks.append(f"The load generator was stalled for a while, and missed {answers['missed']:,} answers.")
     unanswered = answers.total() - answers["answered"] - answers["missed"]
     section.find("announces that were not answered", unanswered, "", answers.total() / 1000)
     check_trends(samples, section)

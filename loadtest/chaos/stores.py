@@ -69,13 +69,7 @@ async def store_restarted(environment: Environment, _: Load) -> None:
     server.start()
 
 
-@experiment(
-    "store-emptied",
-    prepare=own_store,
-    may_lose=None,
-    keeps_active_peers=False,
-    settles_seconds=PAUSED_SECONDS,
-)
+@experiment("store-emptied", prepare=own_store, may_lose=None, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS)
 async def store_emptied(environment: Environment, _: Load) -> None:
     """An external store is killed, and restarted empty after 3 s."""
     server = _server(environment)
@@ -85,9 +79,7 @@ async def store_emptied(environment: Environment, _: Load) -> None:
     server.start()
 
 
-@experiment(
-    "file-cut-off", prepare=own_store, may_lose=200, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS
-)
+@experiment("file-cut-off", prepare=own_store, may_lose=200, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS)
 async def file_cut_off(environment: Environment, _: Load) -> None:
     """The store is killed, and the last second of its append-only file is cut off
     in the middle of a command, as after a power failure."""
@@ -102,15 +94,11 @@ async def file_cut_off(environment: Environment, _: Load) -> None:
     server.start()
 
 
-@experiment(
-    "file-broken", heals_seconds=30.0, may_lose=2000, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS
-)
+@experiment("file-broken", heals_seconds=30.0, may_lose=2000, keeps_active_peers=False, settles_seconds=PAUSED_SECONDS)
 async def file_broken(environment: Environment, load: Load) -> None:
     """The private store is killed, and its append-only file is damaged in the middle;
     after 8 s the damaged end is cut off by hand."""
-    os.kill(
-        environment.tracker.pid, signal.SIGSTOP
-    )  # so that the store does not restart before its file is damaged
+    os.kill(environment.tracker.pid, signal.SIGSTOP)  # so that the store does not restart before its file is damaged
     os.kill(environment.store_pid, signal.SIGKILL)
     file = _commands(environment.data)
     middle = file.stat().st_size * 9 // 10
@@ -130,9 +118,7 @@ async def file_broken(environment: Environment, load: Load) -> None:
 async def disk_full(environment: Environment, load: Load) -> None:
     """The disk of the private store is full for 6 s."""
     with _filled_disk(environment.data / "ballast"), environment.store() as store:
-        await until(
-            lambda: store.info("persistence")["aof_last_write_status"] == "err", 10.0, "the disk is full"
-        )
+        await until(lambda: store.info("persistence")["aof_last_write_status"] == "err", 10.0, "the disk is full")
         await asyncio.sleep(FULL_SECONDS)
         _none_answered(load, 3.0)
 
@@ -163,9 +149,7 @@ async def memory_full(environment: Environment, load: Load) -> None:
 def _all_were(results: list[AnnounceResult], event: str, kind: str) -> None:
     others = [one for one in results if one.event == event and one.kind != kind]
     if others or not any(one.event == event for one in results):
-        raise ExperimentError(
-            f"announces with event {event!r} must be {kind}: {len(others)} were not, {others[:1]}"
-        )
+        raise ExperimentError(f"announces with event {event!r} must be {kind}: {len(others)} were not, {others[:1]}")
 
 
 def _none_answered(load: Load, seconds: float) -> None:

@@ -181,10 +181,7 @@ async def _run(clients: SlowClients) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(clients.run())
         await stop.wait()
-        print(
-            json.dumps({"opened": clients.opened, "open": clients.open, "unopened": clients.unopened}),
-            flush=True,
-        )
+        print(json.dumps({"opened": clients.opened, "open": clients.open, "unopened": clients.unopened}), flush=True)
         task.cancel()
 
 

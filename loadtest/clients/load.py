@@ -139,9 +139,7 @@ class Load:
 
     def all_answered_since(self, moment: float) -> bool:
         """Whether every client sent an announce after ``moment`` that was answered."""
-        return len(self.active) == self.pace.peers and all(
-            peer.last_sent > moment for peer in self.active.values()
-        )
+        return len(self.active) == self.pace.peers and all(peer.last_sent > moment for peer in self.active.values())
 
     async def _client(self, number: int) -> None:
         rng = random.Random(f"{self.seed}/{number}")

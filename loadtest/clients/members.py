@@ -74,11 +74,7 @@ class Member:
             return "started"
         up, was_leeching = chance.randrange(_MAX_BYTES), self.left > 0
         down = min(self.left, chance.randrange(_MAX_BYTES))
-        self.uploaded, self.downloaded, self.left = (
-            self.uploaded + up,
-            self.downloaded + down,
-            self.left - down,
-        )
+        self.uploaded, self.downloaded, self.left = (self.uploaded + up, self.downloaded + down, self.left - down)
         self.history.uploaded += up
         self.history.downloaded += down
         if was_leeching and not self.left:

@@ -17,12 +17,8 @@ BUFFER_BYTES = 4 * 2**20
 
 
 def session() -> Any:
-    off = dict.fromkeys(
-        ("enable_dht", "enable_lsd", "enable_upnp", "enable_natpmp", "ssrf_mitigation"), False
-    )
-    unlimited = dict.fromkeys(
-        ("active_limit", "active_downloads", "active_seeds", "active_tracker_limit"), -1
-    )
+    off = dict.fromkeys(("enable_dht", "enable_lsd", "enable_upnp", "enable_natpmp", "ssrf_mitigation"), False)
+    unlimited = dict.fromkeys(("active_limit", "active_downloads", "active_seeds", "active_tracker_limit"), -1)
     settings: Any = {
         **off,
         **unlimited,

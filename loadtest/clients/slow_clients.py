@@ -37,16 +37,7 @@ _MAX_GROWTH_MEGABYTES = 256
 """Maximum growth of the tracker's process, with 10,000 connections."""
 _SPARE_DESCRIPTORS = 16
 _HEAD = (
-    *(
-        "clients",
-        "what they do",
-        "max connections",
-        "announces",
-        "unanswered",
-        "p50, ms",
-        "p99, ms",
-        "slowest, ms",
-    ),
+    *("clients", "what they do", "max connections", "announces", "unanswered", "p50, ms", "p99, ms", "slowest, ms"),
     *("memory before → peak → after, MB", ""),
 )
 
@@ -73,9 +64,7 @@ class Outcome:
 
     def row(self) -> tuple[str, ...]:
         ordered = sorted(self.latencies)
-        times = [
-            f"{1000 * percentile(ordered or [_TIMEOUT_SECONDS], share):.1f}" for share in (0.5, 0.99, 1.0)
-        ]
+        times = [f"{1000 * percentile(ordered or [_TIMEOUT_SECONDS], share):.1f}" for share in (0.5, 0.99, 1.0)]
         memory = " → ".join(f"{value:.0f}" for value in (self.before, self.peak, self.after))
         description = KINDS[self.name].description if self.name in KINDS else "none: only normal clients"
         outcome = "passed" if self.passed else "failed"

@@ -97,9 +97,7 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
     on event streams."""
     async with AsyncExitStack() as stack:
 
-        async def start(
-            settings: Settings | None = None, streams: StreamLimits | None = None, **options: Any
-        ) -> Admin:
+        async def start(settings: Settings | None = None, streams: StreamLimits | None = None, **options: Any) -> Admin:
             settings = settings or Settings(redis=RedisSettings(prefix=prefix))
             admin = AdminSettings(**{"listen": ("127.0.0.1:0",), **options})
             settings = settings.model_copy(update={"admin": admin})

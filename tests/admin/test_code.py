@@ -21,16 +21,7 @@ RUNS_TEXT = {"eval", "exec", "compile", "__import__"}
 MAKES_OBJECTS = {"pickle", "marshal", "shelve", "dill", "yaml", "xml", "lxml"}
 BETWEEN_OURSELVES = {"web_processes.py": {"pickle"}}
 """Used over a socket pair of a parent and its child process."""
-GOES_OUT = {
-    "subprocess",
-    "urllib.request",
-    "http.client",
-    "ftplib",
-    "smtplib",
-    "requests",
-    "httpx",
-    "aiohttp.client",
-}
+GOES_OUT = {"subprocess", "urllib.request", "http.client", "ftplib", "smtplib", "requests", "httpx", "aiohttp.client"}
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -65,13 +56,9 @@ def test_no_input_is_run_or_unpickled() -> None:
 def goes_out(path: Path) -> Iterator[str]:
     """Calls and imports that send requests or start programs."""
     yield from (
-        name
-        for name in imported(path)
-        if name in GOES_OUT or name.startswith(tuple(f"{x}." for x in GOES_OUT))
+        name for name in imported(path) if name in GOES_OUT or name.startswith(tuple(f"{x}." for x in GOES_OUT))
     )
-    yield from (
-        name for name in called(path) if name.endswith(("ClientSession", "open_connection", ".connect"))
-    )
+    yield from (name for name in called(path) if name.endswith(("ClientSession", "open_connection", ".connect")))
 
 
 def test_the_admin_port_sends_no_requests_and_starts_no_programs() -> None:
@@ -85,9 +72,7 @@ def test_templates_come_from_the_package_and_autoescape() -> None:
         assert "from_string" not in path.read_text(encoding="utf-8"), path
     for path in (ADMIN / "templates").rglob("*.html"):
         text = path.read_text(encoding="utf-8")
-        assert re.findall(r"{{([^}]*)\|\s*safe\b", text) in ([], [" drawings[name] "]), (
-            path
-        )  # the drawings of icons
+        assert re.findall(r"{{([^}]*)\|\s*safe\b", text) in ([], [" drawings[name] "]), path  # the drawings of icons
         assert "autoescape" not in text, path
         assert not re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", text), path
         assert not re.findall(r"""\s(?:on\w+|style)=""", text), path
@@ -104,13 +89,7 @@ def test_page_scripts_evaluate_no_text_and_store_no_secrets() -> None:
 
 def test_vendored_files_are_unchanged() -> None:
     listed = re.findall(
-        r"^\| `([\w.-]+)` \|.*\| `([0-9a-f]{64})` \|$",
-        (VENDOR / "README.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
+        r"^\| `([\w.-]+)` \|.*\| `([0-9a-f]{64})` \|$", (VENDOR / "README.md").read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert {name for name, _ in listed} == {
-        path.name for path in VENDOR.iterdir() if path.suffix in (".js", ".css")
-    }
-    assert not [
-        name for name, sum_ in listed if hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() != sum_
-    ]
+    assert {name for name, _ in listed} == {path.name for path in VENDOR.iterdir() if path.suffix in (".js", ".css")}
+    assert not [name for name, sum_ in listed if hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() != sum_]

@@ -91,9 +91,7 @@ async def test_every_change_with_a_cookie_needs_csrf_token_and_origin(admin: Adm
     async with admin.client() as browser:
         for method, path in await guarded(admin, safe=False):
             for headers in ({"Origin": admin.url}, {"X-CSRF-Token": session.csrf}):
-                async with browser.request(
-                    method, path, headers=cookie | headers, allow_redirects=False
-                ) as response:
+                async with browser.request(method, path, headers=cookie | headers, allow_redirects=False) as response:
                     assert response.status == 403, (method, path)
         async with browser.get("/", headers=cookie) as response:
             assert response.status == 200

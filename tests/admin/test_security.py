@@ -222,9 +222,7 @@ async def test_no_cors_header_is_sent(admin: Admin) -> None:
     async with admin.client("read") as client:
         for method in ("GET", "OPTIONS"):
             response = await client.request(
-                method,
-                TORRENTS,
-                headers={"Origin": "http://evil.example", "Access-Control-Request-Method": "GET"},
+                method, TORRENTS, headers={"Origin": "http://evil.example", "Access-Control-Request-Method": "GET"}
             )
             assert not [name for name in response.headers if name.lower().startswith("access-control-")]
 
@@ -238,8 +236,7 @@ async def test_an_unknown_host_name_is_refused(admin: Admin, host: str) -> None:
         assert (response.status, response.headers["content-type"]) == (421, CONTENT_TYPE)
         assert host.encode() not in response.body
     response = await ask(
-        admin.addresses[0],
-        f"POST /sign-in HTTP/1.1\nHost: {host}\nOrigin: http://{host}\nContent-Length: 0",
+        admin.addresses[0], f"POST /sign-in HTTP/1.1\nHost: {host}\nOrigin: http://{host}\nContent-Length: 0"
     )
     assert response.status == 421
 
@@ -258,10 +255,7 @@ async def test_redirects_stay_on_this_port(admin: Admin) -> None:
     elsewhere = {"Referer": "http://evil.example/", "X-Forwarded-Host": "evil.example"}
     odd = ("//evil.example", "/\\evil.example", "/?next=http://evil.example", "/sign-in?next=//evil.example")
     token = await admin.token("admin")
-    async with (
-        admin.client(headers=elsewhere) as stranger,
-        admin.browser("admin", headers=elsewhere) as browser,
-    ):
+    async with admin.client(headers=elsewhere) as stranger, admin.browser("admin", headers=elsewhere) as browser:
         for path in (*odd, "/users?id=//evil.example", "/users?id=1%0d%0aLocation:%20http://evil.example"):
             for client in (stranger, browser):
                 async with client.get(URL(admin.url + path, encoded=True), allow_redirects=False) as response:
@@ -294,9 +288,7 @@ async def test_the_file_name_of_an_upload_is_never_a_path(admin: Admin, name: st
 
 async def test_failed_attempts_are_limited_and_valid_tokens_accepted(admin: Admin) -> None:
     async with admin.client() as guesser, admin.client("read") as client:
-        responses = [
-            await guesser.get(TORRENTS, headers=bearer(UNKNOWN_TOKEN)) for _ in range(PER_ADDRESS.burst + 5)
-        ]
+        responses = [await guesser.get(TORRENTS, headers=bearer(UNKNOWN_TOKEN)) for _ in range(PER_ADDRESS.burst + 5)]
         statuses = [response.status for response in responses]
         assert statuses[: PER_ADDRESS.burst] == [401] * PER_ADDRESS.burst
         assert 429 in statuses[PER_ADDRESS.burst :]
@@ -430,9 +422,7 @@ def test_no_secret_is_in_a_log_or_a_process_list(tmp_path: Path) -> None:
         link = tracker.banner.partition("/sign-in#")[2].split()[0]
         admin = tracker.banner.partition("/sign-in#")[0].rpartition("http://")[2]
         connection = HTTPConnection(admin, timeout=trackers.SECONDS)
-        connection.request(
-            "POST", "/sign-in", f"link={link}", {"Content-Type": "application/x-www-form-urlencoded"}
-        )
+        connection.request("POST", "/sign-in", f"link={link}", {"Content-Type": "application/x-www-form-urlencoded"})
         response = connection.getresponse()
         session = (response.getheader("Set-Cookie") or "").partition("=")[2].partition(";")[0]
         response.read()

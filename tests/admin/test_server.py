@@ -54,9 +54,7 @@ async def test_every_response_has_the_security_headers(admin: Admin, path: str) 
                 assert {name: response.headers.get(name) for name in HEADERS} == HEADERS
                 assert "Server" not in response.headers
                 kept = response.headers["Cache-Control"]
-                assert kept == (
-                    "no-cache" if path.startswith("/static/") and response.status == 200 else "no-store"
-                )
+                assert kept == ("no-cache" if path.startswith("/static/") and response.status == 200 else "no-store")
 
 
 async def test_the_csp_allows_no_foreign_sources() -> None:
@@ -80,9 +78,7 @@ async def test_the_csp_allows_no_foreign_sources() -> None:
         ("PROPFIND", "/health", 405),
     ],
 )
-async def test_unknown_paths_and_methods_are_problems(
-    admin: Admin, method: str, path: str, status: int
-) -> None:
+async def test_unknown_paths_and_methods_are_problems(admin: Admin, method: str, path: str, status: int) -> None:
     async with admin.client("admin") as client:
         response = await client.request(method, path)
         assert (response.status, response.content_type) == (status, CONTENT_TYPE)
@@ -95,9 +91,7 @@ async def test_a_head_response_has_no_body(admin: Admin) -> None:
     token = await admin.token("read")
     async with connect(admin.addresses[0]) as line:
         for path in ("/health", "/sign-in", "/api/v1/nothing", "/static/sign_in.js"):
-            line.send(
-                f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
-            )
+            line.send(f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
             assert (await line.receive(head=True)).status == (404 if "nothing" in path else 200)
 
 
@@ -169,9 +163,7 @@ async def test_ipv6_is_served_beside_ipv4(serve: Serve) -> None:
             assert (await client.get(f"http://{address}/health")).status == 200
 
 
-async def test_stopping_ends_streams_and_waits_for_requests_in_flight(
-    no_task_left_behind: None,
-) -> None:
+async def test_stopping_ends_streams_and_waits_for_requests_in_flight(no_task_left_behind: None) -> None:
     """A stream that reads its end, a stream that does not, and an idle connection."""
     heard = asyncio.Event()
 

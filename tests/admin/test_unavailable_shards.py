@@ -90,11 +90,7 @@ async def test_replies_name_the_shards_that_they_leave_out(without_node: tuple[A
         changes = await asking.ask("GET", "/changes", 200)
         assert (changes["items"], changes["next"], changes["shards_unavailable"]) == ([], "0", unavailable)
         health = await asking.ask("GET", "/health", 200)
-        assert (health["ready"], health["shards_unavailable"], health["main_unavailable"]) == (
-            True,
-            unavailable,
-            False,
-        )
+        assert (health["ready"], health["shards_unavailable"], health["main_unavailable"]) == (True, unavailable, False)
         assert "shards_unavailable" not in await asking.ask("GET", "/tokens", 200)
         torrent = await asking.ask("GET", f"/torrents/{present[0]}", 200)
         assert (torrent["leechers"], torrent["shards_unavailable"]) == (
@@ -102,10 +98,7 @@ async def test_replies_name_the_shards_that_they_leave_out(without_node: tuple[A
             unavailable,
         )  # its rank is one of all torrents
         refused = await asking.ask("GET", f"/torrents/{missing}", 503)
-        assert (
-            refused["detail"]
-            == f"unavailable: {named(unavailable)} (the node does not answer); try again later"
-        )
+        assert refused["detail"] == f"unavailable: {named(unavailable)} (the node does not answer); try again later"
 
 
 @pytest.mark.slow
@@ -138,10 +131,7 @@ async def test_every_page_and_list_is_shown_without_a_shard(without_node: tuple[
         shown = set(re.findall(r'^tracker_store_memory_bytes\{node="([^"]*)"\}', text, re.MULTILINE))
         assert shown == {*others, admin.store.connection.master}
         async with client.get("/ready") as response:
-            assert (
-                await response.text()
-                == f"degraded\nunavailable: {named(unavailable)} (the node does not answer)\n"
-            )
+            assert await response.text() == f"degraded\nunavailable: {named(unavailable)} (the node does not answer)\n"
 
 
 WITHOUT_MAIN = """

@@ -60,10 +60,7 @@ async def background(store: Store) -> AsyncIterator[None]:
     settings = Settings(scoring=ScoringSettings(enabled=False))
     context = RuntimeContext(store, LiveSettings(settings), Telemetry())
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
-    async with (
-        running(store.connection.watch),
-        open_background(context, reaper, _ignore_peer, build_prober(context)),
-    ):
+    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer, build_prober(context)):
         yield
 
 
@@ -71,9 +68,7 @@ def _ignore_peer(info_hash: InfoHash, address: Address) -> None:
     del info_hash, address
 
 
-async def test_users_that_a_site_wrote_are_adopted_at_the_start_and_by_a_sweep(
-    store: Store, jobs: Jobs
-) -> None:
+async def test_users_that_a_site_wrote_are_adopted_at_the_start_and_by_a_sweep(store: Store, jobs: Jobs) -> None:
     settings = Settings(scoring=ScoringSettings(enabled=False), users=UserSettings(private="required"))
     context = RuntimeContext(store, LiveSettings(settings), Telemetry())
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
@@ -82,10 +77,7 @@ async def test_users_that_a_site_wrote_are_adopted_at_the_start_and_by_a_sweep(
         return await store.users.passkey_of("77") is not None
 
     await store.redis.hset(store.keys.passkey("s" * 20), "user_id", "77")
-    async with (
-        running(store.connection.watch),
-        open_background(context, reaper, _ignore_peer, build_prober(context)),
-    ):
+    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer, build_prober(context)):
         await eventually(adopted)
         await store.redis.hset(store.keys.passkey("t" * 20), "user_id", "78")
         await complete(jobs, SWEEP)
@@ -194,10 +186,7 @@ async def test_peers_found_in_the_dht_count_in_the_score(store: Store, jobs: Job
     settings = Settings(scoring=ScoringSettings(enabled=False), dht=DhtSettings(enabled=True))
     context = RuntimeContext(store, LiveSettings(settings), Telemetry())
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
-    async with (
-        running(store.connection.watch),
-        open_background(context, reaper, _ignore_peer, build_prober(context)),
-    ):
+    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer, build_prober(context)):
         for number in (1, 2, 3):
             await complete(jobs, PROCESS_TORRENT, {"torrent_id": str(number)})
     assert await ranked(store) == {"1": WEAK, "2": EMPTY, "3": EMPTY}
@@ -277,10 +266,7 @@ async def test_connectable_peers_are_checked_where_the_setting_asks_for_it(store
     async def checked() -> bool:
         return (await jobs.sizes(CHECK_CONNECTABLE))["completed"] > 0
 
-    async with (
-        running(store.connection.watch),
-        open_background(context, reaper, _ignore_peer, build_prober(context)),
-    ):
+    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer, build_prober(context)):
         await eventually(checked)
 
 
@@ -301,10 +287,7 @@ async def test_probes_can_be_turned_on_without_a_restart(store: Store, jobs: Job
         await store.counters.flush()
         return await store.redis.zscore(store.keys.known_counters(), "60:probes.skipped") is not None
 
-    async with (
-        running(store.connection.watch),
-        open_background(context, reaper, _ignore_peer, build_prober(context)),
-    ):
+    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer, build_prober(context)):
         assert not await counted()
         live.current = live.current.model_copy(update={"probe": ProbeSettings(enabled=True)})
         assert await counted()

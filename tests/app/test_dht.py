@@ -79,10 +79,7 @@ def test_any_hash_that_is_not_known_as_private_is_kept_within_bounds(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:
     tracker = start_tracker(
-        **ON,
-        TRACKER_DHT__TORRENTS="any",
-        TRACKER_DHT__ADDRESS_BURST="1000",
-        TRACKER_DHT__BUCKET_HASHES="8",
+        **ON, TRACKER_DHT__TORRENTS="any", TRACKER_DHT__ADDRESS_BURST="1000", TRACKER_DHT__BUCKET_HASHES="8"
     )
     assert trackers.run(tmp_path, "torrent", "add", HASH.hex()).returncode == 0
     assert trackers.run(tmp_path, "torrent", "edit", HASH.hex(), "--private").returncode == 0
@@ -121,9 +118,7 @@ def test_a_killed_node_answers_again_within_ten_seconds(start_tracker: StartTrac
         until(answers, seconds=10)
 
 
-def test_a_torrent_marked_private_is_hidden_within_ten_seconds(
-    start_tracker: StartTracker, tmp_path: Path
-) -> None:
+def test_a_torrent_marked_private_is_hidden_within_ten_seconds(start_tracker: StartTracker, tmp_path: Path) -> None:
     """It then looks like an unknown one."""
     tracker = start_tracker(**ON, TRACKER_DHT__ADDRESS_QUERIES_SECOND="1000")
     for words in (("torrent", "add", HASH.hex()), ("torrent", "edit", HASH.hex(), "--public")):
@@ -153,11 +148,7 @@ async def test_announces_over_http_and_udp_get_peers_of_the_dht(
 ) -> None:
     """D18: and none after the switch is off again."""
     settings = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
-    now, info_hash, given = (
-        int(time.time()),
-        InfoHash(bytes(range(1, 21))),
-        Endpoint(b"\x08\x08\x08\x08\x1a\xe1"),
-    )
+    now, info_hash, given = (int(time.time()), InfoHash(bytes(range(1, 21))), Endpoint(b"\x08\x08\x08\x08\x1a\xe1"))
     query = {"info_hash": "".join(f"%{byte:02x}" for byte in info_hash), "compact": "1", "left": "5"}
     async with running(Store(redis_url, Keys(prefix), SwarmRules())) as store:
         await store.torrents.add(info_hash, {"private": "0"})
@@ -233,9 +224,7 @@ def test_the_id_of_the_last_run_is_kept_while_it_fits_the_external_address() -> 
     assert build_nodes(DhtSettings(), [4], saved, 0)[4].id == b"x" * 20
     own = build_nodes(DhtSettings(external_address=("124.31.75.21",)), [4], saved, 0)[4].id
     assert own != b"x" * 20 and fits_address(own, Address(bytes([124, 31, 75, 21])))
-    assert (
-        build_nodes(DhtSettings(external_address=("124.31.75.21",)), [4], SavedNode({4: own}), 0)[4].id == own
-    )
+    assert build_nodes(DhtSettings(external_address=("124.31.75.21",)), [4], SavedNode({4: own}), 0)[4].id == own
     assert build_nodes(DhtSettings(), [4, 6], SavedNode(), 0)[6].id != own
 
 

@@ -40,9 +40,7 @@ def asked(port: int, path: str, address: str = "9.9.9.9") -> bytes | None:
 
 
 def announce(port: int, number: int, event: str) -> bytes | None:
-    query = (
-        f"info_hash={'%01' * 20}&peer_id=-TR4000-{number:012}&port=6881&left=1&uploaded=0&downloaded=0{event}"
-    )
+    query = f"info_hash={'%01' * 20}&peer_id=-TR4000-{number:012}&port=6881&left=1&uploaded=0&downloaded=0{event}"
     return asked(port, f"/announce?{query}", f"9.9.9.{number + 1}")
 
 
@@ -85,9 +83,7 @@ def test_what_was_answered_is_counted_after_a_signal_during_the_start(
 
 
 @pytest.mark.parametrize("how", ["it fails", "it is cancelled"])
-async def test_counts_are_written_however_the_block_ends(
-    start_server: Callable[..., Server], how: str
-) -> None:
+async def test_counts_are_written_however_the_block_ends(start_server: Callable[..., Server], how: str) -> None:
     """As when another part of the tracker fails."""
     server = start_server("--appendonly", "no")
     url, settings = f"unix://{server.socket_path}", Settings()

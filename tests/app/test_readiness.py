@@ -30,9 +30,7 @@ async def monitored(
     url: str, *, work: bool = True, timer: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[tuple[Store, Reaper, Readiness]]:
     store = Store(url, Keys("t:"), SwarmRules(), clock=time.time)  # type: ignore[arg-type]
-    reaper = Reaper(
-        store.reaping, store.connection, store.keys, store.counters, lambda: INTERVAL, time.time, timer
-    )
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: INTERVAL, time.time, timer)
     store.connection.on_reconnect(reaper.on_reconnect)
     try:
         async with AsyncExitStack() as stack:
@@ -193,9 +191,7 @@ async def test_a_store_that_refuses_writes_is_a_problem_with_its_reason(
                 assert f"store refuses writes: {sickness.reason}" in readiness.problems()
             sickness.end(client, server)
             await beat(reaper)
-            assert (
-                f"store refuses writes: {sickness.reason}" in readiness.problems()
-            )  # it may be a short break
+            assert f"store refuses writes: {sickness.reason}" in readiness.problems()  # it may be a short break
             await beat(reaper)
             assert readiness.problems() == [NO_EXPIRY_EVENTS] and not store.connection.refusal
     told = [(each["event"], each.get("reason")) for each in logs if "writes" in each["event"]]

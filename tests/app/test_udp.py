@@ -28,9 +28,7 @@ class Client:
     """A blocking client; repeats nothing."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.socket(
-            socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_DGRAM
-        )
+        self.socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.settimeout(trackers.SECONDS)
         self.socket.connect(address)
 
@@ -125,12 +123,7 @@ def test_http_and_udp_are_one_swarm(start_tracker: StartTracker, workers: str) -
         connection_id = client.connect()
         reply = client.ask(announce_packet(connection_id))
         assert (reply[:8].hex(), len(reply)) == ("0000000155667788", 20)
-        same = tracker.announce(
-            info_hash=HASH,
-            peer_id="-qB5020-abcdefghijkl",
-            key="ca298a56",
-            left="1000",
-        )
+        same = tracker.announce(info_hash=HASH, peer_id="-qB5020-abcdefghijkl", key="ca298a56", left="1000")
         assert (same[b"incomplete"], same[b"complete"], same[b"peers"]) == (1, 0, b"")
         other = tracker.announce(info_hash=HASH, port="6882")
         assert other[b"peers"] == b"\x7f\0\0\1\x1a\xe1"

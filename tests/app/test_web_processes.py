@@ -80,10 +80,7 @@ def test_two_processes_serve_one_swarm_and_stop_together(start_tracker: StartTra
     assert len(pids) == 2
     with ThreadPoolExecutor(8) as pool:
         replies = list(
-            pool.map(
-                lambda n: tracker.announce(peer_id=f"-TR4000-abcdefgh{n:04}", port=str(1000 + n)),
-                range(64),
-            )
+            pool.map(lambda n: tracker.announce(peer_id=f"-TR4000-abcdefgh{n:04}", port=str(1000 + n)), range(64))
         )
     assert max(reply[b"complete"] for reply in replies) == 64
     assert tracker.end() == 0
@@ -283,9 +280,7 @@ async def test_other_processes_serve_while_one_cannot_be_restarted(redis_url: st
             with structlog.testing.capture_logs() as logs:
                 pool.module = "tracker.nothing"
                 os.kill(victim, signal.SIGKILL)
-                await eventually(
-                    lambda: any("cannot restart a web process" in line["event"] for line in logs)
-                )
+                await eventually(lambda: any("cannot restart a web process" in line["event"] for line in logs))
                 assert pool.pids == [other]
             pool.module = MODULE
             await eventually(lambda: pool.alive == 2)
@@ -323,9 +318,7 @@ async def test_a_starting_process_gets_settings_that_change_meanwhile(
     """It has received the old settings by then, and does not count as running yet."""
     settings = settings_on(redis_url)
     settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
-    changed = settings.model_copy(
-        update={"announce": AnnounceSettings(interval_seconds=77, interval_jitter=0)}
-    )
+    changed = settings.model_copy(update={"announce": AnnounceSettings(interval_seconds=77, interval_jitter=0)})
     listeners = await open_listeners(settings.http.listen)
     config = WorkerConfig(settings, redis_url, b"secret", (listeners[0].address,))
     host, _, port = listeners[0].address.rpartition(":")

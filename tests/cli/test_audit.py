@@ -68,15 +68,9 @@ def calls(function: Callable[..., Any]) -> set[str]:
     module = inspect.getmodule(function)
     assert isinstance(module, ModuleType)
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    names = {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
+    names = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     inner = (getattr(module, name) for name in names if inspect.isfunction(getattr(module, name, None)))
-    return names.union(
-        *(calls(each) for each in inner if each.__module__ == module.__name__ and each is not function)
-    )
+    return names.union(*(calls(each) for each in inner if each.__module__ == module.__name__ and each is not function))
 
 
 def test_every_command_reads_only_or_is_recorded() -> None:
@@ -97,12 +91,7 @@ def test_changes_by_commands_are_recorded(tracker: Command) -> None:
         (("user", "add", "--id", "7"), "user.add", ["user 7"], {}),
         (("user", "edit", "7", "--name", "Bob"), "user.edit", ["user 7"], {}),
         (("user", "rotate", "7"), "user.rotate", ["user 7"], {}),
-        (
-            ("freeleech", "give", "7", HASH, "--until", "1d"),
-            "freeleech.give",
-            ["user 7", f"torrent {HASH}"],
-            {},
-        ),
+        (("freeleech", "give", "7", HASH, "--until", "1d"), "freeleech.give", ["user 7", f"torrent {HASH}"], {}),
         (("user", "delete", "7", "--yes"), "user.delete", ["user 7"], {}),
         (("multipliers", "--upload", "2"), "multipliers.set", ["multipliers all"], {}),
         (("client", "allow", "-TR4"), "client.allow", ["client -TR4"], {}),

@@ -48,10 +48,7 @@ def test_programs_are_listed_by_joins(client: Command) -> None:
 
 @pytest.mark.usefixtures("heard")
 def test_refused_programs_are_listed_with_their_reasons(client: Command) -> None:
-    assert rows(client("seen", "--failures")) == [
-        ["4", "qB 5", "unknown torrent"],
-        ["1", "qB 5", "not: here"],
-    ]
+    assert rows(client("seen", "--failures")) == [["4", "qB 5", "unknown torrent"], ["1", "qB 5", "not: here"]]
     line = client("seen", "--failures", "--json").stdout.splitlines()[0]
     assert json.loads(line) == {"failures": 4, "program": "qB 5", "reason": "unknown torrent"}
 
@@ -70,10 +67,7 @@ def test_long_lists_come_in_pages(client: Command, redis_url: str, prefix: str) 
         for number in range(3):
             first = number * MAX_BATCH
             await count_software(
-                store.client_software,
-                number,
-                {(f"x{n}", ""): n + 1 for n in range(first, first + MAX_BATCH)},
-                START,
+                store.client_software, number, {(f"x{n}", ""): n + 1 for n in range(first, first + MAX_BATCH)}, START
             )
         await store.connection.close()
 

@@ -46,9 +46,7 @@ def test_a_torrent_waits_for_approval(tracker: Command) -> None:
     tracker("torrent", "add", OTHER)
 
     def states() -> list[str]:
-        return [
-            json.loads(tracker("torrent", "show", each, "--json").stdout)["state"] for each in (HASH, OTHER)
-        ]
+        return [json.loads(tracker("torrent", "show", each, "--json").stdout)["state"] for each in (HASH, OTHER)]
 
     assert states() == ["pending", "registered"]
     (line, *_) = tracker("export", "--what", "torrents").stdout.splitlines()
@@ -115,12 +113,7 @@ def test_torrents_are_listed_in_every_order_filtered_and_counted(tracker: Comman
     assert (numbers("--state", "disabled"), numbers("--state", "pending")) == ([3], [])
     assert (numbers("--seeded"), len(numbers("--unseeded"))) == ([], 3)
     assert (numbers("--search", "A"), numbers("--search", "a", "--private")) == ([3], [])
-    for words, count in (
-        ((), 3),
-        (("--private",), 1),
-        (("--search", "c"), 1),
-        (("--public", "--unseeded"), 2),
-    ):
+    for words, count in (((), 3), (("--private",), 1), (("--search", "c"), 1), (("--public", "--unseeded"), 2)):
         assert tracker("torrent", "list", "--count", *words).stdout == f"{count}\n"
     listed = tracker("torrent", "list", "--limit", "2")
     assert (len(rows(listed)), listed.stderr) == (2, "note: 2 of 3 torrents\n")
@@ -131,10 +124,7 @@ def test_torrents_are_listed_in_every_order_filtered_and_counted(tracker: Comman
 def test_ranks_continue_across_pages(tracker: Command, keys: "Redis", prefix: str) -> None:
     tracker("torrent", "add", *(f"{number:040x}" for number in range(1, 105)))
     keys.zadd(f"{prefix}i:score", {str(number): 4 - number / 100 for number in range(1, 105)})
-    assert [(row[0], row[1]) for row in rows(tracker("score", "top", "--limit", "2"))] == [
-        ("1", "3.99"),
-        ("2", "3.98"),
-    ]
+    assert [(row[0], row[1]) for row in rows(tracker("score", "top", "--limit", "2"))] == [("1", "3.99"), ("2", "3.98")]
     last = json.loads(tracker("score", "top", "--limit", "999", "--json").stdout.splitlines()[-1])
     assert (last["rank"], last["score"], last["info_hash"]) == (104, 2.96, f"{104:040x}")
     least = rows(tracker("torrent", "list", "--by", "score", "--least", "--limit", "1"))
@@ -260,25 +250,11 @@ def test_the_command_list_and_each_help_agree() -> None:
     for words, about, explained in commands():
         assert explained, words
         if about:
-            assert about.rstrip(".").split(":")[0].split(",")[0].split()[0].lower() in explained.lower(), (
-                words
-            )
+            assert about.rstrip(".").split(":")[0].split(",")[0].split()[0].lower() in explained.lower(), words
 
 
 def test_every_reading_command_has_a_json_option() -> None:
-    reads = {
-        "list",
-        "show",
-        "search",
-        "history",
-        "seen",
-        "owing",
-        "top",
-        "lag",
-        "place",
-        "lookup",
-        "torrents",
-    }
+    reads = {"list", "show", "search", "history", "seen", "owing", "top", "lag", "place", "lookup", "torrents"}
     for entries in main.SECTIONS.values():
         for name, entry in entries.items():
             found = entry.load(name)

@@ -64,14 +64,7 @@ def test_an_export_brings_back_every_field(
     passkey = "a" * 32
     records = [
         {"kind": "user", "user_id": "7", "passkey": passkey, **USER},
-        {
-            "kind": "torrent",
-            "info_hash": HASH,
-            **TORRENT,
-            "enabled": enabled,
-            "snatches": 8,
-            "torrent_id": "4711",
-        },
+        {"kind": "torrent", "info_hash": HASH, **TORRENT, "enabled": enabled, "snatches": 8, "torrent_id": "4711"},
         {"kind": "torrent", "info_hash": TORRENT["hybrid_of"], "snatches": 9, "torrent_id": "12"},
     ]
     (tmp_path / "all.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
@@ -92,21 +85,15 @@ def test_an_export_brings_back_every_field(
 
 def dump(keys: "Redis", prefix: str) -> dict[str, Any]:
     """The rows of the user and of the torrent, without the time of its registration."""
-    rows: dict[str, Any] = {
-        name: keys.hgetall(prefix + name) for name in (f"user:{'a' * 32}", "u:7", f"t:{HASH}")
-    }
+    rows: dict[str, Any] = {name: keys.hgetall(prefix + name) for name in (f"user:{'a' * 32}", "u:7", f"t:{HASH}")}
     rows[f"t:{HASH}"].pop(b"added")
     return rows
 
 
 def test_a_multiplier_and_its_end_may_share_a_field(tracker: Command, tmp_path: Any) -> None:
     """A date is a valid end too."""
-    (tmp_path / "t.csv").write_text(
-        f"info_hash,upload_multiplier,download_multiplier\n{HASH},2 1900000000,\n"
-    )
-    (tmp_path / "u.csv").write_text(
-        "user_id,download_multiplier,download_multiplier_until\n7,0,2030-03-17 17:46:40\n"
-    )
+    (tmp_path / "t.csv").write_text(f"info_hash,upload_multiplier,download_multiplier\n{HASH},2 1900000000,\n")
+    (tmp_path / "u.csv").write_text("user_id,download_multiplier,download_multiplier_until\n7,0,2030-03-17 17:46:40\n")
     tracker("import", "t.csv", "u.csv")
     torrent, user = lines(tracker, "export", "--what", "all")
     assert (torrent["upload_multiplier"], torrent["upload_multiplier_until"]) == (2, 1_900_000_000)

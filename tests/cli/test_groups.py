@@ -35,10 +35,7 @@ def test_groups_are_set_shown_and_deleted(tracker: Command) -> None:
     assert [(row["group_id"], row["may_announce"]) for row in found] == [(3, False), (20, True)]
     assert "deleted group 3" in tracker("group", "delete", "3").stdout
     assert "there is no such group" in tracker("group", "delete", "3", code=1).stderr
-    assert (
-        "max_downloads is a whole number"
-        in tracker("group", "set", "3", "--max-downloads", "x", code=1).stderr
-    )
+    assert "max_downloads is a whole number" in tracker("group", "set", "3", "--max-downloads", "x", code=1).stderr
     assert "group.set" in tracker("audit").stdout and "group.delete" in tracker("audit").stdout
 
 

@@ -151,10 +151,7 @@ def test_a_mapping_of_other_columns_is_explained(tracker: Command, tmp_path: Pat
     assert "users.csv line 1: the first line must name the columns: pass is missing" in result.stderr
     assert "twice.csv line 1: a column appears twice" in result.stderr
     tracker("import", "--map", "map.toml", "--what", "users", "users.csv", code=2)
-    assert (
-        "error: none.toml: No such file"
-        in tracker("import", "--map", "none.toml", "users.csv", code=1).stderr
-    )
+    assert "error: none.toml: No such file" in tracker("import", "--map", "none.toml", "users.csv", code=1).stderr
 
 
 def test_an_empty_cell_uses_other_and_a_column_feeds_several_fields() -> None:
@@ -179,9 +176,7 @@ def many_users(folder: Path, number: int, wrong: int) -> None:
     (folder / "users.csv").write_text(f"user_id,passkey\n{rows}")
 
 
-def test_an_import_goes_on_where_it_stopped(
-    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
-) -> None:
+def test_an_import_goes_on_where_it_stopped(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
     """Problems before the interruption count, and are not reported again."""
     many_users(tmp_path, 2500, wrong=3)
     status = (tmp_path / "users.csv").stat()

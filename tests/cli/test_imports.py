@@ -60,9 +60,7 @@ def lines(tracker: Command, *words: str) -> list[dict[str, object]]:
 # Folders of .torrent files
 
 
-def test_thousands_of_files_can_be_imported_twice(
-    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
-) -> None:
+def test_thousands_of_files_can_be_imported_twice(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
     many_files(tmp_path / "files", 2000)
     result = tracker("import", "files")
     assert result.stdout == "torrents: 2000 added, 0 known\n"
@@ -187,11 +185,7 @@ def set_up(tracker: Command, keys: "Redis", prefix: str) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_an_export_is_imported_without_loss(
-    tracker: Command,
-    keys: "Redis",
-    prefix: str,
-    tmp_path: Path,
-    form: str,
+    tracker: Command, keys: "Redis", prefix: str, tmp_path: Path, form: str
 ) -> None:
     set_up(tracker, keys, prefix)
     names = [f"{what}.{form}" for what in ("torrents", "users", "denied", "clients", "denied-clients")]
@@ -211,10 +205,7 @@ def test_an_export_is_imported_without_loss(
         assert fields(keys, prefix, f"{number:040x}")["name"] == clean_text(name)
         assert keys.get(f"{prefix}deny:{number + 100:040x}") == clean_text(name).encode()
     assert fields(keys, prefix, HASH)["multi_up"] == "2.5"
-    assert (fields(keys, prefix, HASH)["size"], fields(keys, prefix, HASH)["labels"]) == (
-        "123456789012",
-        "-x films",
-    )
+    assert (fields(keys, prefix, HASH)["size"], fields(keys, prefix, HASH)["labels"]) == ("123456789012", "-x films")
     # A file has the defaults of flags too.
     assert keys.hgetall(f"{prefix}user:{'a' * 16}") == {b"visible": b"1", **passkey}
 
@@ -276,9 +267,7 @@ def test_a_csv_export_holds_no_formula(tracker: Command, keys: "Redis", prefix: 
         assert not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r"))]
 
 
-def test_passkeys_can_be_left_out_of_an_export(
-    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
-) -> None:
+def test_passkeys_can_be_left_out_of_an_export(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
     tracker("user", "add", "--id", "7", "--passkey", "averysecretpasskey")
     assert "averysecretpasskey" in tracker("export", "--what", "users").stdout
     tracker("export", "users.csv", "--what", "users", "--no-passkeys")
@@ -291,9 +280,7 @@ def test_passkeys_can_be_left_out_of_an_export(
     assert len(passkey) == 40
 
 
-def test_self_registered_torrents_are_exported_only_on_request(
-    tracker: Command, keys: "Redis", prefix: str
-) -> None:
+def test_self_registered_torrents_are_exported_only_on_request(tracker: Command, keys: "Redis", prefix: str) -> None:
     tracker("torrent", "add", HASH, OTHER)
     keys.hset(f"{prefix}t:{OTHER}", "auto", "1")
     assert [row["info_hash"] for row in lines(tracker, "export")] == [HASH]
@@ -332,9 +319,7 @@ def user(tracker: Command, user_id: str) -> dict[str, object]:
     return row
 
 
-def test_an_import_sets_totals_of_new_users_only(
-    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
-) -> None:
+def test_an_import_sets_totals_of_new_users_only(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
     (tmp_path / "users.csv").write_text(f"user_id,passkey,uploaded,can_leech\n7,{'a' * 20},100,0\n")
     tracker("import", "users.csv")
     assert (user(tracker, "7")["uploaded"], user(tracker, "7")["can_leech"]) == (100, False)
@@ -425,10 +410,7 @@ def test_rows_after_a_malformed_row_are_read(tracker: Command, tmp_path: Path) -
         ('{"info_hash": 1e999}', "info_hash is no number with a fraction or an exponent"),
         (f'{{"info_hash": "{HASH}", "size": true}}', "size is neither true nor false"),
         (f'{{"info_hash": "{HASH}", "size": 1e3}}', "size is no number with a fraction or an exponent"),
-        (
-            f'{{"info_hash": "{HASH}", "upload_multiplier": true}}',
-            "upload_multiplier is neither true nor false",
-        ),
+        (f'{{"info_hash": "{HASH}", "upload_multiplier": true}}', "upload_multiplier is neither true nor false"),
         (f'{{"info_hash": "{HASH}", "name": 5}}', "name is a text, not a number"),
         (f'{{"info_hash": "{HASH}", "name": true}}', "name is neither true nor false"),
         (f'{{"info_hash": "{HASH}", "name": "a\\u0007"}}', "name has control characters"),
@@ -521,9 +503,7 @@ def test_a_file_of_denials_needs_a_kind(tracker: Command, tmp_path: Path, keys: 
 
 
 @pytest.mark.slow
-def test_an_interrupted_import_can_be_repeated(
-    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
-) -> None:
+def test_an_interrupted_import_can_be_repeated(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
     rows = "".join(f"{number:040x},torrent {number}\n" for number in range(1, 60_001))
     (tmp_path / "many.csv").write_text(f"info_hash,name\n{rows}")
     settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}

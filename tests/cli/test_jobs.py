@@ -101,10 +101,7 @@ def test_failed_jobs_are_retried(jobs: Command, do: Do) -> None:
     do(several)
     result = jobs("retry", "1", "3", "99", "2", code=1)
     assert result.stdout == "2 queued\n"
-    assert (
-        result.stderr
-        == "error: 1: is completed already\nerror: 3: is running already\nerror: 99: unknown job\n"
-    )
+    assert result.stderr == "error: 1: is completed already\nerror: 3: is running already\nerror: 99: unknown job\n"
     assert json.loads(jobs("show", "2", "--json").stdout)["status"] == "pending"
 
 
@@ -117,9 +114,7 @@ def test_jobs_are_purged_after_confirmation(jobs: Command, do: Do) -> None:
     assert jobs("purge", typed="y\n").stdout.endswith("deleted 2\n")
     assert [row[0] for row in rows(jobs("list"))] == ["4", "3", "5"]
     assert jobs("purge", "--status", "pending", "--yes").stdout == "deleted 2\n"
-    assert (
-        "'--status': 'running' is not one of" in jobs("purge", "--status", "running", "--yes", code=2).stderr
-    )
+    assert "'--status': 'running' is not one of" in jobs("purge", "--status", "running", "--yes", code=2).stderr
 
 
 def test_queues_are_listed_with_their_sizes(jobs: Command, do: Do) -> None:
@@ -180,10 +175,7 @@ def walking(outcome: Outcome) -> Callable[[Jobs], Awaitable[None]]:
 def test_rescoring_is_a_job_with_a_filter(jobs: Command) -> None:
     """Q14: queued twice, it is one job."""
     assert jobs("reprocess", "--min-score", "0.5", "--max-seeders", "3").stdout == "1 queued\n"
-    assert (
-        jobs("reprocess", "--max-seeders", "3", "--min-score", "0.50").stdout
-        == "1 is already queued or running\n"
-    )
+    assert jobs("reprocess", "--max-seeders", "3", "--min-score", "0.50").stdout == "1 is already queued or running\n"
     assert jobs("reprocess").stdout == "2 queued\n"
     shown = json.loads(jobs("show", "1", "--json").stdout)
     assert (shown["queue"], shown["payload"]) == ("reprocess", '{"max_seeders":3,"min_score":0.5}')

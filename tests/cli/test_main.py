@@ -42,12 +42,7 @@ def test_torrents_are_added_shown_listed_and_removed(tracker: Command, keys: "Re
     assert tracker("torrent", "add", HASH).stdout == f"known {HASH} as 1 one\n"
     assert keys.get(f"{prefix}info_hash:{HASH}") == b"1"
     shown = json.loads(tracker("torrent", "show", HASH, "--json").stdout)
-    assert (shown["name"], shown["private"], shown["state"], shown["torrent_id"]) == (
-        "one",
-        True,
-        "registered",
-        "1",
-    )
+    assert (shown["name"], shown["private"], shown["state"], shown["torrent_id"]) == ("one", True, "registered", "1")
     listed = rows(tracker("torrent", "list"))
     assert sorted(listed) == [
         [HASH, "0", "0", "0", "registered", "one", "", ""],
@@ -117,9 +112,7 @@ def test_a_broken_torrent_file_is_reported_and_the_others_added(tracker: Command
     assert json.loads(tracker("torrent", "show", good[0], "--json").stdout)["private"] is True
 
 
-def test_a_torrent_is_disabled_with_a_reason_and_enabled(
-    tracker: Command, keys: "Redis", prefix: str
-) -> None:
+def test_a_torrent_is_disabled_with_a_reason_and_enabled(tracker: Command, keys: "Redis", prefix: str) -> None:
     tracker("torrent", "add", HASH)
     tracker("torrent", "disable", HASH, "--reason", "bad audio")
     assert "disabled" in tracker("torrent", "list").stdout
@@ -187,9 +180,7 @@ def test_in_a_terminal_pages_share_one_header(tracker: Command, tmp_path: Path) 
     assert len(narrow) == 131
 
 
-def test_names_follow_the_rule_and_are_not_interpreted_as_markup(
-    tracker: Command, keys: "Redis", prefix: str
-) -> None:
+def test_names_follow_the_rule_and_are_not_interpreted_as_markup(tracker: Command, keys: "Redis", prefix: str) -> None:
     """Also one that a site wrote. Joiners and wide spaces stay."""
     name = "a\x1b[2J\n[red]b\u202e\t می\u200cخواهم\u3000x"
     tracker("torrent", "add", HASH, "--name", name)
@@ -336,17 +327,14 @@ def test_the_config_option_may_stand_anywhere(
     assert json.loads(tracker(*words).stdout)["info_hash"] == HASH
 
 
-def test_a_misspelt_setting_is_refused_with_the_right_name(
-    tracker: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_misspelt_setting_is_refused_with_the_right_name(tracker: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKER_HTTP__LISTNE", "x")
     assert "did you mean TRACKER_HTTP__LISTEN?" in tracker("doctor", code=1).stderr
     assert "no such file" in tracker("settings", "--config", "missing.toml", code=1).stderr
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("nonsense",), ("torrent", "add"), ("torrent", "list", "--by", "age"), ("user", "add", "--nope")],
+    "words", [("nonsense",), ("torrent", "add"), ("torrent", "list", "--by", "age"), ("user", "add", "--nope")]
 )
 def test_wrong_usage_is_exit_code_2(tracker: Command, words: tuple[str, ...]) -> None:
     assert "Usage: " in tracker(*words, code=2).stderr

@@ -26,9 +26,7 @@ def orphans(tracker: Command, keys: "Redis", prefix: str) -> list[str]:
     return [f"{prefix}swarm:{OTHER}:s4", f"{prefix}swarm:{OTHER}:s4i"]
 
 
-def test_cleanup_is_a_dry_run_by_default(
-    tracker: Command, keys: "Redis", prefix: str, orphans: list[str]
-) -> None:
+def test_cleanup_is_a_dry_run_by_default(tracker: Command, keys: "Redis", prefix: str, orphans: list[str]) -> None:
     """T24."""
     before = dump(keys, prefix)
     result = tracker("cleanup")
@@ -39,9 +37,7 @@ def test_cleanup_is_a_dry_run_by_default(
     assert dump(keys, prefix) == before
 
 
-def test_cleanup_asks_before_it_deletes(
-    tracker: Command, keys: "Redis", prefix: str, orphans: list[str]
-) -> None:
+def test_cleanup_asks_before_it_deletes(tracker: Command, keys: "Redis", prefix: str, orphans: list[str]) -> None:
     """T24."""
     before = dump(keys, prefix)
     for typed in ("n\n", "\n", ""):

@@ -49,9 +49,7 @@ def test_a_client_that_cannot_be_used_is_refused(seed: Command, client: str, rea
     assert "secret" not in result.output
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://x/y", "https://user@x/y", "https://x/y?passkey=z", "https://x:y/z", "x"]
-)
+@pytest.mark.parametrize("url", ["ftp://x/y", "https://user@x/y", "https://x/y?passkey=z", "https://x:y/z", "x"])
 def test_a_url_that_is_no_project_is_refused(seed: Command, tmp_path: Path, url: str) -> None:
     assert "--url is written" in seed(*options(f"internal:{tmp_path}", url), code=1).stderr
 
@@ -68,9 +66,7 @@ def test_a_name_needs_a_port(seed: Command, tmp_path: Path, more: tuple[str, ...
     assert reason in seed(*options(f"internal:{tmp_path}"), *more, code=2).stderr
 
 
-def test_with_a_name_no_passkey_is_read(
-    seed: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_a_name_no_passkey_is_read(seed: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tracker is not there; it would be asked."""
     monkeypatch.delenv(VARIABLE)
     named = ("--name", "ada_1", "--port", "6881", "--once")

@@ -159,9 +159,7 @@ def use_shards(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 
 
 async def fill(nodes: Cluster | None, url: str, prefix: str) -> None:
-    rules = SwarmRules(
-        accounts="required", peer_memory=3600, max_changes=1000, hnr_min_bytes=100, hnr_threshold=1000
-    )
+    rules = SwarmRules(accounts="required", peer_memory=3600, max_changes=1000, hnr_min_bytes=100, hnr_threshold=1000)
     async with on_several(nodes, url, Keys(prefix), rules) as store:
         await store.check_layout()
         await store.users.add("7", ALICE)
@@ -172,14 +170,7 @@ async def fill(nodes: Cluster | None, url: str, prefix: str) -> None:
             for event, uploaded in (("s", 0), ("x", 175)):
                 await store.pass_time(60)
                 await store.announce(
-                    update(
-                        9,
-                        event,
-                        info_hash=info_hash,
-                        passkey=ALICE,
-                        downloaded=4 * uploaded,
-                        uploaded=uploaded,
-                    )
+                    update(9, event, info_hash=info_hash, passkey=ALICE, downloaded=4 * uploaded, uploaded=uploaded)
                 )
             for peer in range(number):
                 await store.announce(update(peer, "s", info_hash=info_hash, passkey=BOB))
@@ -220,18 +211,14 @@ def test_commands_that_need_something_of_others(sharded: Command) -> None:
 
 
 @pytest.mark.slow
-def test_commands_go_on_without_the_main_store(
-    tracker: Command, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_go_on_without_the_main_store(tracker: Command, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What needs it fails, and names it. The rest says what is missing."""
     with cluster() as group:
         group.be_patient()
         main = group.primary(f"{prefix}{{main}}:")
         other = next(each for each in group.nodes if each is not main)
         places = [group.primary(each) for each in shard_prefixes(prefix, SHARDS)]
-        present = next(
-            hash_in(number, number).hex() for number, each in enumerate(places) if each is not main
-        )
+        present = next(hash_in(number, number).hex() for number, each in enumerate(places) if each is not main)
         use_shards(monkeypatch, other.tcp_url)
         asyncio.run(fill(group, "", prefix))
         asyncio.run(start(group, prefix))
@@ -306,6 +293,4 @@ def test_commands_name_the_unavailable_shards_and_their_node(
         use_shards(monkeypatch, other.tcp_url)
         main.kill()
         refused = tracker("torrent", "list", code=1).stderr
-        assert (
-            f"the main store, at 127.0.0.1:{main.port}, is unavailable (the node does not answer)" in refused
-        )
+        assert f"the main store, at 127.0.0.1:{main.port}, is unavailable (the node does not answer)" in refused

@@ -109,6 +109,4 @@ def test_the_configured_url_comes_first(tracker: Command, monkeypatch: pytest.Mo
     monkeypatch.setenv("TRACKER_ADMIN__URL", "https://desk.example:8443/")
     monkeypatch.setenv("TRACKER_ADMIN__HOSTS", "tracker.example")
     assert tracker("sign-in-link").stdout.startswith("https://desk.example:8443/sign-in#")
-    assert json.loads(tracker("sign-in-link", "--json").stdout)["link"].startswith(
-        "https://desk.example:8443/"
-    )
+    assert json.loads(tracker("sign-in-link", "--json").stdout)["link"].startswith("https://desk.example:8443/")

@@ -49,10 +49,7 @@ def seen(redis_url: str, prefix: str) -> None:
 def test_places_are_ranked(unique: Command) -> None:
     """B13: of all time and by month."""
     assert rows(unique("top", "countries")) == [["4", "United_Kingdom"], ["1", "France"]]
-    assert rows(unique("top", "countries", "--month", month_of(START))) == [
-        ["3", "United_Kingdom"],
-        ["1", "France"],
-    ]
+    assert rows(unique("top", "countries", "--month", month_of(START))) == [["3", "United_Kingdom"], ["1", "France"]]
     assert rows(unique("top", "cities", "--limit", "1")) == [["4", "United_Kingdom/London"]]
     (line,) = unique("top", "postcodes", "--month", month_of(LATER), "--json").stdout.splitlines()
     assert json.loads(line) == {"users": 1, "place": "United_Kingdom/SW1A"}
@@ -76,9 +73,7 @@ def test_a_figure_is_for_all_time_or_for_a_month(unique: Command) -> None:
         ["0", "Germany"],
     ]
     later = ("--month", month_of(LATER))
-    assert rows(unique("figure", "cities", "United_Kingdom/London", *later)) == [
-        ["1", "United_Kingdom/London"]
-    ]
+    assert rows(unique("figure", "cities", "United_Kingdom/London", *later)) == [["1", "United_Kingdom/London"]]
     (line,) = unique("figure", "torrents", SECOND, *later, "--json").stdout.splitlines()
     assert rows(unique("figure", "torrents", SECOND.upper(), *later))[0][0] == str(json.loads(line)["users"])
     assert "40 hexadecimal" in unique("figure", "torrents", "GB", code=1).stderr

@@ -33,9 +33,7 @@ def lines(tracker: Command, *words: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(params=["1", "4"])
-def site(
-    request: pytest.FixtureRequest, tracker: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def site(request: pytest.FixtureRequest, tracker: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with two rows, and users and torrents for them."""
     monkeypatch.setenv("TRACKER_REDIS__SHARDS", request.param)
     known = [
@@ -64,9 +62,7 @@ def test_an_export_is_wiped_imported_and_equal(
         both = [sorted((tmp_path / each).read_bytes().splitlines()) for each in (name, f"again.{name}")]
         assert both[0] == both[1]
     found = lines(tracker, "export", "--what", "user-torrents")
-    assert sorted(found, key=str) == sorted(
-        ({"kind": "user_torrent", **row} for row in (ROW, OTHER)), key=str
-    )
+    assert sorted(found, key=str) == sorted(({"kind": "user_torrent", **row} for row in (ROW, OTHER)), key=str)
     (user,) = lines(tracker, "user", "show", "7", "--json")
     assert (user["uploaded"], user["downloaded"], user["snatches"]) == (0, 0, 0)
 
@@ -83,12 +79,7 @@ def test_totals_follow_where_that_is_asked_for(tracker: Command, site: Path) -> 
 
 @pytest.mark.parametrize("site", ["1"], indirect=True)
 def test_tab_separated_rows_are_checked_by_line(tracker: Command, site: Path, tmp_path: Path) -> None:
-    rows = [
-        "user_id\ttorrent_id\tuploaded\tcompleted_at",
-        "7\t12\t5\tNULL",
-        "7\t0\t5\tNULL",
-        "7\t12\t-5\tNULL",
-    ]
+    rows = ["user_id\ttorrent_id\tuploaded\tcompleted_at", "7\t12\t5\tNULL", "7\t0\t5\tNULL", "7\t12\t-5\tNULL"]
     rows += ["8\t12\t5\tNULL", "7\t99\t5\tNULL", "7\tNULL\t5\tNULL"]
     (tmp_path / "dump.tsv").write_text("\n".join(rows) + "\n")
     how = ("import", "--tsv", "--what", "user-torrents", "dump.tsv")

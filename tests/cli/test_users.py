@@ -76,9 +76,7 @@ def test_unregistered_torrents_of_a_user_are_listed(user: Command, redis_url: st
         async with running(Store(redis_url, Keys(prefix), rules)) as store:
             passkey = await store.users.passkey_of("7")
             store.clock.now = time.time()
-            assert (
-                passkey and await store.refused(update(1, "s", passkey=passkey)) == "unknown torrent at first"
-            )
+            assert passkey and await store.refused(update(1, "s", passkey=passkey)) == "unknown torrent at first"
 
     asyncio.run(announce())
     (line,) = user("unregistered", "7", "--json").stdout.splitlines()
@@ -117,8 +115,7 @@ def test_no_hit_and_runs_is_a_note(user: Command) -> None:
 def test_single_hit_and_runs_are_cleared_by_id_or_info_hash(user: Command) -> None:
     result = user("forgive", "7", HASH, "2", "9", "ab" * 20, code=1)
     assert result.stdout == (
-        f"cleared the hit-and-run of user 7 on torrent {HASH}\n"
-        "cleared the hit-and-run of user 7 on torrent 2\n"
+        f"cleared the hit-and-run of user 7 on torrent {HASH}\ncleared the hit-and-run of user 7 on torrent 2\n"
     )
     assert result.stderr.splitlines() == [
         "error: 9: user 7 has no hit-and-run on this torrent",

@@ -77,15 +77,12 @@ def test_projects_are_created_changed_and_deleted(tracker: Command) -> None:
         ("keep", "seeding", 0, ""),
         ("proj", "items", 0, "A <b>"),
     ]
-    assert (
-        tracker("work", "edit", "proj", "--per-minute", "5", "--domains", "b, a,").stdout == "changed proj\n"
-    )
+    assert tracker("work", "edit", "proj", "--per-minute", "5", "--domains", "b, a,").stdout == "changed proj\n"
     assert "error: per_minute" in tracker("work", "edit", "proj", "--per-minute", "-1", code=1).stderr
     assert "nothing to change" in tracker("work", "edit", "proj", code=2).stderr
     assert "exists" in tracker("work", "create", "proj", code=1).stderr
     assert (
-        "'--kind': 'y' is not one of 'items', 'seeding'"
-        in tracker("work", "create", "x", "--kind", "y", code=2).stderr
+        "'--kind': 'y' is not one of 'items', 'seeding'" in tracker("work", "create", "x", "--kind", "y", code=2).stderr
     )
     assert "everything in it" in tracker("work", "delete", "proj", typed="n\n", code=1).stdout
     assert tracker("work", "delete", "proj", "--yes").stdout == "deleted proj\n"
@@ -116,9 +113,7 @@ def test_items_are_added_once_and_found(tracker: Command, tmp_path: Path) -> Non
 def test_hostile_items_are_refused_or_escaped(tracker: Command) -> None:
     """W11: one invalid item, and none is added."""
     tracker("work", "create", "proj")
-    assert (
-        "without control characters" in tracker("work", "add", "proj", typed="ok\nx\x1b[2J\n", code=1).stderr
-    )
+    assert "without control characters" in tracker("work", "add", "proj", typed="ok\nx\x1b[2J\n", code=1).stderr
     assert "1 to 255 bytes" in tracker("work", "add", "proj", typed="x" * 256, code=1).stderr
     assert rows(tracker("work", "list", "proj")) == []
     tracker("work", "add", "proj", typed="\u202e<script>\n")
@@ -129,10 +124,7 @@ def test_hostile_items_are_refused_or_escaped(tracker: Command) -> None:
 def test_items_of_seeding_are_registered_torrents(tracker: Command) -> None:
     tracker("work", "create", "keep", "--kind", "seeding")
     tracker("torrent", "add", HASH)
-    assert (
-        f"{OTHER} is not registered"
-        in tracker("work", "add", "keep", typed=f"{HASH}\n{OTHER}\n", code=1).stderr
-    )
+    assert f"{OTHER} is not registered" in tracker("work", "add", "keep", typed=f"{HASH}\n{OTHER}\n", code=1).stderr
     assert rows(tracker("work", "list", "keep")) == []
     assert tracker("work", "add", "keep", typed=f"{HASH.upper()}\n").stdout == "processed 1, added 1\n"
     assert rows(tracker("work", "list", "keep"))[0][0] == HASH
@@ -143,8 +135,7 @@ def test_claims_are_listed_and_released(tracker: Command, do: Do) -> None:
     tracker("work", "create", "proj")
     do(two_claims)
     claims = [
-        json.loads(line)
-        for line in tracker("work", "list", "proj", "--status", "out", "--json").stdout.splitlines()
+        json.loads(line) for line in tracker("work", "list", "proj", "--status", "out", "--json").stdout.splitlines()
     ]
     assert {(row["item"], row["claimant"], row["address"]) for row in claims} == {
         ("one/a", "alice", claims[0]["address"]),
@@ -154,9 +145,7 @@ def test_claims_are_listed_and_released(tracker: Command, do: Do) -> None:
     assert tracker("work", "release", "proj", "--claimant", "bob").stdout == "released 0\n"
     assert tracker("work", "release", "proj", "--prefix", "one").stdout == "released 1\n"
     assert tracker("work", "release", "proj", "--item", "one/a").stdout == "released 0\n"
-    assert (
-        tracker("work", "release", "proj", "--item", "two/b", "--claimant", "alice").stdout == "released 1\n"
-    )
+    assert tracker("work", "release", "proj", "--item", "two/b", "--claimant", "alice").stdout == "released 1\n"
     assert len(rows(tracker("work", "list", "proj"))) == 2
 
 
@@ -178,9 +167,7 @@ def test_the_policy_is_previewed(tracker: Command, do: Do) -> None:
 
 def test_a_claimant_is_blocked_and_unblocked(tracker: Command) -> None:
     tracker("work", "create", "proj")
-    assert (
-        tracker("work", "block", "proj", "alice", "192.0.2.1").stdout == "blocked alice\nblocked 192.0.2.1\n"
-    )
+    assert tracker("work", "block", "proj", "alice", "192.0.2.1").stdout == "blocked alice\nblocked 192.0.2.1\n"
     assert tracker("work", "block", "proj", "alice").stdout == "alice was blocked already\n"
     assert tracker("work", "block", "--everywhere", "2001:db8::/64").stdout == "blocked 2001:db8::/64\n"
     assert rows(tracker("work", "blocked", "proj")) == [["192.0.2.1"], ["alice"]]
@@ -199,9 +186,7 @@ def test_the_leaderboard_and_the_log_are_printed(tracker: Command, do: Do) -> No
         ["claimant2", "2", "7", "0"],
         ["claimant1", "2", "5", "0"],
     ]
-    assert [row[0] for row in rows(tracker("work", "top", "proj", "--by", "bytes", "--limit", "1"))] == [
-        "claimant0"
-    ]
+    assert [row[0] for row in rows(tracker("work", "top", "proj", "--by", "bytes", "--limit", "1"))] == ["claimant0"]
     assert len(rows(tracker("work", "top", "proj", "--month", "2027-01"))) == 3
     assert rows(tracker("work", "top", "proj", "--month", "2026-01")) == []
     assert len(rows(tracker("work", "top", "proj", "--week", week_of(START)))) == 3
@@ -254,9 +239,7 @@ def test_a_line_that_was_cut_off_swallows_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_killed_drain_loses_no_line(
-    tracker: Command, do: Do, tmp_path: Path, redis_url: str, prefix: str
-) -> None:
+def test_a_killed_drain_loses_no_line(tracker: Command, do: Do, tmp_path: Path, redis_url: str, prefix: str) -> None:
     """W15: killed after ever more bytes; the last command completes the files."""
     tracker("work", "create", "proj")
     do(finishing(4000))

@@ -47,12 +47,7 @@ class TrackerHarness:
     async def announce(
         self, peer: int = 1, event: str = "", passkey: str | None = None, address: str = "", **changes: Any
     ) -> AnnounceReply:
-        values: dict[str, Any] = {
-            "info_hash": info_hash(1),
-            "peer_id": peer_id(peer),
-            "port": 6881,
-            "bytes_left": 1000,
-        }
+        values: dict[str, Any] = {"info_hash": info_hash(1), "peer_id": peer_id(peer), "port": 6881, "bytes_left": 1000}
         announce = Announce(**digits({**values, "event": Event(event), **changes}))
         return await self.decisions.announce(announce, passkey, at(address or f"11.0.0.{peer}"))
 
@@ -113,9 +108,7 @@ async def open_tracker(
             on_refused=on_refused,
             timer=lambda: float(next(times)),
         )
-        yield TrackerHarness(
-            tracker, store, joined, clients_seen, refused_torrents, limits, store.rate_limits
-        )
+        yield TrackerHarness(tracker, store, joined, clients_seen, refused_torrents, limits, store.rate_limits)
 
 
 def at(text: str) -> Address:

@@ -96,16 +96,12 @@ async def test_intervals_are_jittered_within_their_bounds(make_tracker: MakeTrac
 
 
 async def test_the_min_interval_never_exceeds_the_interval(make_tracker: MakeTracker) -> None:
-    tracker = await make_tracker(
-        announce={"interval_seconds": 300, "interval_jitter": 0, "min_interval_seconds": 900}
-    )
+    tracker = await make_tracker(announce={"interval_seconds": 300, "interval_jitter": 0, "min_interval_seconds": 900})
     reply = await tracker.announce(1)
     assert (reply.interval_seconds, reply.min_interval_seconds) == (300, 300)
 
 
-@pytest.mark.parametrize(
-    ("interval", "reap", "jitter"), [(1800, 60, 0.5), (1800, 2700, 0.0), (10, 2700, 0.5)]
-)
+@pytest.mark.parametrize(("interval", "reap", "jitter"), [(1800, 60, 0.5), (1800, 2700, 0.0), (10, 2700, 0.5)])
 async def test_the_timeout_follows_the_interval_of_the_reply(
     make_tracker: MakeTracker, interval: int, reap: float, jitter: float
 ) -> None:
@@ -177,11 +173,7 @@ async def test_a_key_contained_in_the_peer_id_proves_nothing(tracker: TrackerHar
 
 @pytest.mark.parametrize(
     ("limits", "listed"),
-    [
-        ({}, 2),
-        ({"exempt": ["11.0.0.0/24"]}, 4),
-        ({"enabled": False}, 4),
-    ],
+    [({}, 2), ({"exempt": ["11.0.0.0/24"]}, 4), ({"enabled": False}, 4)],
     ids=["bounded", "exempt", "no limits"],
 )
 async def test_entries_per_address_are_limited_unless_exempt(
@@ -215,25 +207,8 @@ async def test_private_addresses_can_be_refused(make_tracker: MakeTracker) -> No
 
 
 BOGONS = (
-    *(
-        "0.1.1.1",
-        "10.1.1.1",
-        "100.64.1.1",
-        "127.1.1.1",
-        "169.254.1.1",
-        "172.16.1.1",
-        "192.0.0.1",
-        "192.0.2.1",
-    ),
-    *(
-        "192.168.1.1",
-        "198.18.1.1",
-        "198.51.100.1",
-        "203.0.113.1",
-        "224.1.1.1",
-        "240.1.1.1",
-        "255.255.255.255",
-    ),
+    *("0.1.1.1", "10.1.1.1", "100.64.1.1", "127.1.1.1", "169.254.1.1", "172.16.1.1", "192.0.0.1", "192.0.2.1"),
+    *("192.168.1.1", "198.18.1.1", "198.51.100.1", "203.0.113.1", "224.1.1.1", "240.1.1.1", "255.255.255.255"),
     *("::", "::1", "::ffff:10.1.1.1", "::10.1.1.1", "64:ff9b::10.1.1.1", "100::1", "2001::1", "2001:db8::1"),
     *("2002:a01:101::1", "3fff::1", "fc00::1", "fe80::1", "ff02::1"),
 )
@@ -383,11 +358,7 @@ async def test_private_scrapes_need_a_passkey(make_tracker: MakeTracker) -> None
     tracker = await make_tracker(users={"private": "required"})
     await tracker.store.users.add("7", ALICE)
     assert await tracker.scrape(1, passkey=ALICE) == {info_hash(1): ScrapeFile()}
-    for passkey, reason in (
-        (None, "needs a passkey"),
-        ("", "needs a passkey"),
-        ("n" * 20, "unknown passkey"),
-    ):
+    for passkey, reason in ((None, "needs a passkey"), ("", "needs a passkey"), ("n" * 20, "unknown passkey")):
         with pytest.raises(Refusal, match=reason):
             await tracker.scrape(1, passkey=passkey)
     await tracker.store.users.edit(ALICE, {"enabled": False})
@@ -481,10 +452,7 @@ def test_the_grace_after_an_outage_exceeds_the_max_interval(
 ) -> None:
     """A peer that got a long interval just before the outage must not time out while it obeys."""
     settings = Settings.model_validate(
-        {
-            "announce": {"interval_seconds": interval, "interval_jitter": jitter},
-            "reaper": {"interval_seconds": reap},
-        }
+        {"announce": {"interval_seconds": interval, "interval_jitter": jitter}, "reaper": {"interval_seconds": reap}}
     )
     rules = swarm_rules(settings)
     assert rules.grace == grace
@@ -550,9 +518,7 @@ async def test_announces_over_udp_count_as_such_as_well(tracker: TrackerHarness)
         udp.announce(peers[3]._replace(own_family=True), None, at("2600::4")),
     )
     tracker.store.clock.now += 60
-    moved = [
-        peer._replace(event=Event.UPDATE, uploaded=Digits(b"%d" % 10**n)) for n, peer in enumerate(peers)
-    ]
+    moved = [peer._replace(event=Event.UPDATE, uploaded=Digits(b"%d" % 10**n)) for n, peer in enumerate(peers)]
     await asyncio.gather(
         http.announce(moved[0], None, at("11.0.0.1")),
         udp.announce(moved[1]._replace(own_family=True), None, at("11.0.0.2")),
@@ -644,9 +610,7 @@ async def test_announce_latency_is_measured(tracker: TrackerHarness) -> None:
     assert (measured.count, measured.mean, measured.deviation) == (3, 1.0, 0.0)
 
 
-async def test_overload_refusals_spread_their_retry_times(
-    make_tracker: MakeTracker,
-) -> None:
+async def test_overload_refusals_spread_their_retry_times(make_tracker: MakeTracker) -> None:
     """Scrapes and announces share the bound on waiting requests."""
     tracker = await make_tracker()
     answers: list[ScrapeReply | Refusal] = []
@@ -656,9 +620,7 @@ async def test_overload_refusals_spread_their_retry_times(
     assert len(answers) == more
     busy = [answer for answer in answers if isinstance(answer, Busy)]
     assert {answer.label for answer in busy} == {"busy"} and len(busy) == more
-    assert len({answer.retry_in for answer in busy}) > 1 and {answer.retry_in for answer in busy} <= {
-        *range(1, 6)
-    }
+    assert len({answer.retry_in for answer in busy}) > 1 and {answer.retry_in for answer in busy} <= {*range(1, 6)}
 
 
 async def test_a_start_is_told_which_multipliers_apply(make_tracker: MakeTracker) -> None:

@@ -116,9 +116,7 @@ class HijackMachine(RuleBasedStateMachine):
             found[f"peer {tid} {victim.number}"] = {
                 name.decode(): value for name, value in row.items() if name.decode() not in MOVING
             }
-            found[f"timeout {tid} {victim.number}"] = await store.redis.pexpiretime(
-                timeout_key(store.keys, tid, pid)
-            )
+            found[f"timeout {tid} {victim.number}"] = await store.redis.pexpiretime(timeout_key(store.keys, tid, pid))
             found[f"member {tid} {victim.number}"] = await store.redis.sismember(
                 store.keys.swarm_peers(info_hash(victim.torrent)), pid.hex()
             )
@@ -128,9 +126,7 @@ class HijackMachine(RuleBasedStateMachine):
             found["passkey"] = await store.redis.dump(store.keys.passkey(ALICE))
         return found
 
-    async def attack(
-        self, number: int, torrent: int, address: str, passkey: str, values: dict[str, Any]
-    ) -> Any:
+    async def attack(self, number: int, torrent: int, address: str, passkey: str, values: dict[str, Any]) -> Any:
         try:
             return await self.tracker.announce(
                 number,
@@ -164,21 +160,12 @@ class HijackMachine(RuleBasedStateMachine):
         """An attacker in the same household. It may take an anonymous victim's endpoint, as without accounts."""
         if self.has_account(victim):
             self.run(
-                self.attack(
-                    victim.number, victim.torrent, victim.addresses[0], passkey, {**values, "key": victim.key}
-                )
+                self.attack(victim.number, victim.torrent, victim.addresses[0], passkey, {**values, "key": victim.key})
             )
             assert self.run(self.state()) == self.known
 
-    @rule(
-        number=st.integers(11, 13),
-        address=st.sampled_from(ADDRESSES),
-        torrent=st.integers(1, 3),
-        values=attacks,
-    )
-    def attackers_join_and_leave(
-        self, number: int, address: str, torrent: int, values: dict[str, Any]
-    ) -> None:
+    @rule(number=st.integers(11, 13), address=st.sampled_from(ADDRESSES), torrent=st.integers(1, 3), values=attacks)
+    def attackers_join_and_leave(self, number: int, address: str, torrent: int, values: dict[str, Any]) -> None:
         """Attackers with their own peer ids fill and leave slots beside the victims'."""
         self.run(self.attack(number, torrent, address, BOB, values))
         assert self.run(self.state()) == self.known
@@ -208,8 +195,7 @@ class HijackMachine(RuleBasedStateMachine):
             self.tracker.announce(90, "", CAROL, "11.90.90.90", peers_wanted=200, compact=False, bytes_left=1)
         )
         pairs = {
-            (reply.peer_ids[20 * n : 20 * n + 20], reply.peers[6 * n : 6 * n + 6])
-            for n in range(len(reply.peers) // 6)
+            (reply.peer_ids[20 * n : 20 * n + 20], reply.peers[6 * n : 6 * n + 6]) for n in range(len(reply.peers) // 6)
         }
         pairs |= {
             (reply.peer_ids6[20 * n : 20 * n + 20], reply.peers6[18 * n : 18 * n + 18])
@@ -219,10 +205,7 @@ class HijackMachine(RuleBasedStateMachine):
             if victim.torrent == 1:
                 listed = {endpoint for pid, endpoint in pairs if pid == peer_id(victim.number)}
                 assert listed >= victim.endpoints
-                own = {
-                    at(address)
-                    for address in (*ADDRESSES, *(victim.addresses if self.has_account(victim) else ()))
-                }
+                own = {at(address) for address in (*ADDRESSES, *(victim.addresses if self.has_account(victim) else ()))}
                 assert {endpoint[:-2] for endpoint in listed - victim.endpoints} <= own, (
                     "the other endpoints belong to attackers"
                 )
@@ -271,21 +254,14 @@ def test_a_key_derived_from_the_peer_id_is_no_secret(key: bytes) -> None:
     assert secret_of(key, A_PEER_ID) == b""
 
 
-@pytest.mark.parametrize(
-    "key", [b"1F3A9C07", b"12345678", b"-123456789", b"--5", b"9" * 64, b"\xff\xfe", b"abc-"]
-)
+@pytest.mark.parametrize("key", [b"1F3A9C07", b"12345678", b"-123456789", b"--5", b"9" * 64, b"\xff\xfe", b"abc-"])
 def test_any_other_key_is_a_secret(key: bytes) -> None:
     assert secret_of(key, A_PEER_ID)
 
 
 @pytest.mark.parametrize(
     ("key", "secret"),
-    [
-        (b"abcdef12", b"ABCDEF12"),
-        (b"AbC", b"00000ABC"),
-        (b"abcdef123", b"abcdef123"),
-        (b"8 bytes", b"8 bytes"),
-    ],
+    [(b"abcdef12", b"ABCDEF12"), (b"AbC", b"00000ABC"), (b"abcdef123", b"abcdef123"), (b"8 bytes", b"8 bytes")],
 )
 def test_a_key_of_hex_digits_is_the_number_that_udp_carries(key: bytes, secret: bytes) -> None:
     assert secret_of(key, A_PEER_ID) == secret

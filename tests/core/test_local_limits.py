@@ -50,9 +50,7 @@ async def lose_store(tracker: TrackerHarness, server: Server) -> None:
     tracker.limits.take()
 
 
-async def test_a_flood_is_rejected_while_the_store_is_unavailable(
-    start_server: Callable[..., Server],
-) -> None:
+async def test_a_flood_is_rejected_while_the_store_is_unavailable(start_server: Callable[..., Server]) -> None:
     """A flooding address is rejected, then dropped; others get the usual failure. The store starts with no hits."""
     server, clock = start_server("--appendonly", "no"), Clock()
     async with open_on(server, clock) as tracker:
@@ -95,9 +93,7 @@ async def test_hits_from_before_the_outage_count(start_server: Callable[..., Ser
         assert decision is not None and decision[:2] == (REJECT, "address")
 
 
-async def test_stages_from_before_the_outage_stay_until_they_expire(
-    start_server: Callable[..., Server],
-) -> None:
+async def test_stages_from_before_the_outage_stay_until_they_expire(start_server: Callable[..., Server]) -> None:
     server, clock = start_server("--appendonly", "no"), Clock()
     async with open_on(server, clock) as tracker:
         await asyncio.gather(*(label(tracker, n) for n in range(80)))
@@ -113,9 +109,7 @@ async def test_stages_from_before_the_outage_stay_until_they_expire(
         assert not tracker.limits.strict and await label(tracker, 99) == "store unavailable"
 
 
-async def test_failed_announces_are_not_counted_while_the_store_answers(
-    start_server: Callable[..., Server],
-) -> None:
+async def test_failed_announces_are_not_counted_while_the_store_answers(start_server: Callable[..., Server]) -> None:
     server = start_server("--appendonly", "no")
     async with open_on(server, Clock()) as tracker:
         tracker.limits.note_unserved(at(ATTACKER))
@@ -147,9 +141,7 @@ def test_the_window_slides() -> None:
     assert counts.decide([hit(0)], allowed, START + 150) == []
 
 
-@pytest.mark.parametrize(
-    ("count", "stage"), [(99, 0), (100, THROTTLE), (200, REJECT), (399, REJECT), (400, DROP)]
-)
+@pytest.mark.parametrize(("count", "stage"), [(99, 0), (100, THROTTLE), (200, REJECT), (399, REJECT), (400, DROP)])
 def test_local_stages_begin_at_the_same_counts_as_in_the_store(count: int, stage: int) -> None:
     counts = LocalCounts()
     counts.add([hit(count)])

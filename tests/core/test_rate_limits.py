@@ -16,14 +16,7 @@ from tests.store.harness import ALICE, START, Clock, info_hash, peer_id, timeout
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import Announce, AnnounceReply, Event, PeerId, Scrape
 from tracker.core import rate_limits as module
-from tracker.core.rate_limits import (
-    DROP,
-    REJECT,
-    THROTTLE,
-    Limits,
-    subject_key,
-    subject_text,
-)
+from tracker.core.rate_limits import DROP, REJECT, THROTTLE, Limits, subject_key, subject_text
 from tracker.core.request_counts import network
 from tracker.refusals import REASONS, Refusal, SilentlyDropped
 from tracker.settings.limits import LimitSettings
@@ -67,10 +60,7 @@ async def outcome(tracker: TrackerHarness, *arguments: Any, **changes: Any) -> A
 async def joins(tracker: TrackerHarness, numbers: range, address: str = ATTACKER, torrents: int = 1) -> None:
     """Joins with these peer numbers from one address, all at once."""
     await asyncio.gather(
-        *(
-            outcome(tracker, n, "started", address=address, info_hash=info_hash(1 + n % torrents))
-            for n in numbers
-        )
+        *(outcome(tracker, n, "started", address=address, info_hash=info_hash(1 + n % torrents)) for n in numbers)
     )
 
 
@@ -102,9 +92,7 @@ async def test_a_peer_that_announces_every_second_is_throttled_then_rejected(pro
     assert await counted(ours) == {"limited.peer.softened": 20, "limited.peer.refused": 20}
     await theirs.share_limits()
     assert isinstance(await outcome(theirs, 1, address=ATTACKER), Refusal), "other processes know it"
-    assert isinstance(await outcome(theirs, 2, address=ATTACKER), AnnounceReply), (
-        "its neighbours are not limited"
-    )
+    assert isinstance(await outcome(theirs, 2, address=ATTACKER), AnnounceReply), "its neighbours are not limited"
     ours.store.clock.now += 180
     await ours.share_limits()
     assert not ours.limits.strict and isinstance(await outcome(ours, 1, address=ATTACKER), AnnounceReply)
@@ -234,9 +222,7 @@ async def test_a_scrape_counts_once_per_torrent(processes: Processes) -> None:
 
 
 async def test_a_full_scrape_counts_once_per_torrent(redis_url: str, prefix: str) -> None:
-    settings = Settings.model_validate(
-        {"torrents": {"full_scrape": True}, "limits": {"address_requests_minute": 20}}
-    )
+    settings = Settings.model_validate({"torrents": {"full_scrape": True}, "limits": {"address_requests_minute": 20}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
         for number in range(10):
             await tracker.store.torrents.add(info_hash(number))
@@ -259,10 +245,7 @@ async def test_regular_announces_count_for_their_address(processes: Processes) -
             await asyncio.gather(*(ours.announce(at(address)[-1], address=address) for _ in range(4)))
         await ours.announce(at(neighbour)[-1], address=neighbour)
     await ours.share_limits()
-    found = {
-        subject_text(key): (decision.limit, decision.stage)
-        for key, decision in ours.limits._decisions.items()
-    }
+    found = {subject_text(key): (decision.limit, decision.stage) for key, decision in ours.limits._decisions.items()}
     assert found == {ATTACKER: ("address", THROTTLE), "2a00:1:2:3::/64": ("address", THROTTLE)}
     for _ in range(2):
         await asyncio.gather(*(ours.announce(7, address=ATTACKER) for _ in range(350)))
@@ -300,9 +283,7 @@ async def test_guessed_passkeys_are_rejected_without_a_lookup(processes: Process
         await ours.refused(2, passkey=f"guess{number}", address=ATTACKER)
     for tracker in (ours, theirs):
         await tracker.share_limits()
-        assert (
-            await tracker.refused(2, passkey="next", address=ATTACKER)
-        ).label == "too many unknown passkeys"
+        assert (await tracker.refused(2, passkey="next", address=ATTACKER)).label == "too many unknown passkeys"
         with pytest.raises(Refusal, match="too many unknown passkeys"):
             await tracker.decisions.scrape(Scrape((info_hash(1),)), "next", at(ATTACKER))
         await tracker.announce(1, passkey=ALICE, address=ATTACKER)
@@ -321,9 +302,7 @@ async def test_a_passkey_is_remembered_as_valid_at_once(processes: Processes) ->
     await ours.announce(1, passkey=ALICE, address=ATTACKER)
 
 
-async def test_guessing_with_optional_accounts_is_limited_and_stops_no_anonymous_announce(
-    processes: Processes,
-) -> None:
+async def test_guessing_with_optional_accounts_is_limited_and_stops_no_anonymous_announce(processes: Processes) -> None:
     """Guesses count whatever becomes of the announce; no scrape looks up a passkey."""
     ours, theirs = await processes(accounts="optional")
     await ours.store.users.add("7", ALICE)
@@ -346,9 +325,7 @@ async def test_guessing_with_optional_accounts_is_limited_and_stops_no_anonymous
         await tracker.decisions.scrape(Scrape((info_hash(1),)), None, at(ATTACKER))
 
 
-async def test_announces_without_a_passkey_are_no_guesses_where_accounts_are_optional(
-    processes: Processes,
-) -> None:
+async def test_announces_without_a_passkey_are_no_guesses_where_accounts_are_optional(processes: Processes) -> None:
     ours, _ = await processes(accounts="optional", unknown_passkeys_minute=1)
     for number in range(50):
         await ours.announce(number, address=f"11.0.0.{number}")
@@ -412,10 +389,7 @@ def test_subjects_convert_to_text_and_back() -> None:
 def test_learning_a_state_takes_at_most_6_calls() -> None:
     """A process learns thousands of states a second, and answers no request meanwhile. Calls are counted, not timed."""
     limits, calls = Limits(LimitSettings(), accounts="off"), 0
-    states = [
-        RateLimitState(THROTTLE, "torrent", f"2a00:1:2:{n:x}::/64 {info_hash(n).hex()}", 9e9)
-        for n in range(100)
-    ]
+    states = [RateLimitState(THROTTLE, "torrent", f"2a00:1:2:{n:x}::/64 {info_hash(n).hex()}", 9e9) for n in range(100)]
 
     def count(frame: FrameType, event: str, argument: object) -> None:
         nonlocal calls
@@ -460,15 +434,7 @@ async def test_memory_of_rate_limits_is_bounded(processes: Processes) -> None:
 async def test_malformed_states_in_the_store_are_ignored(processes: Processes) -> None:
     ours, _ = await processes()
     key, until = ours.store.keys.limits(), START + 100
-    strange = [
-        "",
-        "1",
-        "4 joins 11.7.7.7",
-        "2 joins no-address",
-        "2 else 11.7.7.7",
-        "2 passkeys 11.7.7.7",
-        "\xff",
-    ]
+    strange = ["", "1", "4 joins 11.7.7.7", "2 joins no-address", "2 else 11.7.7.7", "2 passkeys 11.7.7.7", "\xff"]
     await ours.store.redis.zadd(key, {**dict.fromkeys(strange, until), "2 joins 11.7.7.7": until})
     await ours.share_limits()
     assert [(j.stage, j.limit) for j in ours.limits._decisions.values()] == [(REJECT, "joins")]
@@ -550,16 +516,9 @@ def test_an_announce_that_passes_is_counted_for_the_limits_that_do_not_count_it_
 
 @pytest.mark.parametrize(
     ("alone", "address", "counted"),
-    [
-        (True, ATTACKER, True),
-        (False, ATTACKER, False),
-        (True, "127.0.0.1", False),
-        (False, "127.0.0.1", False),
-    ],
+    [(True, ATTACKER, True), (False, ATTACKER, False), (True, "127.0.0.1", False), (False, "127.0.0.1", False)],
 )
-def test_unserved_announces_count_only_while_the_store_is_unavailable(
-    alone: bool, address: str, counted: bool
-) -> None:
+def test_unserved_announces_count_only_while_the_store_is_unavailable(alone: bool, address: str, counted: bool) -> None:
     limits = Limits(LimitSettings(address_requests_minute=8), accounts="off")
     if alone:
         limits.decide_alone([], START)
@@ -574,9 +533,7 @@ async def test_a_guess_that_a_limit_rejects_counts_as_a_guess(processes: Process
     await joins(ours, range(40))
     await ours.share_limits()
     for number in range(8):
-        refused = await ours.refused(
-            50, "completed", passkey=f"guess{number}", address=ATTACKER, bytes_left=0
-        )
+        refused = await ours.refused(50, "completed", passkey=f"guess{number}", address=ATTACKER, bytes_left=0)
         assert refused.label == "too many new peers"
     assert sum(hit.number for hit in ours.limits.take() if hit.limit == module.PASSKEYS) > 0
 

@@ -34,9 +34,7 @@ async def untouched(tracker: TrackerHarness, *announces: Any) -> list[AnnounceRe
 async def test_hundreds_of_peers_behind_one_address_are_not_limited(tracker: TrackerHarness) -> None:
     """300 peers start, complete and stop within a minute, as in a lecture; 400 stay and announce at their interval."""
     for event, left in (("started", 9), ("completed", 0), ("stopped", 0)):
-        several = [
-            tracker.announce(n, event, address=HOST, bytes_left=left, port=1000 + n) for n in range(300)
-        ]
+        several = [tracker.announce(n, event, address=HOST, bytes_left=left, port=1000 + n) for n in range(300)]
         await untouched(tracker, *several)
     tracker.store.clock.now += 60
     tracker.limits.begin_window()
@@ -74,9 +72,7 @@ async def test_dual_stack_clients_are_not_limited(tracker: TrackerHarness) -> No
     """200 clients in one /64 announce over both families at once, for several intervals."""
     for _ in range(4):
         for address in (HOST, HOST6):
-            several = [
-                tracker.announce(n, address=address, port=1000 + n, key=b"key %d" % n) for n in range(200)
-            ]
+            several = [tracker.announce(n, address=address, port=1000 + n, key=b"key %d" % n) for n in range(200)]
             await untouched(tracker, *several)
         await tracker.store.pass_time(1800)
         tracker.limits.begin_window()
@@ -85,10 +81,6 @@ async def test_dual_stack_clients_are_not_limited(tracker: TrackerHarness) -> No
 async def test_clients_that_retry_after_an_outage_are_not_limited(tracker: TrackerHarness) -> None:
     """1,000 torrents of one client, and 300 clients of one address: each retries three times within seconds."""
     for _ in range(3):
-        await untouched(
-            tracker, *(tracker.announce(1, address=HOST, info_hash=info_hash(n)) for n in range(1000))
-        )
-        await untouched(
-            tracker, *(tracker.announce(n, address="11.8.8.8", port=1000 + n) for n in range(300))
-        )
+        await untouched(tracker, *(tracker.announce(1, address=HOST, info_hash=info_hash(n)) for n in range(1000)))
+        await untouched(tracker, *(tracker.announce(n, address="11.8.8.8", port=1000 + n) for n in range(300)))
         tracker.store.clock.now += 5

@@ -14,8 +14,7 @@ ATTACKER = "11.7.7.7"
 async def join(tracker: TrackerHarness, first: int, number: int, address: str = ATTACKER) -> int:
     """The number of new peers of an address that were served, of ``number``."""
     outcomes = await asyncio.gather(
-        *(tracker.announce(n, "started", address=address) for n in range(first, first + number)),
-        return_exceptions=True,
+        *(tracker.announce(n, "started", address=address) for n in range(first, first + number)), return_exceptions=True
     )
     await tracker.share_limits()
     return sum(not isinstance(outcome, Refusal) for outcome in outcomes)

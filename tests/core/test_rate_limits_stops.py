@@ -27,21 +27,15 @@ async def tracker(redis_url: str, prefix: str) -> AsyncIterator[TrackerHarness]:
         yield tracker
 
 
-async def outcome(
-    tracker: TrackerHarness, peer: int, *arguments: Any, **changes: Any
-) -> AnnounceReply | Refusal:
+async def outcome(tracker: TrackerHarness, peer: int, *arguments: Any, **changes: Any) -> AnnounceReply | Refusal:
     """Each peer has its own port."""
     try:
-        return await tracker.announce(
-            peer, *arguments, **{"address": SEEDBOX, "port": 2000 + peer, **changes}
-        )
+        return await tracker.announce(peer, *arguments, **{"address": SEEDBOX, "port": 2000 + peer, **changes})
     except Refusal as error:
         return error
 
 
-async def announce_all(
-    tracker: TrackerHarness, event: str, torrents: range, peer: int = ME, **changes: Any
-) -> int:
+async def announce_all(tracker: TrackerHarness, event: str, torrents: range, peer: int = ME, **changes: Any) -> int:
     """The number of answered announces of one peer, one in each torrent, 1,000 at a time."""
     answered = 0
     for first in range(0, len(torrents), 1000):
@@ -77,9 +71,7 @@ async def limited(redis_url: str, prefix: str) -> AsyncIterator[TrackerHarness]:
 
 
 @pytest.mark.long
-async def test_a_seedbox_that_stops_all_its_torrents_over_its_limit_leaves_no_peer(
-    tracker: TrackerHarness,
-) -> None:
+async def test_a_seedbox_that_stops_all_its_torrents_over_its_limit_leaves_no_peer(tracker: TrackerHarness) -> None:
     """8,000 torrents with the default limits, and 500 torrents of another client behind the same address."""
     torrents, neighbours = range(1, 8001), range(1, 501)
     assert await announce_all(tracker, "started", neighbours, ANOTHER) == 500  # below the limit
@@ -197,9 +189,7 @@ async def test_announces_that_pass_a_limit_are_counted(redis_url: str, prefix: s
 
 
 @pytest.mark.parametrize(("event", "added"), [("stopped", 0), ("completed", 1)])
-async def test_announces_that_pass_a_limit_extend_its_stage(
-    limited: TrackerHarness, event: str, added: int
-) -> None:
+async def test_announces_that_pass_a_limit_extend_its_stage(limited: TrackerHarness, event: str, added: int) -> None:
     """A stop adds nothing to the limit on joins: a seedbox's stops must not lead to the drop stage."""
     await reach_stage(limited, REJECT)
     (until,) = [
@@ -235,9 +225,7 @@ async def test_stops_with_guessed_passkeys_are_dropped(redis_url: str, prefix: s
     async with open_tracker(redis_url, prefix, settings) as tracker:
         labels: list[str] = []
         for number in range(300):
-            labels.append(
-                (await tracker.refused(1, "stopped", passkey=f"guess{number}", address=SEEDBOX)).label
-            )
+            labels.append((await tracker.refused(1, "stopped", passkey=f"guess{number}", address=SEEDBOX)).label)
             await tracker.share_limits()
         # Two passkeys may share a cell of the table that tells guesses apart, and count as one.
         assert 0 <= labels.count("unknown passkey") - (60 + ABSENT_STOPS_MINUTE) < 10

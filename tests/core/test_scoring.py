@@ -31,8 +31,7 @@ def test_the_factor_depends_on_swarm_size_and_new_peers(peers: int, new: int, ex
 
 
 @pytest.mark.parametrize(
-    ("max_peers", "new", "expected"),
-    [(20, 1, STRONG), (20, 0, WEAK), (21, 1, WEAK), (60, 3, STRONG), (1, 1, STRONG)],
+    ("max_peers", "new", "expected"), [(20, 1, STRONG), (20, 0, WEAK), (21, 1, WEAK), (60, 3, STRONG), (1, 1, STRONG)]
 )
 def test_5_percent_new_peers_make_a_swarm_strong(max_peers: int, new: int, expected: float) -> None:
     """B2: computed in integers, because 0.05 has no exact binary value."""

@@ -137,9 +137,7 @@ async def test_a_deleted_user_gets_no_keys_back_by_a_stop(redis_url: str, prefix
         assert not [key async for key in store.redis.scan_iter(f"{store.keys.prefix}u:7*")]
 
 
-async def test_a_stop_of_an_unknown_torrent_is_refused_and_of_a_known_one_answered(
-    redis_url: str, prefix: str
-) -> None:
+async def test_a_stop_of_an_unknown_torrent_is_refused_and_of_a_known_one_answered(redis_url: str, prefix: str) -> None:
     async with open_tracker(redis_url, prefix, settings_with("off")) as tracker:
         assert (await tracker.refused(1, "stopped")).label == "unknown torrent"
         await tracker.store.torrents.add(info_hash(2))

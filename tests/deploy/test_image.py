@@ -25,9 +25,7 @@ def composed(file: str = "compose.yaml", **environment: str) -> dict[str, Any]:
     """A file for Compose with its variables, ``${NAME:-default}``, replaced from the inside out."""
     text, replaced = (ROOT / file).read_text(), 1
     while replaced:
-        text, replaced = re.subn(
-            r"\$\{(\w+):-([^${}]*)\}", lambda found: environment.get(found[1]) or found[2], text
-        )
+        text, replaced = re.subn(r"\$\{(\w+):-([^${}]*)\}", lambda found: environment.get(found[1]) or found[2], text)
     assert "${" not in text
     found: dict[str, Any] = yaml.safe_load(text)
     return found
@@ -84,9 +82,7 @@ def test_the_image_does_not_run_as_root() -> None:
 def test_the_build_context_has_only_the_files_listed() -> None:
     """A .env or a data directory in the checkout stays out."""
     first, *rest = [
-        line
-        for line in (ROOT / ".dockerignore").read_text().splitlines()
-        if line and not line.startswith("#")
+        line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")
     ]
     assert first == "*"
     for line in rest:
@@ -106,9 +102,7 @@ def test_images_are_named_by_version_and_can_be_named_by_digest() -> None:
     arguments = dict(re.findall(r"^ARG (\w+)=(\S+)$", DOCKERFILE.partition("\nFROM ")[0], re.MULTILINE))
     assert arguments["BASE"] == "python:${PYTHON_VERSION}-slim-trixie"
     assert re.fullmatch(r"3\.\d+", arguments["PYTHON_VERSION"])
-    assert [base.split()[0] for base in re.findall(r"^FROM (.+)$", DOCKERFILE, re.MULTILINE)] == 2 * [
-        "${BASE}"
-    ]
+    assert [base.split()[0] for base in re.findall(r"^FROM (.+)$", DOCKERFILE, re.MULTILINE)] == 2 * ["${BASE}"]
     assert not [service["image"] for service in SERVICES.values() if service["image"].endswith(":latest")]
 
 
@@ -127,10 +121,7 @@ def test_no_password_is_in_the_files() -> None:
 
 def test_only_the_announce_port_is_published_to_all_addresses() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert [port for port in ports if not port.startswith("127.0.0.1:")] == [
-        "6969:6969",
-        "6969:6969/udp",
-    ]
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == ["6969:6969", "6969:6969/udp"]
 
 
 @pytest.mark.parametrize(
@@ -198,9 +189,7 @@ def test_the_command_of_the_cluster_joins_its_nodes() -> None:
             (directory := top / name).mkdir()
             server = Server(str(get_binary_path()), directory, ("--appendonly", "no", *kept))
             stack.callback(server.kill)
-            for _ in range(
-                5
-            ):  # another process may take a port, or the one of the bus, which is 10,000 above
+            for _ in range(5):  # another process may take a port, or the one of the bus, which is 10,000 above
                 server.port = free_port() % 20_000 + 20_000
                 with suppress(RuntimeError):
                     server.start()
@@ -219,9 +208,7 @@ def test_prometheus_and_grafana_are_optional() -> None:
         "prometheus",
         "grafana",
     }
-    assert all(
-        not service.get("profiles") for name, service in SERVICES.items() if name in ("tracker", "valkey")
-    )
+    assert all(not service.get("profiles") for name, service in SERVICES.items() if name in ("tracker", "valkey"))
 
 
 def test_every_mounted_file_exists() -> None:

@@ -28,11 +28,7 @@ def named(kind: str, name: str) -> dict[str, Any]:
     return found
 
 
-PODS = {
-    each["metadata"]["name"]: each["spec"]["template"]
-    for each in OBJECTS
-    if "template" in each.get("spec", {})
-}
+PODS = {each["metadata"]["name"]: each["spec"]["template"] for each in OBJECTS if "template" in each.get("spec", {})}
 
 
 @pytest.mark.once

@@ -50,9 +50,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source distribution."""
     folder = tmp_path_factory.mktemp("packages")
     sources = tmp_path_factory.mktemp("sources") / "copy"
-    shutil.copytree(
-        ROOT, sources, ignore=shutil.ignore_patterns(".*", "__pycache__", "data", "dist", "tests")
-    )
+    shutil.copytree(ROOT, sources, ignore=shutil.ignore_patterns(".*", "__pycache__", "data", "dist", "tests"))
     release.build_python(sources, folder, {"TRACKER_COMMIT": COMMIT})
     return folder
 
@@ -84,20 +82,12 @@ def test_a_package_serves_in_an_empty_environment_of_another_user(
     variables = {"HOME": str(home), "PATH": os.environ["PATH"], "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     variables |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
     give_pip_configuration(home)
-    user: dict[str, Any] = {
-        "user": NOBODY,
-        "group": NOBODY,
-        "extra_groups": [],
-        "cwd": home,
-        "env": variables,
-    }
+    user: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": home, "env": variables}
     run("/usr/bin/python3", "-m", "venv", home / "env", **user)
     bin_folder = home / "env" / "bin"
     run(bin_folder / "pip", "install", "--quiet", package, **user)
     assert run(bin_folder / "pip", "check", **user) == "No broken requirements found.\n"
-    assert (
-        run(bin_folder / "tracker", "--version", **user) == f"swarmkeeper {__version__} (commit {COMMIT})\n"
-    )
+    assert run(bin_folder / "tracker", "--version", **user) == f"swarmkeeper {__version__} (commit {COMMIT})\n"
     with (home.parent / "log").open("w") as log:
         process = subprocess.Popen(
             [bin_folder / "tracker", "serve"],

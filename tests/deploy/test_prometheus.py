@@ -107,11 +107,7 @@ def test_every_metric_is_on_a_panel_or_in_an_alert() -> None:
         for name in METRIC.findall(expression)
         for each in (name, re.sub(r"_(bucket|count|sum)$", "", name))
     }
-    exceptions = {
-        "tracker_torrents_forgotten_total",
-        "tracker_software_dropped_total",
-        "tracker_scores_oldest_seconds",
-    }
+    exceptions = {"tracker_torrents_forgotten_total", "tracker_software_dropped_total", "tracker_scores_oldest_seconds"}
     assert {metric.name for metric in METRICS} - used == exceptions
 
 

@@ -49,9 +49,7 @@ async def test_it_seeds_what_it_claims_until_that_is_verified(
 ) -> None:
     share = Share.make(tmp_path / "wanted", private=True, size=SIZE)
     tracker = await site(share.info_hash.hex())
-    shutil.copy(
-        share.torrent("http://other.example/x/announce"), files[0] / f"{share.info_hash.hex()}.torrent"
-    )
+    shutil.copy(share.torrent("http://other.example/x/announce"), files[0] / f"{share.info_hash.hex()}.torrent")
     await tracker.offer(share, SIZE, 1)
     (data := tmp_path / "data").mkdir()
     shutil.copy(share.folder / PAYLOAD, data)

@@ -33,10 +33,7 @@ def test_the_command_exists() -> None:
     program, *arguments = SERVICE["ExecStart"][0].split()
     assert (
         Path(program).name
-        in (ROOT / "pyproject.toml")
-        .read_text(encoding="utf-8")
-        .partition("[project.scripts]")[2]
-        .partition("[")[0]
+        in (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.scripts]")[2].partition("[")[0]
     )
     assert CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
 
@@ -51,9 +48,7 @@ def test_the_settings_exist_and_use_the_folders_that_systemd_creates() -> None:
 
 def test_it_reloads_by_sighup_and_stops_the_tracker_alone() -> None:
     assert "kill -HUP $MAINPID" in SERVICE["ExecReload"][0]
-    assert "EnvironmentFile" not in SERVICE, (
-        "a reload does not read it; .env in the working directory it does"
-    )
+    assert "EnvironmentFile" not in SERVICE, "a reload does not read it; .env in the working directory it does"
     assert SERVICE["KillMode"] == ["mixed"]
 
 

@@ -63,9 +63,7 @@ def test_a_full_hash_takes_only_its_own() -> None:
 
 def test_all_peers_together_are_bounded() -> None:
     announced = AnnouncedPeers(OWN, AnnounceRules(max_peers=3))
-    assert [announced.announce(info_hash(n + 1), endpoint(n), 0, seed=False) for n in range(5)].count(
-        True
-    ) == 3
+    assert [announced.announce(info_hash(n + 1), endpoint(n), 0, seed=False) for n in range(5)].count(True) == 3
     assert announced.peer_count == 3
 
 
@@ -78,9 +76,7 @@ def test_of_too_many_hashes_the_nearest_stay() -> None:
     assert (announced.added, announced.dropped, announced.peer_count) == (100, 80, 20)
 
 
-hashes = st.sampled_from(
-    [info_hash(number) for number in (1, 2, 3, 1 << 159, (1 << 159) + 1, (1 << 159) + 2)]
-)
+hashes = st.sampled_from([info_hash(number) for number in (1, 2, 3, 1 << 159, (1 << 159) + 1, (1 << 159) + 2)])
 
 
 class AnnounceMachine(RuleBasedStateMachine):

@@ -109,10 +109,7 @@ class BucketsMachine(RuleBasedStateMachine):
     """Compares the structure with a plain dictionary."""
 
     @initialize(
-        own=st.integers(0, 255),
-        capacity=st.integers(1, 4),
-        keep=st.booleans(),
-        most=st.none() | st.integers(1, 12),
+        own=st.integers(0, 255), capacity=st.integers(1, 4), keep=st.booleans(), most=st.none() | st.integers(1, 12)
     )
     def start(self, own: int, capacity: int, keep: bool, most: int | None) -> None:
         self.buckets: Buckets[str] = Buckets(own, capacity, keep_nearest=keep, max_entries=most)
@@ -137,9 +134,7 @@ class BucketsMachine(RuleBasedStateMachine):
         dropped = [] if known else [each for each in self.model if each not in self.buckets]
         assert len(dropped) <= 1
         for each in dropped:
-            assert (
-                each ^ own == max(other ^ own for other in (self.model if full else peers)) or each in peers
-            )
+            assert each ^ own == max(other ^ own for other in (self.model if full else peers)) or each in peers
             del self.model[each]
         self.model[key] = value
 
@@ -152,9 +147,7 @@ class BucketsMachine(RuleBasedStateMachine):
         """In the order of distance, so that nothing is dropped for a later one."""
         added, before = self.buckets.added, list(self.model)
         self.buckets.rebase(own)
-        expected: Buckets[int] = Buckets(
-            own, self.buckets.capacity, keep_nearest=self.keep, max_entries=self.most
-        )
+        expected: Buckets[int] = Buckets(own, self.buckets.capacity, keep_nearest=self.keep, max_entries=self.most)
         for key in sorted(before, key=own.__xor__):
             expected.put(key, key)
         self.model = {key: self.model[key] for key in expected}

@@ -184,9 +184,7 @@ class TestHostileAnswers:
     def test_answers_of_nodes_with_a_wrong_id_do_not_end_it(self) -> None:
         """BEP 42"""
         rng = random.Random(1)
-        wrong = [
-            Node(to_id(number), Endpoint(bytes((80, number, 1, 1)) + b"\x1a\xe1")) for number in range(1, 9)
-        ]
+        wrong = [Node(to_id(number), Endpoint(bytes((80, number, 1, 1)) + b"\x1a\xe1")) for number in range(1, 9)]
         assert not any(fits_address(each.id, each.endpoint[:-2]) for each in wrong)  # type: ignore[arg-type]
         address = bytes((90, 1, 1, 1))
         right = Node(NodeId(id_for_address(address, rng.randbytes(20))), Endpoint(address + b"\x1a\xe1"))
@@ -218,16 +216,11 @@ class TestFindings:
         both, one = Endpoint(b"abcdef"), Endpoint(b"ghijkl")
         lookup.on_answer(first, answer(first, values=(both, one, Endpoint(b"abcd\0\0"))))
         lookup.on_answer(second, answer(second, values=(both, Endpoint(bytes(17) + b"\1"))))
-        assert lookup.result().peers == {
-            both: frozenset((b"\x14\x14", b"\x1e\x1e")),
-            one: frozenset((b"\x14\x14",)),
-        }
+        assert lookup.result().peers == {both: frozenset((b"\x14\x14", b"\x1e\x1e")), one: frozenset((b"\x14\x14",))}
 
     @pytest.mark.parametrize("private_addresses", [False, True])
     @pytest.mark.parametrize("family", [4, 6])
-    def test_addresses_that_cannot_be_peers_are_not_counted(
-        self, family: int, private_addresses: bool
-    ) -> None:
+    def test_addresses_that_cannot_be_peers_are_not_counted(self, family: int, private_addresses: bool) -> None:
         own, peer, network, teller, *never = (
             ("9.0.0.1", "9.0.0.2", "10.0.0.3", "9.1.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.1")
             if family == 4
@@ -251,8 +244,7 @@ class TestFindings:
         for number in range(99, 0, -1):
             (asked,) = lookup.next_queries(0)
             values = tuple(
-                Endpoint((0x0A000000 + number * 1000 + n).to_bytes(4, "big") + b"\x1a\xe1")
-                for n in range(240)
+                Endpoint((0x0A000000 + number * 1000 + n).to_bytes(4, "big") + b"\x1a\xe1") for n in range(240)
             )
             lookup.on_answer(asked, answer(asked, node(number - 1, number - 1), values=values))
             named = min(named + MAX_NAMED_PEERS, MAX_PEERS)
@@ -270,9 +262,7 @@ class TestFindings:
             filters = bloom.filter_of(seeds[some]), bloom.filter_of(leechers[some])
             lookup.on_answer(who, answer(who)._replace(seeds_filter=filters[0], peers_filter=filters[1]))
         named = [*seeds[:10], *leechers[10:]]
-        lookup.on_answer(
-            without, answer(without, values=tuple(Endpoint(each + b"\x1a\xe1") for each in named))
-        )
+        lookup.on_answer(without, answer(without, values=tuple(Endpoint(each + b"\x1a\xe1") for each in named)))
         result = lookup.result()
         assert result.seeds == pytest.approx(20, rel=0.05)
         assert result.leechers == pytest.approx(30, rel=0.05)
@@ -286,8 +276,7 @@ class TestFindings:
         lookup.next_queries(0)
         packed = b"".join(second)
         lookup.on_answer(
-            first,
-            Answer(b"aa", first.id, nodes=bytes(26), nodes6=packed, values=(value, Endpoint(b"abcdef"))),
+            first, Answer(b"aa", first.id, nodes=bytes(26), nodes6=packed, values=(value, Endpoint(b"abcdef")))
         )
         assert set(lookup.result().peers) == {value}
         assert lookup.next_queries(0) == [second]

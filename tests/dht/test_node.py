@@ -43,16 +43,9 @@ def made(number: int, *, family: int = 4, limits: LimitRules = DEFAULT, read_onl
     rng = random.Random(number)
     own = NodeId(rng.randbytes(20))
     parts = Family(
-        RoutingTable(own, TableRules(private_addresses=True), 0),
-        AnnouncedPeers(own, AnnounceRules()),
-        SampleSet(),
+        RoutingTable(own, TableRules(private_addresses=True), 0), AnnouncedPeers(own, AnnounceRules()), SampleSet()
     )
-    responder = Responder(
-        {family: parts},
-        AnnounceTokens(rng.randbytes(32)),
-        version=b"SK01",
-        read_only=read_only,
-    )
+    responder = Responder({family: parts}, AnnounceTokens(rng.randbytes(32)), version=b"SK01", read_only=read_only)
     return DhtNode(
         parts,
         responder,
@@ -114,9 +107,7 @@ class Island:
             query = Query(b"ga", NodeId(bytes((number,)) * 20), GetPeers(HASH))
             self.receive(endpoint, peer, encode_query(query))
             (token,) = [self.token(data) for at, data in self.nodes[endpoint].take_datagrams() if at == peer]
-            self.receive(
-                endpoint, peer, encode_query(query._replace(arguments=AnnouncePeer(HASH, 6881, token)))
-            )
+            self.receive(endpoint, peer, encode_query(query._replace(arguments=AnnouncePeer(HASH, 6881, token))))
         return peer
 
     @staticmethod
@@ -159,9 +150,7 @@ class TestIsland:
     def test_ipv6_is_a_network_of_its_own(self) -> None:
         """BEP 32"""
         island = Island(0)
-        addresses = [
-            Endpoint(b"\xfd" + bytes(14) + bytes((number,)) + b"\x1a\xe1") for number in range(1, 13)
-        ]
+        addresses = [Endpoint(b"\xfd" + bytes(14) + bytes((number,)) + b"\x1a\xe1") for number in range(1, 13)]
         island.nodes = {at: made(at[15], family=6) for at in addresses}
         for at in addresses[1:]:
             island.nodes[at].contact([addresses[0]], 0)

@@ -5,15 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Address
-from tracker.dht.node_id import (
-    crc32c,
-    fits_address,
-    id_for_address,
-    random_id_within,
-    shared_bits,
-    to_id,
-    to_number,
-)
+from tracker.dht.node_id import crc32c, fits_address, id_for_address, random_id_within, shared_bits, to_id, to_number
 from tracker.wire.endpoint import pack_address
 
 VECTORS = [
@@ -58,9 +50,7 @@ def test_another_start_does_not_fit(text: str, random_bytes: bytes) -> None:
         assert not fits_address(wrong, address)
 
 
-@pytest.mark.parametrize(
-    "text", ["10.0.0.1", "127.0.0.1", "192.168.1.2", "169.254.1.1", "::1", "fe80::1", "fd00::1"]
-)
+@pytest.mark.parametrize("text", ["10.0.0.1", "127.0.0.1", "192.168.1.2", "169.254.1.1", "::1", "fe80::1", "fd00::1"])
 def test_any_id_fits_a_local_address(text: str) -> None:
     assert fits_address(bytes(20), packed(text))
 

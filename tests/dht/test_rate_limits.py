@@ -3,13 +3,7 @@
 import pytest
 
 from tracker.bittorrent import Address
-from tracker.dht.rate_limits import (
-    IGNORE_SECONDS,
-    MAX_HOSTS,
-    InboundLimits,
-    LimitRules,
-    OutboundLimits,
-)
+from tracker.dht.rate_limits import IGNORE_SECONDS, MAX_HOSTS, InboundLimits, LimitRules, OutboundLimits
 
 RULES = LimitRules()
 

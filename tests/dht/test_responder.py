@@ -44,17 +44,13 @@ KNOWN = Swarm(takes_part=True)
 
 
 def peers(count: int, size: int = 6, start: int = 1) -> tuple[Endpoint, ...]:
-    return tuple(
-        Endpoint(number.to_bytes(size - 2, "big") + b"\x1a\xe1") for number in range(start, start + count)
-    )
+    return tuple(Endpoint(number.to_bytes(size - 2, "big") + b"\x1a\xe1") for number in range(start, start + count))
 
 
 class Setup:
     """A responder with full tables of both families."""
 
-    def __init__(
-        self, *, nodes: int = 30, read_only: bool = False, rules: AnnounceRules | None = None
-    ) -> None:
+    def __init__(self, *, nodes: int = 30, read_only: bool = False, rules: AnnounceRules | None = None) -> None:
         rng = random.Random(1)
         self.rng = random.Random(2)
         announce_rules = rules or AnnounceRules()
@@ -65,9 +61,7 @@ class Setup:
                 endpoint = Endpoint((0x20 << 8 * (size - 1) | number).to_bytes(size, "big") + b"\x1a\xe1")
                 table.on_answer(Node(NodeId(rng.randbytes(20)), endpoint), 0)
             self.families[family] = Family(table, AnnouncedPeers(own, announce_rules), SampleSet())
-        self.responder = Responder(
-            self.families, AnnounceTokens(bytes(32)), version=b"SK01", read_only=read_only
-        )
+        self.responder = Responder(self.families, AnnounceTokens(bytes(32)), version=b"SK01", read_only=read_only)
 
     def ask(
         self,
@@ -146,9 +140,7 @@ class TestNodes:
     def test_the_asker_becomes_a_candidate_unless_it_is_read_only(self) -> None:
         setup = Setup(nodes=0)
         for read_only in (True, False):
-            setup.responder.respond(
-                Query(b"aa", ASKER, Ping(), read_only=read_only), SOURCE, NO_PART, 0, setup.rng
-            )
+            setup.responder.respond(Query(b"aa", ASKER, Ping(), read_only=read_only), SOURCE, NO_PART, 0, setup.rng)
             due = setup.families[4].table.due_candidates(0)
             assert due == ([] if read_only else [Node(ASKER, SOURCE)])
 
@@ -253,9 +245,7 @@ class TestPeers:
         assert setup.answer(GetPeers(HASH), KNOWN, source=other).token is None
 
     @pytest.mark.parametrize("source", [SOURCE, SOURCE6])
-    def test_without_room_an_announce_is_refused_like_one_of_a_private_torrent(
-        self, source: Endpoint
-    ) -> None:
+    def test_without_room_an_announce_is_refused_like_one_of_a_private_torrent(self, source: Endpoint) -> None:
         """Also with a token of a time when there was room."""
         setup = Setup(rules=AnnounceRules(max_peers_of_hash=1))
         token = setup.answer(GetPeers(HASH), KNOWN, source=source).token
@@ -369,9 +359,7 @@ class TestSamples:
         hashes = {InfoHash(bytes((number,)) * 20) for number in range(60)}
         for info_hash in hashes:
             setup.announce(info_hash)
-        first, later, other = (
-            setup.answer(SampleInfohashes(HASH), now=now).samples for now in (0, 3599, 3600)
-        )
+        first, later, other = (setup.answer(SampleInfohashes(HASH), now=now).samples for now in (0, 3599, 3600))
         assert first and later and other
         assert first.total == 60 and (first.interval_seconds, later.interval_seconds) == (3600, 1)
         assert first.info_hashes == later.info_hashes != other.info_hashes
@@ -415,13 +403,7 @@ class TestSamples:
     st.binary(min_size=1, max_size=16),
 )
 def test_no_datagram_is_too_large(
-    source: Endpoint,
-    want: tuple[int, ...],
-    no_seeds: bool,
-    scrape: bool,
-    seeds: int,
-    leechers: int,
-    transaction: bytes,
+    source: Endpoint, want: tuple[int, ...], no_seeds: bool, scrape: bool, seeds: int, leechers: int, transaction: bytes
 ) -> None:
     size = len(source)
     swarm = Swarm(True, peers(seeds, size), peers(leechers, size, 5000))
@@ -430,9 +412,7 @@ def test_no_datagram_is_too_large(
     assert isinstance(answer, Answer) and answer.token
     own = answer.nodes if size == 6 else answer.nodes6
     if not want or (4 if size == 6 else 6) in want:
-        assert own and len(own) == 8 * (26 if size == 6 else 38), (
-            "the nodes of the asker's family are all there"
-        )
+        assert own and len(own) == 8 * (26 if size == 6 else 38), "the nodes of the asker's family are all there"
     if scrape and (seeds or leechers):
         assert answer.seeds_filter and answer.peers_filter
     for arguments in (FindNode(HASH, want), SampleInfohashes(HASH, want)):

@@ -17,9 +17,7 @@ KNOWN = Swarm(True, (Endpoint(b"abcdef"),))
 
 
 def waiting(number: int = 0) -> WaitingQuery:
-    return WaitingQuery(
-        Query(number.to_bytes(4, "big"), NodeId(b"a" * 20), GetPeers(HASH)), Endpoint(b"abcdef")
-    )
+    return WaitingQuery(Query(number.to_bytes(4, "big"), NodeId(b"a" * 20), GetPeers(HASH)), Endpoint(b"abcdef"))
 
 
 def test_what_is_known_holds_for_ten_seconds() -> None:

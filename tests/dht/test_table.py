@@ -21,9 +21,7 @@ MINUTE = 60.0
 
 def node(number: int, *, host: int | None = None, port: int = 6881) -> Node:
     """A node with a private address, for which any id will do."""
-    address = (0x0A000000 + (number % 1000 + 1000 * number.bit_length() if host is None else host)).to_bytes(
-        4, "big"
-    )
+    address = (0x0A000000 + (number % 1000 + 1000 * number.bit_length() if host is None else host)).to_bytes(4, "big")
     return Node(to_id(number), Endpoint(address + port.to_bytes(2, "big")))
 
 
@@ -255,9 +253,7 @@ class TestFullBucket:
             (fitting if fits else others).append(id)
         target = rng.randbytes(20)
         order = [each.id for each in table.closest(target, 8)]
-        by_distance = [
-            sorted(ids, key=lambda id: to_number(id) ^ to_number(target)) for ids in (fitting, others)
-        ]
+        by_distance = [sorted(ids, key=lambda id: to_number(id) ^ to_number(target)) for ids in (fitting, others)]
         assert order == by_distance[0] + by_distance[1][:2]
 
     def test_a_distant_fitting_id_does_not_hide_nearer_nodes(self) -> None:
@@ -390,9 +386,7 @@ class TestOwnId:
         assert table.good_nodes(20 * MINUTE, 1) == [NEAREST[3]]
 
 
-numbers = st.integers(0, 3).flatmap(
-    lambda bucket: st.integers(1, 12).map(lambda at: (1 << 159 >> bucket) + at)
-)
+numbers = st.integers(0, 3).flatmap(lambda bucket: st.integers(1, 12).map(lambda at: (1 << 159 >> bucket) + at))
 nodes = st.builds(lambda number, host: node(number, host=host), numbers, st.integers(1, 14))
 
 

@@ -4,13 +4,7 @@ import random
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tracker.bittorrent import Endpoint
 from tracker.dht.node import MAX_PENDING, TIMEOUT_SECONDS, Pending, Transactions

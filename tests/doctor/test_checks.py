@@ -51,9 +51,7 @@ async def findings(context: DoctorContext) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize("binary", ["valkey", "system"])
-async def test_a_server_with_our_redis_conf_passes_every_check(
-    start_server: StartServer, binary: str
-) -> None:
+async def test_a_server_with_our_redis_conf_passes_every_check(start_server: StartServer, binary: str) -> None:
     async with context_at(start_server(binary=binary).url) as context:
         found = await findings(context)
     assert {finding.level for finding in found.values()} == {"ok"}, [str(each) for each in found.values()]
@@ -61,9 +59,7 @@ async def test_a_server_with_our_redis_conf_passes_every_check(
 
 
 @pytest.mark.parametrize("binary", ["valkey", "system"])
-async def test_each_bad_server_setting_has_its_finding_and_remedy(
-    start_server: StartServer, binary: str
-) -> None:
+async def test_each_bad_server_setting_has_its_finding_and_remedy(start_server: StartServer, binary: str) -> None:
     bad = {
         "maxmemory-policy": "allkeys-lru",
         "notify-keyspace-events": "",
@@ -71,9 +67,7 @@ async def test_each_bad_server_setting_has_its_finding_and_remedy(
         "client-output-buffer-limit": "pubsub 32mb 8mb 60",
         "active-expire-effort": "1",
     }
-    server = start_server(
-        *(word for name, value in bad.items() for word in (f"--{name}", value)), binary=binary
-    )
+    server = start_server(*(word for name, value in bad.items() for word in (f"--{name}", value)), binary=binary)
     async with context_at(server.url) as context:
         found = await findings(context)
     levels = {name: found[name].level for name in ("eviction", "events", "persistence", "event buffer")}
@@ -124,11 +118,7 @@ async def test_forbidden_scripts_time_and_keys_are_reported(start_server: StartS
         client.execute_command("ACL", "SETUSER", "tracker", *rules)
     async with context_at(f"redis://tracker:pw@127.0.0.1:{server.port}/0") as context:
         found = await findings(context)
-    assert (found["scripts"].level, found["clock"].level, found["counts"].level) == (
-        "wrong",
-        "warning",
-        "wrong",
-    )
+    assert (found["scripts"].level, found["clock"].level, found["counts"].level) == ("wrong", "warning", "wrong")
     assert "allow keys t:*" in found["counts"].remedy
 
 
@@ -145,9 +135,7 @@ async def test_a_replica_is_wrong(start_server: StartServer) -> None:
 
 
 @pytest.mark.parametrize("fault", [ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED])
-async def test_what_a_proxy_does_wrong_has_a_line_for_an_hour(
-    redis_url: str, prefix: str, fault: str
-) -> None:
+async def test_what_a_proxy_does_wrong_has_a_line_for_an_hour(redis_url: str, prefix: str, fault: str) -> None:
     async with context_at(redis_url, prefix) as context:
         context.store.counters.count(f"failures.{fault}", by=3)
         await context.store.counters.flush()
@@ -157,9 +145,7 @@ async def test_what_a_proxy_does_wrong_has_a_line_for_an_hour(
         assert "proxy" not in await findings(later)
 
 
-async def test_a_proxy_that_is_not_trusted_is_guessed_by_the_ports_of_its_address(
-    redis_url: str, prefix: str
-) -> None:
+async def test_a_proxy_that_is_not_trusted_is_guessed_by_the_ports_of_its_address(redis_url: str, prefix: str) -> None:
     async with context_at(redis_url, prefix) as context:
 
         async def join(address: str, first: int, last: int) -> None:
@@ -229,9 +215,7 @@ async def test_a_stopped_tracker_is_a_warning(redis_url: str, prefix: str) -> No
     assert found.level == "warning" and "2 hours ago" in found.text
 
 
-async def test_projects_that_need_probes_are_a_warning_while_there_are_none(
-    redis_url: str, prefix: str
-) -> None:
+async def test_projects_that_need_probes_are_a_warning_while_there_are_none(redis_url: str, prefix: str) -> None:
     async with context_at(redis_url, prefix) as context:
         for name, verify in (("a", "announce"), ("b", "handshake"), ("c", "piece")):
             fields: dict[str, Any] = {"kind": "seeding", "keep_done_days": 1, "verify": verify}
@@ -256,9 +240,7 @@ async def test_logs_that_are_not_drained_are_a_warning(redis_url: str, prefix: s
             await context.store.work.log.open_drain(name)
         found = (await findings(context))["work logs"]
         assert found.level == "warning" and "quiet" not in found.text and "p6" not in found.text
-        assert found.text.endswith(
-            "p5 (100006), p4 (100005), p3 (100004), p2 (100003), p1 (100002) and 1 more"
-        )
+        assert found.text.endswith("p5 (100006), p4 (100005), p3 (100004), p2 (100003), p1 (100002) and 1 more")
         assert "tracker work drain p5 DIR" in found.remedy
         assert found.remedy.endswith(f"XGROUP DESTROY {prefix}w:p5:log drain")
 
@@ -268,9 +250,7 @@ async def fill_log(context: DoctorContext, project: str, count: int) -> None:
     await context.connection.command("EVAL", fill, 1, context.keys.work_log(project), count)
 
 
-@pytest.mark.parametrize(
-    "name", ["aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"]
-)
+@pytest.mark.parametrize("name", ["aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"])
 def test_a_failed_write_is_wrong(name: str) -> None:
     info: dict[str, Any] = {name: "err"}
     assert [finding.level for finding in check_disk(info)] == ["wrong"]
@@ -310,9 +290,7 @@ def test_which_listen_addresses_are_public(listen: str, public: bool) -> None:
         (AnnounceSettings(interval_seconds=600, min_interval_seconds=900), "127.0.0.1:1", {"interval"}),
     ],
 )
-def test_settings_that_do_not_fit_a_public_tracker(
-    announce: AnnounceSettings, listen: str, subjects: set[str]
-) -> None:
+def test_settings_that_do_not_fit_a_public_tracker(announce: AnnounceSettings, listen: str, subjects: set[str]) -> None:
     settings = Settings(announce=announce, http=HttpSettings(listen=(listen,)))
     assert {finding.subject for finding in check_settings(settings) if finding.level != "ok"} == subjects
 
@@ -398,11 +376,7 @@ def test_checks_of_peers_without_connections_are_a_warning(enabled: bool, subjec
 
 @pytest.mark.parametrize(
     ("info", "level"),
-    [
-        ({"redis_version": "6.2.14"}, "wrong"),
-        ({"redis_version": "7.0.0"}, "ok"),
-        ({"valkey_version": "8.0.1"}, "ok"),
-    ],
+    [({"redis_version": "6.2.14"}, "wrong"), ({"redis_version": "7.0.0"}, "ok"), ({"valkey_version": "8.0.1"}, "ok")],
 )
 def test_a_node_with_an_unsupported_version_is_reported(info: dict[str, str], level: str) -> None:
     """The others of a cluster: the tracker does not start with such a node as its first."""

@@ -34,9 +34,7 @@ async def test_disagreeing_sentinels_and_missing_replicas_are_reported() -> None
 
         found = await findings(group.url.replace("//", "//127.0.0.1:1,", 1))
         assert found["sentinels"].level == "warning"
-        assert found["sentinels"].text.startswith(
-            f"1 of 2 report 127.0.0.1:{master.port} as the master (127.0.0.1:1: "
-        )
+        assert found["sentinels"].text.startswith(f"1 of 2 report 127.0.0.1:{master.port} as the master (127.0.0.1:1: ")
 
         with replica.client() as client:
             client.replicaof("NO", "ONE")
@@ -45,8 +43,7 @@ async def test_disagreeing_sentinels_and_missing_replicas_are_reported() -> None
 
 
 @pytest.mark.parametrize(
-    ("replicas", "required", "level"),
-    [(1, "0", "ok"), (2, "0", "warning"), (2, "1", "ok"), (0, "1", "wrong")],
+    ("replicas", "required", "level"), [(1, "0", "ok"), (2, "0", "warning"), (2, "1", "ok"), (0, "1", "wrong")]
 )
 def test_a_master_with_two_replicas_has_to_require_one(replicas: int, required: str, level: str) -> None:
     """A master with one replica must work alone. A master with two that reaches neither is cut off itself."""
@@ -59,9 +56,7 @@ def test_a_master_with_two_replicas_has_to_require_one(replicas: int, required: 
     ("replicas", "required", "level"),
     [(0, 0, None), (0, 1, "wrong"), (1, 0, None), (1, 1, "warning"), (1, 2, "wrong"), (2, 1, None)],
 )
-def test_a_node_and_the_one_after_it_need_enough_replicas(
-    replicas: int, required: int, level: str | None
-) -> None:
+def test_a_node_and_the_one_after_it_need_enough_replicas(replicas: int, required: int, level: str | None) -> None:
     found = check_required(replicas, required)
     assert (found and found.level) == level
     if found:
@@ -80,9 +75,7 @@ def test_a_node_and_the_one_after_it_need_enough_replicas(
         (1, 1, 0, "min-replicas-max-lag is 0"),
     ],
 )
-def test_a_node_that_is_cut_off_has_to_refuse_announces(
-    replicas: int, required: int, max_lag: int, text: str
-) -> None:
+def test_a_node_that_is_cut_off_has_to_refuse_announces(replicas: int, required: int, max_lag: int, text: str) -> None:
     """With one replica it would refuse them while that is restarted."""
     found = check_isolation(replicas, required, max_lag)
     assert (found is None) == (text == "")
@@ -163,9 +156,7 @@ async def test_everything_else_is_checked_without_a_node_and_without_a_majority(
         replica, primaries = group.start_replica(main), group.nodes[:3]
         url = f"redis://{','.join(f'127.0.0.1:{node.port}' for node in primaries)}/0"
         shown = texts(await every_finding(url), "node", "ok")
-        assert (
-            f"127.0.0.1:{replica.port}, a replica of 127.0.0.1:{main.port}, answers, 0 bytes behind" in shown
-        )
+        assert f"127.0.0.1:{replica.port}, a replica of 127.0.0.1:{main.port}, answers, 0 bytes behind" in shown
         assert shown.count("a primary with the slots") == 3 and "(main store, shard" in shown
         replica.kill()  # no failover
         for node in primaries:

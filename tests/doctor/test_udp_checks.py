@@ -13,9 +13,7 @@ def levels(system: Path, **sections: Any) -> list[tuple[str, str]]:
     return [(found.level, found.subject) for found in check_udp(Settings.model_validate(sections), system)]
 
 
-@pytest.mark.parametrize(
-    ("granted", "level"), [("212992", "warning"), ("4194304", "ok"), ("unreadable", "ok")]
-)
+@pytest.mark.parametrize(("granted", "level"), [("212992", "warning"), ("4194304", "ok"), ("unreadable", "ok")])
 def test_a_small_receive_buffer_is_a_warning(tmp_path: Path, granted: str, level: str) -> None:
     (tmp_path / "core").mkdir()
     (tmp_path / "core/rmem_max").write_text(f"{granted}\n")
@@ -40,8 +38,7 @@ def test_all_addresses_are_a_warning_where_replies_may_come_from_another(
 
 
 @pytest.mark.parametrize(
-    "sections",
-    [{"udp": {"listen": "off"}}, {"udp": {"listen": "127.0.0.1:6969"}}, {"users": {"private": "required"}}],
+    "sections", [{"udp": {"listen": "off"}}, {"udp": {"listen": "127.0.0.1:6969"}}, {"users": {"private": "required"}}]
 )
 def test_nothing_is_checked_where_udp_is_off_or_local(tmp_path: Path, sections: dict[str, Any]) -> None:
     assert levels(tmp_path, **sections) == []

@@ -30,15 +30,7 @@ from tests.frontends.dht.islands import PORT, session
 from tests.waiting import until
 from tracker.bittorrent import InfoHash
 from tracker.store.schema.keys import Keys
-from tracker.wire.krpc import (
-    AnnouncePeer,
-    Answer,
-    GetPeers,
-    NodeId,
-    Query,
-    encode_query,
-    parse_message,
-)
+from tracker.wire.krpc import AnnouncePeer, Answer, GetPeers, NodeId, Query, encode_query, parse_message
 
 SESSIONS, SIZE = 20, 600_000
 OURS = "10.99.0.1", 6881
@@ -230,9 +222,7 @@ def check(packets: list[Packet], torrents: Torrents) -> None:
 def received(packets: list[Packet], host: str) -> list[Packet]:
     """By our node, from a client, but for the last second."""
     last = packets[-1].seconds - SLACK_SECONDS
-    return [
-        each for each in packets if each.target == OURS and each.source[0] == host and each.seconds < last
-    ]
+    return [each for each in packets if each.target == OURS and each.source[0] == host and each.seconds < last]
 
 
 def is_answered(query: Packet, sent: list[Packet], kinds: bytes) -> bool:
@@ -273,11 +263,7 @@ def recorded(packets: list[Packet]) -> Mapping[str, Any]:
             seconds = each.seconds - mine[0].seconds
             if seconds < RECORDED_SECONDS:
                 messages.append({"client": name, "seconds": round(seconds, 3), "hex": each.data.hex()})
-    return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "versions": versions,
-        "messages": messages,
-    }
+    return {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "versions": versions, "messages": messages}
 
 
 def version(*command: str) -> str:

@@ -77,9 +77,7 @@ class Share:
 class Peer:
     """One session with one torrent. ``alerts`` are those received so far: (name, attributes)."""
 
-    def __init__(
-        self, torrent: Path, folder: Path, *listen: str, file_priorities: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, torrent: Path, folder: Path, *listen: str, file_priorities: Sequence[int] = ()) -> None:
         self.session = lt.session(settings(listen or (LOOPBACK,)))
         self.alerts: list[tuple[str, dict[str, Any]]] = []
         folder.mkdir(exist_ok=True)
@@ -167,14 +165,7 @@ def _copy(alert: Any) -> tuple[str, dict[str, Any]]:
 
 
 def settings(listen: Sequence[str]) -> Any:
-    off = (
-        "enable_dht",
-        "enable_lsd",
-        "enable_upnp",
-        "enable_natpmp",
-        "enable_outgoing_utp",
-        "enable_incoming_utp",
-    )
+    off = ("enable_dht", "enable_lsd", "enable_upnp", "enable_natpmp", "enable_outgoing_utp", "enable_incoming_utp")
     return {
         **dict.fromkeys(off, False),
         "listen_interfaces": ",".join(listen),

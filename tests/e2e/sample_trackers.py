@@ -127,9 +127,7 @@ def public_tracker(start_tracker: StartTracker, tmp_path: Path) -> SampleTracker
     for number, network in enumerate(NETWORKS):
         for digit in "12":
             asked = announce_path(
-                info_hash=bytes.fromhex(digit * 40),
-                peer_id=b"-qB5020-%012d" % number,
-                left=number % 2 * 1000,
+                info_hash=bytes.fromhex(digit * 40), peer_id=b"-qB5020-%012d" % number, left=number % 2 * 1000
             )
             get(tracker.url, asked, headers={"X-Forwarded-For": network.replace(".0/24", ".7")})
     until(lambda: len(sample.call_api("GET", "/uniques/countries")["items"]) == len(NETWORKS))

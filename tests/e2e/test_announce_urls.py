@@ -69,13 +69,9 @@ def test_other_clients_announce_with_each_form(
 def test_libtorrent_announces_with_each_form_over_udp(start_tracker: StartTracker, tmp_path: Path) -> None:
     """It sends the path and query of its URL (BEP 41)."""
     tracker = start_tracker(TRACKER_UDP__LISTEN="127.0.0.8:0", **PRIVATE)
-    share, passkeys = (
-        Share.make(tmp_path / "source", private=True, size=SIZE),
-        [add_user(tracker) for _ in FORMS],
-    )
+    share, passkeys = (Share.make(tmp_path / "source", private=True, size=SIZE), [add_user(tracker) for _ in FORMS])
     torrents = [
-        share.torrent(udp_url(tracker, form.format(passkey)))
-        for form, passkey in zip(FORMS, passkeys, strict=True)
+        share.torrent(udp_url(tracker, form.format(passkey))) for form, passkey in zip(FORMS, passkeys, strict=True)
     ]
     command(tracker, "torrent", "add", str(torrents[0]))
     for passkey, torrent in zip(passkeys, torrents, strict=True):

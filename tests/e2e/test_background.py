@@ -38,24 +38,18 @@ def users(tracker: RunningTracker, scope: str) -> dict[object, object]:
 
 def totals(tracker: RunningTracker, precision: int, *names: str) -> list[int]:
     """Returns the sums of these counters' slices. One command reads all, because starting a command is slow."""
-    found = {
-        row["name"]: row["total"] for row in run_json(tracker, "stats", "--precision", str(precision), *names)
-    }
+    found = {row["name"]: row["total"] for row in run_json(tracker, "stats", "--precision", str(precision), *names)}
     return [int(str(found.get(name, 0))) for name in names]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_two_clients_change_locations_scores_counters_and_stathat(
-    start_tracker: StartTracker, tmp_path: Path
-) -> None:
+def test_two_clients_change_locations_scores_counters_and_stathat(start_tracker: StartTracker, tmp_path: Path) -> None:
     """B2, B8, B12, B13, C1, Q15 with real clients. StatHat gets the counts of a minute after its end."""
     pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
     from tests.e2e.peers import Peer, Share  # noqa: PLC0415  # needs libtorrent
 
-    database = make_city(
-        tmp_path / "places.mmdb", {f"{IN_LONDON}/32": LONDON, f"{IN_SPRINGFIELD}/32": SPRINGFIELD}
-    )
+    database = make_city(tmp_path / "places.mmdb", {f"{IN_LONDON}/32": LONDON, f"{IN_SPRINGFIELD}/32": SPRINGFIELD})
     with stathat_in_thread() as stathat:
         tracker = start_tracker(
             TRACKER_GEOIP__DATABASE=str(database),

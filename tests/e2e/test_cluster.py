@@ -55,16 +55,12 @@ def test_a_tracker_does_not_start_on_a_cluster_with_the_default_prefix(tmp_path:
 def test_shards_are_spread_over_a_cluster(start_tracker: StartTracker) -> None:
     """Announces with and without users reach the node of their shard; one shard moves meanwhile."""
     with cluster() as nodes:
-        tracker = start_tracker(
-            TRACKER_REDIS__URL=nodes.url, TRACKER_REDIS__SHARDS="4", TRACKER_HTTP__WORKERS="2"
-        )
+        tracker = start_tracker(TRACKER_REDIS__URL=nodes.url, TRACKER_REDIS__SHARDS="4", TRACKER_HTTP__WORKERS="2")
 
         def join(number: int) -> object:
             info_hash = f"%{number % 4:02x}" + "%00" * 19
             peer_id = f"-TR4000-{number:012}"
-            return tracker.announce(info_hash=info_hash, peer_id=peer_id, port=str(7000 + number))[
-                b"complete"
-            ]
+            return tracker.announce(info_hash=info_hash, peer_id=peer_id, port=str(7000 + number))[b"complete"]
 
         for number in range(20):
             assert join(number) == number // 4 + 1
@@ -80,9 +76,7 @@ def test_shards_are_spread_over_a_cluster(start_tracker: StartTracker) -> None:
 
 
 @pytest.mark.slow
-def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
-    start_tracker: StartTracker,
-) -> None:
+def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(start_tracker: StartTracker) -> None:
     """The URL's first node is the unavailable one. Its shards are served once it is there."""
     with cluster() as nodes:
         nodes.be_patient()
@@ -92,8 +86,7 @@ def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
         unavailable = [shard for shard, place in places.items() if place is node]
         node.stop()
         tracker = start_tracker(
-            TRACKER_REDIS__URL=f"redis://127.0.0.1:{node.port},127.0.0.1:{main.port}/0",
-            TRACKER_REDIS__SHARDS="4",
+            TRACKER_REDIS__URL=f"redis://127.0.0.1:{node.port},127.0.0.1:{main.port}/0", TRACKER_REDIS__SHARDS="4"
         )
 
         def join(shard: int) -> dict[bytes, Any]:
@@ -117,9 +110,7 @@ def test_a_tracker_starts_while_a_node_is_unavailable_and_names_its_shards(
 
 
 @pytest.mark.slow
-def test_a_tracker_starts_and_serves_without_the_main_store(
-    start_tracker: StartTracker, tmp_path: Path
-) -> None:
+def test_a_tracker_starts_and_serves_without_the_main_store(start_tracker: StartTracker, tmp_path: Path) -> None:
     """Over HTTP and UDP, by several web processes. What is missing is named; when it is back, all is served."""
     with cluster() as nodes:
         nodes.be_patient()
@@ -141,9 +132,7 @@ def test_a_tracker_starts_and_serves_without_the_main_store(
                 assert b"retry in" in join(shard)
                 assert not announced_over_udp(udp_url(tracker), shard)
         until(lambda: "unavailable: main store (the node does not answer)" in ready(tracker.url))
-        refused = trackers.run(
-            tmp_path, "serve", **{**settings, "TRACKER_REDIS__SHARDS": "8"}, **trackers.ANY_PORTS
-        )
+        refused = trackers.run(tmp_path, "serve", **{**settings, "TRACKER_REDIS__SHARDS": "8"}, **trackers.ANY_PORTS)
         assert "the store was made with 4 shards" in refused.stderr
         main.start()
         until(lambda: ready(tracker.url) == "ready\n")
@@ -227,9 +216,7 @@ def log_of(directory: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_node_that_is_unavailable_affects_its_shards_only(
-    start_tracker: StartTracker, tmp_path: Path
-) -> None:
+def test_a_node_that_is_unavailable_affects_its_shards_only(start_tracker: StartTracker, tmp_path: Path) -> None:
     """S2, S4, T2, T10, T22: others are served, and no peer is removed there except those of users who were deleted
     meanwhile. These are refused when the node is back."""
     with cluster() as nodes:
@@ -303,9 +290,7 @@ def test_two_trackers_share_the_shards_of_a_cluster(start_tracker: StartTracker)
         until(lambda: len(holders()) == 2)
         for number in range(24):
             reply = both[number % 2].announce(
-                info_hash=f"%{number % 4:02x}" + "%00" * 19,
-                peer_id=f"-TR4000-{number:012}",
-                port=str(7000 + number),
+                info_hash=f"%{number % 4:02x}" + "%00" * 19, peer_id=f"-TR4000-{number:012}", port=str(7000 + number)
             )
             assert reply[b"complete"] == number // 4 + 1
 

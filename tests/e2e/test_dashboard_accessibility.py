@@ -23,8 +23,7 @@ PHONE = {"width": 390, "height": 844}
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 VIEWPORTS = {"wide": WIDE, "phone": PHONE}
 ON_EACH_SCREEN = [
-    pytest.param(screen, marks=[] if screen == "wide" else pytest.mark.long, id=screen)
-    for screen in VIEWPORTS
+    pytest.param(screen, marks=[] if screen == "wide" else pytest.mark.long, id=screen) for screen in VIEWPORTS
 ]
 OPTIONS = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
 """All rules: WCAG 2.2 AA and best practices. One of WCAG 2.2 is off unless it is asked for."""
@@ -41,9 +40,7 @@ def violations(page: Page, part: str | None = None) -> list[str]:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         rules = Axe().run(page, part, OPTIONS).response["violations"]
         found += [
-            f"{scheme}: {rule['id']}: {node['target']} {node['html'][:200]}"
-            for rule in rules
-            for node in rule["nodes"]
+            f"{scheme}: {rule['id']}: {node['target']} {node['html'][:200]}" for rule in rules for node in rule["nodes"]
         ]
     return found
 
@@ -110,17 +107,7 @@ def test_axe_finds_nothing_before_signing_in_and_on_an_empty_tracker(
     if screen == "phone":
         window.page.get_by_role("button", name="Menu").click()
     found = {"/": violations(window.page)}
-    for path in (
-        "/torrents",
-        "/torrents/denied",
-        "/world",
-        "/work",
-        "/dht",
-        "/jobs",
-        "/clients",
-        "/tokens",
-        "/audit",
-    ):
+    for path in ("/torrents", "/torrents/denied", "/world", "/work", "/dht", "/jobs", "/clients", "/tokens", "/audit"):
         window.go(path)
         found[path] = violations(window.page)
     assert not [each for each in found.items() if each[1]]

@@ -16,9 +16,7 @@ __all__ = ["browser", "open_dashboard"]
 
 pytestmark = pytest.mark.slow
 CHART = "#requests figure .u-over"
-DATA = (
-    "fetch('/history/traffic.json?range=90d').then((reply) => reply.json()).then((data) => data.incomplete)"
-)
+DATA = "fetch('/history/traffic.json?range=90d').then((reply) => reply.json()).then((data) => data.incomplete)"
 
 
 def range_of(url: str) -> int:

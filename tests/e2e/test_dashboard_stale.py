@@ -85,9 +85,7 @@ def test_a_hanging_tracker_is_shown_as_stale_after_five_seconds_and_live_again_l
 
 
 @pytest.mark.long
-def test_a_killed_tracker_is_shown_as_stale(
-    start_tracker: StartTracker, open_dashboard: OpenDashboard
-) -> None:
+def test_a_killed_tracker_is_shown_as_stale(start_tracker: StartTracker, open_dashboard: OpenDashboard) -> None:
     tracker = start_tracker()
     window = open_overview(tracker, open_dashboard)
     tracker.kill()

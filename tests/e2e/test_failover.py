@@ -78,11 +78,7 @@ def other_version(folder: Path) -> Path:
     copy = Path(shutil.copytree(Path(package.__file__).parent, folder / "tracker"))
     for path, old, new in (
         (copy / "__init__.py", f'__version__ = "{package.__version__}"', '__version__ = "1.0.99"'),
-        (
-            copy / "store" / "lua" / "announce" / "announce.lua",
-            "\nlocal P, ",
-            "\ndo end\nlocal P, ",
-        ),
+        (copy / "store" / "lua" / "announce" / "announce.lua", "\nlocal P, ", "\ndo end\nlocal P, "),
     ):
         text = path.read_text()
         assert old in text

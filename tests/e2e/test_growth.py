@@ -108,9 +108,7 @@ def check_all_known(tracker: trackers.RunningTracker) -> None:
 @needs_cli
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_from_the_private_store_to_a_cluster_that_grows(
-    start_tracker: StartTracker, operator: Operator
-) -> None:
+def test_from_the_private_store_to_a_cluster_that_grows(start_tracker: StartTracker, operator: Operator) -> None:
     """Peers are the same after each step. While slots move, announces are answered, or refused for a second."""
     nodes = operator.nodes
     tracker = start_tracker()
@@ -146,9 +144,7 @@ def test_from_the_private_store_to_a_cluster_that_grows(
     assert tracker.end() == 0
 
 
-def move_under_announces(
-    operator: Operator, tracker: trackers.RunningTracker, fourth: Node
-) -> list[dict[bytes, Any]]:
+def move_under_announces(operator: Operator, tracker: trackers.RunningTracker, fourth: Node) -> list[dict[bytes, Any]]:
     """Moves slots as the page says; returns the announces that were refused meanwhile."""
     refused: list[dict[bytes, Any]] = []
     ended = threading.Event()

@@ -64,9 +64,7 @@ def test_a_file_is_exchanged_and_peers_stop_or_time_out(
 
 
 @needs_ipv6
-def test_a_seeder_on_both_families_is_one_peer_and_serves_both(
-    start_tracker: StartTracker, tmp_path: Path
-) -> None:
+def test_a_seeder_on_both_families_is_one_peer_and_serves_both(start_tracker: StartTracker, tmp_path: Path) -> None:
     """T19: two endpoints with one peer id and key count once (BEP 7)."""
     tracker = start_tracker(TRACKER_HTTP__LISTEN=f"{LOOPBACK},{LOOPBACK6}")
     urls = [f"{address}/announce" for address in addresses(tracker)]
@@ -190,9 +188,7 @@ def test_a_client_without_a_valid_passkey_gets_the_reason_and_no_peers(
 
 
 @pytest.mark.long
-def test_a_hybrid_torrent_is_served_by_its_truncated_v2_hash(
-    start_tracker: StartTracker, tmp_path: Path
-) -> None:
+def test_a_hybrid_torrent_is_served_by_its_truncated_v2_hash(start_tracker: StartTracker, tmp_path: Path) -> None:
     """BEP 52: only the v2 hash is registered, so all peers are found by its first 20 bytes."""
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered")
     share = Share.make(tmp_path / "source", hybrid=True)

@@ -47,9 +47,7 @@ def total(samples: Samples, name: str, **labels: str) -> float:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_metrics_are_sums_over_all_processes_including_ended_ones(
-    tracker: RunningTracker, tmp_path: Path
-) -> None:
+def test_metrics_are_sums_over_all_processes_including_ended_ones(tracker: RunningTracker, tmp_path: Path) -> None:
     made = trackers.run(tmp_path, "token", "create", "prometheus", "--read-only", "--json")
     token = json.loads(made.stdout)["token"]
     found = re.search(r"admin\s+(http://127\.0\.0\.1:\d+)", tracker.banner)
@@ -79,9 +77,7 @@ def test_metrics_are_sums_over_all_processes_including_ended_ones(
 
     killed = web_processes(tracker)[0]
     os.kill(killed, signal.SIGKILL)
-    scraped(
-        lambda now: killed not in web_processes(tracker) and total(now, "tracker_processes") == 1 + WORKERS
-    )
+    scraped(lambda now: killed not in web_processes(tracker) and total(now, "tracker_processes") == 1 + WORKERS)
     tracker.announce(peer_id="-TR4000-mnopqrstuvwx")
     samples = scraped(lambda now: total(now, "tracker_announces_total") > 20)
     assert total(samples, "tracker_announces_total") == 21

@@ -97,12 +97,7 @@ def exchange(client_of: Callable[[Path, Path], Commands], folder: Path, url: str
 
 def listed(url: str, info_hash: bytes) -> set[tuple[int, bytes]]:
     """Returns port and peer id of each peer in the swarm. A leecher joins, gets the list, and leaves at once."""
-    asking: dict[str, Any] = {
-        "info_hash": info_hash,
-        "peer_id": b"-XX0001-an observer.",
-        "port": 9,
-        "left": 1,
-    }
+    asking: dict[str, Any] = {"info_hash": info_hash, "peer_id": b"-XX0001-an observer.", "port": 9, "left": 1}
     peers = get(url, announce_path(**asking, compact=0, numwant=50))[b"peers"]
     get(url, announce_path(**asking, event="stopped"))
     return {(peer[b"port"], peer[b"peer id"]) for peer in peers}

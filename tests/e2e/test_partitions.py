@@ -81,9 +81,7 @@ async def tracker(nodes: Cluster, intervals: float) -> AsyncIterator[Store]:
     )  # fmt: skip
     first = nodes.nodes[0]
     topology = Topology(
-        lambda address: connect(
-            url_at(first.tcp_url, address), connect_timeout=2, timeout=1.5, address=address
-        ),
+        lambda address: connect(url_at(first.tcp_url, address), connect_timeout=2, timeout=1.5, address=address),
         [(first.host, first.port)],
     )
     connection = topology.of(main_prefix_of("t:", SHARDS))
@@ -129,11 +127,7 @@ class Peers:
                 await asyncio.sleep(1.0)
                 continue
             self.asked_at[number] = sent
-            if (
-                last is not None
-                and reply.outcome == "join"
-                and time.monotonic() < last + self.timeout_seconds
-            ):
+            if last is not None and reply.outcome == "join" and time.monotonic() < last + self.timeout_seconds:
                 self.removed.append(number)
             self.answers[number] = self.answers.get(number, 0) + 1
             if self.cut_at and not self.promoted_at and number // 2 % SHARDS in self.victims:
@@ -164,9 +158,7 @@ def block(*pairs: tuple[str, str], end: bool = False) -> None:
         subprocess.run(rule, check=True)
 
 
-async def away_for(
-    seconds: float, pairs: list[tuple[str, str]], until_then: Callable[[], Awaitable[None]]
-) -> None:
+async def away_for(seconds: float, pairs: list[tuple[str, str]], until_then: Callable[[], Awaitable[None]]) -> None:
     block(*pairs)
     await until_then()
     await asyncio.sleep(seconds)

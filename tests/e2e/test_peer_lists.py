@@ -83,8 +83,7 @@ def make_torrents(folder: Path, count: int) -> Iterator[Any]:
 def started(start_tracker: StartTracker) -> tuple[RunningTracker, list[str]]:
     """A tracker that accepts any torrent, and the announce URLs of two users."""
     tracker = start_tracker(
-        TRACKER_USERS__PRIVATE="required",
-        TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND=str(LOOPBACK_RATE),
+        TRACKER_USERS__PRIVATE="required", TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND=str(LOOPBACK_RATE)
     )
     return tracker, [f"{tracker.url}/{add_user(tracker)}/announce" for _ in range(2)]
 

@@ -35,9 +35,7 @@ def site(directory: Path) -> Iterator[tuple[str, Path]]:
     seen.touch()
     url = f"http://127.0.0.1:{port}"
     variables = f"WEBHOOK_SECRET={SECRET}", f"WEBHOOK_URL={url}/hook", f"SEEN={seen}"
-    with running(
-        ("env", *variables, "php", "-S", f"127.0.0.1:{port}", str(script)), directory / "log"
-    ) as process:
+    with running(("env", *variables, "php", "-S", f"127.0.0.1:{port}", str(script)), directory / "log") as process:
 
         def listens() -> bool:
             assert process.poll() is None, (directory / "log").read_text()

@@ -32,9 +32,7 @@ def external(reply: dict[bytes, Any]) -> str:
     )
 
 
-def test_a_request_over_a_unix_socket_must_name_the_client(
-    start_tracker: StartTracker, short_directory: Path
-) -> None:
+def test_a_request_over_a_unix_socket_must_name_the_client(start_tracker: StartTracker, short_directory: Path) -> None:
     """T25: a connection to a unix socket is a proxy's. Without X-Forwarded-For its requests are refused."""
     tracker = start_tracker(
         TRACKER_HTTP__LISTEN=f"unix:{short_directory}/http", TRACKER_HTTP__TRUSTED_PROXIES="192.0.2.0/24"
@@ -117,9 +115,7 @@ http {{
 
 @needs_second_loopback
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_nginx_passes_on_the_clients_address(
-    start_tracker: StartTracker, short_directory: Path, kind: str
-) -> None:
+def test_nginx_passes_on_the_clients_address(start_tracker: StartTracker, short_directory: Path, kind: str) -> None:
     """T25: a forged X-Forwarded-For of the client is ignored, and binary hashes arrive unchanged."""
     nginx, directory, port = program("nginx"), short_directory, free_port()
     listen = "127.0.0.1:0" if kind == "tcp" else f"unix:{directory}/http"
@@ -138,11 +134,7 @@ def documented_nginx(directory: Path, port: int, upstream: str) -> str:
     """Returns the configuration of docs/proxies.md, with this port and this tracker."""
     page = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
     block = page.partition("```nginx\n")[2].partition("```")[0]
-    assert (
-        "listen 80;" in block
-        and "server 127.0.0.1:6969;" in block
-        and "server_name tracker.example;" in block
-    )
+    assert "listen 80;" in block and "server 127.0.0.1:6969;" in block and "server_name tracker.example;" in block
     block = block.replace("listen 80;", f"listen 127.0.0.1:{port};").replace("listen [::]:80;", "")
     block = block.replace("server 127.0.0.1:6969;", f"server {upstream};")
     paths = "".join(f"{name}_temp_path {directory}/{name}; " for name in TEMPORARY)
@@ -189,16 +181,12 @@ listen tracker
 
 @needs_second_loopback
 @pytest.mark.parametrize("send", ["send-proxy", "send-proxy-v2"])
-def test_haproxy_passes_on_the_clients_address(
-    start_tracker: StartTracker, short_directory: Path, send: str
-) -> None:
+def test_haproxy_passes_on_the_clients_address(start_tracker: StartTracker, short_directory: Path, send: str) -> None:
     """T25: HAProxy's own PROXY protocol headers are accepted."""
     haproxy, directory, port = program("haproxy"), short_directory, free_port()
     tracker = start_tracker(**PROXY_PROTOCOL)
     upstream = tracker.url.removeprefix("http://")
-    (directory / "conf").write_text(
-        HAPROXY.format(directory=directory, port=port, upstream=upstream, send=send)
-    )
+    (directory / "conf").write_text(HAPROXY.format(directory=directory, port=port, upstream=upstream, send=send))
     with proxy([haproxy, "-db", "-f", str(directory / "conf")], directory, port) as url:
         assert external(get(url, announce_path(), source=CLIENT)) == CLIENT
 
@@ -230,9 +218,7 @@ def test_haproxy_with_tls_passes_a_scrape_of_400_torrents_as_documented(
     upstream = start_tracker(**PROXY_PROTOCOL).url.removeprefix("http://")
     pem, conf = short_directory / "pem", short_directory / "conf"
     request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    subprocess.run(
-        [openssl, *request, "-keyout", pem, "-out", pem.with_name("crt")], check=True, capture_output=True
-    )
+    subprocess.run([openssl, *request, "-keyout", pem, "-out", pem.with_name("crt")], check=True, capture_output=True)
     pem.write_bytes(pem.read_bytes() + pem.with_name("crt").read_bytes())
     values = {"directory": short_directory, "port": port, "upstream": upstream}
     conf.write_text(HAPROXY_TLS.format(mode=mode, more=more, **values))

@@ -18,9 +18,7 @@ from tests.e2e.conftest import StartTracker
 from tests.waiting import until
 
 STORE, STATHAT, UPSTREAM, SENTINEL = ("storehunter2", "stathathunter2", "upstreamhunter2", "sentinelhunter2")
-UNKNOWN, CLIENT_KEY, PROXY, NONSENSE = (
-    f"{word}hunter2hunter2" for word in ("nobody", "client", "proxy", "odd")
-)
+UNKNOWN, CLIENT_KEY, PROXY, NONSENSE = (f"{word}hunter2hunter2" for word in ("nobody", "client", "proxy", "odd"))
 SITE = "sitehunter2" * 3
 VERBOSE = {
     "TRACKER_LOG__LEVEL": "debug",
@@ -101,15 +99,7 @@ def call_as_site(tracker: RunningTracker, passkey: str) -> None:
 
 PAGES = (
     *("/", "/torrents", "/users", "/users/1", "/jobs", "/clients", "/settings", "/doctor", "/tokens", "/api"),
-    *(
-        "/nothing",
-        "/metrics",
-        "/ready",
-        "/api/openapi.json",
-        "/api/v1/settings",
-        "/api/v1/users",
-        "/api/v1/tokens",
-    ),
+    *("/nothing", "/metrics", "/ready", "/api/openapi.json", "/api/v1/settings", "/api/v1/users", "/api/v1/tokens"),
     *("/api/v1/doctor", "/api/v1/nothing", f"/api/v1/users/{UNKNOWN}", f"/users/{UNKNOWN}"),
 )
 
@@ -127,10 +117,7 @@ def use(tracker: RunningTracker, client: AdminClient, home: Path, settings: dict
     token = made("token", "create", "site")["token"]
     link = trackers.run(home, "sign-in-link", **settings).stdout.partition("/sign-in#")[2].split()[0]
     assert tracker.announce(passkey, key=CLIENT_KEY)[b"complete"] == 1
-    for refused in (
-        tracker.announce(UNKNOWN),
-        tracker.announce(passkey, port="http%3A//x/" + passkey),
-    ):
+    for refused in (tracker.announce(UNKNOWN), tracker.announce(passkey, port="http%3A//x/" + passkey)):
         assert b"failure reason" in refused
     credentials = f"Proxy-Authorization: Basic {PROXY}\nAuthorization: Bearer {token}\nCookie: a={PROXY}"
     raw(
@@ -154,9 +141,7 @@ def use(tracker: RunningTracker, client: AdminClient, home: Path, settings: dict
     assert client.ask("GET", "/api/v1/torrents", Authorization=f"Bearer swk_0123456789ab_{UNKNOWN}")[0] == 401
     for page in PAGES:
         reader = (
-            {"Authorization": f"Bearer {token}"}
-            if page[:4] == "/api"
-            else {"Cookie": f"tracker_session={session}"}
+            {"Authorization": f"Bearer {token}"} if page[:4] == "/api" else {"Cookie": f"tracker_session={session}"}
         )
         assert client.ask("GET", page, **reader)[0] in ((404, 422) if "no" in page else (200,)), page
     client.ask("GET", "/settings", Authorization=f"Bearer {token}, {token}")
@@ -164,9 +149,7 @@ def use(tracker: RunningTracker, client: AdminClient, home: Path, settings: dict
 
 
 @pytest.mark.slow
-def test_no_secret_is_printed(
-    start_tracker: StartTracker, start_server: Callable[..., Server], tmp_path: Path
-) -> None:
+def test_no_secret_is_printed(start_tracker: StartTracker, start_server: Callable[..., Server], tmp_path: Path) -> None:
     """Covers logs at debug level, the access log, banner, pages, errors, metrics, commands and process lists."""
     server = start_server("--appendonly", "no")
     with server.client() as client:
@@ -175,9 +158,7 @@ def test_no_secret_is_printed(
     tracker = start_tracker(**settings)
     with closing(AdminClient(tracker)) as client:
         found = use(tracker, client, tmp_path, settings)
-        listed = b"".join(
-            Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(tracker.process.pid)
-        )
+        listed = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(tracker.process.pid))
         children = descendants(tracker.process.pid)[1:]
         limits = [Path(f"/proc/{pid}/limits").read_text() for pid in descendants(tracker.process.pid)]
         assert all(re.search(r"^Max core file size +0 ", text, re.MULTILINE) for text in limits), (
@@ -187,9 +168,7 @@ def test_no_secret_is_printed(
         server.kill()
         assert b"failure reason" in tracker.announce(found["passkey"])
         until(lambda: client.ask("GET", "/ready")[0] == 503)
-        outputs = [
-            trackers.run(tmp_path, *words, **settings) for words in (("settings",), ("doctor",), ("health",))
-        ]
+        outputs = [trackers.run(tmp_path, *words, **settings) for words in (("settings",), ("doctor",), ("health",))]
     assert tracker.end() == 0
     places = {
         "log": tracker.log,
@@ -208,9 +187,7 @@ def test_no_secret_is_printed(
     }
     secrets |= {"proxy": PROXY, "nonsense": NONSENSE, **found}
     assert all(len(text) > 100 for text in places.values()) and '"request"' in tracker.log
-    assert not [
-        (place, name) for place, text in places.items() for name, secret in secrets.items() if secret in text
-    ]
+    assert not [(place, name) for place, text in places.items() for name, secret in secrets.items() if secret in text]
 
 
 @pytest.mark.parametrize(

@@ -88,13 +88,7 @@ class Client:
 
     def announce(self, event: str = "", info_hash: bytes = HASH, **numbers: int) -> dict[bytes, Any]:
         self.sent |= numbers
-        fields = {
-            "info_hash": quote(info_hash),
-            "peer_id": self._id,
-            "port": self._port,
-            "event": event,
-            **self.sent,
-        }
+        fields = {"info_hash": quote(info_hash), "peer_id": self._id, "port": self._port, "event": event, **self.sent}
         query = "&".join(f"{name}={value}" for name, value in fields.items())
         with closing(HTTPConnection(self._address, timeout=30)) as connection:
             connection.request("GET", f"{self._path}?{query}")
@@ -164,9 +158,7 @@ def _replaces_and_removes(call: Service, tracker: RunningTracker) -> None:
     assert call("getUser", 7) == call("getTorrent", 701) == 404
 
 
-def test_each_rule_of_unit3d_counts_from_the_next_announce_on(
-    tracker: RunningTracker, totals: Totals
-) -> None:
+def test_each_rule_of_unit3d_counts_from_the_next_announce_on(tracker: RunningTracker, totals: Totals) -> None:
     alice, group, user = Client(tracker, ALICE), {"id": 3, "slug": "user"}, {"id": 7, "passkey": ALICE}
     with service(f"http://{site_address(tracker)}") as call:
         assert call("addUser", user)
@@ -234,11 +226,7 @@ def test_what_unit3d_shows_to_its_staff(tracker: RunningTracker) -> None:
         assert len(peers) == 2
         peer = peers[f"7-{(b'-TR4000-' + ALICE.encode())[:20].hex()}"]
         assert (peer["ip_address"], peer["port"], peer["is_seeder"]) == ("127.0.0.1", 6097, False)
-        assert (peer["is_active"], peer["is_visible"], peer["updated_at"] > 1_700_000_000) == (
-            True,
-            True,
-            True,
-        )
+        assert (peer["is_active"], peer["is_visible"], peer["updated_at"] > 1_700_000_000) == (True, True, True)
         assert (shown["seeders"], shown["leechers"]) == (1, 1)
         assert (shown["status"], shown["download_factor"], shown["upload_factor"]) == ("Approved", 33, 100)
         user = call("getUser", 7)

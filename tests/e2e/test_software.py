@@ -28,17 +28,13 @@ def announce_as_clients(tracker: trackers.RunningTracker) -> None:
         for event in ("started", "", ""):
             reply = tracker.announce(peer_id=peer_id, event=event, source=f"127.0.0.{number}")
             assert b"failure reason" not in reply
-        refused = tracker.announce(
-            peer_id=clients[0], info_hash="%02" * 20, source=f"127.0.0.{min(number, 3)}"
-        )
+        refused = tracker.announce(peer_id=clients[0], info_hash="%02" * 20, source=f"127.0.0.{min(number, 3)}")
         assert b"failure reason" in refused
 
 
 @pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.long), "2"])
 @pytest.mark.slow
-def test_a_graceful_stop_saves_the_counts_of_client_programs(
-    start_tracker: StartTracker, workers: str
-) -> None:
+def test_a_graceful_stop_saves_the_counts_of_client_programs(start_tracker: StartTracker, workers: str) -> None:
     """Every process writes its waiting counts when the tracker stops."""
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered", TRACKER_HTTP__WORKERS=workers)
     home = tracker.log_file.parent

@@ -79,9 +79,7 @@ def test_a_peer_that_times_out_while_no_tracker_runs_is_reaped(start_tracker: St
     until(lambda: scrape(tracker.url, HASH) == (0, 0, 0), 5)
 
 
-def test_requests_answered_during_a_stop_are_counted(
-    start_tracker: StartTracker, start_server: StartServer
-) -> None:
+def test_requests_answered_during_a_stop_are_counted(start_tracker: StartTracker, start_server: StartServer) -> None:
     """T20: clients continue to announce after SIGTERM. Every reply is complete, and counts."""
     server = start_server("--appendonly", "no")
     tracker = start_tracker(TRACKER_REDIS__URL=server.url)
@@ -109,9 +107,7 @@ def test_requests_answered_during_a_stop_are_counted(
 
 
 @pytest.mark.slow
-def test_two_trackers_on_one_store_share_their_peers(
-    start_tracker: StartTracker, start_server: StartServer
-) -> None:
+def test_two_trackers_on_one_store_share_their_peers(start_tracker: StartTracker, start_server: StartServer) -> None:
     """T10: each returns the other's peers, and each peer is reaped once."""
     server = start_server("--appendonly", "no")
     settings = {

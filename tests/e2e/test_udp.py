@@ -36,10 +36,7 @@ def udp_url(tracker: RunningTracker, path: str = "/announce") -> str:
 # test of this process has an address of its own.
 @pytest.mark.parametrize(
     ("listen", "udp"),
-    [
-        (LOOPBACK, "127.0.0.2:0"),
-        pytest.param(LOOPBACK6, "[::1]:0", marks=[needs_ipv6, pytest.mark.long]),
-    ],
+    [(LOOPBACK, "127.0.0.2:0"), pytest.param(LOOPBACK6, "[::1]:0", marks=[needs_ipv6, pytest.mark.long])],
 )
 def test_a_leecher_over_udp_finds_a_seeder_over_http(
     start_tracker: StartTracker, tmp_path: Path, listen: str, udp: str
@@ -79,9 +76,7 @@ def test_a_client_with_both_urls_is_one_peer(start_tracker: StartTracker, tmp_pa
 def test_users_are_credited_over_udp(start_tracker: StartTracker, tmp_path: Path) -> None:
     """libtorrent sends the path of its URL, with the passkey (BEP 41)."""
     tracker = start_tracker(
-        TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND=str(LOOPBACK_RATE),
-        TRACKER_UDP__LISTEN="127.0.0.4:0",
-        **PRIVATE,
+        TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND=str(LOOPBACK_RATE), TRACKER_UDP__LISTEN="127.0.0.4:0", **PRIVATE
     )
     share = Share.make(tmp_path / "source", private=True)
     seeds, leeches = add_user(tracker), add_user(tracker)
@@ -120,18 +115,13 @@ def rtorrent(torrent: Path, target: Path) -> Commands:
     return Commands(["script", "-qec", f"rtorrent -n {words} {torrent}", "/dev/null"])
 
 
-CLIENTS: dict[str, Callable[[Path, Path], Commands]] = {
-    "transmission-daemon": transmission,
-    "aria2c": aria2,
-}
+CLIENTS: dict[str, Callable[[Path, Path], Commands]] = {"transmission-daemon": transmission, "aria2c": aria2}
 
 
 # Transmission chooses the peers it serves every 10 s.
 @pytest.mark.long
 @pytest.mark.parametrize("program", CLIENTS)
-def test_other_clients_download_a_file_over_udp(
-    start_tracker: StartTracker, tmp_path: Path, program: str
-) -> None:
+def test_other_clients_download_a_file_over_udp(start_tracker: StartTracker, tmp_path: Path, program: str) -> None:
     if not shutil.which(program):
         pytest.skip(f"no {program} on this system")
     tracker = start_tracker(TRACKER_ANNOUNCE__INTERVAL_SECONDS="1", TRACKER_REAPER__INTERVAL_SECONDS="600")

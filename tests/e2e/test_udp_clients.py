@@ -32,9 +32,7 @@ OTHER = "other.bin"
 
 def test_debians_libtorrent_downloads_a_file_over_udp(start_tracker: StartTracker, tmp_path: Path) -> None:
     """An older version than the wheel; Deluge uses it, too."""
-    if subprocess.run(
-        [SYSTEM_PYTHON, "-c", "import libtorrent"], check=False, capture_output=True
-    ).returncode:
+    if subprocess.run([SYSTEM_PYTHON, "-c", "import libtorrent"], check=False, capture_output=True).returncode:
         pytest.skip("no python3-libtorrent on this system")
     tracker = start_tracker(TRACKER_UDP__LISTEN="127.0.0.5:0", TRACKER_ANNOUNCE__INTERVAL_SECONDS="1")
     share, target = Share.make(tmp_path / "source", private=True, size=SIZE), tmp_path / "target"
@@ -110,10 +108,7 @@ def test_a_partial_seed_over_udp_is_no_downloader(start_tracker: StartTracker, t
     (source / "two").mkdir(parents=True)
     for name in (PAYLOAD, OTHER):
         (source / "two" / name).write_bytes(name.encode() * 20_000)
-    entries = [
-        lt.create_file_entry(f"two/{name}", (source / "two" / name).stat().st_size)
-        for name in (PAYLOAD, OTHER)
-    ]
+    entries = [lt.create_file_entry(f"two/{name}", (source / "two" / name).stat().st_size) for name in (PAYLOAD, OTHER)]
     creator = lt.create_torrent(entries, piece_size=16 * 1024, flags=lt.create_torrent.v1_only)
     creator.set_priv(True)
     lt.set_piece_hashes(creator, str(source))

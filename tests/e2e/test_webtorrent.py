@@ -33,8 +33,7 @@ def expect_received(page: Page, content: bytes) -> None:
     link = page.get_by_role("link", name=f"a file.bin, {len(content)} bytes")
     expect(link).to_be_visible(timeout=PATIENCE_MS)
     received = page.evaluate(
-        "async url => Array.from(new Uint8Array(await (await fetch(url)).arrayBuffer()))",
-        link.get_attribute("href"),
+        "async url => Array.from(new Uint8Array(await (await fetch(url)).arrayBuffer()))", link.get_attribute("href")
     )
     assert bytes(received) == content
 

@@ -71,10 +71,7 @@ def node_peer(packages: Path, urls: Sequence[str], torrent: Path, folder: Path) 
 def site(packages: Path) -> Iterator[str]:
     """A page with WebTorrent. It comes from this machine: the browser lets no other page open connections to it."""
     script = packages / "node_modules" / "webtorrent" / "dist" / "webtorrent.min.js"
-    files = {
-        "/": (PAGE.encode(), "text/html"),
-        "/webtorrent.min.js": (script.read_bytes(), "text/javascript"),
-    }
+    files = {"/": (PAGE.encode(), "text/html"), "/webtorrent.min.js": (script.read_bytes(), "text/javascript")}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

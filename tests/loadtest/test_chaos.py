@@ -77,10 +77,7 @@ async def test_a_store_that_stays_down_fails_only_its_own_experiment(tmp_path: P
 
 
 def test_every_experiment_has_a_description() -> None:
-    assert all(
-        re.fullmatch(r"[a-z-]+", name) and len(experiment.description) > 20
-        for name, experiment in ALL.items()
-    )
+    assert all(re.fullmatch(r"[a-z-]+", name) and len(experiment.description) > 20 for name, experiment in ALL.items())
     assert "| passed |" in as_markdown([Outcome(ALL["worker-killed"])])
 
 
@@ -90,9 +87,7 @@ def test_a_skipped_experiment_has_not_passed() -> None:
     passed, failed = Outcome(experiment), Outcome(experiment, Findings(complaints=["lost"]))
     skipped = Outcome(experiment, skipped="it takes root")
     assert not skipped.passed and "| skipped: it takes root |" in as_markdown([skipped])
-    assert [
-        status(outcomes) for outcomes in ([passed], [passed, failed], [passed, skipped], [failed, skipped])
-    ] == [
+    assert [status(outcomes) for outcomes in ([passed], [passed, failed], [passed, skipped], [failed, skipped])] == [
         0,
         1,
         2,
@@ -136,7 +131,5 @@ async def test_answers_are_classified(answer: bytes | None, kind: str) -> None:
 def test_growth_is_reported_per_hour() -> None:
     assert slope([(0, 1.0), (1, 3.0), (2, 5.0)]) == pytest.approx(2.0)
     section = Section("")
-    check_trends(
-        [(60.0 * minute, {"asyncio tasks": 65.0, "log": 2.0 * minute}) for minute in range(30)], section
-    )
+    check_trends([(60.0 * minute, {"asyncio tasks": 65.0, "log": 2.0 * minute}) for minute in range(30)], section)
     assert [finding.reached for finding in section.findings] == [True, False]

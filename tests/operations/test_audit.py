@@ -81,9 +81,7 @@ async def test_totals_that_announces_change_are_shown_only_if_they_were_sent(sto
         assert set(changed.after) == shown
 
 
-async def test_all_objects_of_a_call_are_named_and_counted(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_all_objects_of_a_call_are_named_and_counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to a number that bounds what one call reads and writes."""
     monkeypatch.setattr(audit, "MAX_NAMED", 25)
     hashes = [info_hash(number).hex() for number in range(1, 31)]

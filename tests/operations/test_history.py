@@ -14,8 +14,7 @@ NOON = START - START % DAY + DAY // 2
 
 
 @pytest.mark.parametrize(
-    ("name", "step"),
-    [("2m", 1), ("2h", 60), ("24h", 900), ("7d", 7200), ("30d", 28_800), ("90d", DAY)],
+    ("name", "step"), [("2m", 1), ("2h", 60), ("24h", 900), ("7d", 7200), ("30d", 28_800), ("90d", DAY)]
 )
 @pytest.mark.parametrize("now", [START, START + 59.9, NOON, NOON - 0.5])
 def test_a_range_has_the_shortest_slices_that_are_kept(name: str, step: int, now: float) -> None:
@@ -33,8 +32,7 @@ def test_a_recent_part_of_a_range_has_shorter_slices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "until"),
-    [(0, 0), (START + 5, START + 9), (START, START - 900), (2**53 - 1, 2**53 - 1), (0, 2**53 - 1)],
+    ("since", "until"), [(0, 0), (START + 5, START + 9), (START, START - 900), (2**53 - 1, 2**53 - 1), (0, 2**53 - 1)]
 )
 def test_any_range_is_moved_into_what_is_kept(since: int, until: int) -> None:
     window = history.window_between(since, until, START)
@@ -123,11 +121,7 @@ async def test_announces_over_udp_of_earlier_versions_show_as_such(store: Store)
         store.counters.count(name, by=number, at=START - 60)
     await store.counters.flush()
     lines, window = CHARTS["announces"].lines_by("protocol"), Window(START - 60, START - 1, 60)
-    assert (await history.read(store.counters, lines, window, START)).values == {
-        "http": [7],
-        "udp": [3],
-        "ws": [0],
-    }
+    assert (await history.read(store.counters, lines, window, START)).values == {"http": [7], "udp": [3], "ws": [0]}
 
 
 async def test_counts_over_http_are_all_but_those_over_others(store: Store) -> None:

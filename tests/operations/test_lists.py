@@ -27,9 +27,7 @@ async def test_a_text_is_part_of_a_name_or_without_a_filter_the_start_of_an_info
 
 
 @pytest.mark.parametrize("page", [1, 2, 500])
-async def test_a_list_is_read_in_pages_up_to_a_limit(
-    filled: Store, monkeypatch: pytest.MonkeyPatch, page: int
-) -> None:
+async def test_a_list_is_read_in_pages_up_to_a_limit(filled: Store, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
     monkeypatch.setattr(lists, "_PAGE", page)
     for bound in (100, 3):
         wanted = TorrentFilter("name", descending=False)

@@ -74,9 +74,7 @@ async def test_a_known_torrent_is_renamed_and_made_public_only_if_asked(
     assert [(each.name, each.private) for each in found] == [("my name", True)] * 2
     assert len((await store.torrents.search("my name"))[1]) == 2
     again = await add_file(store, data, files=files, name="new name")
-    assert [each.name for each in again] == ["new name"] * 2 and (await store.torrents.search("my name"))[
-        1
-    ] == []
+    assert [each.name for each in again] == ["new name"] * 2 and (await store.torrents.search("my name"))[1] == []
     for each in added:
         await edit_torrent(store, each.info_hash, {"name": "", "private": "0"})
     await add_file(store, data, files=files)
@@ -166,9 +164,7 @@ async def states(store: Store) -> list[str]:
 
 
 @pytest.mark.parametrize(("enabled", "state"), [(False, "disabled"), ("pending", "pending")])
-async def test_a_half_is_linked_in_the_state_of_the_v1_half(
-    store: Store, enabled: Enabled, state: str
-) -> None:
+async def test_a_half_is_linked_in_the_state_of_the_v1_half(store: Store, enabled: Enabled, state: str) -> None:
     await add_torrent(store, V1, torrent_fields(enabled=enabled, reason="wait"))
     await add_torrent(store, V2, {})
     await edit_torrent(store, V2, {"hybrid_of": V1.hex()})
@@ -180,9 +176,7 @@ async def test_a_half_is_linked_in_the_state_of_the_v1_half(
 
 
 @pytest.mark.parametrize(("one", "other"), [(V1, V2), (V2, V1)])
-async def test_what_keeps_one_half_from_being_served_keeps_both(
-    store: Store, one: InfoHash, other: InfoHash
-) -> None:
+async def test_what_keeps_one_half_from_being_served_keeps_both(store: Store, one: InfoHash, other: InfoHash) -> None:
     await linked(store)
     await edit_torrent(store, one, torrent_fields(enabled=False, reason="no", download_multiplier=0))
     assert await states(store) == ["disabled"] * 2
@@ -216,9 +210,7 @@ async def test_removing_a_half_ends_the_link_of_the_other(
     await edit_torrent(store, one, {"hybrid_of": other.hex()})
 
 
-async def test_a_removed_file_is_linked_again_when_it_is_added_again(
-    store: Store, files: TorrentFiles
-) -> None:
+async def test_a_removed_file_is_linked_again_when_it_is_added_again(store: Store, files: TorrentFiles) -> None:
     data = bencodepy.encode({b"info": HYBRID})
     v1, v2 = (each.info_hash for each in await add_file(store, data, files=files))
     await remove_torrent(store, files, v1)

@@ -27,9 +27,7 @@ async def test_a_stop_between_two_calls_writes_all_announces(
             store.announce_counts.of(store.shards[0]).update(HASHES)
 
             async def announces() -> int:
-                rows = [
-                    await connection.command("HGET", store.keys.torrent(each), "announces") for each in HASHES
-                ]
+                rows = [await connection.command("HGET", store.keys.torrent(each), "announces") for each in HASHES]
                 return sum(int(each or 0) for each in rows)
 
             async def is_first_call_over() -> bool:

@@ -39,17 +39,12 @@ def test_counts_are_those_added_less_those_dropped() -> None:
         report.flush()
         found = samples(telemetry)
         for kind, entries in (("nodes", node.table), ("hashes", node.announced)):
-            added, dropped = (
-                found[f"tracker_dht_ktable_{kind}_{each}_total",] for each in ("added", "dropped")
-            )
+            added, dropped = (found[f"tracker_dht_ktable_{kind}_{each}_total",] for each in ("added", "dropped"))
             assert found[f"tracker_dht_ktable_{kind}_count",] == added - dropped == len(entries)
     assert found["tracker_dht_ktable_nodes_dropped_total",] > 0
     assert found["tracker_dht_ktable_hashes_dropped_total",] > 0
     assert found["tracker_dht_peers",] == node.announced.peer_count
-    assert (
-        found["tracker_dht_queries_out_total", "ping", "answered"]
-        == node.counts.queries_out["ping", "answered"]
-    )
+    assert found["tracker_dht_queries_out_total", "ping", "answered"] == node.counts.queries_out["ping", "answered"]
     assert found["tracker_dht_queries_out_total", "ping", "failed"] > 0
     assert found["tracker_dht_packets_total", "in"] == node.counts.packets_in
     assert found["tracker_dht_bytes_total", "in"] == node.counts.bytes_in
@@ -109,9 +104,7 @@ def test_answer_times_are_by_query_and_counted_once() -> None:
     report.flush()
     report.flush()
     found = samples(telemetry)
-    count = found[
-        "tracker_dht_query_seconds_count", "find_node"
-    ]  # others followed, and were answered at once
+    count = found["tracker_dht_query_seconds_count", "find_node"]  # others followed, and were answered at once
     assert count - found["tracker_dht_query_seconds_bucket", "find_node", "0.25"] == 1
     assert found["tracker_dht_query_seconds_sum", "find_node"] == pytest.approx(0.3)
     assert found["tracker_dht_query_seconds_count", "get_peers"] == 0

@@ -5,9 +5,7 @@ from tracker.runtime.telemetry import BOUNDS, Telemetry, merged
 
 def test_values_of_a_second_are_added_to_each_of_their_names() -> None:
     telemetry = Telemetry()
-    telemetry.add_second(
-        {("requests", "announces"): 3, ("requests", "scrapes"): 1}, {"announce_seconds": [0.0007]}
-    )
+    telemetry.add_second({("requests", "announces"): 3, ("requests", "scrapes"): 1}, {"announce_seconds": [0.0007]})
     telemetry.add_second({("requests", "announces"): 2}, {"announce_seconds": [99.0], "unknown": [1.0]})
     snapshot = telemetry.snapshot()
     assert snapshot.counts == {"requests": 6, "announces": 5, "scrapes": 1}

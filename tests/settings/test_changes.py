@@ -6,11 +6,7 @@ from tracker.settings.model import Settings
 from tracker.settings.reference import describe
 from tracker.settings.reload import values_of, with_values
 
-HOOK = {
-    "max_entries": 9,
-    "webhook_urls": "https://site.example/hook/?key=hunter2",
-    "webhook_secret": "hunter2" * 3,
-}
+HOOK = {"max_entries": 9, "webhook_urls": "https://site.example/hook/?key=hunter2", "webhook_secret": "hunter2" * 3}
 
 
 def test_webhooks_keep_their_urls_as_they_are() -> None:
@@ -19,10 +15,7 @@ def test_webhooks_keep_their_urls_as_they_are() -> None:
 
 
 def test_each_url_has_a_secret_of_its_own() -> None:
-    hooks = HOOK | {
-        "webhook_urls": "https://h/1,https://h/2,https://h/3",
-        "webhook_secrets": f"{'b' * 16},{'c' * 16}",
-    }
+    hooks = HOOK | {"webhook_urls": "https://h/1,https://h/2,https://h/3", "webhook_secrets": f"{'b' * 16},{'c' * 16}"}
     found = Settings.model_validate({"changes": hooks}).changes.receivers
     assert found == {"https://h/1": "hunter2" * 3, "https://h/2": "b" * 16, "https://h/3": "c" * 16}
 

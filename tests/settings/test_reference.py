@@ -3,14 +3,7 @@
 import pytest
 from pydantic import SecretStr
 
-from tracker.settings.model import (
-    FIELDS,
-    HttpSettings,
-    RedisSettings,
-    ScoringSettings,
-    Settings,
-    StatHatSettings,
-)
+from tracker.settings.model import FIELDS, HttpSettings, RedisSettings, ScoringSettings, Settings, StatHatSettings
 from tracker.settings.reference import GROUPS, Described, describe, grouped, mask_url
 
 
@@ -47,8 +40,7 @@ def test_the_passkey_of_another_tracker_is_masked() -> None:
 @pytest.mark.parametrize("secret", ["hunter2", "hunter2://hunter2", "http://hunter2/announce", "a@hunter2"])
 def test_a_secret_that_is_no_url_is_masked_whole(secret: str) -> None:
     settings = Settings(
-        stathat=StatHatSettings(ezkey=SecretStr(secret)),
-        redis=RedisSettings(sentinel_password=SecretStr(secret)),
+        stathat=StatHatSettings(ezkey=SecretStr(secret)), redis=RedisSettings(sentinel_password=SecretStr(secret))
     )
     for name in ("TRACKER_STATHAT__EZKEY", "TRACKER_REDIS__SENTINEL_PASSWORD"):
         assert row(settings, name).value == "***"

@@ -73,9 +73,7 @@ def test_a_section_without_a_change_stays_the_same_object() -> None:
     before = Settings(announce=AnnounceSettings(interval_seconds=1000))
     after = with_values(before, values_of(Settings(announce=AnnounceSettings(interval_seconds=77))))
     assert after.announce is not before.announce and after.announce.interval_seconds == 77
-    assert all(
-        getattr(after, section) is getattr(before, section) for section in RELOADED if section != "announce"
-    )
+    assert all(getattr(after, section) is getattr(before, section) for section in RELOADED if section != "announce")
 
 
 class Reloading:
@@ -251,11 +249,7 @@ def test_closing_the_terminal_ends_the_tracker(tmp_path: Path, redis_url: str, p
         "os.execv(sys.executable, [sys.executable, '-m', 'tracker', 'serve'])"
     )
     with (tmp_path / "log").open("w") as log:
-        settings = {
-            "TRACKER_REDIS__URL": redis_url,
-            "TRACKER_REDIS__PREFIX": prefix,
-            "TRACKER_LOG__FORMAT": "json",
-        }
+        settings = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix, "TRACKER_LOG__FORMAT": "json"}
         process = subprocess.Popen(
             [sys.executable, "-c", code],
             cwd=tmp_path,

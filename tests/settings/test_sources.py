@@ -110,9 +110,7 @@ def test_a_misspelt_variable_is_refused_with_the_nearest_right_name(
 
 
 @pytest.mark.parametrize("name", ["TRACKER_UPD__PORT", "TRACKER_", "TRACKER_HTTP"])
-def test_an_unknown_variable_without_a_near_name_is_refused(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_variable_without_a_near_name_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "{}")
     assert problems()[0].startswith(f"{name} is not a setting; ")
 
@@ -130,9 +128,7 @@ def test_unknown_tables_and_keys_of_the_toml_file_are_refused(tmp_path: Path) ->
     assert second == f"redis.ulr in {config} is not a setting; did you mean redis.url?"
 
 
-def test_all_problems_are_reported_at_once_with_their_source(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_all_problems_are_reported_at_once_with_their_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "tracker.toml"
     config.write_text("[announce]\npeers_max = -1\n")
     Path(".env").write_text("TRACKER_LOG__LEVEL=loud\n")
@@ -148,9 +144,7 @@ def test_all_problems_are_reported_at_once_with_their_source(
     }
 
 
-def test_mistakes_of_single_settings_and_contradictions_are_listed_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_mistakes_of_single_settings_and_contradictions_are_listed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKER_STATSD__ADDRESS", "[::1]:8125")
     monkeypatch.setenv("TRACKER_STATHAT__EZKEY", "hidden")
     monkeypatch.setenv("TRACKER_LOG__LEVEL", "loud")

@@ -28,9 +28,7 @@ def test_a_udp_address_is_host_and_port(written: str, host: str, port: int) -> N
     assert host_and_port(written) == (host, port)
 
 
-@pytest.mark.parametrize(
-    "written", ["", "h", "h:", ":1", "h:0", "h:65536", "::1:8125", "u@h:1", "h:1\n", "udp://h:1"]
-)
+@pytest.mark.parametrize("written", ["", "h", "h:", ":1", "h:0", "h:65536", "::1:8125", "u@h:1", "h:1\n", "udp://h:1"])
 def test_anything_else_is_no_udp_address(written: str) -> None:
     with pytest.raises(ValidationError, match="host:port"):
         _Values(udp=written)
@@ -78,9 +76,7 @@ def test_a_site_url_is_shown_as_browsers_reach_it(written: str, site: str) -> No
     assert _Values(site=written).site == site
 
 
-@pytest.mark.parametrize(
-    "written", ["", "tracker.example", "https://h/path", "ftp://h", "http://u@h", "http://h:x"]
-)
+@pytest.mark.parametrize("written", ["", "tracker.example", "https://h/path", "ftp://h", "http://u@h", "http://h:x"])
 def test_a_site_url_has_no_path_and_no_user(written: str) -> None:
     with pytest.raises(ValidationError, match="must be an http:// or https:// URL without"):
         _Values(site=written)

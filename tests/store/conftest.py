@@ -56,9 +56,7 @@ async def store(make_store: MakeStore) -> Store:
 @pytest.fixture
 async def private(make_store: MakeStore) -> Store:
     """Private mode with users 7 and 8, whose passkeys are ALICE and BOB of tests.store.harness."""
-    store = await make_store(
-        accounts="required", peer_memory=3600, hnr_min_bytes=100, hnr_threshold=1000, max_gap=7200
-    )
+    store = await make_store(accounts="required", peer_memory=3600, hnr_min_bytes=100, hnr_threshold=1000, max_gap=7200)
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)
     return store

@@ -112,10 +112,7 @@ class Store(RealStore):
 
     async def dump(self) -> dict[bytes, Any]:
         """Everything under the prefix, for comparing before and after."""
-        return {
-            key: await self.redis.dump(key)
-            async for key in self.redis.scan_iter(f"{self.keys.prefix}*", 1000)
-        }
+        return {key: await self.redis.dump(key) async for key in self.redis.scan_iter(f"{self.keys.prefix}*", 1000)}
 
 
 def one_shard(connection: Connection, prefix: str) -> Shards:
@@ -198,9 +195,7 @@ def digits(said: dict[str, Any]) -> dict[str, Any]:
     return {name: b"%d" % n if name in counts and n is not None else n for name, n in said.items()}
 
 
-async def count_software(
-    software: ClientSoftware, number: int, counts: Mapping[ClientEvent, int], now: float
-) -> None:
+async def count_software(software: ClientSoftware, number: int, counts: Mapping[ClientEvent, int], now: float) -> None:
     """Adds a batch of clients that came from as many addresses as it takes to be listed."""
     addresses = [Address(endpoint(one)[:-2]) for one in range(MIN_ADDRESSES)]
     await software.add(number, counts, now, dict.fromkeys(counts, addresses))

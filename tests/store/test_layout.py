@@ -65,9 +65,7 @@ async def test_each_shard_has_a_copy_and_a_lost_one_is_written_again(store: Stor
             assert await store.redis.get(shard.keys.secret()) == secret
 
 
-async def test_a_command_gives_an_empty_main_prefix_the_secret_of_the_shards(
-    redis_url: str, prefix: str
-) -> None:
+async def test_a_command_gives_an_empty_main_prefix_the_secret_of_the_shards(redis_url: str, prefix: str) -> None:
     """So the tracker that starts next is not refused."""
     async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=4)) as store:
         await start(store)
@@ -101,9 +99,7 @@ async def test_a_shard_of_another_store_is_refused(redis_url: str, prefix: str, 
         assert store.connection.unavailable
 
 
-async def test_a_copy_that_another_version_of_the_layout_has_written_is_the_same(
-    redis_url: str, prefix: str
-) -> None:
+async def test_a_copy_that_another_version_of_the_layout_has_written_is_the_same(redis_url: str, prefix: str) -> None:
     async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=4)) as store:
         await start(store)
         await store.redis.hset(store.shards[2].keys.layout(), "version", "1.99.0")
@@ -127,9 +123,7 @@ async def test_copies_of_another_number_of_shards_or_of_a_newer_version_are_refu
         with pytest.raises(StartupError, match=reason):
             await copied(store.shards)
         for shard in store.shards:
-            await store.redis.hset(
-                shard.keys.layout(), mapping={"shards": len(store.shards), "number": LAYOUT}
-            )
+            await store.redis.hset(shard.keys.layout(), mapping={"shards": len(store.shards), "number": LAYOUT})
 
 
 async def layout(store: Store) -> dict[str, str]:
@@ -147,13 +141,9 @@ async def test_a_new_store_has_the_layout_of_this_version(store: Store) -> None:
 
 
 async def test_a_newer_layout_is_refused_with_the_version_to_use(store: Store) -> None:
-    await store.redis.hset(
-        store.shards.main.keys.layout(), mapping={"number": LAYOUT + 1, "version": "7.1.0"}
-    )
+    await store.redis.hset(store.shards.main.keys.layout(), mapping={"number": LAYOUT + 1, "version": "7.1.0"})
     for refused in (store.check_layout, store.upgrade):
-        with pytest.raises(
-            StartupError, match=rf"has layout {LAYOUT + 1} of version 7\.1\.0.*use version 7\.1\.0"
-        ):
+        with pytest.raises(StartupError, match=rf"has layout {LAYOUT + 1} of version 7\.1\.0.*use version 7\.1\.0"):
             await refused()
 
 
@@ -240,8 +230,6 @@ async def test_a_tracker_does_not_return_to_a_store_that_a_newer_one_upgraded(st
     await store.redis.hset(store.shards.main.keys.layout(), "number", LAYOUT + 1)
     store.connection.set_unavailable(ConnectionError())
     assert not await store.connection.reconnect()
-    await store.redis.delete(
-        store.shards.main.keys.layout()
-    )  # it is empty: a server without persistence restarted
+    await store.redis.delete(store.shards.main.keys.layout())  # it is empty: a server without persistence restarted
     assert await store.connection.reconnect()
     assert (await layout(store))["number"] == str(LAYOUT)

@@ -9,9 +9,7 @@ from tracker.errors import StartupError
 from tracker.system.datagrams import DatagramSocket, close_all, open_datagram_sockets, reply_control
 
 
-async def opened(
-    stack: ExitStack, *listen: str, buffer: int = 4096, processes: int = 1
-) -> list[list[DatagramSocket]]:
+async def opened(stack: ExitStack, *listen: str, buffer: int = 4096, processes: int = 1) -> list[list[DatagramSocket]]:
     sockets = await open_datagram_sockets(listen, buffer, processes)
     stack.callback(close_all, sockets)
     return sockets
@@ -53,9 +51,7 @@ async def test_each_process_has_a_socket_of_each_address() -> None:
         sockets = await opened(stack, "127.0.0.1:0", "[::1]:0", processes=3)
         assert len(sockets) == 3 and len({each.address for mine in sockets for each in mine}) == 2
         port = sockets[0][0].socket.getsockname()[1]
-        clients = [
-            stack.enter_context(closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))) for _ in range(64)
-        ]
+        clients = [stack.enter_context(closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))) for _ in range(64)]
         for client in clients:
             client.sendto(b"x", ("127.0.0.1", port))
         found = 0

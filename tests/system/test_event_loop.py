@@ -28,9 +28,7 @@ async def test_an_error_in_the_block_is_raised_unchanged() -> None:
             raise StartupError("no port")
 
 
-async def test_a_block_that_another_task_ends_outlasts_loops_that_end_late(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_block_that_another_task_ends_outlasts_loops_that_end_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with pytest's fixtures: the task that ends the block is younger than the block."""
     monkeypatch.setattr(event_loop, "_CANCEL_AGAIN_SECONDS", 0)
     cancelled = 0

@@ -24,12 +24,9 @@ print(json.dumps([resource.getrlimit(resource.RLIMIT_NOFILE)[0], max_connections
 
 
 @pytest.mark.parametrize(
-    ("limits", "then"),
-    [((64, 64), [64, 32]), ((64, 4096), [4096, 2560]), ((4096, 4096), [4096, 2560])],
+    ("limits", "then"), [((64, 64), [64, 32]), ((64, 4096), [4096, 2560]), ((4096, 4096), [4096, 2560])]
 )
-def test_the_file_limit_is_raised_and_some_files_are_reserved(
-    limits: tuple[int, int], then: list[int]
-) -> None:
+def test_the_file_limit_is_raised_and_some_files_are_reserved(limits: tuple[int, int], then: list[int]) -> None:
     asked = [sys.executable, "-c", _ASKED, json.dumps(limits)]
     assert json.loads(subprocess.run(asked, capture_output=True, check=True).stdout) == then
 

@@ -155,9 +155,7 @@ def log_an_exception() -> None:
     "act",
     [
         lambda: structlog.get_logger("t").info("x", passkey=PASSKEY),
-        lambda: structlog.get_logger("t").info(
-            "x", PASSKEY_old=PASSKEY, user_password=PASSKEY, token=[PASSKEY]
-        ),
+        lambda: structlog.get_logger("t").info("x", PASSKEY_old=PASSKEY, user_password=PASSKEY, token=[PASSKEY]),
         lambda: structlog.get_logger("t").info(f"GET /{PASSKEY}/announce?info_hash=a&key=secret"),
         lambda: structlog.get_logger("t").info("x", path=f"//{PASSKEY}//Scrape/"),
         lambda: structlog.get_logger("t").info("x", path=f"/{PASSKEY}/announce.php".encode()),

@@ -32,9 +32,7 @@ print(before, freed, megabytes())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc here")
 def test_freed_memory_is_returned_to_the_system() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-c", GROWN_AND_RELEASED], capture_output=True, text=True, check=True
-    )
+    shown = subprocess.run([sys.executable, "-c", GROWN_AND_RELEASED], capture_output=True, text=True, check=True)
     before, freed, released = map(float, shown.stdout.split())
     assert before - freed < 20, "the allocator would have given it back by itself"
     assert released < freed - 20

@@ -44,11 +44,6 @@ def test_files_are_listed_by_shard_and_others_are_left_out(tmp_path: Path) -> No
     assert files.listed(0xAB) == []
     files.keep(ONE, b"x")
     files.keep(TWO, b"x")
-    for name in (
-        "README",
-        f"{ONE.hex()}.part",
-        f"{ONE.hex()[:-1]}Z.torrent",
-        f".{ONE.hex()}.torrent.0a0a0a0a",
-    ):
+    for name in ("README", f"{ONE.hex()}.part", f"{ONE.hex()[:-1]}Z.torrent", f".{ONE.hex()}.torrent.0a0a0a0a"):
         (tmp_path / "torrents" / "ab" / name).touch()
     assert [each for shard in range(SHARDS) for each in files.listed(shard)] == [TWO, ONE]

@@ -43,8 +43,6 @@ def test_files_of_others_in_the_package_have_their_licence_in_its_metadata() -> 
 
 
 def test_the_command_prints_every_pinned_package() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools/licences.py"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, ROOT / "tools/licences.py"], capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(licences())
     assert ".venv/bin/python tools/licences.py" in LICENCES

@@ -7,17 +7,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed"),
-]
+pytestmark = [pytest.mark.once, pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")]
 
 
 def commands(*arguments: str) -> list[str]:
     """The calls of pytest that make would start."""
-    done = subprocess.run(
-        ["make", "--dry-run", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["make", "--dry-run", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if "-m pytest" in line]
 
 

@@ -49,9 +49,7 @@ def test_what_no_test_notices_is_told(tmp_path: Path) -> None:
     rule.write_text(RULE)
     wanted = list(changes(RULE, ".py"))
     tests.write_text(WEAK)
-    assert list(unnoticed(rule, wanted, ["test_rule.py"], tmp_path)) == [
-        "rule.py:3: return age > 17   [> -> >=]"
-    ]
+    assert list(unnoticed(rule, wanted, ["test_rule.py"], tmp_path)) == ["rule.py:3: return age > 17   [> -> >=]"]
     tests.write_text(STRONG)
     assert list(unnoticed(rule, wanted, ["test_rule.py"], tmp_path)) == []
     assert rule.read_text() == RULE

@@ -25,9 +25,7 @@ CHANGELOG = "# Changelog\n\n## {} - {}\n\n### Upgrade notes\n\n- None.\n"
 
 
 def git(folder: Path, *words: str) -> None:
-    subprocess.run(
-        ["git", "-C", folder, "-c", "user.name=t", "-c", "user.email=t@example", *words], check=True
-    )
+    subprocess.run(["git", "-C", folder, "-c", "user.name=t", "-c", "user.email=t@example", *words], check=True)
 
 
 @pytest.fixture
@@ -159,9 +157,7 @@ def copied_checkout(root: Path) -> Path:
 
 def released(root: Path, *words: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     command: list[str | Path] = [sys.executable, root / "tools/release.py", *words]
-    return subprocess.run(
-        command, env={**os.environ, **variables}, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.long
@@ -235,7 +231,5 @@ def test_a_folder_that_has_files_is_not_built_into(tmp_path: Path) -> None:
 
 
 def test_the_command_line_asks_for_a_version() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools/release.py"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, ROOT / "tools/release.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "name a version" in done.stderr

@@ -59,13 +59,7 @@ def environment_for(inherited: dict[str, str], release: str = "6.1.0") -> dict[s
 
 @pytest.mark.parametrize(
     ("release", "allowed"),
-    [
-        ("6.1.0-23-amd64", True),
-        ("5.8", True),
-        ("5.10.0", True),
-        ("5.4.0-150-generic", False),
-        ("4.19", False),
-    ],
+    [("6.1.0-23-amd64", True), ("5.8", True), ("5.10.0", True), ("5.4.0-150-generic", False), ("4.19", False)],
 )
 def test_huge_pages_are_allowed_if_a_fork_copies_small_parts(release: str, allowed: bool) -> None:
     environment = environment_for({}, release)

@@ -94,11 +94,7 @@ async def test_a_restore_ends_all_sessions_and_keeps_the_tokens_of_the_backup(tm
     assert done.returncode == 0 and json.loads(done.stdout)["sessions_ended"] == 1
     assert "Tokens, passkeys and users are those of the backup" in done.stderr
     assert "All browsers are signed out" in done.stderr
-    assert sorted(path.name for path in (second / "data").iterdir()) == [
-        "appendonlydir",
-        "server.lock",
-        "tracker.lock",
-    ]
+    assert sorted(path.name for path in (second / "data").iterdir()) == ["appendonlydir", "server.lock", "tracker.lock"]
     async with EmbeddedValkey(second / "data") as server, connected(server) as (_, tokens):
         assert await tokens.session(signed_in[1]) is None
         assert await tokens.verify(text)

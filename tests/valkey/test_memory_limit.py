@@ -45,10 +45,7 @@ def write(root: Path, files: dict[str, str]) -> None:
             },
             50 * MB,
         ),
-        (
-            {"proc/self/cgroup": "0::/not/seen/from/inside\n", "sys/fs/cgroup/memory.max": "104857600"},
-            100 * MB,
-        ),
+        ({"proc/self/cgroup": "0::/not/seen/from/inside\n", "sys/fs/cgroup/memory.max": "104857600"}, 100 * MB),
         (
             {
                 "proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/docker/1\n",
@@ -61,8 +58,6 @@ def write(root: Path, files: dict[str, str]) -> None:
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "0x10"}, MACHINE),
     ],
 )
-def test_the_usable_memory_is_that_of_the_tightest_cgroup(
-    tmp_path: Path, files: dict[str, str], usable: int
-) -> None:
+def test_the_usable_memory_is_that_of_the_tightest_cgroup(tmp_path: Path, files: dict[str, str], usable: int) -> None:
     write(tmp_path, files)
     assert usable_memory(tmp_path) == usable

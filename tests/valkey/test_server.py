@@ -58,9 +58,7 @@ EXPECTED = {
 }
 PROC = Path("/proc")
 GUARD = "kernel" if sys.platform == "linux" else "supervised"
-linux_only = pytest.mark.skipif(
-    sys.platform != "linux", reason="asks the kernel for a signal at the parent's death"
-)
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel for a signal at the parent's death")
 both_guards = pytest.mark.parametrize("guard", [pytest.param("kernel", marks=linux_only), "supervised"])
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
@@ -170,9 +168,7 @@ def is_alive(pid: int) -> bool:
     """Whether the process has ended; a zombie has."""
     try:
         os.kill(pid, 0)
-        return (
-            not PROC.exists() or (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-        )
+        return not PROC.exists() or (PROC / f"{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
@@ -214,10 +210,7 @@ async def test_the_memory_of_the_data_is_limited(directory: Path) -> None:
         assert limit == default_limit(0, usable_memory())
         assert (await client.config_get("maxmemory-policy"))["maxmemory-policy"] == "noeviction"
     for megabytes in (100, 0):
-        async with (
-            EmbeddedValkey(directory, max_memory_mb=megabytes) as server,
-            client_of(server) as client,
-        ):
+        async with EmbeddedValkey(directory, max_memory_mb=megabytes) as server, client_of(server) as client:
             assert int((await client.config_get("maxmemory"))["maxmemory"] or 0) == megabytes * 2**20
 
 
@@ -461,9 +454,7 @@ async def test_a_directory_that_cannot_be_created_is_one_error_line(tmp_path: Pa
         await EmbeddedValkey(tmp_path / "file" / "data").start()
 
 
-async def test_a_system_without_a_binary_is_one_error_line(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_system_without_a_binary_is_one_error_line(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "sparc")
     with pytest.raises(StartupError, match=r"^no private store for this system .*: set TRACKER_REDIS__URL$"):
         await EmbeddedValkey(directory).start()

@@ -66,9 +66,7 @@ class Handler(socketserver.StreamRequestHandler):
             return
         self.server.heads.append(head)
         body = self.server.answer(head)
-        lines = (
-            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
-        )
+        lines = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
         with suppress(BrokenPipeError, ConnectionResetError):
             self.wfile.write(lines % len(body) + body)
 
@@ -173,28 +171,12 @@ def record_all() -> list[dict[str, str]]:
         keep("libtorrent", lt.__version__, listener)
     if shutil.which("transmission-cli"):
         with swarm() as (listener, torrent, target):
-            command = [
-                "transmission-cli",
-                "-g",
-                str(target / "config"),
-                "-w",
-                str(target),
-                "-M",
-                str(torrent),
-            ]
+            command = ["transmission-cli", "-g", str(target / "config"), "-w", str(target), "-M", str(torrent)]
             record_program(command, listener)
             keep("Transmission", version_of(["transmission-cli", "--version"]), listener)
     if shutil.which("aria2c"):
         with swarm() as (listener, torrent, target):
-            command = [
-                "aria2c",
-                "--no-conf",
-                "--enable-dht=false",
-                "--seed-time=10",
-                "-d",
-                str(target),
-                str(torrent),
-            ]
+            command = ["aria2c", "--no-conf", "--enable-dht=false", "--seed-time=10", "-d", str(target), str(torrent)]
             record_program(command, listener)
             keep("aria2", version_of(["aria2c", "--version"]), listener)
     return requests

@@ -68,9 +68,7 @@ def test_a_torrent_is_added_checked_seeded_and_removed(
     until(lambda: copy.exists() != delete_data)
 
 
-def test_a_torrent_without_the_label_is_not_ours(
-    running: Program, client: TorrentClient, tmp_path: Path
-) -> None:
+def test_a_torrent_without_the_label_is_not_ours(running: Program, client: TorrentClient, tmp_path: Path) -> None:
     """W27. Another label stands for a person."""
     if running.name == "internal":
         pytest.skip("all torrents of this client are the program's own")

@@ -99,9 +99,7 @@ def shares(server: WorkServer, folder: Path, count: int, size: int = SIZE) -> li
 # Asking
 
 
-async def test_torrents_are_claimed_added_and_seeded(
-    server: WorkServer, machine: Machine, tmp_path: Path
-) -> None:
+async def test_torrents_are_claimed_added_and_seeded(server: WorkServer, machine: Machine, tmp_path: Path) -> None:
     [share] = shares(server, tmp_path, 1)
     volunteer = await machine.start()
     server.put_data(machine.folder / "data", share)
@@ -144,9 +142,7 @@ async def test_a_name_gives_nothing_back_whose_token_it_does_not_know(
     shares(server, tmp_path, 1)
     server.by_name = True
     volunteer = await machine.start(ADA)
-    server.hook = lambda path, moment: (
-        web.Response(status=503) if (path, moment) == ("request", "after") else None
-    )
+    server.hook = lambda path, moment: web.Response(status=503) if (path, moment) == ("request", "after") else None
     with pytest.raises(Unavailable):
         await volunteer.round()
     server.hook = lambda path, moment: None
@@ -154,9 +150,7 @@ async def test_a_name_gives_nothing_back_whose_token_it_does_not_know(
     assert server.names("release") == [] and len(server.claims) == 1
 
 
-@pytest.mark.parametrize(
-    ("who", "by_name", "hint"), [(USER, True, "use --name and --port"), (ADA, False, "passkey")]
-)
+@pytest.mark.parametrize(("who", "by_name", "hint"), [(USER, True, "use --name and --port"), (ADA, False, "passkey")])
 async def test_the_wrong_kind_of_claimant_is_told_so_at_once(
     server: WorkServer, machine: Machine, who: Identity, by_name: bool, hint: str
 ) -> None:
@@ -185,9 +179,7 @@ async def test_a_full_space_asks_for_nothing(server: WorkServer, machine: Machin
     assert len(server.names("request")) == 1
 
 
-async def test_no_more_torrents_than_allowed_are_claimed(
-    server: WorkServer, machine: Machine, tmp_path: Path
-) -> None:
+async def test_no_more_torrents_than_allowed_are_claimed(server: WorkServer, machine: Machine, tmp_path: Path) -> None:
     shares(server, tmp_path, 3)
     volunteer = await machine.start(max_torrents=2)
     await volunteer.round()
@@ -215,9 +207,7 @@ async def test_a_torrent_larger_than_the_tracker_says_is_given_back(
     assert (machine.torrents, machine.stages, server.claims) == ([], {}, {})
 
 
-async def test_a_wrong_torrent_file_is_given_back(
-    server: WorkServer, machine: Machine, tmp_path: Path
-) -> None:
+async def test_a_wrong_torrent_file_is_given_back(server: WorkServer, machine: Machine, tmp_path: Path) -> None:
     one, two = shares(server, tmp_path, 2)
     data = server.torrents.pop(two.info_hash.hex())
     server.torrents[one.info_hash.hex()] = data
@@ -321,9 +311,7 @@ async def test_a_person_is_asked_once_before_something_is_dropped(
     assert machine.torrents == ([] if answer else [share.info_hash.hex()])
 
 
-async def test_without_a_person_nothing_is_dropped(
-    server: WorkServer, machine: Machine, tmp_path: Path
-) -> None:
+async def test_without_a_person_nothing_is_dropped(server: WorkServer, machine: Machine, tmp_path: Path) -> None:
     [share] = shares(server, tmp_path, 1)
     volunteer = await machine.start(auto_drop=False)
     server.not_needed.add(share.info_hash.hex())
@@ -388,9 +376,7 @@ async def test_a_request_whose_answer_was_lost_is_given_back_and_asked_for_again
     one, two = shares(server, tmp_path, 2)
     server.claims[one.info_hash.hex()] = (PASSKEY, "of the other program")
     volunteer = await machine.start()
-    server.hook = lambda path, moment: (
-        web.Response(status=502) if (path, moment) == ("request", "after") else None
-    )
+    server.hook = lambda path, moment: web.Response(status=502) if (path, moment) == ("request", "after") else None
     with pytest.raises(Unavailable):
         await volunteer.round()
     assert len(server.claims) == 2
@@ -473,9 +459,7 @@ async def test_a_torrent_that_a_person_removed_is_given_back_after_three_rounds(
     assert machine.stages == {}
 
 
-async def test_the_file_is_private_and_has_one_user(
-    machine: Machine, server: WorkServer, tmp_path: Path
-) -> None:
+async def test_the_file_is_private_and_has_one_user(machine: Machine, server: WorkServer, tmp_path: Path) -> None:
     shares(server, tmp_path, 1)
     await (await machine.start()).round()
     assert stat.S_IMODE(machine.state_path.stat().st_mode) == 0o600
@@ -493,17 +477,14 @@ def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 455])
-async def test_the_program_ends_when_waiting_does_not_help(
-    server: WorkServer, machine: Machine, status: int
-) -> None:
+async def test_the_program_ends_when_waiting_does_not_help(server: WorkServer, machine: Machine, status: int) -> None:
     server.hook = lambda path, moment: web.Response(status=status)
     with pytest.raises(Denied):
         await (await machine.start()).run()
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"", b"[]", b'{"items": 1}', b'{"items": [{"item_name": "../../x", "state": ""}]}', b"x" * 5_000_000],
+    "body", [b"", b"[]", b'{"items": 1}', b'{"items": [{"item_name": "../../x", "state": ""}]}', b"x" * 5_000_000]
 )
 async def test_a_malformed_list_changes_nothing(server: WorkServer, machine: Machine, body: bytes) -> None:
     server.hook = lambda path, moment: web.Response(body=body)
@@ -549,9 +530,7 @@ async def test_only_urls_of_the_torrent_are_fetched(
     assert server.names("release") == ([] if waits else [info_hash])
 
 
-async def test_a_tracker_that_asks_for_time_gets_it_and_pauses_differ(
-    server: WorkServer, machines: Machines
-) -> None:
+async def test_a_tracker_that_asks_for_time_gets_it_and_pauses_differ(server: WorkServer, machines: Machines) -> None:
     """W28: Retry-After is kept, and more is added by chance."""
     server.hook = lambda path, moment: web.Response(status=429, headers={"Retry-After": "100"})
     second: list[float] = []

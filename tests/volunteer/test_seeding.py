@@ -184,9 +184,7 @@ async def site(
 def seeding(site: Site, client: str, home: Path, *more: str) -> Iterator["subprocess.Popen[bytes]"]:
     """The program, killed with -9 at the end of the block."""
     words = ["--url", site.url, "--client", client, "--space", str(SPACE), "--state", f"{home}/state.json"]
-    environment = trackers.environment(
-        {"SWARMKEEPER_PASSKEY": PASSKEY, "SWARMKEEPER_CLIENT_PASSWORD": PASSWORD}
-    )
+    environment = trackers.environment({"SWARMKEEPER_PASSKEY": PASSKEY, "SWARMKEEPER_CLIENT_PASSWORD": PASSWORD})
     with (home / "log").open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "tracker", "work", "seed", *words, "--every", "1", *more],
@@ -208,9 +206,7 @@ async def test_a_volunteer_without_a_passkey_is_verified_by_its_address(
 ) -> None:
     """A public tracker. The program has libtorrent inside, which also announces."""
     share, port = Share.make(tmp_path / "wanted", size=SIZE), free_port()
-    shutil.copy(
-        share.torrent("http://other.example/x/announce"), files[0] / f"{share.info_hash.hex()}.torrent"
-    )
+    shutil.copy(share.torrent("http://other.example/x/announce"), files[0] / f"{share.info_hash.hex()}.torrent")
     (home := tmp_path / "home").mkdir()
     (home / "data").mkdir()
     shutil.copy(share.folder / PAYLOAD, home / "data" / PAYLOAD)
@@ -262,9 +258,7 @@ async def test_a_volunteer_claims_downloads_seeds_and_drops(
     owned = Share.make(tmp_path / "owned", private=True, size=SIZE - 1)
     running_site: Site = await site(wanted.info_hash.hex())
     for share in (wanted, large, owned):
-        shutil.copy(
-            share.torrent("http://other.example/x/announce"), files[0] / f"{share.info_hash.hex()}.torrent"
-        )
+        shutil.copy(share.torrent("http://other.example/x/announce"), files[0] / f"{share.info_hash.hex()}.torrent")
     await running_site.offer(large, SPACE + 1, 1)
     await running_site.offer(wanted, SIZE, 2)
     home = tmp_path / "home"

@@ -90,11 +90,7 @@ class WorkServer:
         if path == "request":
             return self._request(claimant, fields["free_bytes"])
         if path == "extend":
-            return (
-                web.json_response({"lease_ends": 1})
-                if (claimant, token) == held
-                else web.Response(status=410)
-            )
+            return web.json_response({"lease_ends": 1}) if (claimant, token) == held else web.Response(status=410)
         if path == "release":
             if held[0] == claimant and token in ("", held[1]):
                 del self.claims[item]

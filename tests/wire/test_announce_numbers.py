@@ -72,16 +72,14 @@ def test_byte_counts_are_clamped_to_the_exact_range(name: str, number: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("left", "value"),
-    [(0, b"0"), (16384, b"16384"), (2**60, MAX), (2**63, MAX), (2**63 + 1, None), (2**64 - 1, None)],
+    ("left", "value"), [(0, b"0"), (16384, b"16384"), (2**60, MAX), (2**63, MAX), (2**63 + 1, None), (2**64 - 1, None)]
 )
 def test_left_beyond_2_to_the_63_is_unknown(left: int, value: bytes | None) -> None:
     assert read({"left": left}, "") == [expected(left=value)] * 3
 
 
 @pytest.mark.parametrize(
-    ("numwant", "wanted"),
-    [(0, 0), (5, 5), (2**31 - 1, udp.MAX_PEERS), (2**32 - 1, None), (-1, None), (-(2**31), None)],
+    ("numwant", "wanted"), [(0, 0), (5, 5), (2**31 - 1, udp.MAX_PEERS), (2**32 - 1, None), (-1, None), (-(2**31), None)]
 )
 def test_a_negative_numwant_with_or_without_its_sign_is_the_default(numwant: int, wanted: int | None) -> None:
     assert read({"numwant": numwant}, "") == [expected(numwant=wanted)] * 3

@@ -134,9 +134,7 @@ def test_a_url_with_two_passkeys_is_refused(path: str, query: str, text: str, ac
         ("/announce", "passkey=\udcff"),
     ],
 )
-def test_a_malformed_passkey_is_refused_or_anonymous_where_accounts_are_optional(
-    path: str, query: str
-) -> None:
+def test_a_malformed_passkey_is_refused_or_anonymous_where_accounts_are_optional(path: str, query: str) -> None:
     with pytest.raises(Refusal) as refusal:
         find_route(path, query, ALL)
     assert refusal.value.text == MALFORMED
@@ -184,9 +182,7 @@ def test_forms_that_are_off_are_no_passkeys(accounts: Accounts) -> None:
         (b"http://tracker.test/0a1b/announce", "required", None),
     ],
 )
-def test_an_announce_over_udp_has_the_passkey_of_its_url(
-    url: bytes, accounts: Accounts, passkey: str | None
-) -> None:
+def test_an_announce_over_udp_has_the_passkey_of_its_url(url: bytes, accounts: Accounts, passkey: str | None) -> None:
     assert passkey_in(url, ALL._replace(accounts=accounts)) == passkey
 
 

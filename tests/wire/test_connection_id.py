@@ -17,11 +17,7 @@ times = st.floats(0, 2**40)
 
 @pytest.mark.parametrize(
     ("address", "now", "connection_id"),
-    [
-        (ADDRESS, NOW, "8043820f1e3884dc"),
-        (ADDRESS, NOW + 300, "816a3560a5cca499"),
-        (ADDRESS6, NOW, "80a761e462b3f5d0"),
-    ],
+    [(ADDRESS, NOW, "8043820f1e3884dc"), (ADDRESS, NOW + 300, "816a3560a5cca499"), (ADDRESS6, NOW, "80a761e462b3f5d0")],
 )
 def test_ids_have_these_bytes(address: Address, now: float, connection_id: str) -> None:
     """Trackers of all versions on one store must agree."""

@@ -3,13 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Address, unmap
-from tracker.wire.endpoint import (
-    format_address,
-    format_endpoint,
-    pack_address,
-    pack_endpoint,
-    split_endpoints,
-)
+from tracker.wire.endpoint import format_address, format_endpoint, pack_address, pack_endpoint, split_endpoints
 
 LOOPBACK6 = Address(bytes(15) + b"\1")
 addresses = st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16)
@@ -33,18 +27,7 @@ class TestAddresses:
         "text",
         [
             *("", " ", "1.2.3", "1.2.3.4.5", "256.1.1.1", "01.2.3.4", "0x1.2.3.4", "1.2.3.4 ", "16909060"),
-            *(
-                ":",
-                ":::",
-                "1::2::3",
-                "[::1]",
-                "fe80::1%eth0",
-                "::1\0",
-                "1.2.3.4\0",
-                "localhost",
-                "é",
-                "\udcff",
-            ),
+            *(":", ":::", "1::2::3", "[::1]", "fe80::1%eth0", "::1\0", "1.2.3.4\0", "localhost", "é", "\udcff"),
         ],
     )
     def test_invalid_text_packs_to_none(self, text: str) -> None:

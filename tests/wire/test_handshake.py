@@ -98,9 +98,7 @@ class TestMessages:
         assert encode_message(message) == bytes.fromhex(encoded)
         assert fed(bytes.fromhex(encoded)).messages() == [message]
 
-    @pytest.mark.parametrize(
-        "payload", [b"", b"\x09\x1a\xe1", b"\x14\x00d1:md6:ut_pexi1eee", b"\x0d\0\0\0\1", b"\xff"]
-    )
+    @pytest.mark.parametrize("payload", [b"", b"\x09\x1a\xe1", b"\x14\x00d1:md6:ut_pexi1eee", b"\x0d\0\0\0\1", b"\xff"])
     def test_keep_alives_and_other_kinds_are_skipped(self, payload: bytes) -> None:
         assert parse_message(payload) is None
         data = struct.pack(">I", len(payload)) + payload
@@ -126,9 +124,7 @@ class TestMessages:
 
 class TestStream:
     @given(handshakes, st.lists(messages, max_size=8), st.integers(1, 40))
-    def test_chunks_of_any_size_give_the_same(
-        self, handshake: Handshake, sent: list[Message], size: int
-    ) -> None:
+    def test_chunks_of_any_size_give_the_same(self, handshake: Handshake, sent: list[Message], size: int) -> None:
         data = encode_handshake(handshake) + b"".join(map(encode_message, sent))
         stream, greeting, received = PeerStream(), None, list[Message]()
         for at in range(0, len(data), size):
@@ -175,8 +171,7 @@ class TestShownPieces:
     @given(st.lists(st.booleans(), min_size=1, max_size=70), st.data())
     def test_a_bitfield_and_haves_add_up(self, bits: list[bool], data: st.DataObject) -> None:
         field = bytes(
-            sum(bit << (7 - at) for at, bit in enumerate(bits[start : start + 8]))
-            for start in range(0, len(bits), 8)
+            sum(bit << (7 - at) for at, bit in enumerate(bits[start : start + 8])) for start in range(0, len(bits), 8)
         )
         indexes = data.draw(st.lists(st.integers(0, len(bits) - 1)))
         haves = [Message(Kind.HAVE, index) for index in indexes]

@@ -46,9 +46,7 @@ def as_dictionary(reply: AnnounceReply, compact: bool, no_peer_id: bool) -> dict
 @st.composite
 def replies(draw: st.DrawFn) -> AnnounceReply:
     peers, peers6 = draw(st.integers(0, 5)), draw(st.integers(0, 5))
-    exactly = [
-        draw(st.binary(min_size=n, max_size=n)) for n in (6 * peers, 18 * peers6, 20 * peers, 20 * peers6)
-    ]
+    exactly = [draw(st.binary(min_size=n, max_size=n)) for n in (6 * peers, 18 * peers6, 20 * peers, 20 * peers6)]
     count = st.integers(0, 2**64)
     address = draw(st.none() | st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16))
     with_ids = draw(st.booleans())
@@ -65,9 +63,7 @@ def replies(draw: st.DrawFn) -> AnnounceReply:
 
 class TestEncoding:
     @given(replies(), st.booleans(), st.booleans())
-    def test_a_reply_equals_bencodepys_encoding(
-        self, reply: AnnounceReply, compact: bool, no_ids: bool
-    ) -> None:
+    def test_a_reply_equals_bencodepys_encoding(self, reply: AnnounceReply, compact: bool, no_ids: bool) -> None:
         expected = bencodepy.encode(as_dictionary(reply, compact, no_ids))
         assert encode_announce(reply, compact=compact, no_peer_id=no_ids) == expected
 
@@ -141,9 +137,7 @@ class TestEncoding:
         assert max(map(len, parts)) < 4097 * 100
         decoded = bencodepy.decode(b"".join(parts))
         assert list(decoded[b"files"]) == sorted(files)
-        assert all(
-            decoded[b"files"][info_hash][b"complete"] == file.seeders for info_hash, file in files.items()
-        )
+        assert all(decoded[b"files"][info_hash][b"complete"] == file.seeders for info_hash, file in files.items())
 
     def test_a_failure_has_a_reason_and_intervals(self) -> None:
         """BEP 31, and the intervals that libtorrent obeys instead."""

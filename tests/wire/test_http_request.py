@@ -9,15 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tracker.bittorrent import (
-    MAX_COUNT,
-    Announce,
-    Digits,
-    Event,
-    InfoHash,
-    PeerId,
-    Scrape,
-)
+from tracker.bittorrent import MAX_COUNT, Announce, Digits, Event, InfoHash, PeerId, Scrape
 from tracker.refusals import Refusal
 from tracker.wire.endpoint import format_address
 from tracker.wire.http_request import (
@@ -84,29 +76,19 @@ class TestRealClients:
             assert parse_scrape(target.partition("?")[2].encode(), 400).info_hashes == (said["info_hash"],)
             return
         parsed = parse_announce(target.partition("?")[2].encode())
-        assert (parsed.info_hash, parsed.peer_id, parsed.key) == (
-            said["info_hash"],
-            said["peer_id"],
-            said["key"],
-        )
+        assert (parsed.info_hash, parsed.peer_id, parsed.key) == (said["info_hash"], said["peer_id"], said["key"])
         assert (parsed.port, parsed.bytes_left) == (int(said["port"]), said["left"])
         assert parsed.event == Event(said["event"].decode())
 
     def test_a_hybrid_torrent_is_announced_under_both_hashes(self) -> None:
         """BEP 52: clients cut the v2 hash to 20 bytes."""
-        heads = [
-            r["head"]
-            for r in RECORDED["requests"]
-            if r["client"] == "libtorrent" and "/announce" in r["head"]
-        ]
+        heads = [r["head"] for r in RECORDED["requests"] if r["client"] == "libtorrent" and "/announce" in r["head"]]
         hashes = {parse_announce(head.split(" ")[1].partition("?")[2].encode()).info_hash for head in heads}
         assert len(hashes) == 2
 
     def test_aria2s_key_is_raw_bytes(self) -> None:
         (started,) = (
-            r["target"]
-            for r in CLIENTS["requests"]
-            if r["client"] == "aria2/1.36.0" and r["event"] == "started"
+            r["target"] for r in CLIENTS["requests"] if r["client"] == "aria2/1.36.0" and r["event"] == "started"
         )
         assert parse_announce(started.partition("?")[2].encode()).key == bytes.fromhex("8cdae3bf3721b3e7")
 
@@ -160,12 +142,7 @@ class TestDecoding:
     @example(b"info_hash=%")
     @example(BASE + b"&port=" + b"9" * 5000)
     def test_parsing_raises_client_errors_only(self, junk: bytes) -> None:
-        for query in (
-            junk,
-            BASE + b"&port=1&" + junk,
-            BASE + b"&port=" + junk,
-            BASE + b"&port=1&left=" + junk,
-        ):
+        for query in (junk, BASE + b"&port=1&" + junk, BASE + b"&port=" + junk, BASE + b"&port=1&left=" + junk):
             with suppress(Refusal):
                 parse_announce(query)
             with suppress(Refusal):
@@ -278,8 +255,7 @@ class TestNumbers:
 
     @pytest.mark.parametrize("name", [b"left", b"uploaded", b"downloaded"])
     @pytest.mark.parametrize(
-        "text",
-        [b"-1", b"1.5", b"1e3", b"+1", b"%2B1", b"1_0", b" 1", b"x", b"99999999999999999999", b"9" * 5000],
+        "text", [b"-1", b"1.5", b"1e3", b"+1", b"%2B1", b"1_0", b" 1", b"x", b"99999999999999999999", b"9" * 5000]
     )
     def test_invalid_counts_are_refused(self, name: bytes, text: bytes) -> None:
         assert refusal(BASE + b"&port=1&%b=%b" % (name, text)).startswith(name.decode())
@@ -297,8 +273,7 @@ class TestNumbers:
         assert announce(b"&left=0").bytes_left == b"0"
 
     @pytest.mark.parametrize(
-        ("text", "wanted"),
-        [(b"0", 0), (b"50", 50), (b"-1", None), (b"", None), (b"many", None), (b"200", 200)],
+        ("text", "wanted"), [(b"0", 0), (b"50", 50), (b"-1", None), (b"", None), (b"many", None), (b"200", 200)]
     )
     def test_numwant_is_a_number_or_the_default(self, text: bytes, wanted: int | None) -> None:
         """T25: 0 is honoured; negative and invalid numbers select the default."""
@@ -346,9 +321,7 @@ class TestScrape:
         query = b"info_hash=short&info_hash=%b&info_hash=%b" % (ESCAPED_HASH, INFO_HASH.hex().encode())
         assert parse_scrape(query, 5) == Scrape((INFO_HASH,))
 
-    @pytest.mark.parametrize(
-        "query", [b"info_hash=short", b"info_hash=", b"info_hash", b"info_hash=%zz&info_hash="]
-    )
+    @pytest.mark.parametrize("query", [b"info_hash=short", b"info_hash=", b"info_hash", b"info_hash=%zz&info_hash="])
     def test_a_scrape_of_malformed_hashes_only_is_refused(self, query: bytes) -> None:
         with pytest.raises(Refusal):
             parse_scrape(query, 5)
@@ -360,43 +333,12 @@ class TestScrape:
             parse_scrape(hashes, 2)
 
 
-_NAMES = [
-    "info_hash",
-    "peer_id",
-    "port",
-    "uploaded",
-    "downloaded",
-    "left",
-    "key",
-    "event",
-    "numwant",
-    "compact",
-]
+_NAMES = ["info_hash", "peer_id", "port", "uploaded", "downloaded", "left", "key", "event", "numwant", "compact"]
 _NAMES += ["no_peer_id", "ip", "corrupt", "redundant", "supportcrypto", "x", ""]
-_VALUES = [
-    ESCAPED_HASH,
-    PEER_ID,
-    b"0",
-    b"1",
-    b"6881",
-    b"65536",
-    b"00",
-    b"123456789012345",
-    b"9" * 16,
-    b"-1",
-    b"",
-]
+_VALUES = [ESCAPED_HASH, PEER_ID, b"0", b"1", b"6881", b"65536", b"00", b"123456789012345", b"9" * 16, b"-1", b""]
 _VALUES += [b"started", b"stopped", b"a+b", b"%41%2", b"10.1.2.3", b"\\", b"a=b", b"8CD4A1F0"]
 _COMMON = [f"info_hash={ESCAPED_HASH.decode()}", f"peer_id={PEER_ID.decode()}", "port=6881"]
-_COMMON += [
-    "uploaded=1",
-    "downloaded=2",
-    "left=3",
-    "corrupt=0",
-    "key=8CD4A1F0",
-    "event=started",
-    "numwant=50",
-]
+_COMMON += ["uploaded=1", "downloaded=2", "left=3", "corrupt=0", "key=8CD4A1F0", "event=started", "numwant=50"]
 
 
 def _read(parse: Any, query: bytes) -> object:
@@ -411,9 +353,7 @@ class TestTwoParsers:
 
     @given(
         st.lists(st.integers(0, len(_COMMON)), max_size=4),
-        st.lists(
-            st.tuples(st.sampled_from(_NAMES), st.sampled_from(_VALUES), st.integers(0, 12)), max_size=4
-        ),
+        st.lists(st.tuples(st.sampled_from(_NAMES), st.sampled_from(_VALUES), st.integers(0, 12)), max_size=4),
         st.integers(0, 3),
     )
     def test_both_parsers_agree_on_parameters(
@@ -438,9 +378,7 @@ class TestTwoParsers:
         st.lists(st.sampled_from(["passkey=0a1b", "x=1", "port=1", "", "a=?", "?"]), min_size=1, max_size=3),
         st.sampled_from(["", "&key=a?b", "&x=?info_hash=1", "&y?left=5"]),
     )
-    def test_a_query_appended_with_a_second_question_mark_is_read_as_one(
-        self, own: list[str], after: str
-    ) -> None:
+    def test_a_query_appended_with_a_second_question_mark_is_read_as_one(self, own: list[str], after: str) -> None:
         """The parameters of the announce URL come first. Any other ``?`` stays."""
         url, asked = "&".join(own), "&".join(_COMMON) + after
         expected = _read(_parse_any, f"{url}&{asked}".encode())

@@ -43,9 +43,7 @@ class TestQueries:
             info_hash, PEER, port=0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=50, key=key
         )
         query = http_tracker_reply.announce_query(announce)
-        assert parse_announce(query.encode("ascii")) == announce._replace(
-            key=key.hex().encode(), no_peer_id=True
-        )
+        assert parse_announce(query.encode("ascii")) == announce._replace(key=key.hex().encode(), no_peer_id=True)
 
     def test_unknown_fields_are_not_sent(self) -> None:
         said = parse_qs(http_tracker_reply.announce_query(Announce(HASH, PEER, port=1)), encoding="latin-1")
@@ -56,19 +54,12 @@ class TestQueries:
 class TestScrape:
     def test_a_scrape_has_the_counts_of_the_requested_torrents(self) -> None:
         data = bencode(
-            {
-                b"files": {
-                    HASH: {b"complete": 5, b"downloaded": 50, b"incomplete": 10},
-                    b"x" * 20: {b"complete": 1},
-                }
-            }
+            {b"files": {HASH: {b"complete": 5, b"downloaded": 50, b"incomplete": 10}, b"x" * 20: {b"complete": 1}}}
         )
         assert scraped(data) == {HASH: ScrapeFile(seeders=5, completions=50, leechers=10)}
 
     @given(st.dictionaries(hashes, st.tuples(counts, counts, counts), max_size=50))
-    def test_an_encoded_scrape_parses_to_the_same_counts(
-        self, counts: dict[InfoHash, tuple[int, int, int]]
-    ) -> None:
+    def test_an_encoded_scrape_parses_to_the_same_counts(self, counts: dict[InfoHash, tuple[int, int, int]]) -> None:
         files = {
             info_hash: {"complete": seeders, "downloaded": completions, "incomplete": leechers}
             for info_hash, (seeders, completions, leechers) in sorted(counts.items())
@@ -168,15 +159,7 @@ class TestHostility:
         [
             *(b"", b"d", b"e", b"i1e", b"4:spam", b"le", b"<html></html>", b"d1:a", b"d1:ae", b"d1:ai1e"),
             *(b"dee", b"de5:extra", b"dede", b"d1:ai1e1:be", b"dlei1ee", b"d9:ai1ee"),
-            *(
-                b"d1:ai01ee",
-                b"d1:ai-0ee",
-                b"d01:ai1ee",
-                b"d1:ai1.5ee",
-                b"d1:aiee",
-                b"d1:a-1:e",
-                b"d1:a99999999:e",
-            ),
+            *(b"d1:ai01ee", b"d1:ai-0ee", b"d01:ai1ee", b"d1:ai1.5ee", b"d1:aiee", b"d1:a-1:e", b"d1:a99999999:e"),
             *(b"d1:ai1e1:ai2ee", b"d8:completei1e8:completei2ee"),
             b"d1:ai" + b"9" * 100_000 + b"ee",
             b"d1:a" + b"l" * 100_000 + b"e" * 100_000 + b"e",
@@ -209,9 +192,7 @@ class TestHostility:
             lambda inner: (
                 st.lists(inner, max_size=3)
                 | st.dictionaries(
-                    st.sampled_from(
-                        [b"files", b"peers", b"peers6", b"complete", b"failure reason", b"ip", HASH]
-                    ),
+                    st.sampled_from([b"files", b"peers", b"peers6", b"complete", b"failure reason", b"ip", HASH]),
                     inner,
                     max_size=4,
                 )

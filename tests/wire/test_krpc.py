@@ -39,16 +39,10 @@ HASH = InfoHash(ANSWERER)
 
 QUERIES: dict[bytes, Arguments] = {
     b"d1:ad2:id20:abcdefghij0123456789e1:q4:ping1:t2:aa1:y1:qe": Ping(),
-    b"d1:ad2:id20:abcdefghij01234567896:target20:mnopqrstuvwxyz123456e1:q9:find_node1:t2:aa1:y1:qe": FindNode(
-        HASH
-    ),
-    b"d1:ad2:id20:abcdefghij01234567899:info_hash20:mnopqrstuvwxyz123456e1:q9:get_peers1:t2:aa1:y1:qe": GetPeers(
-        HASH
-    ),
+    b"d1:ad2:id20:abcdefghij01234567896:target20:mnopqrstuvwxyz123456e1:q9:find_node1:t2:aa1:y1:qe": FindNode(HASH),
+    b"d1:ad2:id20:abcdefghij01234567899:info_hash20:mnopqrstuvwxyz123456e1:q9:get_peers1:t2:aa1:y1:qe": GetPeers(HASH),
     b"d1:ad2:id20:abcdefghij012345678912:implied_porti1e9:info_hash20:mnopqrstuvwxyz1234564:porti6881e"
-    b"5:token8:aoeusnthe1:q13:announce_peer1:t2:aa1:y1:qe": AnnouncePeer(
-        HASH, 6881, b"aoeusnth", implied_port=True
-    ),
+    b"5:token8:aoeusnthe1:q13:announce_peer1:t2:aa1:y1:qe": AnnouncePeer(HASH, 6881, b"aoeusnth", implied_port=True),
     b"d1:ad2:id20:abcdefghij01234567896:target20:mnopqrstuvwxyz1234564:wantl2:n42:n6ee"
     b"1:q17:sample_infohashes1:t2:aa1:y1:qe": SampleInfohashes(HASH, (4, 6)),
 }
@@ -81,8 +75,9 @@ RECORDED: dict[bytes, Query] = {
         b"abcd", ASKER, Ping(), version=b"A2\x00\x03"
     ),
     # Transmission 3.00
-    b"d1:ad2:id20:abcdefghij01234567896:target20:mnopqrstuvwxyz123456e1:q9:find_node"
-    b"1:t4:fn\x00\x001:y1:qe": Query(b"fn\0\0", ASKER, FindNode(HASH)),
+    b"d1:ad2:id20:abcdefghij01234567896:target20:mnopqrstuvwxyz123456e1:q9:find_node1:t4:fn\x00\x001:y1:qe": Query(
+        b"fn\0\0", ASKER, FindNode(HASH)
+    ),
 }
 
 ids = st.binary(min_size=20, max_size=20)
@@ -98,9 +93,7 @@ queries = st.builds(
         st.just(Ping()),
         st.builds(FindNode, ids, wants),
         st.builds(GetPeers, ids.map(InfoHash), wants, st.booleans(), st.booleans()),
-        st.builds(
-            AnnouncePeer, ids.map(InfoHash), ports, st.binary(max_size=64), st.booleans(), st.booleans()
-        ),
+        st.builds(AnnouncePeer, ids.map(InfoHash), ports, st.binary(max_size=64), st.booleans(), st.booleans()),
         st.builds(SampleInfohashes, ids, wants),
     ),
     st.booleans(),
@@ -259,10 +252,7 @@ class TestAnswers:
         }
         data = bencodepy.encode({"ip": b"1234567", "r": fields, "t": b"aa", "v": 7, "y": "r"})
         assert parse_message(data) == Answer(
-            b"aa",
-            ANSWERER,
-            values=(Endpoint(b"123456"),),
-            samples=Samples(bytes(40), 0, MAX_INTERVAL_SECONDS),
+            b"aa", ANSWERER, values=(Endpoint(b"123456"),), samples=Samples(bytes(40), 0, MAX_INTERVAL_SECONDS)
         )
 
     def test_node_lists_are_split_without_an_incomplete_end(self) -> None:

@@ -65,9 +65,7 @@ def test_a_prefix_ends_at_the_first_unprintable_byte(peer_id: bytes, prefix: str
     assert printable_prefix(peer_id) == prefix
 
 
-pieces = st.sampled_from(
-    [b"-", b"qB", b"TR", b"BC", b"9", b"~", b".", b"T", b"M1-", b"exbc", b"TIX", b"\xb2", b"\n"]
-)
+pieces = st.sampled_from([b"-", b"qB", b"TR", b"BC", b"9", b"~", b".", b"T", b"M1-", b"exbc", b"TIX", b"\xb2", b"\n"])
 
 
 @given(st.binary(max_size=30) | st.lists(pieces).map(b"".join))

@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Address
-from tracker.wire.proxy import (
-    MAX_PROXY_HEADER_LENGTH,
-    ProxyHeader,
-    TrustedNetworks,
-    client_address,
-    parse_proxy_header,
-)
+from tracker.wire.proxy import MAX_PROXY_HEADER_LENGTH, ProxyHeader, TrustedNetworks, client_address, parse_proxy_header
 
 TRUSTED = TrustedNetworks([ip_network("10.0.0.0/8"), ip_network("192.0.2.7/32"), ip_network("fd00::/8")])
 PROXY, OTHER_PROXY = "10.0.0.1", "10.0.0.2"
@@ -71,8 +65,7 @@ class TestForwardedFor:
         assert client(f"10.3.3.3, {OTHER_PROXY}") == "10.3.3.3"
 
     @pytest.mark.parametrize(
-        "entry",
-        ["9.9.9.9:4711", " 9.9.9.9\t", "[::ffff:9.9.9.9]", "::ffff:9.9.9.9", "[::ffff:9.9.9.9]:80"],
+        "entry", ["9.9.9.9:4711", " 9.9.9.9\t", "[::ffff:9.9.9.9]", "::ffff:9.9.9.9", "[::ffff:9.9.9.9]:80"]
     )
     def test_an_ipv4_hop_may_have_a_port(self, entry: str) -> None:
         assert client(entry) == "9.9.9.9"
@@ -82,8 +75,7 @@ class TestForwardedFor:
         assert client(entry) == "2001:db8::9"
 
     @pytest.mark.parametrize(
-        "entry",
-        ["", "unknown", "_x", "9.9.9.9:", "9.9.9.9:x y", "[::1", "[::1]x", "]", "9.9.9", "\0", "²", "[]"],
+        "entry", ["", "unknown", "_x", "9.9.9.9:", "9.9.9.9:x y", "[::1", "[::1]x", "]", "9.9.9", "\0", "²", "[]"]
     )
     def test_an_invalid_hop_ends_the_search(self, entry: str) -> None:
         assert client(f"6.6.6.6, {entry}") == PROXY
@@ -124,16 +116,7 @@ class TestForwarded:
     @pytest.mark.parametrize(
         "element",
         [
-            *(
-                "for=unknown",
-                "for=_hidden",
-                'for="_SEVKISEK"',
-                "proto=http",
-                "",
-                "for",
-                "for=",
-                'for="9.9.9.9',
-            ),
+            *("for=unknown", "for=_hidden", 'for="_SEVKISEK"', "proto=http", "", "for", "for=", 'for="9.9.9.9'),
             *("for=8.8.8.8;for=9.9.9.9", "for=9.9.9.9;;", "for =9.9.9.9", "for=9.9.9.9 junk", "9.9.9.9"),
         ],
     )
@@ -233,10 +216,7 @@ class TestProxyProtocol:
         with pytest.raises(ValueError, match="PROXY"):
             parse_proxy_header(header)
 
-    @given(
-        st.binary(max_size=80),
-        st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", V2, V2 + b"\x21\x11\x00\x0c"]),
-    )
+    @given(st.binary(max_size=80), st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", V2, V2 + b"\x21\x11\x00\x0c"]))
     def test_parsing_raises_value_errors_only(self, junk: bytes, start: bytes) -> None:
         try:
             header = parse_proxy_header(start + junk)

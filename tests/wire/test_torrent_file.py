@@ -67,9 +67,7 @@ def loaded(data: bytes) -> Any:
 
 @KINDS
 @pytest.mark.parametrize("contents", [FOLDER, LARGE], ids=["folder", "one file"])
-def test_a_file_made_by_libtorrent_has_the_same_fields(
-    tmp_path: Path, kind: str, contents: dict[str, bytes]
-) -> None:
+def test_a_file_made_by_libtorrent_has_the_same_fields(tmp_path: Path, kind: str, contents: dict[str, bytes]) -> None:
     """BEP 52: with folders, and with padding, which does not count."""
     data = made(tmp_path, kind, contents)
     judge = loaded(data).ti.info_hashes()
@@ -112,8 +110,7 @@ class TestContents:
         assert parse_torrent_file(torrent(V1) + b"\r\n") == parse_torrent_file(torrent(V1))
 
     @pytest.mark.parametrize(
-        ("value", "private"),
-        [(1, True), (2, True), (-1, True), (2**62, True), (0, False), (b"1", False), ([], False)],
+        ("value", "private"), [(1, True), (2, True), (-1, True), (2**62, True), (0, False), (b"1", False), ([], False)]
     )
     def test_the_private_flag_is_what_libtorrent_takes_for_it(self, value: object, private: bool) -> None:
         """BEP 27"""
@@ -259,20 +256,11 @@ class TestWhatNoClientLoads:
             ),
             (with_info(meta_version=3), "the .torrent file is of an unknown version"),
             (with_info(file_tree={}), "the .torrent file has a file tree, but not meta version 2"),
-            (
-                v2_info({b"a": {b"": leaf(3)[b""], b"x": leaf(3)}}),
-                "the file tree of the v2 torrent is not valid",
-            ),
+            (v2_info({b"a": {b"": leaf(3)[b""], b"x": leaf(3)}}), "the file tree of the v2 torrent is not valid"),
             (v2_info(leaf(3)), "the file tree of the v2 torrent is not valid"),
             (v2_info({b"a": leaf(3, attr=b"p")}), "the file tree of the v2 torrent has padding files"),
-            (
-                v2_info({b"a": leaf(3, pieces_root=bytes(32))}),
-                "a file of the v2 torrent has no valid pieces root",
-            ),
-            (
-                v2_info({b"a": leaf(3, pieces_root=b"short")}),
-                "a file of the v2 torrent has no valid pieces root",
-            ),
+            (v2_info({b"a": leaf(3, pieces_root=bytes(32))}), "a file of the v2 torrent has no valid pieces root"),
+            (v2_info({b"a": leaf(3, pieces_root=b"short")}), "a file of the v2 torrent has no valid pieces root"),
         ],
     )
     def test_it_is_refused_with_the_reason(self, data: bytes, text: str) -> None:
@@ -337,10 +325,7 @@ class TestPieceLayers:
 
     def test_a_file_without_them_is_accepted(self, data: bytes) -> None:
         """Clients get them from peers."""
-        for less in (
-            changed(data, b"piece layers", to=None),
-            changed(data, b"piece layers", to={}),
-        ):
+        for less in (changed(data, b"piece layers", to=None), changed(data, b"piece layers", to={})):
             parsed = parse_torrent_file(less)
             assert parsed.announce_hashes == parse_torrent_file(data).announce_hashes
             assert len(parsed.bare) < len(parse_torrent_file(data).bare)
@@ -355,33 +340,9 @@ class TestHostileInput:
     @pytest.mark.parametrize(
         "data",
         [
-            *(
-                b"",
-                b"d",
-                b"e",
-                b"le",
-                b"i1e",
-                b"4:info",
-                b"d4:info",
-                b"d4:infod",
-                b"d4:info5:abcd",
-                b"d4:infole",
-            ),
-            *(
-                b"di1ei2ee",
-                b"d4:infod1:aee",
-                b"d4:infodi1ei2eee",
-                b"d4:infodlei2eee",
-                b"d4:infoi1ee",
-                b"<html>",
-            ),
-            *(
-                b"d4:infodee",
-                b"d4:infode4:infodee",
-                b"d4:infod1:ai01eee",
-                b"d4:infod1:ai-0eee",
-                b"d4:infod1:aieee",
-            ),
+            *(b"", b"d", b"e", b"le", b"i1e", b"4:info", b"d4:info", b"d4:infod", b"d4:info5:abcd", b"d4:infole"),
+            *(b"di1ei2ee", b"d4:infod1:aee", b"d4:infodi1ei2eee", b"d4:infodlei2eee", b"d4:infoi1ee", b"<html>"),
+            *(b"d4:infodee", b"d4:infode4:infodee", b"d4:infod1:ai01eee", b"d4:infod1:ai-0eee", b"d4:infod1:aieee"),
             *(b"d04:infodee", b"d-1:", b"d99999999999999999999:", b"d4:infod1:a999999999:ee", b"d4:info\x00"),
             b"d4:infod1:ai" + b"9" * 5000 + b"eee",
         ],

@@ -13,10 +13,7 @@ KEY = "0123456789abcdef"
     ("text", "parts"),
     [
         ("http://tracker.example/announce", ("http", "tracker.example", 80, "/announce")),
-        (
-            "HTTPS://Tracker.Example:8443/a/announce?x=1",
-            ("https", "tracker.example", 8443, "/a/announce?x=1"),
-        ),
+        ("HTTPS://Tracker.Example:8443/a/announce?x=1", ("https", "tracker.example", 8443, "/a/announce?x=1")),
         ("udp://tracker.example:6969", ("udp", "tracker.example", 6969, "")),
         ("udp://[2001:DB8:0::1]:6969/announce", ("udp", "2001:db8::1", 6969, "/announce")),
         ("http://127.0.0.1:1?key", ("http", "127.0.0.1", 1, "/?key")),
@@ -34,13 +31,7 @@ def test_an_announce_url_splits_into_its_parts(text: str, parts: tuple[str, str,
         *("", "tracker.example", "http://", "http:///announce", "ftp://h/announce", "wss://h/announce"),
         *("udp://h/announce", "udp://user:hunter2@h:1/announce", "http://h:0/", "http://h:65536/"),
         *("http://h:/announce", "http://h:80x/", "http://h h/announce", "http://h/an nounce", "http://h/é"),
-        *(
-            "http://[::1/announce",
-            "http://[12345::]/announce",
-            "http://[1.2.3.4]/",
-            "http://-h/",
-            "http://h-/",
-        ),
+        *("http://[::1/announce", "http://[12345::]/announce", "http://[1.2.3.4]/", "http://-h/", "http://h-/"),
         *("http://h/announce#x", "http://h\\@evil/announce", "http://h/a\nnounce", "http://h/announce\n"),
         *("http://a..b/", "http://.a/", "http://a./", f"http://{'a' * 64}/"),
         f"http://h/{'a' * MAX_LENGTH}",
@@ -94,9 +85,7 @@ def test_a_secret_is_masked_in_any_text() -> None:
     assert url.hide(said) == "no such key *** (***, ***) of ***, ***: announce again"
 
 
-paths = st.lists(st.text("abcdef%0123456789._-", max_size=12), max_size=4).map(
-    lambda parts: "/" + "/".join(parts)
-)
+paths = st.lists(st.text("abcdef%0123456789._-", max_size=12), max_size=4).map(lambda parts: "/" + "/".join(parts))
 
 
 @given(paths, st.text("abcdef0123456789=&/", max_size=20))

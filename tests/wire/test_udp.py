@@ -15,13 +15,7 @@ from tracker.wire import udp
 HASH = InfoHash(bytes(range(20)))
 PEER = PeerId(b"-SK0001-abcdefghijkl")
 STOPPED = Announce(
-    HASH,
-    PEER,
-    port=0,
-    bytes_left=Digits(b"1"),
-    event=Event.STOPPED,
-    peers_wanted=50,
-    key=b"\xde\xad\xbe\xef\xff",
+    HASH, PEER, port=0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=50, key=b"\xde\xad\xbe\xef\xff"
 )
 ids = st.integers(0, 2**32 - 1)
 
@@ -36,18 +30,13 @@ class TestRequests:
             bytes.fromhex("a1a2a3a4a5a6a7a8 00000001 00000007")
             + HASH
             + PEER
-            + bytes.fromhex(
-                "0000000000000000 0000000000000001 0000000000000000"
-            )  # downloaded, left, uploaded
-            + bytes.fromhex(
-                "00000003 00000000 deadbeef 00000032 0000"
-            )  # stopped, address, key, peers wanted, port
+            + bytes.fromhex("0000000000000000 0000000000000001 0000000000000000")  # downloaded, left, uploaded
+            + bytes.fromhex("00000003 00000000 deadbeef 00000032 0000")  # stopped, address, key, peers wanted, port
         )
         assert len(packet) == 98
 
     @pytest.mark.parametrize(
-        ("event", "code"),
-        [("", 0), ("completed", 1), ("started", 2), ("stopped", 3), ("paused", 0)],
+        ("event", "code"), [("", 0), ("completed", 1), ("started", 2), ("stopped", 3), ("paused", 0)]
     )
     def test_each_event_has_its_number(self, event: str, code: int) -> None:
         packet = udp.encode_announce_request(0, 0, STOPPED._replace(event=Event(event)))
@@ -108,15 +97,10 @@ class TestReplies:
 
     def test_a_scrape_reply_has_counts_in_the_order_of_the_request(self) -> None:
         packet = bytes.fromhex("00000002 00000007 00000001 00000002 00000003 00000004 00000005 00000006 ffff")
-        files = (
-            ScrapeFile(seeders=1, completions=2, leechers=3),
-            ScrapeFile(seeders=4, completions=5, leechers=6),
-        )
+        files = (ScrapeFile(seeders=1, completions=2, leechers=3), ScrapeFile(seeders=4, completions=5, leechers=6))
         assert udp.parse_scrape_reply(packet, 7, 2) == files
         assert udp.parse_scrape_reply(packet, 7, 1) == files[:1]
-        assert udp.parse_scrape_reply(packet, 7, 70) == files, (
-            "a tracker with a limit covers the first torrents"
-        )
+        assert udp.parse_scrape_reply(packet, 7, 70) == files, "a tracker with a limit covers the first torrents"
 
     @pytest.mark.parametrize("text", ["", "no such torrent", "x" * 1000])
     def test_an_error_reply_is_a_refusal(self, text: str) -> None:
@@ -160,10 +144,7 @@ class TestReplies:
                 with contextlib.suppress(TrackerRefusal, TrackerReplyError):
                     parse(candidate)
 
-    @given(
-        ids,
-        st.lists(st.tuples(*[st.integers(0, 2**31 - 1)] * 3), min_size=1, max_size=udp.MAX_SCRAPE),
-    )
+    @given(ids, st.lists(st.tuples(*[st.integers(0, 2**31 - 1)] * 3), min_size=1, max_size=udp.MAX_SCRAPE))
     def test_an_encoded_scrape_reply_parses_to_the_same_counts(
         self, transaction_id: int, counts: list[tuple[int, ...]]
     ) -> None:

@@ -91,9 +91,7 @@ class TestAnnounces:
             (200, True, 67),
         ],
     )
-    def test_peers_wanted_are_at_most_those_that_fit(
-        self, wanted: int, ipv6: bool, parsed: int | None
-    ) -> None:
+    def test_peers_wanted_are_at_most_those_that_fit(self, wanted: int, ipv6: bool, parsed: int | None) -> None:
         packet = changed(92, struct.pack(">i", wanted))
         assert udp.parse_announce(packet, ipv6=ipv6).peers_wanted == parsed
 
@@ -205,10 +203,7 @@ class TestReplies:
         assert 195 < len(packet[8:]) <= 200
         assert text.startswith(packet[8:].decode())
 
-    @given(
-        st.integers(0, 2**32 - 1),
-        st.lists(st.tuples(*[st.integers(0, 2**31 - 1)] * 3), min_size=1, max_size=70),
-    )
+    @given(st.integers(0, 2**32 - 1), st.lists(st.tuples(*[st.integers(0, 2**31 - 1)] * 3), min_size=1, max_size=70))
     def test_the_client_side_reads_scrape_replies_back(
         self, transaction_id: int, counts: list[tuple[int, int, int]]
     ) -> None:

@@ -16,11 +16,7 @@ HASH, PEER, OTHER = InfoHash(bytes(range(20))), PeerId(b"-WW0300-abcdefghijkl"),
 OFFER_ID = bytes(range(236, 256))
 ID = OFFER_ID.decode("latin-1")
 ids = st.binary(min_size=20, max_size=20)
-IDS: dict[str, Any] = {
-    "action": "announce",
-    "info_hash": HASH.decode("latin-1"),
-    "peer_id": PEER.decode("latin-1"),
-}
+IDS: dict[str, Any] = {"action": "announce", "info_hash": HASH.decode("latin-1"), "peer_id": PEER.decode("latin-1")}
 
 
 def offer(sdp: Any = "v=0", kind: Any = "offer", offer_id: Any = ID) -> dict[str, Any]:
@@ -41,15 +37,11 @@ def refusal(message: Any) -> BadMessage:
 
 class TestAnnounces:
     def test_every_field_is_read(self) -> None:
-        read = announce(
-            uploaded=1, downloaded=2, left=3, event="started", numwant=5, key="0123abcd", offers=[offer()]
-        )
+        read = announce(uploaded=1, downloaded=2, left=3, event="started", numwant=5, key="0123abcd", offers=[offer()])
         assert read.announce[:8] == (HASH, PEER, 0, b"1", b"2", b"3", b"0123abcd", Event.STARTED)
         assert read.offers == (Offer(OFFER_ID, "v=0"),) and read.announce.peers_wanted == 1
 
-    @pytest.mark.parametrize(
-        "nothing", [{}, *({"left": x, "event": x, "offers": x, "numwant": x} for x in (None, ""))]
-    )
+    @pytest.mark.parametrize("nothing", [{}, *({"left": x, "event": x, "offers": x, "numwant": x} for x in (None, ""))])
     def test_missing_null_and_empty_are_the_same(self, nothing: dict[str, Any]) -> None:
         read = announce(**nothing)
         assert (read.announce.bytes_left, read.announce.event, read.offers) == (None, Event.UPDATE, ())
@@ -58,9 +50,7 @@ class TestAnnounces:
         text = json.dumps(IDS)
         assert parse(text, 1) == parse(text.encode(), 1)
 
-    @pytest.mark.parametrize(
-        ("event", "read"), [("paused", Event.PAUSED), ("Update", Event.UPDATE), (7, Event.UPDATE)]
-    )
+    @pytest.mark.parametrize(("event", "read"), [("paused", Event.PAUSED), ("Update", Event.UPDATE), (7, Event.UPDATE)])
     def test_paused_is_an_event_and_an_unknown_one_is_an_update(self, event: Any, read: Event) -> None:
         assert announce(event=event).announce.event is read
 
@@ -144,8 +134,7 @@ class TestScrapes:
 
 
 @pytest.mark.parametrize(
-    "message",
-    [b"", b"{", b"\xff", "[]", "null", "7", "{}", '{"action": "shout"}', '{"action": null}', "[" * 5000],
+    "message", [b"", b"{", b"\xff", "[]", "null", "7", "{}", '{"action": "shout"}', '{"action": null}', "[" * 5000]
 )
 def test_what_is_no_message_is_refused_with_an_action_that_clients_know(message: bytes | str) -> None:
     error = refusal(message)
@@ -154,9 +143,7 @@ def test_what_is_no_message_is_refused_with_an_action_that_clients_know(message:
 
 
 @given(ids, ids, ids, st.text(max_size=100, alphabet=st.characters(exclude_categories=["Cs"])))
-def test_what_is_passed_on_has_every_byte(
-    info_hash: bytes, peer_id: bytes, offer_id: bytes, sdp: str
-) -> None:
+def test_what_is_passed_on_has_every_byte(info_hash: bytes, peer_id: bytes, offer_id: bytes, sdp: str) -> None:
     peer, session = PeerId(peer_id), Offer(offer_id, sdp)
     text = webtorrent.encode_offer(InfoHash(info_hash), peer, session)
     read = json.loads(text)

@@ -52,9 +52,7 @@ class Flushing:
         await self.sender.flush({})
 
 
-def to_stathat(
-    store: Store, url: str, *, timeout: float = 5, prefix: str = "", clock: Clock | None = None
-) -> Flushing:
+def to_stathat(store: Store, url: str, *, timeout: float = 5, prefix: str = "", clock: Clock | None = None) -> Flushing:
     settings = StatHatSettings(ezkey=SecretStr(KEY), url=url, prefix=prefix)
     return Flushing(store, StatHat(settings, timeout), clock or Clock(MINUTE + 600))
 

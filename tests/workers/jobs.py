@@ -23,10 +23,7 @@ async def working(
     """A running worker. A handler without a Queue has the defaults."""
     specs = {name: queue if isinstance(queue, Queue) else Queue(queue) for name, queue in queues.items()}
     worker = JobWorker(
-        jobs,
-        store.connection,
-        specs,
-        **{"clock": store.clock, "poll_seconds": 0.01, "retry_seconds": 0.0, **options},
+        jobs, store.connection, specs, **{"clock": store.clock, "poll_seconds": 0.01, "retry_seconds": 0.0, **options}
     )
     async with in_background(worker.run(), store.connection.watch()):
         yield worker

@@ -32,18 +32,9 @@ async def test_a_round_lists_users_and_clients_of_the_site_and_logs_it(store: St
     assert await store.users.passkey_of("77") == SITES
     assert await store.allow_list.page(0) == (0, [(b"-TR", "Transmission")])
     assert logs == [
-        {
-            "event": "indexed users and clients that the site wrote",
-            "users": 1,
-            "clients": 1,
-            "log_level": "info",
-        },
+        {"event": "indexed users and clients that the site wrote", "users": 1, "clients": 1, "log_level": "info"},
         {"event": "indexed names of users that the site wrote", "names": 1, "log_level": "info"},
-        {
-            "event": "invalid user ids: not positive numbers, or used twice",
-            "ids": 1,
-            "log_level": "warning",
-        },
+        {"event": "invalid user ids: not positive numbers, or used twice", "ids": 1, "log_level": "warning"},
     ]
 
 

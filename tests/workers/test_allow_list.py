@@ -57,10 +57,7 @@ async def until(allow_list: AllowListCache, allowed: bool) -> None:
 
 async def test_a_published_change_applies_at_once_in_every_process(any_server: Server, prefix: str) -> None:
     """T21."""
-    async with (
-        following(any_server.url, prefix) as (store, ours),
-        following(any_server.url, prefix) as (_, theirs),
-    ):
+    async with following(any_server.url, prefix) as (store, ours), following(any_server.url, prefix) as (_, theirs):
         await subscribed(store, 2)
         for allowed in (False, True, False):
             if allowed:

@@ -72,17 +72,7 @@ def events_until(end: int) -> Iterator[int]:
     while at < end:
         yield at
         left = FIRST + DAYS * DAY - at
-        at += (
-            1
-            if left <= 130
-            else 5
-            if left <= 700
-            else 60
-            if left <= 7500
-            else 300
-            if left <= 31 * HOUR
-            else HOUR
-        )
+        at += 1 if left <= 130 else 5 if left <= 700 else 60 if left <= 7500 else 300 if left <= 31 * HOUR else HOUR
 
 
 def joins(hour: int, rng: random.Random) -> list[tuple[int, int]]:
@@ -161,9 +151,7 @@ async def check_users(store: Store, model: Model) -> None:
         assert [await store.unique_users.users_of(metric, month) for month in MONTHS] == by_month
     for period in ("all", *MONTHS):
         of_torrents = {
-            info_hash(torrent).hex(): model.totals[metric]
-            if period == "all"
-            else model.months[metric, period]
+            info_hash(torrent).hex(): model.totals[metric] if period == "all" else model.months[metric, period]
             for torrent in (1, 2, 3, 4)
             for metric in [f"torrents.{info_hash(torrent).hex()}.users"]
         }

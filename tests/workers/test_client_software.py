@@ -353,9 +353,7 @@ async def test_a_name_is_listed_once_it_came_from_three_addresses(
     assert await store.redis.hlen(f"{store.keys.prefix}unlisted_clients") == 22
 
 
-async def test_addresses_of_few_unlisted_names_are_kept(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_addresses_of_few_unlisted_names_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_software, "MIN_ADDRESSES", 3)
     monkeypatch.setattr(client_software, "MAX_UNLISTED", 50)
     work = Work(store)

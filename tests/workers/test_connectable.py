@@ -25,9 +25,7 @@ class Checks:
         self.store = store
         self.counted: list[str] = []
         self.enabled = enabled
-        prober = Prober(
-            lambda: self.enabled, self.counted.append, store.clock, self._sleep, is_target=is_here
-        )
+        prober = Prober(lambda: self.enabled, self.counted.append, store.clock, self._sleep, is_target=is_here)
         self.worker = ConnectableWorker(store.torrents, store.connect_checks, prober)
 
     async def _sleep(self, seconds: float) -> None:
@@ -103,9 +101,7 @@ async def test_endpoints_that_may_not_be_probed_are_passed_over(store: Store) ->
     assert await checks.run() == []
 
 
-async def test_a_run_makes_few_connections_and_the_next_goes_on(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_makes_few_connections_and_the_next_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = Checks(store)
     monkeypatch.setattr(connectable, "MAX_CHECKS_A_RUN", 3)
     ports = await announced(store, 7)

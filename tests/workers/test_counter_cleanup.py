@@ -37,9 +37,7 @@ async def slices(store: Store, precision: int, name: str) -> dict[int, int]:
 def test_fine_precisions_are_cleaned_more_often() -> None:
     """C3: each at least once per slice, or once a minute."""
     visits = Counter(p for minute in range(1440) for p in due_precisions(AT_ONCE + 60 * minute + 17))
-    assert {precision: visits[precision] for precision in (1, 5, 60, 300)} == dict.fromkeys(
-        (1, 5, 60, 300), 1440
-    )
+    assert {precision: visits[precision] for precision in (1, 5, 60, 300)} == dict.fromkeys((1, 5, 60, 300), 1440)
     longer = {900: 480, 3600: 120, 7200: 60, 18000: 24, 28800: 15, 86400: 5}
     assert {precision: visits[precision] for precision in PRECISIONS[4:]} == longer
 
@@ -72,11 +70,7 @@ async def test_two_days_of_counting_leave_bounded_slices(valkey: Server, prefix:
             await worker.clean_once()
             if minute % 60 == 0:
                 await check_the_stored(store)
-        assert await store.counters.names() == [
-            "often",
-            "once",
-            "seldom",
-        ]  # a slice of a day lives 120 days
+        assert await store.counters.names() == ["often", "once", "seldom"]  # a slice of a day lives 120 days
         assert "18000:once" in await known(store) and "300:once" not in await known(store)
         store.clock.now = AT_ONCE + 125 * DAY
         await worker.clean_once()

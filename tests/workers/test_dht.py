@@ -73,14 +73,7 @@ async def test_clients_of_public_swarms_are_asked_too(store: Store) -> None:
         await store.announce(update(10 + torrent, "s", torrent, endpoint=endpoint(10 + torrent)))
 
     async def found(family: int, *, private_addresses: bool = False) -> set[Endpoint]:
-        return set(
-            await own_peers(
-                store.dht_torrents,
-                family,
-                all_torrents=False,
-                private_addresses=private_addresses,
-            )
-        )
+        return set(await own_peers(store.dht_torrents, family, all_torrents=False, private_addresses=private_addresses))
 
     assert await found(4) == {endpoint(1, port=1024), endpoint(2)}
     assert await found(4, private_addresses=True) == {endpoint(1, port=1024), endpoint(2), private_network}
@@ -97,14 +90,9 @@ async def test_they_are_of_any_page_of_a_large_register(store: Store) -> None:
     torrents = range(1, 801)
     await asyncio.gather(*(store.torrents.add(info_hash(each), {"private": "0"}) for each in torrents))
     await asyncio.gather(
-        *(
-            store.announce(update(each, "s", each, endpoint=endpoint(each), bytes_left=0))
-            for each in torrents[::40]
-        )
+        *(store.announce(update(each, "s", each, endpoint=endpoint(each), bytes_left=0)) for each in torrents[::40])
     )
-    found = [
-        await own_peers(store.dht_torrents, 4, all_torrents=False, private_addresses=False) for _ in range(50)
-    ]
+    found = [await own_peers(store.dht_torrents, 4, all_torrents=False, private_addresses=False) for _ in range(50)]
     assert all(found) and len({peer for each in found for peer in each}) > 10
 
 

@@ -195,9 +195,7 @@ class SlowNodes:
 
 
 @pytest.mark.parametrize("after", [0.0, 6.0, 12.0])
-async def test_a_torrent_made_private_during_a_lookup_is_asked_for_no_longer(
-    store: Store, after: float
-) -> None:
+async def test_a_torrent_made_private_during_a_lookup_is_asked_for_no_longer(store: Store, after: float) -> None:
     """D15: after 10 seconds at most, and not in the other family."""
     network = SlowNodes()
     await store.torrents.add(info_hash(1), {"private": "0"})
@@ -220,9 +218,7 @@ async def test_a_public_torrent_is_asked_for_in_both_families(store: Store) -> N
     """However long it takes."""
     network = SlowNodes()
     await store.torrents.add(info_hash(1), {"private": "0"})
-    await on_nodes(store, network.nodes, lambda: network.now, network.sleep).handle(
-        {"info_hash": info_hash(1).hex()}
-    )
+    await on_nodes(store, network.nodes, lambda: network.now, network.sleep).handle({"info_hash": info_hash(1).hex()})
     assert max(network.asked) > 30
 
 

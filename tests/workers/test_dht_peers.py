@@ -83,12 +83,7 @@ async def test_only_peers_that_answer_a_handshake_for_the_torrent_are_handed_out
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(68)
 
-    for behave, handed_out in (
-        (honest, True),
-        (of_another_torrent, False),
-        (no_client, False),
-        (silent, False),
-    ):
+    for behave, handed_out in ((honest, True), (of_another_torrent, False), (no_client, False), (silent, False)):
         await store.redis.delete(dht_peers_key(store.keys, TORRENT, 4))
         async with peer(behave) as endpoint:
             expected = [endpoint] if handed_out else []
@@ -106,14 +101,8 @@ async def test_without_probes_two_networks_must_name_a_peer(store: Store) -> Non
 @pytest.mark.parametrize(
     ("address", "port"),
     [
-        *(
-            (text, 6881)
-            for text in ("10.0.0.1", "127.0.0.1", "0.0.0.0", "192.0.2.1", "224.0.0.1", "100.64.0.1")
-        ),
-        *(
-            (text, 6881)
-            for text in ("::1", "fe80::1", "fc00::1", "2001:db8::1", "ff02::1", "2002:808:808::1")
-        ),
+        *((text, 6881) for text in ("10.0.0.1", "127.0.0.1", "0.0.0.0", "192.0.2.1", "224.0.0.1", "100.64.0.1")),
+        *((text, 6881) for text in ("::1", "fe80::1", "fc00::1", "2001:db8::1", "ff02::1", "2002:808:808::1")),
         *(("8.8.8.8", port) for port in (0, 22, 53, 80, 443, 1023)),
         ("2a00::1", 53),
     ],
@@ -157,9 +146,7 @@ async def test_no_more_than_20_are_stored_and_no_more_than_40_probed(store: Stor
     assert probes.clock.now - began >= (MAX_PROBED - 1) / 2, "two a second"
 
 
-async def test_nothing_is_sought_for_a_swarm_with_enough_peers_or_a_torrent_without_part(
-    store: Store,
-) -> None:
+async def test_nothing_is_sought_for_a_swarm_with_enough_peers_or_a_torrent_without_part(store: Store) -> None:
     for number in range(UNVERIFIED.give_below - 1):
         await store.announce(update(number, "s"))
     assert await stored(store, {routable(1): TWO}) == [routable(1)]

@@ -79,9 +79,7 @@ async def test_only_public_torrents_are_shown_and_the_same_for_an_interval(store
 
 
 @pytest.mark.parametrize("change", ["private", "unknown", "disabled", "pending", "denied", "removed"])
-async def test_a_torrent_that_takes_part_no_longer_is_not_shown_after_ten_seconds(
-    store: Store, change: str
-) -> None:
+async def test_a_torrent_that_takes_part_no_longer_is_not_shown_after_ten_seconds(store: Store, change: str) -> None:
     for number in (1, 2):
         await store.torrents.add(info_hash(number), {"private": "0"})
     shown = Shown(store)

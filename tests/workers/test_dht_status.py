@@ -85,13 +85,7 @@ async def test_the_status_is_saved_at_the_start_and_then_regularly(store: Store)
 async def test_announced_hashes_of_both_families_are_saved(store: Store) -> None:
     nodes = {4: Island(1).first(), 6: Island(1).first()}
     said = StatusWorker(
-        "host",
-        nodes,
-        store.dht_nodes,
-        store.dht_torrents,
-        mode="any",
-        clock=lambda: START,
-        timer=lambda: 100,
+        "host", nodes, store.dht_nodes, store.dht_torrents, mode="any", clock=lambda: START, timer=lambda: 100
     )
     nodes[4].announced.announce(info_hash(1), address(5), 90, seed=True)
     nodes[4].announced.announce(info_hash(1), address(6), 95, seed=False)
@@ -101,10 +95,7 @@ async def test_announced_hashes_of_both_families_are_saved(store: Store) -> None
     await said.save_hashes()
     assert await store.dht_nodes.hashes(None, 0, 9) == (
         2,
-        [
-            AnnouncedHash(info_hash(1), 1, 3, START - 5),
-            AnnouncedHash(info_hash(2), 0, 1, START - 40),
-        ],
+        [AnnouncedHash(info_hash(1), 1, 3, START - 5), AnnouncedHash(info_hash(2), 0, 1, START - 40)],
     )
 
 

@@ -96,9 +96,7 @@ def dbip(host: Host) -> Source:
 
 
 def maxmind(host: Host) -> Source:
-    settings = GeoIPSettings(
-        database=Path(f"maxmind:{EDITION}"), account_id="7", licence_key=SecretStr("a key")
-    )
+    settings = GeoIPSettings(database=Path(f"maxmind:{EDITION}"), account_id="7", licence_key=SecretStr("a key"))
     source = source_of(settings, NOW, maxmind=host.url)
     assert source is not None
     return source
@@ -147,9 +145,7 @@ async def test_dbips_file_of_this_month_is_fetched_once(host: Host, file: Path, 
     assert update_notes(file)["checked"] == int(NOW) + 1
 
 
-async def test_before_this_months_file_is_there_the_last_one_serves(
-    host: Host, file: Path, database: bytes
-) -> None:
+async def test_before_this_months_file_is_there_the_last_one_serves(host: Host, file: Path, database: bytes) -> None:
     host.serve(FEBRUARY, gzip.compress(database), ETag='"february"')
     assert await update(dbip(host), file, NOW, host.tls)
     assert [each.path.rpartition("/")[2] for each in host.requests] == [MARCH, FEBRUARY]
@@ -192,9 +188,7 @@ async def test_a_refusal_keeps_the_old_file_and_waits(
     host: Host, file: Path, database: bytes, answer: web.Response, text: str, retry: int
 ) -> None:
     put(file, database)
-    host.answers["download?suffix=tar.gz"] = lambda _: web.Response(
-        status=answer.status, headers=answer.headers
-    )
+    host.answers["download?suffix=tar.gz"] = lambda _: web.Response(status=answer.status, headers=answer.headers)
     error = await refused(maxmind(host), file, host, text)
     assert error.retry_seconds == retry
     assert update_notes(file)["retry"] >= NOW + max(retry, 3600)
@@ -244,9 +238,7 @@ async def test_sizes_are_bounded_before_and_after_unpacking(
     await refused(dbip(host), file, host, "the file has more than")
 
 
-async def test_a_source_that_is_slow_ends_in_time(
-    host: Host, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_source_that_is_slow_ends_in_time(host: Host, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geoip_update, "TIMEOUT", aiohttp.ClientTimeout(total=0.2))
     never = asyncio.Event()
 

@@ -29,9 +29,7 @@ TRIED = (Status.DEFERRED, "probed within the last hour")
 class Probes:
     """A prober with a clock that its sleeps move forward."""
 
-    def __init__(
-        self, is_enabled: Callable[[], bool] = enabled, targets: Callable[[Endpoint], bool] = is_here
-    ) -> None:
+    def __init__(self, is_enabled: Callable[[], bool] = enabled, targets: Callable[[Endpoint], bool] = is_here) -> None:
         self.clock = Clock()
         self.counted: list[str] = []
         self.slept: list[float] = []
@@ -98,9 +96,7 @@ class TestTargets:
     def test_routable_addresses_are_probed(self, text: str) -> None:
         assert is_target(endpoint(text, 1024))
 
-    @pytest.mark.parametrize(
-        "text", ["10.0.0.1", "0.0.0.0", "169.254.169.254", "11.0.0.1", "8.8.8.8", "fe80::1"]
-    )
+    @pytest.mark.parametrize("text", ["10.0.0.1", "0.0.0.0", "169.254.169.254", "11.0.0.1", "8.8.8.8", "fe80::1"])
     def test_probers_of_tests_probe_loopback_only(self, text: str) -> None:
         assert not is_here(endpoint(text))
 
@@ -238,9 +234,7 @@ class TestPace:
             await probes.prober.check(endpoint(address, port), HASH, is_claimant=True)
             order.append(address)
 
-        await asyncio.gather(
-            *(check(20_000 + at, "127.0.0.1") for at in range(5)), check(20_000, "127.0.0.2")
-        )
+        await asyncio.gather(*(check(20_000 + at, "127.0.0.1") for at in range(5)), check(20_000, "127.0.0.2"))
         assert order.index("127.0.0.2") < 3
 
     async def test_tried_endpoints_are_forgotten_after_an_hour(self) -> None:

@@ -54,13 +54,7 @@ async def tracker_on(
 @asynccontextmanager
 async def working(store: Store, interval: float = REAP_INTERVAL) -> AsyncIterator[Reaper]:
     reaper = Reaper(
-        store.reaping,
-        store.connection,
-        store.keys,
-        store.counters,
-        lambda: interval,
-        time.time,
-        wait=Rest(),
+        store.reaping, store.connection, store.keys, store.counters, lambda: interval, time.time, wait=Rest()
     )
     store.connection.on_reconnect(reaper.on_reconnect)
     async with in_background(reaper.run(), store.connection.watch()):
@@ -123,9 +117,7 @@ async def _is(number: Awaitable[int], expected: int) -> bool:
     return await number == expected
 
 
-async def test_peers_that_time_out_without_a_tracker_are_removed_by_the_next(
-    any_server: Server, users: str
-) -> None:
+async def test_peers_that_time_out_without_a_tracker_are_removed_by_the_next(any_server: Server, users: str) -> None:
     """T10: a restart. No tracker was subscribed when the timeouts ended."""
     async with tracker_on(any_server.url, users, reap=False) as store:
         for peer in range(1, 40):
@@ -292,17 +284,13 @@ async def test_a_due_list_is_read_in_pieces(any_server: Server, users: str) -> N
 
 
 @pytest.mark.long
-async def test_20000_peers_that_time_out_together_are_removed(
-    start_server: Callable[..., Server], prefix: str
-) -> None:
+async def test_20000_peers_that_time_out_together_are_removed(start_server: Callable[..., Server], prefix: str) -> None:
     """They are removed within 5 s; a peer that announces meanwhile stays."""
     server = start_server("--appendonly", "no")
     async with running(Store(server.url, Keys(prefix), replace(RULES, accounts="off"))) as store:
         store.clock.now = time.time()
         for start in range(0, 20_000, 1000):  # more would be refused where the store shares its core
-            await asyncio.gather(
-                *(join(store, n, timeout=600, torrent=n % 100) for n in range(start, start + 1000))
-            )
+            await asyncio.gather(*(join(store, n, timeout=600, torrent=n % 100) for n in range(start, start + 1000)))
         with server.client() as client:
             pipe = client.pipeline(transaction=False)
             for key in client.scan_iter(f"{store.keys.timeouts()}*", 10_000):
@@ -320,9 +308,7 @@ async def _leechers(store: Store, expected: int) -> bool:
     return bool(await store.redis.get(store.keys.stat("leechers")) == str(expected).encode())
 
 
-async def test_the_sweep_removes_peers_whose_events_and_due_lists_are_lost(
-    any_server: Server, users: str
-) -> None:
+async def test_the_sweep_removes_peers_whose_events_and_due_lists_are_lost(any_server: Server, users: str) -> None:
     """Within a reap interval."""
     async with tracker_on(any_server.url, users, reap=False) as store:
         for peer in range(1, 300):

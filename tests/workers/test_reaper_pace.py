@@ -22,9 +22,7 @@ class Timed:
         self.save_peer_counts = reaping.save_peer_counts
         self.calls, self.seconds = 0, 0.0
 
-    async def sweep(
-        self, torrent_ids: Sequence[str], position: str, budget: int, denied: Sequence[bytes]
-    ) -> SweepStep:
+    async def sweep(self, torrent_ids: Sequence[str], position: str, budget: int, denied: Sequence[bytes]) -> SweepStep:
         began = asyncio.get_running_loop().time()
         try:
             return await self._reaping.sweep(torrent_ids, position, budget, denied)
@@ -141,9 +139,7 @@ async def test_a_requested_round_shortens_the_pauses_of_the_current_one(store: S
 async def test_a_new_interval_counts_from_its_change_on(store: Store) -> None:
     """A shorter interval does not make a sweep late that began under the longer one."""
     interval, timer = 3600, Clock()
-    reaper = Reaper(
-        store.reaping, store.connection, store.keys, store.counters, lambda: interval, store.clock, timer
-    )
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: interval, store.clock, timer)
     await reaper.sweep_once(hurry=True)
     timer.now += 3600
     interval = 60
@@ -155,9 +151,7 @@ async def test_a_new_interval_counts_from_its_change_on(store: Store) -> None:
 async def test_a_step_of_the_clock_makes_no_sweep_late(store: Store) -> None:
     """The tracker stays ready."""
     timer = Clock()
-    reaper = Reaper(
-        store.reaping, store.connection, store.keys, store.counters, lambda: 60, store.clock, timer
-    )
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 60, store.clock, timer)
     await reaper.sweep_once(hurry=True)
     store.clock.now += 7200
     assert not reaper.sweep_behind

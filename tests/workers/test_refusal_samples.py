@@ -72,15 +72,11 @@ async def test_the_number_of_reasons_is_bounded(store: Store) -> None:
     for number in range(MAX_REASONS + 5):
         worker.add(f"reason {number}", info_hash(1), QB)
     await worker.send()
-    kept = [
-        number for number in range(MAX_REASONS + 5) if await store.refusal_samples.last(f"reason {number}")
-    ]
+    kept = [number for number in range(MAX_REASONS + 5) if await store.refusal_samples.last(f"reason {number}")]
     assert kept == list(range(MAX_REASONS))
 
 
-async def test_samples_wait_while_the_store_is_unavailable(
-    start_server: Callable[..., Server], prefix: str
-) -> None:
+async def test_samples_wait_while_the_store_is_unavailable(start_server: Callable[..., Server], prefix: str) -> None:
     server = start_server()
     async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
         worker = sampler(store)

@@ -8,16 +8,7 @@ from typing import Any
 import pytest
 
 from loadtest.invariants import check_invariants
-from tests.store.harness import (
-    ALICE,
-    BOB,
-    Store,
-    endpoint,
-    peer_id,
-    running,
-    timeout_key,
-    update,
-)
+from tests.store.harness import ALICE, BOB, Store, endpoint, peer_id, running, timeout_key, update
 from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.schema.keys import Keys
@@ -57,9 +48,7 @@ def other_client(number: int) -> PeerId:
     return PeerId(OTHER_CLIENT + number.to_bytes(17, "big"))
 
 
-async def join(
-    store: Store, peer: int, passkey: str = ALICE, in_torrent: int = 1, **changes: Any
-) -> Admitted:
+async def join(store: Store, peer: int, passkey: str = ALICE, in_torrent: int = 1, **changes: Any) -> Admitted:
     given: dict[str, Any] = {"info_hash": torrent(in_torrent), "passkey": passkey, **changes}
     return await store.announce(update(peer, "s", **given))
 
@@ -97,9 +86,7 @@ async def work(store: Store, denied: tuple[bytes, ...] = ()) -> int:
     removed = await (worker := removal_worker(store, prefixes)).remove_once()
     assert await worker.remove_once() == 0
     for shard in store.shards:
-        assert not await store.redis.exists(
-            f"{shard.keys.prefix}removing", f"{shard.keys.prefix}removing:torrents"
-        )
+        assert not await store.redis.exists(f"{shard.keys.prefix}removing", f"{shard.keys.prefix}removing:torrents")
     return removed
 
 
@@ -234,8 +221,7 @@ async def remove_torrent(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "refuse",
-    [deny_torrent, disable_torrent, add_as_disabled, make_pending, add_as_pending, remove_torrent],
+    "refuse", [deny_torrent, disable_torrent, add_as_disabled, make_pending, add_as_pending, remove_torrent]
 )
 @pytest.mark.parametrize("peers", [3, LARGE])
 async def test_a_refused_torrent_loses_its_peers(

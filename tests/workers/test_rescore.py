@@ -137,9 +137,7 @@ async def test_a_scan_of_an_empty_tracker_ends_at_once(store: Store) -> None:
     assert not await claim(jobs, PROCESS_TORRENT)
 
 
-@pytest.mark.parametrize(
-    "payload", [{"score": 1}, {"min_score": "1"}, {"max_seeders": True}, {"min_score": None}]
-)
+@pytest.mark.parametrize("payload", [{"score": 1}, {"min_score": "1"}, {"max_seeders": True}, {"min_score": None}])
 def test_an_invalid_filter_is_an_error(payload: dict[str, Any]) -> None:
     """Q10."""
     with pytest.raises(ValueError, match="filter"):

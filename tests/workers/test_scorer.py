@@ -143,9 +143,7 @@ async def test_max_peers_is_a_setting_and_scores_are_capped(store: Store) -> Non
 
 
 @pytest.mark.parametrize(("peers", "turn"), [(0, 8), (1, 24)])
-async def test_a_dead_torrent_leaves_the_ranking_and_a_join_returns_it(
-    store: Store, peers: int, turn: int
-) -> None:
+async def test_a_dead_torrent_leaves_the_ranking_and_a_join_returns_it(store: Store, peers: int, turn: int) -> None:
     """B3: at the 8th empty or the 24th weak scoring; the registration stays."""
     await store.torrents.add(info_hash(1))
     await fill(store, 1, peers, 0)
@@ -228,10 +226,7 @@ async def test_failing_and_hanging_trackers_do_not_stop_scoring(store: Store) ->
         await Bench(store, hang, ask_seconds=0.05).turn()
     assert await scores(store) == {"1": 0.25}
     errors = [(line["event"], line["error"]) for line in logs if line["log_level"] == "error"]
-    assert errors == [
-        ("cannot ask other trackers", "ValueError"),
-        ("cannot ask other trackers", "TimeoutError"),
-    ]
+    assert errors == [("cannot ask other trackers", "ValueError"), ("cannot ask other trackers", "TimeoutError")]
     assert "secret" not in str(logs)
 
 
@@ -482,9 +477,7 @@ async def test_torrents_of_a_killed_process_keep_their_scores(store: Store) -> N
     assert bench.counted == {"torrents.processed": 5}
 
 
-async def test_scoring_continues_after_a_crash_of_the_store(
-    start_server: Callable[..., Server], prefix: str
-) -> None:
+async def test_scoring_continues_after_a_crash_of_the_store(start_server: Callable[..., Server], prefix: str) -> None:
     """B5: killed during scoring and restarted with its saved data. Every torrent is scored again."""
     server = start_server("--appendfsync", "always")
     async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:

@@ -61,9 +61,7 @@ async def test_a_pause_of_all_shards_is_logged_once_with_its_end(redis_url: str,
         assert line["until"] == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends))
 
 
-async def test_an_outage_of_one_shard_reaps_no_peer_there_and_delays_no_other(
-    redis_url: str, prefix: str
-) -> None:
+async def test_an_outage_of_one_shard_reaps_no_peer_there_and_delays_no_other(redis_url: str, prefix: str) -> None:
     """T9, T10: each shard has outages of its own."""
     async with store_on(redis_url, prefix) as store:
         for number in range(SHARDS):

@@ -32,18 +32,11 @@ class Tracker:
     def __init__(self, store: Store, name: str, time: FakeTime) -> None:
         self.leases = LeaseKeeper(store.scripts, store.shards, name, lambda: START + time.now, time)
         self._reapers = [
-            Reaper(
-                store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 300.0, time.timer
-            )
+            Reaper(store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 300.0, time.timer)
             for shard in store.shards
         ]
         self._users = UserSumsWorker(
-            store.shards,
-            store.user_copies,
-            store.user_sums,
-            store.multipliers,
-            lambda: self.leases.held,
-            time,
+            store.shards, store.user_copies, store.user_sums, store.multipliers, lambda: self.leases.held, time
         )
 
     async def work(self) -> None:
@@ -74,9 +67,7 @@ def commands(nodes: Cluster) -> int:
 async def test_the_work_of_two_trackers_is_that_of_one(nodes: Cluster, prefix: str) -> None:
     time = FakeTime()
     async with AsyncExitStack() as stack:
-        one, other = [
-            await stack.enter_async_context(tracker(nodes, prefix, name, time)) for name in ("one", "other")
-        ]
+        one, other = [await stack.enter_async_context(tracker(nodes, prefix, name, time)) for name in ("one", "other")]
 
         async def work(*several: Tracker) -> int:
             """Commands of all trackers in a minute."""

@@ -133,9 +133,7 @@ async def test_anything_may_be_published_and_nothing_is_written_without_a_change
 
 
 @pytest.mark.slow
-async def test_a_change_reaches_the_others_while_a_shard_is_unavailable_and_that_one_when_it_is_back() -> (
-    None
-):
+async def test_a_change_reaches_the_others_while_a_shard_is_unavailable_and_that_one_when_it_is_back() -> None:
     with cluster(options=("--appendonly", "yes", "--appendfsync", "always")) as group:
         group.be_patient()
         keys = Keys("t:")
@@ -154,9 +152,7 @@ async def test_a_change_reaches_the_others_while_a_shard_is_unavailable_and_that
                 return copies == [b"0"] * len(shards)
 
             time = FakeTime()
-            worker = SiteUsers(
-                store.connection, store.keys, store.shards, store.user_copies, lambda: [0], time
-            )
+            worker = SiteUsers(store.connection, store.keys, store.shards, store.user_copies, lambda: [0], time)
             async with in_background(worker.run()), in_background(store.connection.watch()):
                 node.kill()
                 await store.connection.command("HSET", store.keys.passkey(ALICE), "enabled", "0")

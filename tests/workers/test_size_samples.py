@@ -28,12 +28,7 @@ async def test_sizes_are_sampled(store: Store) -> None:
         await store.announce(update(peer, bytes_left=bytes_left))
     await store.users.add()
     assert await SizeSampler(store, store.clock).sample_once()
-    assert await sampled(store) == {
-        "seeders": (1, 1),
-        "leechers": (1, 2),
-        "torrents": (1, 1),
-        "users": (1, 1),
-    }
+    assert await sampled(store) == {"seeders": (1, 1), "leechers": (1, 2), "torrents": (1, 1), "users": (1, 1)}
 
 
 async def test_peers_are_sampled_by_family_and_protocol_once_the_sweep_has_counted_them(store: Store) -> None:

@@ -72,9 +72,7 @@ async def test_joins_are_counted_with_their_places(work: UserCounting) -> None:
     await work.counter.flush()
     seven = metrics(info_hash(1), place_names("United Kingdom", "London", "SW1A"))
     assert await work.counts_of(*seven) == [2] * 7
-    assert await work.counts_of(
-        "countries.France.cities.Paris.users", f"torrents.{info_hash(2).hex()}.users"
-    ) == [1, 1]
+    assert await work.counts_of("countries.France.cities.Paris.users", f"torrents.{info_hash(2).hex()}.users") == [1, 1]
     assert work.counts == {"unique.new": 3}
 
 
@@ -202,11 +200,7 @@ async def test_an_outage_of_the_store_delays_counts_and_loses_none(own: tuple[Se
         assert work.counter.waiting == 100
         server.start()
         await all_counted(work)
-    assert await work.counts_of(TORRENT, "countries.United_Kingdom.users", "countries.France.users") == [
-        105,
-        53,
-        52,
-    ]
+    assert await work.counts_of(TORRENT, "countries.United_Kingdom.users", "countries.France.users") == [105, 53, 52]
     assert work.counts["tally_dropped"] == 0
 
 
@@ -245,9 +239,7 @@ async def test_joins_wait_while_the_store_is_full(own: tuple[Server, UserCountin
     assert work.counts["tally_dropped"] == 0
 
 
-async def test_joins_skipped_by_a_nearly_full_store_are_counted_as_skipped(
-    own: tuple[Server, UserCounting],
-) -> None:
+async def test_joins_skipped_by_a_nearly_full_store_are_counted_as_skipped(own: tuple[Server, UserCounting]) -> None:
     _, work = own
     await work.store.redis.config_set("maxmemory", 1)
     work.add(*range(70))
@@ -367,10 +359,7 @@ async def _consistent(store: Store) -> int:
         elif not rest:
             name = f"{metric}.users"
             month = time.strftime("%Y-%m", time.gmtime(START))
-            totals[metric] = (
-                await store.unique_users.users_of(name),
-                await store.unique_users.users_of(name, month),
-            )
+            totals[metric] = (await store.unique_users.users_of(name), await store.unique_users.users_of(name, month))
     assert totals == {metric: (count, count) for metric, count in marks.items()}
     new = [int((await store.torrent(info_hash(torrent))).get("new", 0)) for torrent in (1, 2, 3)]
     users = [totals.get(f"torrents.{info_hash(torrent).hex()}", (0, 0))[0] for torrent in (1, 2, 3)]

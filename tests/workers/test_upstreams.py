@@ -235,10 +235,7 @@ class TestObserving:
             udp.files[HASH] = (3, 9, 2)
             udp.peers = b"".join(bytes((1, 2, 3, at)) + b"\0\1" for at in range(1, 200))
             async with asking(
-                f"udp://127.0.0.1:{udp.port}",
-                peers=True,
-                max_peers=20,
-                on_peer=lambda *each: seen.append(each),
+                f"udp://127.0.0.1:{udp.port}", peers=True, max_peers=20, on_peer=lambda *each: seen.append(each)
             ) as upstreams:
                 await upstreams.ask(HASH)
         assert len(seen) == 20
@@ -305,9 +302,7 @@ class TestOurOwnTracker:
             for _ in range(2):
                 answers = await upstreams.ask_many(MANY)
         assert answers[MANY[0]] == [Counts(f"{own.url}/announce", seeders=2, leechers=1)]
-        assert {answer for info_hash in MANY[1:] for answer in answers[info_hash]} == {
-            Counts(f"{own.url}/announce")
-        }
+        assert {answer for info_hash in MANY[1:] for answer in answers[info_hash]} == {Counts(f"{own.url}/announce")}
 
     async def test_a_private_tracker_refuses_requests_without_a_passkey(self, tmp_path: Path) -> None:
         private = await asyncio.to_thread(trackers.start, tmp_path, TRACKER_USERS__PRIVATE="required")

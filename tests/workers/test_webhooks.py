@@ -21,14 +21,7 @@ from tracker.store.changes.webhooks import LEASE_SECONDS, receiver_of, webhook_i
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers import webhooks as module
-from tracker.workers.webhooks import (
-    MAX_CHANGES,
-    MAX_PAUSE_SECONDS,
-    POLL_SECONDS,
-    WebhookWorker,
-    encode_batch,
-    sign,
-)
+from tracker.workers.webhooks import MAX_CHANGES, MAX_PAUSE_SECONDS, POLL_SECONDS, WebhookWorker, encode_batch, sign
 
 SECRET = "a secret of the site and the tracker"
 DOCS = Path(__file__).parents[2] / "docs" / "changes.md"
@@ -155,14 +148,10 @@ async def test_the_example_of_the_docs_checks_real_deliveries(store: Store, rece
     assert not is_from_tracker("another secret", receiver.url, headers, body, now)
     assert not is_from_tracker(SECRET, f"{receiver.url}x", headers, body, now)
     assert not is_from_tracker(SECRET, receiver.url, headers, body + b" ", now)
-    assert not is_from_tracker(
-        SECRET, receiver.url, {**headers, "X-Tracker-Timestamp": str(int(now) + 1)}, body, now
-    )
+    assert not is_from_tracker(SECRET, receiver.url, {**headers, "X-Tracker-Timestamp": str(int(now) + 1)}, body, now)
     assert not is_from_tracker(SECRET, receiver.url, headers, body, now + 301)
     assert not is_from_tracker(SECRET, receiver.url, {}, body, now)
-    assert not is_from_tracker(
-        SECRET, receiver.url, {**headers, "X-Tracker-Signature": "sha256=\u00e9"}, body, now
-    )
+    assert not is_from_tracker(SECRET, receiver.url, {**headers, "X-Tracker-Signature": "sha256=\u00e9"}, body, now)
     assert not is_from_tracker(SECRET, receiver.url, {**headers, "X-Tracker-Timestamp": "\u00b2"}, body, now)
 
 

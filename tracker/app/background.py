@@ -79,10 +79,7 @@ async def open_background(
     """
     store, settings = context.store, context.live.current
     on_upstream_peer = on_peer if settings.uniques.enabled else None
-    async with (
-        Upstreams(settings.scoring, time.monotonic, on_upstream_peer) as upstreams,
-        _site(context) as site,
-    ):
+    async with Upstreams(settings.scoring, time.monotonic, on_upstream_peer) as upstreams, _site(context) as site:
         scorer = Scorer(
             store.scores,
             store.connection,
@@ -126,8 +123,7 @@ def _other_sources(context: RuntimeContext, upstreams: Upstreams) -> Ask | None:
     async def ask(info_hashes: Sequence[InfoHash]) -> Mapping[InfoHash, Sequence[Source]]:
         found = [await each(info_hashes) for each in asks]
         return {
-            info_hash: [source for each in found for source in each.get(info_hash, ())]
-            for info_hash in info_hashes
+            info_hash: [source for each in found for source in each.get(info_hash, ())] for info_hash in info_hashes
         }
 
     return ask if asks else None
@@ -159,23 +155,17 @@ def _upstream_sources(upstreams: Upstreams, max_peers: int) -> Ask:
     return ask
 
 
-def _users_of_shards(
-    context: RuntimeContext, reaper: AnyReaper
-) -> list[Callable[[], Coroutine[None, None, None]]]:
+def _users_of_shards(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], Coroutine[None, None, None]]]:
     """What keeps the users of several shards alike. None with one shard, or without users."""
     store = context.store
     if not store.shards.others or context.live.current.users.private == "off":
         return []
-    worker = UserSumsWorker(
-        store.shards, store.user_copies, store.user_sums, store.multipliers, lambda: reaper.held
-    )
+    worker = UserSumsWorker(store.shards, store.user_copies, store.user_sums, store.multipliers, lambda: reaper.held)
     site = SiteUsers(store.connection, store.keys, store.shards, store.user_copies, lambda: reaper.held)
     return [worker.run, site.run]
 
 
-def _access_copies(
-    context: RuntimeContext, reaper: AnyReaper
-) -> list[Callable[[], Coroutine[None, None, None]]]:
+def _access_copies(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], Coroutine[None, None, None]]]:
     """What keeps the shards' copies of tokens, sessions and lists of clients. None with one shard."""
     store = context.store
 
@@ -227,12 +217,7 @@ def _geoip_updates(context: RuntimeContext) -> GeoIPUpdater:
 def _webhooks(context: RuntimeContext) -> WebhookWorker:
     store, settings = context.store, context.live.current.changes
     worker = WebhookWorker(
-        store.webhooks,
-        store.changes,
-        store.connection,
-        settings.receivers,
-        count=store.counters.count,
-        clock=time.time,
+        store.webhooks, store.changes, store.connection, settings.receivers, count=store.counters.count, clock=time.time
     )
     context.telemetry.gauge("webhook_lag_seconds", lambda: worker.lag_seconds)
     return worker
@@ -260,12 +245,7 @@ def _jobs(
     checks = ConnectableWorker(store.torrents, store.connect_checks, prober)
     receiver: Receiver = StatsD(settings.statsd) if settings.statsd.address else StatHat(settings.stathat)
     sender = Sender(
-        receiver,
-        store.outbox,
-        connection,
-        gauges=partial(_gauges, store),
-        count=counters.count,
-        clock=time.time,
+        receiver, store.outbox, connection, gauges=partial(_gauges, store), count=counters.count, clock=time.time
     )
 
     async def clean_up(_: object) -> None:
@@ -285,9 +265,7 @@ def _jobs(
     queues = {
         PROCESS_TORRENT: Queue(scorer.handle),
         REPROCESS: Queue(
-            Rescore(jobs, store.scores, connection).handle,
-            timeout_seconds=rescore.TIMEOUT_SECONDS,
-            resumes=True,
+            Rescore(jobs, store.scores, connection).handle, timeout_seconds=rescore.TIMEOUT_SECONDS, resumes=True
         ),
         SWEEP: Queue(sweep),
         CLEAN_COUNTERS: Queue(clean_up, every=counter_cleanup.EVERY_SECONDS),

@@ -100,9 +100,7 @@ async def open_dht(
         yield runtime
         return
     if settings.give_peers and settings.verify_peers and not context.live.current.probe.enabled:
-        log.warning(
-            "no peers of the DHT are handed out: TRACKER_DHT__VERIFY_PEERS needs TRACKER_PROBE__ENABLED"
-        )
+        log.warning("no peers of the DHT are handed out: TRACKER_DHT__VERIFY_PEERS needs TRACKER_PROBE__ENABLED")
     (sockets,) = await open_datagram_sockets(settings.listen, RECEIVE_BUFFER)
     with contextlib.ExitStack() as stack:
         for each in sockets:
@@ -183,11 +181,7 @@ async def _run(
 
 
 def _workers(
-    context: RuntimeContext,
-    prober: Prober,
-    nodes: dict[int, DhtNode],
-    lease: NameLease,
-    timer: Callable[[], float],
+    context: RuntimeContext, prober: Prober, nodes: dict[int, DhtNode], lease: NameLease, timer: Callable[[], float]
 ) -> DhtWorkers:
     store, live, name = context.store.dht_nodes, context.live, context.live.current.dht.node_name
     torrents, all_torrents = context.store.dht_torrents, live.current.dht.torrents == "all"
@@ -200,14 +194,7 @@ def _workers(
         status.lookups[outcome] += 1
 
     status = StatusWorker(
-        name,
-        nodes,
-        store,
-        torrents,
-        mode=live.current.dht.torrents,
-        clock=time.time,
-        timer=timer,
-        may_save=may_save,
+        name, nodes, store, torrents, mode=live.current.dht.torrents, clock=time.time, timer=timer, may_save=may_save
     )
     lookups = LookupWorker(
         torrents,
@@ -217,9 +204,7 @@ def _workers(
         count=count,
         clock=time.time,
         timer=timer,
-        collector=PeerCollector(
-            torrents, prober, lambda: live.current.dht, clock=time.time, rng=random.SystemRandom()
-        ),
+        collector=PeerCollector(torrents, prober, lambda: live.current.dht, clock=time.time, rng=random.SystemRandom()),
     )
     return DhtWorkers(NodeSaver(store, name, nodes, timer=timer, may_save=may_save), status, lookups)
 
@@ -247,9 +232,7 @@ def _each_changed(served: Sequence[DhtSocket], info_hash: InfoHash | None) -> No
         each.changed(info_hash)
 
 
-def build_nodes(
-    settings: DhtSettings, families: Sequence[int], saved: SavedNode, now: float
-) -> dict[int, DhtNode]:
+def build_nodes(settings: DhtSettings, families: Sequence[int], saved: SavedNode, now: float) -> dict[int, DhtNode]:
     """A node for each family (4, 6), with the id of the last run where it fits the external address."""
     rng = random.SystemRandom()
     version = b"SK" + bytes(int(part) for part in __version__.split(".")[:2])
@@ -265,12 +248,7 @@ def build_nodes(
         announced = AnnouncedPeers(own, AnnounceRules(bucket_hashes=settings.bucket_hashes))
         samples = None if settings.samples == "none" else SampleSet(by_worker=settings.samples == "public")
         parts[family] = Family(RoutingTable(own, rules, now), announced, samples)
-    responder = Responder(
-        parts,
-        AnnounceTokens(os.urandom(32)),
-        version=version,
-        read_only=settings.read_only,
-    )
+    responder = Responder(parts, AnnounceTokens(os.urandom(32)), version=version, read_only=settings.read_only)
     limits = LimitRules(
         address_rate=settings.address_queries_second,
         address_burst=settings.address_burst,
@@ -335,6 +313,4 @@ async def resolve(text: str, family: int) -> list[Endpoint]:
         return []
     addresses = {pack_address(str(item[4][0]).partition("%")[0]) for item in found}
     length = 4 if family == 4 else 16
-    return [
-        pack_endpoint(Address(each), port) for each in addresses if each is not None and len(each) == length
-    ]
+    return [pack_endpoint(Address(each), port) for each in addresses if each is not None and len(each) == length]

@@ -86,11 +86,7 @@ async def find(settings: DhtSettings, saved: Sequence[SavedNode], info_hash: Inf
         await _connected(nodes.values())
         asked = [node for node in nodes.values() if len(node.table)]
         results = await asyncio.gather(
-            *(
-                find_peers(node, info_hash, time.monotonic, scrape=scrape)
-                for node in asked
-                for scrape in (False, True)
-            )
+            *(find_peers(node, info_hash, time.monotonic, scrape=scrape) for node in asked for scrape in (False, True))
         )
     found = [each for each in results if each is not None and each.answered]
     sums = counts(found)

@@ -45,9 +45,7 @@ class JoinEvents:
         self.count("joins", "joins.v4" if len(address) == 4 else "joins.v6")
         self.on_join(info_hash, peer_id, address)
 
-    def on_refused(
-        self, info_hash: InfoHash, peer_id: PeerId, label: str, passkey: str, address: Address
-    ) -> None:
+    def on_refused(self, info_hash: InfoHash, peer_id: PeerId, label: str, passkey: str, address: Address) -> None:
         """An announce was refused with the failure ``label``; ``passkey``: empty without one."""
         self.refusals.add(label, info_hash, peer_id, passkey)
         if self.counts_software:
@@ -99,9 +97,4 @@ def _unique_users(settings: Settings, store: Store, places: GeoIP) -> UniqueUser
 
 
 def _client_software(store: Store) -> ClientSoftwareCounter:
-    return ClientSoftwareCounter(
-        store.client_software,
-        name=client_name,
-        count=store.counters.count,
-        clock=time.time,
-    )
+    return ClientSoftwareCounter(store.client_software, name=client_name, count=store.counters.count, clock=time.time)

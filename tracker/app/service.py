@@ -86,23 +86,13 @@ class Banner:
 
 
 async def serve(
-    settings: Settings,
-    server: StoreServer,
-    stop: asyncio.Event,
-    ready: Callable[[Banner], None],
-    reload: Reload,
+    settings: Settings, server: StoreServer, stop: asyncio.Event, ready: Callable[[Banner], None], reload: Reload
 ) -> None:
     """Serves from ``server`` until ``stop``; raises StartupError when it cannot start."""
     redis, telemetry, url = settings.redis, Telemetry(), server.url
     patience = Patience(inf if server.private else redis.start_wait_seconds or inf)
     async with (
-        open_connection(
-            url,
-            redis,
-            redis.timeout_seconds,
-            telemetry.round_trip,
-            patience,
-        ) as (connection, version),
+        open_connection(url, redis, redis.timeout_seconds, telemetry.round_trip, patience) as (connection, version),
         running(*([server.private.supervise] if server.private else [])),
         open_context(settings, connection, telemetry) as context,
     ):
@@ -225,11 +215,7 @@ async def upgrade_store(store: Store, patience: Patience) -> str:
 
 def _rejected(error: RedisError) -> StartupError:
     reason = refused_writes(error)
-    refused = (
-        f"the store refuses writes: {reason}"
-        if reason
-        else "the store rejects a command that the tracker needs"
-    )
+    refused = f"the store refuses writes: {reason}" if reason else "the store rejects a command that the tracker needs"
     return StartupError(f"{refused}: {error}")
 
 
@@ -250,9 +236,7 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
         for shard in store.shards
     ]
     try:
-        await retry_while_unavailable(
-            partial(store.shards.gather, store.start_shard, store.shards.all), patience
-        )
+        await retry_while_unavailable(partial(store.shards.gather, store.start_shard, store.shards.all), patience)
     except RedisError as error:
         raise _rejected(error) from error
     await asyncio.gather(*map(store.copy_access, store.shards.others))
@@ -271,12 +255,7 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
 
 
 @asynccontextmanager
-async def _web(
-    context: RuntimeContext,
-    joins: JoinEvents,
-    url: str,
-    problems: Problems,
-) -> AsyncIterator[_Web]:
+async def _web(context: RuntimeContext, joins: JoinEvents, url: str, problems: Problems) -> AsyncIterator[_Web]:
     """Serves peers, in this process or in several. ``problems`` returns the problems of this process."""
     telemetry, settings = context.telemetry, context.live.current
     processes = settings.http.workers
@@ -307,9 +286,7 @@ async def _web(
         yield _Web(addresses, udp, snapshot, all_problems, pool.apply_settings)
 
 
-def _admin_context(
-    context: RuntimeContext, joins: JoinEvents, web: _Web, version: str, reload: Reload
-) -> AdminContext:
+def _admin_context(context: RuntimeContext, joins: JoinEvents, web: _Web, version: str, reload: Reload) -> AdminContext:
     return AdminContext(
         context.store,
         context.live,
@@ -375,8 +352,5 @@ async def open_work(context: RuntimeContext, listening: Sequence[str]) -> AsyncI
         await share_limits(limits, context.store.rate_limits, time.time)
 
     work, figures = WorkRequests(context.store, time.time), WorkFigures(context.store, time.time)
-    async with (
-        running(update_limits),
-        serve_work(work, figures, settings, limits, listening=listening) as addresses,
-    ):
+    async with running(update_limits), serve_work(work, figures, settings, limits, listening=listening) as addresses:
         yield addresses

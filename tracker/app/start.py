@@ -37,9 +37,7 @@ class ShutdownEvent(asyncio.Event):
     """The task that starts the tracker; None once it serves. A signal cancels it."""
 
 
-async def serve(
-    settings: Settings, ready: "Callable[[Banner], None]", read_settings: Callable[[], Settings]
-) -> None:
+async def serve(settings: Settings, ready: "Callable[[Banner], None]", read_settings: Callable[[], Settings]) -> None:
     """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start.
 
     SIGHUP calls ``read_settings``, which may raise SettingsError, and applies the result.

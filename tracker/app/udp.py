@@ -11,9 +11,7 @@ from tracker.system.logger import Logger
 log = Logger("tracker")
 
 
-async def open_udp_sockets(
-    settings: Settings, tcp: Sequence[str], processes: int
-) -> list[list[DatagramSocket]]:
+async def open_udp_sockets(settings: Settings, tcp: Sequence[str], processes: int) -> list[list[DatagramSocket]]:
     """The sockets of each process. ``tcp`` are the addresses of the listeners, with real ports.
 
     With ``auto`` an address that is not available is skipped with a warning; a named one raises StartupError.
@@ -32,9 +30,7 @@ async def open_udp_sockets(
     return sockets
 
 
-async def _open_available(
-    addresses: Sequence[str], buffer: int, processes: int
-) -> list[list[DatagramSocket]]:
+async def _open_available(addresses: Sequence[str], buffer: int, processes: int) -> list[list[DatagramSocket]]:
     """Skips addresses that cannot be opened, with a warning."""
     sockets: list[list[DatagramSocket]] = [[] for _ in range(processes)]
     try:

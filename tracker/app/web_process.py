@@ -84,9 +84,7 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
         return list(dict.fromkeys([*own, *parent.problems()]))
 
     async with (
-        open_unchecked(
-            config.url, redis, redis.timeout_seconds, telemetry.round_trip, config.nodes
-        ) as connection,
+        open_unchecked(config.url, redis, redis.timeout_seconds, telemetry.round_trip, config.nodes) as connection,
         _context(config, connection, telemetry) as context,
         open_joins(context) as joins,
         open_web(context, joins, listeners, problems, datagrams),
@@ -111,9 +109,7 @@ async def send(writer: asyncio.StreamWriter, snapshot: Snapshot) -> None:
 
 
 @asynccontextmanager
-async def _context(
-    config: WorkerConfig, connection: Connection, telemetry: Telemetry
-) -> AsyncIterator[RuntimeContext]:
+async def _context(config: WorkerConfig, connection: Connection, telemetry: Telemetry) -> AsyncIterator[RuntimeContext]:
     async with open_context(config.settings, connection, telemetry) as context:
         context.store.use_secret(config.secret)
         context.store.keep_checking_layout()

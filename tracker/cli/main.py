@@ -25,9 +25,7 @@ SECTIONS: Sections = {
         "denied": Entry("denials:denied", "List denied torrents."),
         "user": Entry("users:users", "Manage users: passkeys, totals, hit-and-runs."),
         "group": Entry("groups:groups", "Manage groups of users: rules for all users of a group."),
-        "multipliers": Entry(
-            "multipliers:multipliers", "Show or set freeleech and double upload for all users."
-        ),
+        "multipliers": Entry("multipliers:multipliers", "Show or set freeleech and double upload for all users."),
         "freeleech": Entry("freeleech:freeleech", "Give users freeleech tokens for torrents."),
         "client": Entry("clients:clients", "Manage allowed and denied clients; show client statistics."),
         "work": Entry("work:commands", "Give work to volunteers: projects, items and claims."),
@@ -40,9 +38,7 @@ SECTIONS: Sections = {
         "geoip": Entry("geoip:geoip", "Look up the location of addresses."),
         "dht": Entry("dht:dht", "Show the node of the DHT, and ask the DHT."),
         "jobs": Entry("jobs:jobs", "Show and manage background jobs."),
-        "changes": Entry(
-            "changes:show_changes", "Print the change feed: joins, completions, stops and more."
-        ),
+        "changes": Entry("changes:show_changes", "Print the change feed: joins, completions, stops and more."),
     },
     "Access": {
         "token": Entry("tokens:tokens", "Manage tokens for the admin port."),
@@ -92,9 +88,7 @@ def _main(
     config: Config = None,
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", help="Print version and commit, and exit.", is_eager=True, callback=_show_version
-        ),
+        typer.Option("--version", help="Print version and commit, and exit.", is_eager=True, callback=_show_version),
     ] = False,
 ) -> None:
     del config, version

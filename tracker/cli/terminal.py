@@ -124,9 +124,7 @@ class Listing:
         from rich.text import Text  # noqa: PLC0415
 
         # Widths are fixed in advance, so that all pages have the same columns.
-        table = Table(
-            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=self._first, expand=True
-        )
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=self._first, expand=True)
         for column in self._columns:
             table.add_column(
                 column.name.replace("_", " "),
@@ -197,9 +195,7 @@ def banner_text(banner: "Banner", pid: int, settings: "Settings", why_no_udp: st
         from tracker.store.access.tokens import LINK_SECONDS  # noqa: PLC0415  # a slow import that only this line needs
 
         # Browsers do not send the part after #.
-        lines.append(
-            ("sign in", f"{admin[0]}sign-in#{banner.link}  (once, within {LINK_SECONDS // 60} minutes)")
-        )
+        lines.append(("sign in", f"{admin[0]}sign-in#{banner.link}  (once, within {LINK_SECONDS // 60} minutes)"))
     elif admin:
         lines.append(("sign in", "tracker sign-in-link"))
     lines += [("work", url) for url in announce_urls(banner.work, "/")[:1]]
@@ -207,15 +203,11 @@ def banner_text(banner: "Banner", pid: int, settings: "Settings", why_no_udp: st
     dht = [*banner.dht, *([banner.participation.sentence] if banner.participation else [])]
     lines += [("dht" if not number else "", text) for number, text in enumerate(dht)]
     if settings.uniques.enabled and settings.geoip.database is None:
-        lines.append(
-            ("places", "off: TRACKER_GEOIP__DATABASE=dbip-city-lite counts users by country and city")
-        )
+        lines.append(("places", "off: TRACKER_GEOIP__DATABASE=dbip-city-lite counts users by country and city"))
     lines += [("store", banner.store)]
     lines += [("", banner.upgraded)] if banner.upgraded else []
     lines += [("data", banner.data), ("stop", f"Ctrl-C, or kill {pid}")]
-    return "\n".join(
-        [f"swarmkeeper {__version__} is running", *(f"  {name:<10}{text}" for name, text in lines)]
-    )
+    return "\n".join([f"swarmkeeper {__version__} is running", *(f"  {name:<10}{text}" for name, text in lines)])
 
 
 def _announce_lines(banner: "Banner", settings: "Settings") -> list[tuple[str, str]]:

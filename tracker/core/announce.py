@@ -189,9 +189,7 @@ class Tracker:
             self._apply_settings()
         return await self._scrapes.scrape(scrape, passkey, address)
 
-    def submit_scrape(
-        self, scrape: Scrape, passkey: str | None, address: Address, answer: ScrapeAnswer
-    ) -> bool:
+    def submit_scrape(self, scrape: Scrape, passkey: str | None, address: Address, answer: ScrapeAnswer) -> bool:
         """As Scrapes.submit."""
         if self._live.current is not self._settings:
             self._apply_settings()
@@ -218,9 +216,7 @@ class Tracker:
             decision = self._limits.check(announce, passkey, address)
             if decision is not None:
                 if decision.stage > THROTTLE:
-                    self._submit_over_limit(
-                        decision, announce, passkey, address, answer, may_join=refusal is None
-                    )
+                    self._submit_over_limit(decision, announce, passkey, address, answer, may_join=refusal is None)
                     return True
                 self._limits.count(self._counters, decision)
                 announce, intervals = self._throttle(announce), self._throttled_steps
@@ -243,14 +239,7 @@ class Tracker:
         return True
 
     def _submit_over_limit(
-        self,
-        decision: Decision,
-        announce: Announce,
-        passkey: str,
-        address: Address,
-        answer: Answer,
-        *,
-        may_join: bool,
+        self, decision: Decision, announce: Announce, passkey: str, address: Address, answer: Answer, *, may_join: bool
     ) -> None:
         """Rejects or drops an announce, in any case if the peer may not announce otherwise.
 
@@ -309,19 +298,7 @@ class Tracker:
                 valid_passkeys[hash(passkey) % len(valid_passkeys)] = 1
             seconds.append(self._timer() - began)
             served.append((announce.event, len(address), joined))
-            fields = (
-                step[0],
-                step[1],
-                seeders,
-                leechers,
-                completions,
-                peers,
-                peers6,
-                ids,
-                ids6,
-                address,
-                warning,
-            )
+            fields = (step[0], step[1], seeders, leechers, completions, peers, peers6, ids, ids6, address, warning)
             answer(_ordered(AnnounceReply, fields))
         if len(regular) + len(noted) >= MAX_NOTED:
             limits.count_noted()
@@ -353,9 +330,7 @@ class Tracker:
             if number:
                 self._counters.count(*names, by=number)
 
-    def _passes_limit(
-        self, decision: Decision, announce: Announce, address: Address, outcome: _Outcome
-    ) -> bool:
+    def _passes_limit(self, decision: Decision, announce: Announce, address: Address, outcome: _Outcome) -> bool:
         """Notes what the store did with an announce over a limit; False when the limit holds."""
         if isinstance(outcome, Refused) and outcome.code == "may not join":
             return False
@@ -372,9 +347,7 @@ class Tracker:
         wanted = announce.peers_wanted
         if isinstance(announce, AnnounceOverSocket):
             return announce  # its offers are few
-        return announce._replace(
-            peers_wanted=min(self._peers_default if wanted is None else wanted, THROTTLED_PEERS)
-        )
+        return announce._replace(peers_wanted=min(self._peers_default if wanted is None else wanted, THROTTLED_PEERS))
 
     def _reject(self, decision: Decision) -> Refusal:
         """Counts an announce that a limit rejects or drops."""

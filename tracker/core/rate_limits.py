@@ -158,9 +158,7 @@ class Limits:
         }
         if self._counts_guesses:
             self.max[PASSKEYS] = settings.unknown_passkeys_minute
-        self._sketches = (
-            {limit: Sketch(allowed) for limit, allowed in self.max.items()} if self.enabled else {}
-        )
+        self._sketches = {limit: Sketch(allowed) for limit, allowed in self.max.items()} if self.enabled else {}
         if not self.enabled:
             self._hits.clear()
             self._local = LocalCounts()

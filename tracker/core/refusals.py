@@ -23,9 +23,7 @@ class Failures:
     def count(self, label: Label, kind: str, number: int = 1) -> None:
         self._counters.count("requests", f"failures.{label}", f"refused.{kind}", by=number)
 
-    def to_error(
-        self, error: Refused | Refusal | StoreUnavailable, kind: str, passkey: str | None = None
-    ) -> Refusal:
+    def to_error(self, error: Refused | Refusal | StoreUnavailable, kind: str, passkey: str | None = None) -> Refusal:
         """Counts a refusal, and returns the failure to send. A request that crashes is counted where it is answered.
 
         ``passkey``: that of the request, empty without one, or None if the refusal does not depend on it.

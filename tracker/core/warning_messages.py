@@ -16,9 +16,7 @@ PRIVATE_ADDRESS = "your address is private: peers outside your network cannot re
 NEUTRAL = "neutral: neither your upload nor your download counts"
 FREELEECH = "freeleech: your download does not count"
 NO_PEERS_NOW = "too many torrents started or announces sent at once: no peers now, ask again later"
-NO_SLOT = (
-    "you are downloading as many torrents as you may: no peers for this one until you finish or stop one"
-)
+NO_SLOT = "you are downloading as many torrents as you may: no peers for this one until you finish or stop one"
 UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
 
 

@@ -16,15 +16,7 @@ from tracker.core.work_holdings import Held, holdings, judged, kept_torrents
 from tracker.errors import ClientError
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
-from tracker.store.work.records import (
-    Claim,
-    DoneOutcome,
-    Project,
-    Refusal,
-    UnknownProject,
-    check_item,
-    is_claimant,
-)
+from tracker.store.work.records import Claim, DoneOutcome, Project, Refusal, UnknownProject, check_item, is_claimant
 from tracker.wire.endpoint import pack_address, pack_endpoint
 
 Reason = Literal[
@@ -129,9 +121,7 @@ class WorkRequests:
             raise Refused("blocked")
         return Claimant(project, user.user_id, address, agent, sender.passkey, user.can_leech)
 
-    async def request(
-        self, claimant: Claimant, version: str, free_bytes: int | None, port: int | None
-    ) -> Granted:
+    async def request(self, claimant: Claimant, version: str, free_bytes: int | None, port: int | None) -> Granted:
         """Claims an item. ``port``: where the claimant's client seeds."""
         if claimant.project.verify == "address" and port is None:
             raise Refused("malformed", "port is missing: where your client accepts connections")
@@ -163,14 +153,7 @@ class WorkRequests:
         )
 
     async def done(
-        self,
-        claimant: Claimant,
-        item: str,
-        *,
-        token: str,
-        version: str,
-        reported: Mapping[str, Any],
-        id_text: str,
+        self, claimant: Claimant, item: str, *, token: str, version: str, reported: Mapping[str, Any], id_text: str
     ) -> None:
         """Takes the report that an item is done; a repeated report too.
 
@@ -226,9 +209,7 @@ class WorkRequests:
     async def check_blocked(self, claimant: Claimant) -> None:
         """Raises Refused for a claimant who is blocked."""
         with _checked():
-            blocked = await self._store.work.blocks.is_blocked(
-                claimant.project.name, claimant.id, claimant.address
-            )
+            blocked = await self._store.work.blocks.is_blocked(claimant.project.name, claimant.id, claimant.address)
         if blocked:
             raise Refused("blocked")
 
@@ -247,9 +228,7 @@ class WorkRequests:
     async def release(self, claimant: Claimant, item: str, token: str) -> bool:
         """Gives an item back. False when the claimant does not have it."""
         if claimant.project.verify == "address" and not token:
-            raise Refused(
-                "malformed", "token is missing"
-            )  # any client can give the name, and the items are known
+            raise Refused("malformed", "token is missing")  # any client can give the name, and the items are known
         self._check_item(claimant.project, item)
         await self.check_blocked(claimant)
         with _checked():

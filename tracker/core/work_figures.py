@@ -123,9 +123,7 @@ class WorkFigures:
                 when: (await work.leaderboard.table(name, by, when or None, SHOWN_CLAIMANTS, 0))[0]
                 for when in periods_of(self._clock())
             }
-            by_bytes = [
-                each.claimant for each in await work.leaderboard.top(name, "bytes", count=CHARTED_CLAIMANTS)
-            ]
+            by_bytes = [each.claimant for each in await work.leaderboard.top(name, "bytes", count=CHARTED_CLAIMANTS)]
             charts = await work.leaderboard.charts(name, ["", *by_bytes])
             domain_bytes = await work.statistics.domain_bytes(name)
             (stats,) = await work.statistics.read([name])
@@ -209,8 +207,7 @@ class WorkFigures:
             return found
         shown = await self._open_torrents([each.item for each in found])
         return [
-            replace(each, title=shown[each.item]) if each.item in shown else replace(each, item="")
-            for each in found
+            replace(each, title=shown[each.item]) if each.item in shown else replace(each, item="") for each in found
         ]
 
     async def _open_torrents(self, items: Sequence[str]) -> dict[str, str]:
@@ -236,9 +233,7 @@ class WorkFigures:
         )
         return found
 
-    async def _read_needed(
-        self, project: Project, count: int, claimant: str, max_size: int | None
-    ) -> list[Needed]:
+    async def _read_needed(self, project: Project, count: int, claimant: str, max_size: int | None) -> list[Needed]:
         own = await self._asked(project, claimant, count) if claimant else []
         names = [*own, *await self._store.work.items.neediest(project.name, 2 * count)]  # some are left out
         found_hashes = (info_hash_of(name.encode("utf-8", "replace")) for name in dict.fromkeys(names))
@@ -299,8 +294,4 @@ def _domains(text: str) -> dict[str, int]:
         found = orjson.loads(text or "{}")
     except ValueError:
         return {}
-    return (
-        {name: n for name, n in found.items() if name and isinstance(n, int)}
-        if isinstance(found, dict)
-        else {}
-    )
+    return {name: n for name, n in found.items() if name and isinstance(n, int)} if isinstance(found, dict) else {}

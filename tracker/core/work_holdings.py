@@ -44,9 +44,7 @@ async def holdings(store: Store, project: Project, claims: Sequence[Claim]) -> l
     if project.by_name:
         return [Held(c.item, c.state, c, torrents.get(c.item), c.seen_seconds) for c in claims]
     accounts = (
-        await store.users.on_torrents(
-            claims[0].claimant, [torrents[claim.item].torrent_id for claim in known]
-        )
+        await store.users.on_torrents(claims[0].claimant, [torrents[claim.item].torrent_id for claim in known])
         if known
         else []
     )
@@ -55,8 +53,7 @@ async def holdings(store: Store, project: Project, claims: Sequence[Claim]) -> l
         for claim, account in zip(known, accounts, strict=True)
     }
     return [
-        Held(claim.item, claim.state, claim, torrents.get(claim.item), seconds.get(claim.item, 0))
-        for claim in claims
+        Held(claim.item, claim.state, claim, torrents.get(claim.item), seconds.get(claim.item, 0)) for claim in claims
     ]
 
 
@@ -64,9 +61,7 @@ def _whole(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-async def kept_torrents(
-    store: Store, project: Project, claimant: str, claimed: Collection[str]
-) -> list[Held]:
+async def kept_torrents(store: Store, project: Project, claimant: str, claimed: Collection[str]) -> list[Held]:
     """Torrents that the claimant finished in this project, seeds now, and has no claim of."""
     cursor, ids = 0, list[str]()
     while len(ids) < MAX_KEPT:
@@ -80,9 +75,7 @@ async def kept_torrents(
     return [Held(item, "kept", torrent=torrents[item]) for item in finished]
 
 
-async def judged(
-    store: Store, project: Project, claimant: str, held: Sequence[Held], now: float
-) -> list[Held]:
+async def judged(store: Store, project: Project, claimant: str, held: Sequence[Held], now: float) -> list[Held]:
     """The same with the average of seeders, and whether each torrent needs the claimant."""
     torrents = [each.torrent for each in held if each.torrent is not None]
     found = await average_seeders(store, torrents, now)

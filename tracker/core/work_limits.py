@@ -59,9 +59,7 @@ class WorkLimits:
     def take(self) -> list[Hit]:
         """The requests since the last call, without exempt networks."""
         taken, self._hits = self._hits, {}
-        hits = [
-            Hit(WORK, subject_text(net), n) for net, n in taken.items() if not is_exempt(net, self._exempt)
-        ]
+        hits = [Hit(WORK, subject_text(net), n) for net, n in taken.items() if not is_exempt(net, self._exempt)]
         self._local.add(hits)
         return hits
 

@@ -60,9 +60,7 @@ class AnnouncedPeers:
 
     def __init__(self, own: NodeId, rules: AnnounceRules) -> None:
         self.rules = rules
-        self._swarms: Buckets[_Swarm] = Buckets(
-            to_number(own), rules.bucket_hashes, max_entries=rules.max_hashes
-        )
+        self._swarms: Buckets[_Swarm] = Buckets(to_number(own), rules.bucket_hashes, max_entries=rules.max_hashes)
         self._peer_count = 0
 
     def __len__(self) -> int:

@@ -16,9 +16,7 @@ T = TypeVar("T")
 class Buckets(Generic[T]):
     """``added`` - ``dropped`` is the number of entries, after any sequence of calls."""
 
-    def __init__(
-        self, own: int, capacity: int, *, keep_nearest: bool = True, max_entries: int | None = None
-    ) -> None:
+    def __init__(self, own: int, capacity: int, *, keep_nearest: bool = True, max_entries: int | None = None) -> None:
         """``keep_nearest``: whether a full bucket takes more entries that are among the nearest to us."""
         self.own = own
         self.capacity = capacity

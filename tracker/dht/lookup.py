@@ -88,9 +88,7 @@ class _Findings:
 
     def counts(self) -> tuple[float, float]:
         """Seeds and leechers. A peer without a known kind counts as a leecher."""
-        others = (
-            endpoint[:-2] for endpoint in self.peers if not bloom.contains(self.seeds_filter, endpoint[:-2])
-        )
+        others = (endpoint[:-2] for endpoint in self.peers if not bloom.contains(self.seeds_filter, endpoint[:-2]))
         peers = bloom.filter_of(others, self.peers_filter)
         return bloom.estimate(self.seeds_filter), bloom.estimate(peers)
 

@@ -207,9 +207,7 @@ class DhtNode:
             self.counts.dropped["port 0"] += 1
             return None
         awaited = self._transactions.awaited(source, data)
-        if awaited is None and (
-            reason := why_no_query(data) or self._inbound.refuse(Address(source[:-2]), now)
-        ):
+        if awaited is None and (reason := why_no_query(data) or self._inbound.refuse(Address(source[:-2]), now)):
             self.counts.dropped[reason] += 1
             return None
         message: Query | Answer | Failure | None = None

@@ -71,12 +71,7 @@ NO_PART = Swarm()
 
 class Responder:
     def __init__(
-        self,
-        families: dict[int, Family],
-        tokens: AnnounceTokens,
-        *,
-        version: bytes,
-        read_only: bool = False,
+        self, families: dict[int, Family], tokens: AnnounceTokens, *, version: bytes, read_only: bool = False
     ) -> None:
         """``families`` by 4 and 6. ``read_only``: no query is answered (BEP 43)."""
         self._families = families
@@ -105,9 +100,7 @@ class Responder:
             if family.samples is not None:
                 family.samples.forget(info_hash)
 
-    def respond(
-        self, query: Query, source: Endpoint, swarm: Swarm, now: float, rng: random.Random
-    ) -> bytes | None:
+    def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float, rng: random.Random) -> bytes | None:
         """The datagram to send, if any. ``swarm``: of ``torrent_of``, and ``NO_PART`` where that is ``None``.
 
         Remembers announces, and tells the table about the asker. A torrent without part is forgotten: while the store
@@ -129,8 +122,7 @@ class Responder:
                 return self._sent(self._with_nodes(answer, target, want, number), number)
             case SampleInfohashes(target, want):
                 return self._sent(
-                    self._with_samples(self._with_nodes(answer, target, want, number), number, now, rng),
-                    number,
+                    self._with_samples(self._with_nodes(answer, target, want, number), number, now, rng), number
                 )
             case GetPeers(info_hash, want):
                 answer = self._with_nodes(answer, info_hash, want, number)
@@ -141,13 +133,7 @@ class Responder:
                 return self._announced(answer, announce, family, source, swarm, now)
 
     def _announced(
-        self,
-        answer: Answer,
-        announce: AnnouncePeer,
-        family: Family,
-        source: Endpoint,
-        swarm: Swarm,
-        now: float,
+        self, answer: Answer, announce: AnnouncePeer, family: Family, source: Endpoint, swarm: Swarm, now: float
     ) -> bytes:
         """An announce that is not stored gets the error of a wrong token, whatever the reason."""
         address = Address(source[:-2])
@@ -182,14 +168,7 @@ class Responder:
         return answer._replace(samples=Samples(b"".join(hashes), samples.total, samples.seconds_left(now)))
 
     def _with_peers(
-        self,
-        answer: Answer,
-        query: GetPeers,
-        family: Family,
-        number: int,
-        swarm: Swarm,
-        now: float,
-        rng: random.Random,
+        self, answer: Answer, query: GetPeers, family: Family, number: int, swarm: Swarm, now: float, rng: random.Random
     ) -> bytes:
         if not swarm.takes_part:
             self.forget(query.info_hash)
@@ -212,12 +191,7 @@ class Responder:
         return self._sent(answer._replace(values=_drawn(peers, count, rng)), number)
 
     def _counts(
-        self,
-        info_hash: InfoHash,
-        number: int,
-        swarm: Swarm,
-        announced: Sequence[AnnouncedPeer],
-        now: float,
+        self, info_hash: InfoHash, number: int, swarm: Swarm, announced: Sequence[AnnouncedPeer], now: float
     ) -> tuple[bytes, bytes]:
         """The filters of seeds and of other peers. Those of many peers are remembered for some seconds, as a thousand
         take a millisecond."""

@@ -72,9 +72,7 @@ class Entry:
 class RoutingTable:
     def __init__(self, own: NodeId, rules: TableRules, now: float) -> None:
         self.rules = rules
-        self._entries: Buckets[Entry] = Buckets(
-            to_number(own), rules.bucket_nodes, keep_nearest=rules.keep_nearest
-        )
+        self._entries: Buckets[Entry] = Buckets(to_number(own), rules.bucket_nodes, keep_nearest=rules.keep_nearest)
         self._hosts: dict[bytes, int] = {}  # address, or /64 of IPv6 -> number of its entry
         self._networks: dict[tuple[int, bytes], int] = {}  # bucket and /24 of IPv4 -> number of its entry
         self._candidates: dict[int, dict[int, Node]] = {}  # bucket -> number -> node
@@ -123,9 +121,7 @@ class RoutingTable:
 
     def lookup_start(self, target: bytes, count: int = ANSWER_NODES) -> list[Node]:
         """Like ``closest``. Where all nodes are bad, they are tried all the same."""
-        return self.closest(target, count) or [
-            entry.node for entry in self._entries.closest(to_number(target), count)
-        ]
+        return self.closest(target, count) or [entry.node for entry in self._entries.closest(to_number(target), count)]
 
     def good_nodes(self, now: float, count: int) -> list[Node]:
         """Nearest first: what is worth saving."""
@@ -142,9 +138,7 @@ class RoutingTable:
         is_known = known is not None and known.node == node
         room = is_known or self._replace_bad_rivals(node, number)
         if self._is_outage(now):
-            for (
-                entry
-            ) in self._entries:  # it was our connection, not theirs; a ping shows whether all are still there
+            for entry in self._entries:  # it was our connection, not theirs; a ping shows whether all are still there
                 entry.failures = min(entry.failures, BAD_FAILURES - 1)
         self._last_answer = now
         if known is not None and is_known:
@@ -183,9 +177,9 @@ class RoutingTable:
 
     def due_pings(self, now: float, count: int = 10) -> list[Node]:
         """Nodes of the table to ping now: who is not good any more, silent longest first. For every 10 seconds."""
-        due = sorted(
-            (entry for entry in self._entries if self._is_due(entry, now)), key=lambda entry: entry.last_seen
-        )[:count]
+        due = sorted((entry for entry in self._entries if self._is_due(entry, now)), key=lambda entry: entry.last_seen)[
+            :count
+        ]
         for entry in due:
             entry.last_ping = now
         return [entry.node for entry in due]
@@ -222,9 +216,7 @@ class RoutingTable:
             self._next_own_lookup = now + (FEW_NODES_LOOKUP_SECONDS if few else OWN_LOOKUP_SECONDS)
             return own
         unchanged = [
-            (self._changed.setdefault(index, now), index)
-            for index, size in enumerate(self._entries.sizes())
-            if size
+            (self._changed.setdefault(index, now), index) for index, size in enumerate(self._entries.sizes()) if size
         ]
         changed, index = min(unchanged, default=(now, 0))
         if now - changed < REFRESH_SECONDS:
@@ -247,11 +239,7 @@ class RoutingTable:
     def _rivals(self, node: Node, number: int) -> list[Entry]:
         """The entries whose place a node would take: with its id, at its address, or in its network."""
         network = self._network(node, number)
-        numbers = {
-            number,
-            self._hosts.get(self._host(node)),
-            None if network is None else self._networks.get(network),
-        }
+        numbers = {number, self._hosts.get(self._host(node)), None if network is None else self._networks.get(network)}
         return [entry for each in numbers if each is not None and (entry := self._entries.get(each))]
 
     def _replace_bad_rivals(self, node: Node, number: int) -> bool:
@@ -289,9 +277,7 @@ class RoutingTable:
         bucket = self._entries.bucket(number)
         if len(bucket) < self.rules.bucket_nodes:
             return True
-        bad = min(
-            (entry for entry in bucket.values() if entry.bad), key=lambda entry: entry.last_seen, default=None
-        )
+        bad = min((entry for entry in bucket.values() if entry.bad), key=lambda entry: entry.last_seen, default=None)
         if bad is not None:
             self._drop(bad.number)
             return True
@@ -341,9 +327,7 @@ class RoutingTable:
         ]
 
     def _is_acceptable(self, node: Node, number: int) -> bool:
-        return number != self._entries.own and is_usable(
-            node.endpoint, private_addresses=self.rules.private_addresses
-        )
+        return number != self._entries.own and is_usable(node.endpoint, private_addresses=self.rules.private_addresses)
 
     def _network(self, node: Node, number: int) -> tuple[int, bytes] | None:
         """What one entry has for itself in a bucket; ``None`` where the address alone counts."""

@@ -22,12 +22,7 @@ from tracker.doctor.settings_checks import check_geoip, check_settings
 from tracker.doctor.site_checks import check_site
 from tracker.doctor.udp_checks import check_udp
 from tracker.errors import StartupError, StoreUnavailable
-from tracker.refusals import (
-    ADDRESS_HIDDEN,
-    ADDRESS_IMPOSSIBLE,
-    PROXY_HEADER_MISSING,
-    PROXY_HEADER_UNEXPECTED,
-)
+from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import read_info
@@ -259,9 +254,7 @@ async def _missing_proxy(context: DoctorContext) -> AsyncIterator[Finding]:
             ports.setdefault(address, set()).add(port)
     for address, found in ports.items():
         if len(found) >= _PORTS_OF_A_PROXY:
-            told = (
-                f"peers on {len(found)} different ports have the private address {address}: it may be a proxy"
-            )
+            told = f"peers on {len(found)} different ports have the private address {address}: it may be a proxy"
             remedy = "set its network in TRACKER_HTTP__TRUSTED_PROXIES (docs/proxies.md)"
             yield Finding("warning", "proxy address", told, remedy)
 
@@ -291,9 +284,7 @@ def _named(names: Sequence[str]) -> str:
 
 def _undrained(context: DoctorContext, undrained: Mapping[str, int]) -> Iterator[Finding]:
     """A log with a drain keeps what was not drained. Without a drain it keeps KEPT_LOG entries."""
-    behind = sorted(
-        (name for name in undrained if undrained[name] > KEPT_LOG), key=lambda name: -undrained[name]
-    )
+    behind = sorted((name for name in undrained if undrained[name] > KEPT_LOG), key=lambda name: -undrained[name])
     if behind:
         named = _named([f"{name} ({undrained[name]})" for name in behind])
         text = f"finished claims that are not drained fill the store: project {named}"

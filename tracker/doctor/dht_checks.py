@@ -37,9 +37,7 @@ def _state(status: NodeStatus, now: float) -> Finding:
         text = f"no node of the DHT has answered {status.name} for {ago(now - status.last_answer)}"
         return Finding("warning", "dht", text, "check this host's connection and firewall")
     if state == "up" and not (status.nodes(4) or status.nodes(6)):
-        text = (
-            f"nodes of the DHT answer {status.name}, but it knows none: it keeps none with private addresses"
-        )
+        text = f"nodes of the DHT answer {status.name}, but it knows none: it keeps none with private addresses"
         return Finding("warning", "dht", text, "in a LAN set TRACKER_DHT__PRIVATE_ADDRESSES=true")
     return Finding("ok", "dht", f"{status.nodes(4)} nodes over IPv4, {status.nodes(6)} over IPv6")
 

@@ -41,9 +41,7 @@ async def check_members(store: Store) -> AsyncIterator[Finding]:
     by_id = {node.node_id: node for node in nodes}
     for node in nodes:
         yield _member(node, by_id.get(node.primary_id), store)
-    cause = (
-        no_majority([[replace(node, failing=not node.answers) for node in nodes]]) or store.connection.cause
-    )
+    cause = no_majority([[replace(node, failing=not node.answers) for node in nodes]]) or store.connection.cause
     if cause.startswith(NO_MAJORITY):
         yield Finding("wrong", "majority", cause, _TAKE_OVER)
 
@@ -57,9 +55,7 @@ def _member(node: NodeState, primary: NodeState | None, store: Store) -> Finding
         slots = ", ".join(f"{first} to {last}" for first, last in node.slots)
         served = [each for each in store.shards.all if _serves(node, each)]
         shards = named(each.number for each in served if each.number != MAIN)
-        what = ["main store"] * any(each is store.shards.main for each in served) + [shards] * (
-            shards != "shard "
-        )
+        what = ["main store"] * any(each is store.shards.main for each in served) + [shards] * (shards != "shard ")
         text += f", a primary with the slots {slots} ({', '.join(what) or 'no shard'})"
     else:
         text += ", without slots"
@@ -69,9 +65,7 @@ def _member(node: NodeState, primary: NodeState | None, store: Store) -> Finding
         return Finding("ok", "node", f"{text}, answers")
     if not node.linked:
         text += ", answers, and is not connected to its primary"
-        return Finding(
-            "warning", "node", text, "look into its log: without it what the primary has is in one place"
-        )
+        return Finding("warning", "node", text, "look into its log: without it what the primary has is in one place")
     behind = f", {max(0, primary.offset - node.offset)} bytes behind" if primary.answers else ""
     return Finding("ok", "node", f"{text}, answers{behind}")
 
@@ -128,9 +122,7 @@ async def _problems(
         except ResponseError:
             info = {}
         found = [*check_info(info, settings), await check_clock(connection, clock)]
-        found += [
-            each async for each in check_configuration(connection, info, tracker_running=tracker_running)
-        ]
+        found += [each async for each in check_configuration(connection, info, tracker_running=tracker_running)]
         found += [each async for each in check_cluster(connection, info)]
     except StoreUnavailable:
         return None

@@ -38,9 +38,7 @@ async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> Asyn
     """Yields nothing without a cluster. ``info`` as in ``check_failover``."""
     if not connection.nodes:
         return
-    yield Finding(
-        "ok", "cluster", f"{connection.master} serves the keys; nodes known: {len(connection.nodes)}"
-    )
+    yield Finding("ok", "cluster", f"{connection.master} serves the keys; nodes known: {len(connection.nodes)}")
     replicas = int(info.get("connected_slaves", 0))
     if info and not replicas:
         text = "the node that serves the keys has no replica, so no failover is possible"
@@ -73,9 +71,7 @@ async def _check_takeover(connection: Connection) -> AsyncIterator[Finding]:
         state = parse_info(await connection.command("CLUSTER", "INFO"))
         if (primaries := int(state.get("cluster_size", MIN_PRIMARIES))) < MIN_PRIMARIES:
             text = f"nodes with slots: {primaries}; after the failure of one, too few are left to choose its replica"
-            yield Finding(
-                "warning", "primaries", text, f"spread the slots over {MIN_PRIMARIES} nodes or more"
-            )
+            yield Finding("warning", "primaries", text, f"spread the slots over {MIN_PRIMARIES} nodes or more")
     if await read_setting(connection, "cluster-replica-no-failover") == "yes":
         text = "cluster-replica-no-failover is yes: a replica with this setting does not take over by itself"
         yield Finding("warning", "failover", text, "set cluster-replica-no-failover to no on each node")
@@ -107,9 +103,7 @@ def check_isolation(replicas: int, required: int, max_lag: int) -> Finding | Non
     remedy = f"set min-replicas-to-write to 1 and min-replicas-max-lag to {MAX_LAG} on each node"
     if replicas > 1 and not required:
         text = f"{replicas} replicas connected, but a node that is cut off from them keeps accepting announces that "
-        return Finding(
-            "warning", "isolation", f"{text}will be lost, for cluster-node-timeout and 2 s", remedy
-        )
+        return Finding("warning", "isolation", f"{text}will be lost, for cluster-node-timeout and 2 s", remedy)
     if required and not 0 < max_lag <= MAX_LAG:
         text = f"min-replicas-max-lag is {max_lag}: a node that is cut off from its replicas accepts announces that "
         return Finding("warning", "isolation", f"{text}will be lost for longer than {MAX_LAG} s", remedy)
@@ -122,27 +116,21 @@ def check_replicas(replicas: int, required: str | None) -> Finding:
         text = "the master has no replica, so no failover is possible"
         return Finding("wrong", "replicas", text, "start one: replicaof <host> <port of the master>")
     if required == "0" and replicas > 1:
-        text = (
-            f"{replicas} connected, but a master cut off from them keeps accepting writes that will be lost"
-        )
+        text = f"{replicas} connected, but a master cut off from them keeps accepting writes that will be lost"
         remedy = "set min-replicas-to-write to 1 and min-replicas-max-lag to 10"
         return Finding("warning", "replicas", text, remedy)
     return Finding("ok", "replicas", f"{replicas} connected")
 
 
 def _sentinels(replies: list[SentinelReply], master: str) -> Finding:
-    agree = [
-        reply for reply in replies if reply.address and f"{reply.address[0]}:{reply.address[1]}" == master
-    ]
+    agree = [reply for reply in replies if reply.address and f"{reply.address[0]}:{reply.address[1]}" == master]
     if len(agree) == len(replies) and len(replies) > 2:
         return Finding("ok", "sentinels", f"all {len(replies)} report {master} as the master")
     if len(agree) == len(replies):
         text = f"{len(replies)} report {master} as the master; with fewer than 3, one failure can prevent a failover"
         return Finding("warning", "sentinels", text, "name 3 or more in TRACKER_REDIS__URL")
     others = "; ".join(
-        f"{reply.sentinel}: {reply.problem or f'reports {reply.address}'}"
-        for reply in replies
-        if reply not in agree
+        f"{reply.sentinel}: {reply.problem or f'reports {reply.address}'}" for reply in replies if reply not in agree
     )
     text = f"{len(agree)} of {len(replies)} report {master} as the master ({others})"
     return Finding("warning", "sentinels", text, "check that all of them run and monitor the same master")

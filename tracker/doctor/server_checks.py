@@ -95,9 +95,7 @@ async def check_configuration(
     flags = await read_setting(connection, "notify-keyspace-events")
     if flags is None:
         text = "CONFIG is forbidden, so notification flags, buffer limits and persistence are unknown"
-        remedy = (
-            "allow it (ACL SETUSER … +config|get +config|set), or compare the configuration with redis.conf"
-        )
+        remedy = "allow it (ACL SETUSER … +config|get +config|set), or compare the configuration with redis.conf"
         yield Finding("warning", "config", text, remedy)
         return
     yield _flags(flags, tracker_running=tracker_running)

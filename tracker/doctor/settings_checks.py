@@ -97,11 +97,7 @@ def check_geoip(path: Path | None, now: float) -> Finding:
     if database is None:
         text = f"{path} is unusable ({geoip.problem}), so users are not counted by place"
         failed = update_notes(path).get("problem")
-        remedy = (
-            f"the last update failed: {failed}"
-            if failed
-            else "see docs/geoip.md, or run: tracker geoip update"
-        )
+        remedy = f"the last update failed: {failed}" if failed else "see docs/geoip.md, or run: tracker geoip update"
         return Finding("wrong", "geoip", text, remedy)
     age = now - database.built.timestamp() if database.built else 0.0
     if age > GEOIP_DAYS * 86400:

@@ -31,9 +31,7 @@ def check_udp(
     granted, wanted = _number(system / _BUFFER), settings.udp.receive_buffer_bytes
     if granted is not None and granted < wanted:
         text = f"the receive buffer of UDP sockets is at most {granted} bytes: bursts of announces are lost"
-        yield Finding(
-            "warning", "udp", text, f"sysctl -w net.core.rmem_max={wanted}, then restart the tracker"
-        )
+        yield Finding("warning", "udp", text, f"sysctl -w net.core.rmem_max={wanted}, then restart the tracker")
     else:
         yield Finding("ok", "udp", f"a receive buffer of {wanted} bytes")
     tracked = _number(system / _CONNTRACK)

@@ -5,19 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from tracker.operations import export as lines
 from tracker.store.access.audit import Audit, AuditEntry, AuditFilter, row_of
 
-COLUMNS = (
-    "id",
-    "at",
-    "actor",
-    "token_id",
-    "role",
-    "way",
-    "address",
-    "operation",
-    "objects",
-    "counts",
-    "details",
-)
+COLUMNS = ("id", "at", "actor", "token_id", "role", "way", "address", "operation", "objects", "counts", "details")
 _PAGE = 500
 
 

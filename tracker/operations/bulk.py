@@ -5,13 +5,7 @@ from typing import Literal, get_args
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
-from tracker.operations.torrents import (
-    allow_torrent,
-    deny_torrent,
-    edit_torrent,
-    remove_torrent,
-    torrent_fields,
-)
+from tracker.operations.torrents import allow_torrent, deny_torrent, edit_torrent, remove_torrent, torrent_fields
 from tracker.store.store import Store
 from tracker.store.torrents.records import Enabled
 from tracker.store.users.fields import Value
@@ -43,9 +37,7 @@ async def _change_torrent(
     if action == "deny":
         await deny_torrent(store, info_hash, reason)
         return True
-    fields = torrent_fields(
-        enabled=_SWITCHES[action], reason=(reason or None) if action == "disable" else None
-    )
+    fields = torrent_fields(enabled=_SWITCHES[action], reason=(reason or None) if action == "disable" else None)
     try:
         await edit_torrent(store, info_hash, fields)
     except ClientError:

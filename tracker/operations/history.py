@@ -10,14 +10,7 @@ from typing import Literal, NamedTuple
 
 from tracker.errors import StoreUnavailable
 from tracker.store.stats.series import Series
-from tracker.store.stats.slices import (
-    PRECISIONS,
-    RETAINED,
-    SAMPLE_SECONDS,
-    Distribution,
-    oldest_retained,
-    start_of,
-)
+from tracker.store.stats.slices import PRECISIONS, RETAINED, SAMPLE_SECONDS, Distribution, oldest_retained, start_of
 
 MIN_SPAN = 10
 """The shortest range (s)."""
@@ -101,14 +94,11 @@ _PROTOCOLS = {"http": "HTTP", "udp": "UDP", "ws": "WebSocket"}
 def _by_family(counter: str, label: str = "", name: str = "") -> tuple[Line, ...]:
     """The lines of a counter. ``label`` and ``name`` precede the family."""
     return tuple(
-        Line(f"{name}{family}", f"{label}{shown}", (f"{counter}.{family}",))
-        for family, shown in _FAMILIES.items()
+        Line(f"{name}{family}", f"{label}{shown}", (f"{counter}.{family}",)) for family, shown in _FAMILIES.items()
     )
 
 
-def _by_protocol(
-    counter: str, label: str = "", name: str = "", *, udp: tuple[str, ...] = ()
-) -> tuple[Line, ...]:
+def _by_protocol(counter: str, label: str = "", name: str = "", *, udp: tuple[str, ...] = ()) -> tuple[Line, ...]:
     """``udp``: the counters of those over UDP, if not one per family. The traffic over WebSockets is in that over
     HTTP."""
     udp = udp or tuple(f"{counter}.udp.{family}" for family in _FAMILIES)
@@ -145,10 +135,7 @@ CHARTS: Mapping[str, Chart] = {
             "peers",
             "Peers",
             "count",
-            (
-                Line("seeders", "Seeders", measured="seeders"),
-                Line("leechers", "Leechers", measured="leechers"),
-            ),
+            (Line("seeders", "Seeders", measured="seeders"), Line("leechers", "Leechers", measured="leechers")),
             protocol=_sampled(_PROTOCOLS),
             family=_sampled(_FAMILIES),
             hint="Counted by the sweep: up to two reap intervals old. The protocol is that of a peer's last join, or "
@@ -174,11 +161,7 @@ CHARTS: Mapping[str, Chart] = {
             "joins",
             "Joins and timeouts",
             "per second",
-            (
-                JOINS,
-                Line("stopped", "Stopped", ("announces.stopped",)),
-                Line("reaps", "Timed out", ("reaps",)),
-            ),
+            (JOINS, Line("stopped", "Stopped", ("announces.stopped",)), Line("reaps", "Timed out", ("reaps",))),
             protocol=_by_protocol("joins", "Joins over "),
             family=_by_family("joins", "Joins over "),
         ),
@@ -187,14 +170,8 @@ CHARTS: Mapping[str, Chart] = {
             "Traffic that peers report",
             "bytes per second",
             (Line("up", "Upload", ("bytes.up",)), Line("down", "Download", ("bytes.down",))),
-            protocol=(
-                *_by_protocol("bytes.up", "Upload, ", "up_"),
-                *_by_protocol("bytes.down", "Download, ", "down_"),
-            ),
-            family=(
-                *_by_family("bytes.up", "Upload, ", "up_"),
-                *_by_family("bytes.down", "Download, ", "down_"),
-            ),
+            protocol=(*_by_protocol("bytes.up", "Upload, ", "up_"), *_by_protocol("bytes.down", "Download, ", "down_")),
+            family=(*_by_family("bytes.up", "Upload, ", "up_"), *_by_family("bytes.down", "Download, ", "down_")),
         ),
         Chart("latency", "Announce latency", "seconds", LATENCY),
     )
@@ -259,9 +236,7 @@ async def read(counters: Series, lines: Sequence[Line], window: Window, now: flo
         return Slices(starts, {line.name: [None] * len(starts) for line in lines}, incomplete=False)
 
 
-async def _read(
-    counters: Series, lines: Sequence[Line], window: Window, starts: list[int], now: float
-) -> Slices:
+async def _read(counters: Series, lines: Sequence[Line], window: Window, starts: list[int], now: float) -> Slices:
     step = window.step
     counted = dict.fromkeys(name for line in lines for name in (*line.counters, *line.without))
     measured = dict.fromkeys(line.measured for line in lines if line.measured)

@@ -13,9 +13,7 @@ _PAGE = 500
 _PLACE = re.compile(r"f([0-9]{1,12})", re.ASCII)
 
 
-async def find_torrents(
-    store: Store, wanted: TorrentFilter, text: str, cursor: str = "", count: int = 100
-) -> ListPage:
+async def find_torrents(store: Store, wanted: TorrentFilter, text: str, cursor: str = "", count: int = 100) -> ListPage:
     """At most ``count`` torrents that fit and match ``text``. A page may be short before the end.
 
     Without a filter, the text may also be the start of an info hash. Raises ClientError for an invalid cursor.
@@ -31,9 +29,7 @@ async def find_torrents(
     return await store.torrent_listing.filtered(replace(wanted, name=text), cursor, count)
 
 
-async def listed_torrents(
-    store: Store, wanted: TorrentFilter, text: str, limit: int
-) -> AsyncIterator[ListPage]:
+async def listed_torrents(store: Store, wanted: TorrentFilter, text: str, limit: int) -> AsyncIterator[ListPage]:
     """The first ``limit`` torrents of the list, in pages."""
     cursor = ""
     while limit > 0:

@@ -39,12 +39,7 @@ async def rescore(
             raise ClientError("a minimum exceeds its maximum")
     if any(number is not None and not 0 <= number <= MAX_INTEGER for number in (min_seeders, max_seeders)):
         raise ClientError(f"a number of seeders is 0 to {MAX_INTEGER}")
-    filters = {
-        "min_score": min_score,
-        "max_score": max_score,
-        "min_seeders": min_seeders,
-        "max_seeders": max_seeders,
-    }
+    filters = {"min_score": min_score, "max_score": max_score, "min_seeders": min_seeders, "max_seeders": max_seeders}
     payload = {name: value for name, value in filters.items() if value is not None}
     try:
         return await jobs.enqueue(REPROCESS, payload, max_retries=REPROCESS_RETRIES)

@@ -16,9 +16,7 @@ from tracker.store.users.fields import FIELDS, User, is_user_id
 from tracker.store.users.rules import GROUP_FIELDS
 from tracker.store.work.records import PROJECT_FIELDS, UnknownProject
 
-Kind = Literal[
-    "torrent", "user", "client", "group", "multipliers", "project", "block", "queue", "job", "token"
-]
+Kind = Literal["torrent", "user", "client", "group", "multipliers", "project", "block", "queue", "job", "token"]
 RowKind = Literal["torrent", "user"]
 ALL_USERS = "all"
 """The id of the multipliers for all users."""
@@ -81,9 +79,7 @@ async def _user(store: Store, who: str) -> Snapshot:
     """``who`` may be a passkey, which is no id."""
     user_id = who if is_user_id(who) else (await store.users.find(who)).user_id
     found, tokens, sizes = await asyncio.gather(
-        store.users.find(who),
-        store.freeleech.page(user_id, 0, _MAX_FREELEECH),
-        store.users.set_sizes(user_id),
+        store.users.find(who), store.freeleech.page(user_id, 0, _MAX_FREELEECH), store.users.set_sizes(user_id)
     )
     values = {
         **_user_values(found),
@@ -101,9 +97,7 @@ async def _client(store: Store, text: str) -> Snapshot:
     prefix = parse_prefix(text)
     allowed, denied = await store.allow_list.name(prefix), (await store.deny_list.all()).get(prefix)
     values = {"allowed": allowed, "denied": denied}
-    return format_prefix(prefix), {
-        name: value or "yes" for name, value in values.items() if value is not None
-    }
+    return format_prefix(prefix), {name: value or "yes" for name, value in values.items() if value is not None}
 
 
 async def _group(store: Store, text: str) -> Snapshot:

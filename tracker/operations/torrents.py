@@ -109,8 +109,7 @@ async def add_torrents(
     plain = [row for row in rows if "hybrid_of" not in row[1]]
     added = await store.torrents.add_many(plain)
     await _share(
-        store,
-        [row for row, each in zip(plain, added, strict=True) if isinstance(each, tuple) and not each[1]],
+        store, [row for row, each in zip(plain, added, strict=True) if isinstance(each, tuple) and not each[1]]
     )
     left = iter(added)
     outcomes: dict[int, tuple[str, bool] | ClientError] = {
@@ -168,9 +167,7 @@ async def link_halves(store: Store, v2: InfoHash, v1: InfoHash) -> None:
     await store.hybrids.link(v2, v1)
     for found in await store.torrents.get_all([v1]):
         if not found.enabled:
-            await store.torrents.edit(
-                v2, {"enabled": "pending" if found.pending else "0", "reason": found.reason}
-            )
+            await store.torrents.edit(v2, {"enabled": "pending" if found.pending else "0", "reason": found.reason})
         if found.denied is not None:
             await store.torrents.deny(v2, found.denied)
 
@@ -224,9 +221,7 @@ async def remove_torrent(store: Store, files: TorrentFiles, info_hash: InfoHash)
     return removed
 
 
-async def stale_files(
-    torrents: Torrents, files: TorrentFiles, *, delete: bool = False
-) -> AsyncIterator[InfoHash]:
+async def stale_files(torrents: Torrents, files: TorrentFiles, *, delete: bool = False) -> AsyncIterator[InfoHash]:
     """Kept .torrent files whose torrent is not registered, such as those of torrents that a site removed."""
     for shard in range(SHARDS):
         listed = await asyncio.to_thread(files.listed, shard)

@@ -73,9 +73,7 @@ async def user_activity(store: Store, user_id: str, places: "GeoIP") -> Activity
         _live(store, user_id, places), _past(store, user_id), store.unregistered.of(user_id)
     )
     seen = max([past.last_seen, *(each.peer.last_announce for each in live.peers)])
-    return replace(
-        past, peers=live.peers, all_peers=live.all_peers, last_seen=seen, unregistered=unregistered
-    )
+    return replace(past, peers=live.peers, all_peers=live.all_peers, last_seen=seen, unregistered=unregistered)
 
 
 async def _live(store: Store, user_id: str, places: "GeoIP") -> Activity:
@@ -84,9 +82,7 @@ async def _live(store: Store, user_id: str, places: "GeoIP") -> Activity:
     views, names = await asyncio.gather(
         peer_views(store, [peer for _, peer in live.peers], places), _names(store, [t for t, _ in live.peers])
     )
-    peers = [
-        UserPeer(names[torrent_id], view) for (torrent_id, _), view in zip(live.peers, views, strict=True)
-    ]
+    peers = [UserPeer(names[torrent_id], view) for (torrent_id, _), view in zip(live.peers, views, strict=True)]
     return Activity(peers, live.complete)
 
 

@@ -21,9 +21,7 @@ async def pending_hit_and_runs(store: Store, offset: int = 0, count: int = 100) 
     """
     found = await store.hit_and_runs.pending(offset, count)
     accounts = await store.users.accounts([(pending.user_id, pending.torrent_id) for pending in found])
-    totals = [
-        {n: to_integer(account.get(stored)) for n, stored in _ACCOUNT_TOTALS.items()} for account in accounts
-    ]
+    totals = [{n: to_integer(account.get(stored)) for n, stored in _ACCOUNT_TOTALS.items()} for account in accounts]
     rows = await _with_names(store, [pending._asdict() for pending in found])
     return [{**row, **numbers} for row, numbers in zip(rows, totals, strict=True)]
 
@@ -43,8 +41,7 @@ class Share:
     peers: Annotated[int, Field("The user's active clients on the torrent.")]
     credit_cut: Annotated[int, Field("Bytes that were not credited because of the maximum rate of credit.")]
     unreported: Annotated[
-        int,
-        Field("Bytes downloaded but not reported: `left` fell without `downloaded` rising. Not charged."),
+        int, Field("Bytes downloaded but not reported: `left` fell without `downloaded` rising. Not charged.")
     ]
 
 
@@ -66,9 +63,7 @@ async def shares(store: Store, user_id: str, torrent_ids: Sequence[str]) -> list
     return found
 
 
-async def freeleech_tokens(
-    store: Store, user_id: str, offset: int = 0, count: int = 100
-) -> list[dict[str, Any]]:
+async def freeleech_tokens(store: Store, user_id: str, offset: int = 0, count: int = 100) -> list[dict[str, Any]]:
     """``count`` freeleech tokens of a user, from ``offset`` on. ``info_hash`` None: the torrent was removed."""
     return await _with_names(store, [t._asdict() for t in await store.freeleech.page(user_id, offset, count)])
 

@@ -31,9 +31,7 @@ def items_of(text: str) -> list[str]:
     return [item for line in text.split("\n") if (item := line.strip())]
 
 
-async def add_items(
-    store: Store, project: str, items: Sequence[NewItem], *, again: bool = False
-) -> ItemsAdded:
+async def add_items(store: Store, project: str, items: Sequence[NewItem], *, again: bool = False) -> ItemsAdded:
     """Adds items to a project; in one of kind ``seeding`` they are info hashes of registered torrents. For the v2 half
     of a hybrid torrent its v1 half is added.
 

@@ -116,9 +116,7 @@ async def _checked(
                 stack.push_async_exit(of_one.pop_all())
                 return connection, version
         break
-    connection = await stack.enter_async_context(
-        open_unchecked(url, redis, timeout, on_round_trip, nodes, ranges)
-    )
+    connection = await stack.enter_async_context(open_unchecked(url, redis, timeout, on_round_trip, nodes, ranges))
     if must_serve:
         await check_served(connection, prefixes)
     return connection, version

@@ -69,9 +69,7 @@ class Telemetry:
     def remove_gauge(self, name: str) -> None:
         self._gauges.pop(name, None)
 
-    def add_second(
-        self, counts: Mapping[tuple[str, ...], int], measured: Mapping[str, Sequence[float]]
-    ) -> None:
+    def add_second(self, counts: Mapping[tuple[str, ...], int], measured: Mapping[str, Sequence[float]]) -> None:
         """Adds one second's values from Counters: counts by groups of names, and measurements by name."""
         for names, number in counts.items():
             for name in names:

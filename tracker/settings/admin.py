@@ -27,9 +27,7 @@ class AdminSettings(Section):
         "`listen`: behind a proxy, or on a port that a container publishes. Sign-in links begin with it, and its host "
         "is accepted like `hosts`.",
     )
-    session_seconds: int = Field(
-        43_200, ge=60, le=2_592_000, description="How long a sign-in to the dashboard lasts."
-    )
+    session_seconds: int = Field(43_200, ge=60, le=2_592_000, description="How long a sign-in to the dashboard lasts.")
     audit_entries: int = Field(
         100_000,
         ge=1000,
@@ -38,10 +36,7 @@ class AdminSettings(Section):
         "Calls that change many rows have further entries of up to 8 KB: a tenth as many.",
     )
     max_upload_bytes: int = Field(
-        10_485_760,
-        ge=1024,
-        le=134_217_728,
-        description="Maximum size of a request body, and so of a .torrent file.",
+        10_485_760, ge=1024, le=134_217_728, description="Maximum size of a request body, and so of a .torrent file."
     )
 
 

@@ -19,10 +19,7 @@ class AnnounceSettings(Section):
         "a proxy.",
     )
     interval_seconds: int = Field(
-        1800,
-        ge=1,
-        le=86400,
-        description="How often peers announce. Lists of public trackers accept 300 to 10800.",
+        1800, ge=1, le=86400, description="How often peers announce. Lists of public trackers accept 300 to 10800."
     )
     interval_jitter: float = Field(
         0.1,
@@ -43,9 +40,7 @@ class AnnounceSettings(Section):
         "internet. Use `refuse` for a public tracker, `serve` in a local network.",
     )
     untold_ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
-        (),
-        max_length=64,
-        description="Peers on these ports are not returned to others, at most 64 ports.",
+        (), max_length=64, description="Peers on these ports are not returned to others, at most 64 ports."
     )
 
     def urls_of(self, passkey: str = "") -> list[str]:

@@ -15,12 +15,7 @@ from tracker.settings.types import (
     queue_numbers,
 )
 
-GEOIP_SOURCES = (
-    "dbip-city-lite",
-    "dbip-country-lite",
-    "maxmind:GeoLite2-City",
-    "maxmind:GeoLite2-Country",
-)
+GEOIP_SOURCES = ("dbip-city-lite", "dbip-country-lite", "maxmind:GeoLite2-City", "maxmind:GeoLite2-Country")
 
 
 class GeoIPSettings(Section):
@@ -45,19 +40,14 @@ class GeoIPSettings(Section):
 class UniqueSettings(Section):
     """Counting unique users."""
 
-    enabled: bool = Field(
-        True, description="Count unique users by torrent and, with a GeoIP database, by location."
-    )
+    enabled: bool = Field(True, description="Count unique users by torrent and, with a GeoIP database, by location.")
     mode: Literal["exact", "hashed", "hyperloglog"] = Field(
         "exact",
         description="`exact` keeps one key per address and metric for 30 days. `hashed` does the same with a keyed "
         "hash instead of the address. `hyperloglog` keeps an estimate in a few kilobytes per metric.",
     )
     ipv6_prefix: int = Field(
-        64,
-        ge=16,
-        le=128,
-        description="Number of leading bits of an IPv6 address that identify one user.",
+        64, ge=16, le=128, description="Number of leading bits of an IPv6 address that identify one user."
     )
 
 
@@ -66,10 +56,7 @@ class ScoringSettings(Section):
 
     enabled: bool = Field(True, description="Score torrents in this process.")
     interval_seconds: int = Field(
-        3600,
-        ge=1,
-        le=604_800,
-        description="Each torrent is scored once per interval, as far as capacity allows.",
+        3600, ge=1, le=604_800, description="Each torrent is scored once per interval, as far as capacity allows."
     )
     max_peers: int | None = Field(
         None,
@@ -104,10 +91,7 @@ class ScoringSettings(Section):
         "`stopped`, so it does not join the swarm.",
     )
     upstream_per_minute: float = Field(
-        60,
-        gt=0,
-        le=60_000,
-        description="Maximum number of requests per minute to one host of another tracker.",
+        60, gt=0, le=60_000, description="Maximum number of requests per minute to one host of another tracker."
     )
 
 
@@ -155,22 +139,14 @@ class ProbeSettings(Section):
 class StatHatSettings(Section):
     """Statistics sent to StatHat."""
 
-    ezkey: SecretStr | None = Field(
-        None, description="The EZ key of the StatHat account. Without it nothing is sent."
-    )
+    ezkey: SecretStr | None = Field(None, description="The EZ key of the StatHat account. Without it nothing is sent.")
     url: WebAddress = Field(
-        "https://api.stathat.com",
-        description="Base URL of the EZ API, for compatible servers; `/ez` is appended.",
+        "https://api.stathat.com", description="Base URL of the EZ API, for compatible servers; `/ez` is appended."
     )
     prefix: str = Field(
-        "",
-        max_length=60,
-        pattern=r"^[^~\x00-\x1f\x7f]*$",
-        description="Prefix of every statistic's name.",
+        "", max_length=60, pattern=r"^[^~\x00-\x1f\x7f]*$", description="Prefix of every statistic's name."
     )
-    places: bool = Field(
-        True, description="Also send unique users by city and postcode, not only by country."
-    )
+    places: bool = Field(True, description="Also send unique users by city and postcode, not only by country.")
     per_torrent: bool = Field(False, description="Also send unique users by torrent.")
 
 
@@ -183,10 +159,7 @@ class StatsDSettings(Section):
         "Not together with `TRACKER_STATHAT__EZKEY`.",
     )
     prefix: str = Field(
-        "tracker.",
-        max_length=60,
-        pattern=r"^[A-Za-z0-9_.\-]*$",
-        description="Prefix of every metric's name.",
+        "tracker.", max_length=60, pattern=r"^[A-Za-z0-9_.\-]*$", description="Prefix of every metric's name."
     )
 
     @property

@@ -54,8 +54,7 @@ class ChangeSettings(Section):
         "and a secret for each URL.",
     )
     webhook_secret: SecretStr | None = Field(
-        None,
-        description=f"The key of the signatures for the first URL, at least {MIN_SECRET_LENGTH} characters.",
+        None, description=f"The key of the signatures for the first URL, at least {MIN_SECRET_LENGTH} characters."
     )
     webhook_secrets: tuple[SecretStr, ...] = Field(
         (),
@@ -77,9 +76,7 @@ class ChangeSettings(Section):
     def _are_long_enough(
         cls, value: SecretStr | tuple[SecretStr, ...] | None
     ) -> SecretStr | tuple[SecretStr, ...] | None:
-        secrets = (
-            value if isinstance(value, tuple) else (value,) if value and value.get_secret_value() else ()
-        )
+        secrets = value if isinstance(value, tuple) else (value,) if value and value.get_secret_value() else ()
         if any(len(each.get_secret_value()) < MIN_SECRET_LENGTH for each in secrets):
             raise ValueError(f"must have at least {MIN_SECRET_LENGTH} characters")
         return value

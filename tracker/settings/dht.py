@@ -44,9 +44,7 @@ class DhtSettings(Section):
         description="UDP addresses of the node, `host:port` or `[ipv6]:port`, at most one of each family.",
     )
     name: str = Field(
-        "",
-        pattern=NAME,
-        description="Name of this node in the store; must be unique per store. Empty: the host name.",
+        "", pattern=NAME, description="Name of this node in the store; must be unique per store. Empty: the host name."
     )
     bootstrap: tuple[UdpAddress, ...] = Field(
         (),
@@ -64,9 +62,7 @@ class DhtSettings(Section):
         "known to be private, also those that registered themselves or are not registered. `any`: as `public`, but the "
         "node also keeps what other nodes announce of any hash that is not known to be private.",
     )
-    answer: bool = Field(
-        True, description="Answer other nodes with peers of the swarms of torrents that take part."
-    )
+    answer: bool = Field(True, description="Answer other nodes with peers of the swarms of torrents that take part.")
     lookups_per_minute: int = Field(
         10,
         ge=0,
@@ -93,19 +89,13 @@ class DhtSettings(Section):
         "announced to it. `public`: also of the tracker's torrents whose field `private` is 0.",
     )
     read_only: bool = Field(
-        False,
-        description="Only look up (BEP 43): queries of other nodes get no answer. For hosts behind NAT.",
+        False, description="Only look up (BEP 43): queries of other nodes get no answer. For hosts behind NAT."
     )
     private_addresses: bool = Field(
-        False,
-        description="Accept nodes with private and loopback addresses, with no limit per network. For LANs.",
+        False, description="Accept nodes with private and loopback addresses, with no limit per network. For LANs."
     )
-    bucket_nodes: int = Field(
-        80, ge=8, le=1000, description="Maximum number of nodes per bucket of the routing table."
-    )
-    bucket_hashes: int = Field(
-        80, ge=8, le=1000, description="Maximum number of announced info hashes per bucket."
-    )
+    bucket_nodes: int = Field(80, ge=8, le=1000, description="Maximum number of nodes per bucket of the routing table.")
+    bucket_hashes: int = Field(80, ge=8, le=1000, description="Maximum number of announced info hashes per bucket.")
     node_timeout_seconds: int = Field(
         1800, ge=60, le=86_400, description="A node silent for longer is dropped when a ping fails."
     )
@@ -118,9 +108,7 @@ class DhtSettings(Section):
     address_burst: int = Field(
         10, ge=1, le=100_000, description="Burst: queries of one address that are answered at once."
     )
-    queries_second: float = Field(
-        200, gt=0, le=100_000, description="Queries answered per second, from all addresses."
-    )
+    queries_second: float = Field(200, gt=0, le=100_000, description="Queries answered per second, from all addresses.")
     queries_burst: int = Field(
         400, ge=1, le=1_000_000, description="Burst: queries answered at once, from all addresses."
     )
@@ -134,7 +122,4 @@ class DhtSettings(Section):
     @property
     def node_name(self) -> str:
         """``name``, or the host name as far as it may be one."""
-        return (
-            self.name
-            or "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-."))[:64]
-        )
+        return self.name or "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-."))[:64]

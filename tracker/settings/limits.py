@@ -26,10 +26,7 @@ class LimitSettings(Section):
         "announces, and announces using another peer's id.",
     )
     joins_minute: int = Field(
-        3000,
-        ge=1,
-        le=1_000_000_000,
-        description="Joins per minute from one address, on all torrents together.",
+        3000, ge=1, le=1_000_000_000, description="Joins per minute from one address, on all torrents together."
     )
     address_requests_minute: int = Field(
         10_000,

@@ -71,12 +71,7 @@ GROUPS = (
     Group(
         "Proxies and addresses",
         "For a tracker behind a proxy or a load balancer.",
-        (
-            "http.trusted_proxies",
-            "http.proxy_protocol",
-            "http.ip_parameter_from_private",
-            "http.stop_delay_seconds",
-        ),
+        ("http.trusted_proxies", "http.proxy_protocol", "http.ip_parameter_from_private", "http.stop_delay_seconds"),
     ),
     Group(
         "Announces and scrapes",
@@ -114,27 +109,13 @@ GROUPS = (
     Group("Scores and jobs", "Background work.", ("scoring", "jobs")),
     Group("Connections to peers", "Checks whether peers have what they announce.", ("probe",)),
     Group("Sending statistics", "To StatHat or to a StatsD server.", ("stathat", "statsd")),
-    Group(
-        "Telling a site",
-        "The change feed and its webhooks ([changes.md](changes.md)).",
-        ("changes",),
-    ),
+    Group("Telling a site", "The change feed and its webhooks ([changes.md](changes.md)).", ("changes",)),
     Group(
         "A site's own database",
         "Its tables, which the tracker keeps ([sync.md](sync.md)).",
-        (
-            "site.database",
-            "site.mapping",
-            "site.sync_in_tracker",
-            "site.sync_seconds",
-            "site.full_pass_hour",
-        ),
+        ("site.database", "site.mapping", "site.sync_in_tracker", "site.sync_seconds", "site.full_pass_hour"),
     ),
-    Group(
-        "A site's own code",
-        "Calls as UNIT3D and Gazelle make them ([calls.md](calls.md)).",
-        ("site",),
-    ),
+    Group("A site's own code", "Calls as UNIT3D and Gazelle make them ([calls.md](calls.md)).", ("site",)),
     Group(
         "Work distribution",
         "The port where claimants ask for torrents to seed, or for other items ([work.md](work.md)).",
@@ -145,11 +126,7 @@ GROUPS = (
         "Browsers announce over WebSockets, on the HTTP port ([webtorrent.md](webtorrent.md)).",
         ("webtorrent",),
     ),
-    Group(
-        "DHT node",
-        "A node of the BitTorrent DHT, for public torrents ([dht.md](dht.md)).",
-        ("dht",),
-    ),
+    Group("DHT node", "A node of the BitTorrent DHT, for public torrents ([dht.md](dht.md)).", ("dht",)),
     Group(
         "Admin port",
         "Dashboard, API and metrics. Everything but the probes and the sign-in page requires a token.",
@@ -255,9 +232,7 @@ def as_markdown() -> str:
     """docs/settings.md."""
     rows = {row.name: row for row in describe(Settings())}
     fields = grouped()
-    return _HEAD + "".join(
-        _group(group, [rows[variable(*field)] for field in fields[group.title]]) for group in GROUPS
-    )
+    return _HEAD + "".join(_group(group, [rows[variable(*field)] for field in fields[group.title]]) for group in GROUPS)
 
 
 def _group(group: Group, rows: Sequence[Described]) -> str:

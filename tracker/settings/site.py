@@ -38,17 +38,14 @@ class SiteSettings(Section):
         description="Addresses where the site's calls are answered, written like `TRACKER_HTTP__LISTEN`. Empty: off. "
         "The port speaks plain HTTP: use a loopback address or a unix socket.",
     )
-    name: str = Field(
-        "site", pattern=r"^[-_.0-9A-Za-z]{1,64}$", description="The site's name in the audit log."
-    )
+    name: str = Field("site", pattern=r"^[-_.0-9A-Za-z]{1,64}$", description="The site's name in the audit log.")
     key: Key | None = Field(
         None,
         description="The key of its calls, at least 32 letters, digits, `_` or `-`: UNIT3D's `TRACKER_KEY`, Gazelle's "
         "`TRACKER_SECRET`.",
     )
     report_key: Key | None = Field(
-        None,
-        description="The key of Gazelle's reports, written like `key`: `TRACKER_REPORTKEY`. Unset: no reports.",
+        None, description="The key of Gazelle's reports, written like `key`: `TRACKER_REPORTKEY`. Unset: no reports."
     )
     allowed: tuple[Network, ...] = Field(
         (ip_network("127.0.0.0/8"), ip_network("::1/128")),
@@ -73,8 +70,7 @@ class SiteSettings(Section):
         "`Asia/Shanghai`: NexusPHP's `TIMEZONE`. UNIT3D and Gazelle write UTC.",
     )
     sync_in_tracker: bool = Field(
-        True,
-        description="Sync in the tracker's own process. false: only `tracker sync run` does.",
+        True, description="Sync in the tracker's own process. false: only `tracker sync run` does."
     )
     sync_seconds: float = Field(3.0, ge=0.5, le=60, description="How often what has changed is written (s).")
     full_pass_hour: int = Field(

@@ -98,9 +98,7 @@ def _from_toml(path: Path) -> _Source:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     sections = {section: part for section, part in data.items() if section in Settings.model_fields}
     if invalid := [section for section, part in sections.items() if not isinstance(part, dict)]:
-        raise SettingsError(
-            f"{path}: {section} must be a table of settings, [{section}]" for section in invalid
-        )
+        raise SettingsError(f"{path}: {section} must be a table of settings, [{section}]" for section in invalid)
     given = [(section, name) for section, part in sections.items() for name in part]
     unknown = [section for section in data if section not in sections]
     unknown += [".".join(field) for field in given if field not in FIELDS]

@@ -19,12 +19,9 @@ class RedisSettings(Section):
         "first that answers names the others. Without it a private server is started.",
     )
     sentinel_user: str | None = Field(
-        None,
-        description="User name for the sentinels, if they require one; separate from the server's user name.",
+        None, description="User name for the sentinels, if they require one; separate from the server's user name."
     )
-    sentinel_password: SecretStr | None = Field(
-        None, description="Password for the sentinels, if they require one."
-    )
+    sentinel_password: SecretStr | None = Field(None, description="Password for the sentinels, if they require one.")
     prefix: str = Field(
         "t:",
         min_length=1,
@@ -41,12 +38,9 @@ class RedisSettings(Section):
         "when the store is made; `tracker reshard` copies a store into one with another number.",
     )
     tls_ca_file: Path | None = Field(
-        None,
-        description="CA certificates that verify a `rediss://` server, instead of the system's.",
+        None, description="CA certificates that verify a `rediss://` server, instead of the system's."
     )
-    connect_timeout_seconds: float = Field(
-        0.5, gt=0, le=60, description="How long connecting to the store may take."
-    )
+    connect_timeout_seconds: float = Field(0.5, gt=0, le=60, description="How long connecting to the store may take.")
     timeout_seconds: float = Field(
         0.8,
         gt=0,

@@ -6,15 +6,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    SecretStr,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationInfo, field_validator
 
 from tracker.wire.endpoint import split_address
 from tracker.wire.tracker_url import parse_tracker_url
@@ -52,9 +44,7 @@ def _announce_base(value: str) -> str:
     """The error does not show the value: it may contain a passkey."""
     try:
         parts = urlsplit(value)
-        valid = (
-            parts.scheme in ("https", "http", "udp", "wss", "ws") and bool(parts.hostname) and parts.port != 0
-        )
+        valid = parts.scheme in ("https", "http", "udp", "wss", "ws") and bool(parts.hostname) and parts.port != 0
         valid = valid and (parts.scheme != "udp" or parts.port is not None)
     except ValueError:
         valid = False

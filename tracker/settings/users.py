@@ -29,10 +29,7 @@ class UserSettings(Section):
         "Without effect while `private` is `off`.",
     )
     peer_memory_seconds: int = Field(
-        2_592_000,
-        ge=60,
-        le=MAX_SECONDS,
-        description="How long a user's departed peer is remembered.",
+        2_592_000, ge=60, le=MAX_SECONDS, description="How long a user's departed peer is remembered."
     )
     hnr_min_bytes: int = Field(
         1_048_576,
@@ -108,10 +105,7 @@ class UserSettings(Section):
         description="How a download beyond `max_downloads` is answered: `refusal`, or `warning`: without peers and "
         "with a warning. In both cases the peer joins with a later announce, when the user may download one more.",
     )
-    own_peers: bool = Field(
-        False,
-        description="Whether replies to a user may contain the user's own other peers.",
-    )
+    own_peers: bool = Field(False, description="Whether replies to a user may contain the user's own other peers.")
     min_credit_interval_seconds: int = Field(
         0,
         ge=0,
@@ -151,8 +145,7 @@ class ClientSettings(Section):
     """Client programs."""
 
     allow_list: bool = Field(
-        False,
-        description="Serve only clients whose peer id begins with an allowed prefix (`tracker client allow`).",
+        False, description="Serve only clients whose peer id begins with an allowed prefix (`tracker client allow`)."
     )
     deny_list: bool = Field(
         False,

@@ -9,8 +9,7 @@ class WebTorrentSettings(Section):
     """WebTorrent: browsers announce over WebSockets, on the HTTP port."""
 
     enabled: bool | None = Field(
-        None,
-        description="Serve WebSockets. Not set: in open mode, unless passkeys are required.",
+        None, description="Serve WebSockets. Not set: in open mode, unless passkeys are required."
     )
     interval_seconds: int = Field(
         120,

@@ -13,11 +13,7 @@ def _torrent_url(value: str) -> str:
     if not value:
         return value
     head, name, rest = value.partition(INFO_HASH)
-    if (
-        not name
-        or not head.startswith(("http://", "https://"))
-        or any(mark in head + rest for mark in '{}<>" ')
-    ):
+    if not name or not head.startswith(("http://", "https://")) or any(mark in head + rest for mark in '{}<>" '):
         raise ValueError(f"must be an http:// or https:// URL with {INFO_HASH} in it")
     return value
 

@@ -79,9 +79,7 @@ class Copy(NamedTuple):
 
 async def check_layout(shards: Shards, known: int = LAYOUT) -> Layout:
     """Writes the layout into a new store. Raises StartupError for one that this version cannot serve or upgrade."""
-    if await _read(shards) is None and await shards.main.connection.command(
-        "EXISTS", shards.main.keys.secret()
-    ):
+    if await _read(shards) is None and await shards.main.connection.command("EXISTS", shards.main.keys.secret()):
         raise StartupError(
             "the store has no layout: it was made before version 1.0.0, and no version serves it. Choose another "
             "prefix (TRACKER_REDIS__PREFIX), and import what the old version exported"

@@ -115,9 +115,7 @@ class Store(UserParts):
         super().__init__(shards, rules, self.reapings, clock)
         self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
         self.announce_counts = AnnounceCounts(shards)
-        self.swarms = AllSwarms(
-            shards, self.reapings, rules, self.announce_counts, clock, options.max_waiting
-        )
+        self.swarms = AllSwarms(shards, self.reapings, rules, self.announce_counts, clock, options.max_waiting)
         self.torrents = Torrents(shards, clock)
         self.hybrids = Hybrids(shards)
         self.torrent_listing = TorrentListing(shards, self.torrents, self.hybrids)
@@ -132,9 +130,7 @@ class Store(UserParts):
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(shards.main, clock)
         self.rate_limits = RateLimitStore(shards.main, clock)
-        self.counters = Counters(
-            shards, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap
-        )
+        self.counters = Counters(shards, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap)
         self.refusal_samples = RefusalSamples(shards.main)
         self.outbox = Outbox(shards)
         self.client_software = ClientSoftware(shards.main)

@@ -36,11 +36,7 @@ class GuardedConnection(RequestHandler):
 
     __slots__ = ("_body", "_head_bytes", "_limits", "_socket_transport", "_stall_timer")
 
-    client_errors: ClassVar[tuple[type[BaseException], ...]] = (
-        HttpProcessingError,
-        RequestPayloadError,
-        OSError,
-    )
+    client_errors: ClassVar[tuple[type[BaseException], ...]] = (HttpProcessingError, RequestPayloadError, OSError)
     """Errors that a client causes; they are not logged."""
 
     def __init__(self, server: "GuardedServer", **options: Any) -> None:
@@ -110,11 +106,7 @@ class GuardedConnection(RequestHandler):
         raise NotImplementedError
 
     def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         if request.writer.output_size > 0:
             raise ConnectionAbortedError("the reply has already begun")
@@ -130,10 +122,7 @@ class GuardedServer(web.Server):
     """aiohttp's low-level server; a subclass builds its connections in ``__call__``."""
 
     def __init__(
-        self,
-        handler: Callable[[Any], Awaitable[web.StreamResponse]],
-        limits: ConnectionLimits,
-        **options: Any,
+        self, handler: Callable[[Any], Awaitable[web.StreamResponse]], limits: ConnectionLimits, **options: Any
     ) -> None:
         self.connection_limits = limits
         super().__init__(

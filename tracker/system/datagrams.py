@@ -189,9 +189,7 @@ def _grow_buffer(opened: DatagramSocket, wanted: int) -> None:
     """Asks for a receive buffer of ``wanted`` bytes. It never shrinks."""
     if opened.receive_buffer < wanted:
         try:
-            opened.socket.setsockopt(
-                socket.SOL_SOCKET, _SO_RCVBUFFORCE if _LINUX else socket.SO_RCVBUF, wanted
-            )
+            opened.socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE if _LINUX else socket.SO_RCVBUF, wanted)
         except OSError:  # that needs a privilege
             opened.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
 

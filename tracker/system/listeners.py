@@ -140,9 +140,7 @@ async def open_listeners(listen: Sequence[str], backlog: int = BACKLOG) -> list[
         for text in listen:
             listeners += await _open(text, backlog)
         if not listeners:
-            raise StartupError(
-                f"cannot listen on {', '.join(listen) or 'no address'}: configure a usable address"
-            )
+            raise StartupError(f"cannot listen on {', '.join(listen) or 'no address'}: configure a usable address")
     except BaseException:
         for listener in listeners:
             listener.close()

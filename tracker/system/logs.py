@@ -53,15 +53,9 @@ def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
     level = logging.getLevelNamesMapping()[choices.level.upper()]
     shared = _shared_processors()
     writer = Writer(stream)
-    writer.setFormatter(
-        _formatter(shared, human, colours=human and stream.isatty() and "NO_COLOR" not in os.environ)
-    )
+    writer.setFormatter(_formatter(shared, human, colours=human and stream.isatty() and "NO_COLOR" not in os.environ))
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,  # existing loggers must use the new configuration
@@ -106,8 +100,7 @@ def _formatter(shared: list[Processor], human: bool, colours: bool) -> logging.F
             exception_formatter=structlog.dev.plain_traceback,  # the default formatter shows local variables
         )
     return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
     )
 
 

@@ -111,9 +111,7 @@ class DataDirectory:
     def _make_private(self, mode: int) -> None:
         """Changes only an empty directory, or one that a tracker used before. Others may belong to other programs."""
         if any(self.path.iterdir()) and not (self.path / "tracker.lock").exists():
-            self._log.warning(
-                "data directory is open to other users", directory=str(self.path), mode=f"{mode:o}"
-            )
+            self._log.warning("data directory is open to other users", directory=str(self.path), mode=f"{mode:o}")
         else:
             self.path.chmod(0o700)
 

@@ -77,9 +77,7 @@ async def _start_lock(directory: Path) -> AsyncIterator[None]:
         deadline = time.monotonic() + LOCK_SECONDS
         while not _try_lock(handle):
             if time.monotonic() > deadline:
-                raise StartupError(
-                    f"data directory {directory} is in use by another command: try again later"
-                )
+                raise StartupError(f"data directory {directory} is in use by another command: try again later")
             await asyncio.sleep(0.05)
         yield
     finally:

@@ -196,13 +196,9 @@ class EmbeddedValkey:
                 meanwhile()
             await self._wait_until_ready(self._child)
             limit = await self._limit_memory()
-        self._log.debug(
-            "private store ready", directory=str(self._data.path), pid=self._child.pid, maxmemory=limit
-        )
+        self._log.debug("private store ready", directory=str(self._data.path), pid=self._child.pid, maxmemory=limit)
 
-    async def _spawn(
-        self, binary: Path, config: Path, environment: Mapping[str, str], lock: int
-    ) -> ChildProcess:
+    async def _spawn(self, binary: Path, config: Path, environment: Mapping[str, str], lock: int) -> ChildProcess:
         # Options that make it private, whatever redis.conf says.
         socket_path = str(self._choose_socket())
         options = server_options(environment) | {
@@ -307,9 +303,7 @@ def _config() -> Path:
     for path in (package / "redis.conf", package.parent / "redis.conf"):
         if path.is_file():
             return path
-    raise StartupError(
-        "redis.conf is missing from this installation: reinstall it, or set TRACKER_REDIS__URL"
-    )
+    raise StartupError("redis.conf is missing from this installation: reinstall it, or set TRACKER_REDIS__URL")
 
 
 def _can_be_socket(path: Path) -> bool:

@@ -213,9 +213,7 @@ class Volunteer:
             return False
         self._kept.add(info_hash)
         if self._confirm is None:
-            log.info(
-                "no longer needed; kept (--auto-drop removes such torrents)", item=info_hash, torrent=name
-            )
+            log.info("no longer needed; kept (--auto-drop removes such torrents)", item=info_hash, torrent=name)
             return False
         return await self._confirm(name)
 

@@ -90,6 +90,4 @@ def _read(path: Path) -> State:
     except FileNotFoundError:
         return State()
     except ValidationError:
-        raise StartupError(
-            f"{path} is damaged; if you remove it, labelled torrents are found again"
-        ) from None
+        raise StartupError(f"{path} is damaged; if you remove it, labelled torrents are found again") from None

@@ -151,17 +151,10 @@ class WorkApi:
         who = self._identity
         headers = {"Authorization": f"Bearer {who.passkey}"} if who.passkey else {}
         named = {"downloader": who.name} if who.name else {}
-        method, query, body_fields = (
-            ("GET", named, None) if fields is None else ("POST", None, {**fields, **named})
-        )
+        method, query, body_fields = ("GET", named, None) if fields is None else ("POST", None, {**fields, **named})
         try:
             async with self._session.request(
-                method,
-                f"{self._url}/{path}",
-                params=query,
-                json=body_fields,
-                headers=headers,
-                allow_redirects=False,
+                method, f"{self._url}/{path}", params=query, json=body_fields, headers=headers, allow_redirects=False
             ) as reply:
                 body = await _read(reply, _MAX_JSON_BYTES)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -172,9 +165,7 @@ class WorkApi:
         if reply.status == 400:
             raise Denied(self._malformed(body))
         if reply.status in (420, 429) or reply.status >= 500:
-            raise Unavailable(
-                f"the tracker answers with status {reply.status}", _retry_seconds(reply.headers)
-            )
+            raise Unavailable(f"the tracker answers with status {reply.status}", _retry_seconds(reply.headers))
         return reply.status, body
 
     def _malformed(self, body: bytes) -> str:

@@ -44,9 +44,7 @@ class Entry(NamedTuple):
     """Whether the keys of all dictionaries in it are sorted."""
 
 
-def decode_entries(
-    data: bytes, keys: Collection[bytes], *, max_depth: int, max_values: int
-) -> dict[bytes, Entry]:
+def decode_entries(data: bytes, keys: Collection[bytes], *, max_depth: int, max_values: int) -> dict[bytes, Entry]:
     """The values under ``keys`` of the dictionary that ``data`` begins with. Others may be repeated.
 
     Bytes after the dictionary are ignored. Raises BencodeError only.

@@ -51,17 +51,14 @@ def _encode_any(reply: AnnounceReply, compact: bool, no_peer_id: bool) -> bytes:
             peers += b"6:peers6%d:%b" % (len(reply.peers6), reply.peers6)
     else:
         peers = _long_form(reply, no_peer_id)
-    body = (
-        b"d8:completei%de10:downloadedi%de%b10:incompletei%de8:intervali%de12:min intervali%de5:peers%b"
-        % (
-            reply.seeders,
-            reply.completions,
-            external,
-            reply.leechers,
-            reply.interval_seconds,
-            reply.min_interval_seconds,
-            peers,
-        )
+    body = b"d8:completei%de10:downloadedi%de%b10:incompletei%de8:intervali%de12:min intervali%de5:peers%b" % (
+        reply.seeders,
+        reply.completions,
+        external,
+        reply.leechers,
+        reply.interval_seconds,
+        reply.min_interval_seconds,
+        peers,
     )
     if not reply.warning:
         return body + b"e"
@@ -81,15 +78,7 @@ def encode_scrape_parts(reply: ScrapeReply) -> Iterator[bytes]:
     for info_hashes in _sorted_parts(list(files)):
         yield b"".join(
             [
-                _FILE
-                % (
-                    len(info_hash),
-                    info_hash,
-                    file.seeders,
-                    file.completions,
-                    file.downloaders,
-                    file.leechers,
-                )
+                _FILE % (len(info_hash), info_hash, file.seeders, file.completions, file.downloaders, file.leechers)
                 for info_hash in info_hashes
                 for file in (files[info_hash],)
             ]

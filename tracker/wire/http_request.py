@@ -16,14 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, Digits, Event, InfoHash, PeerId, Scrape
 from tracker.refusals import Refusal
-from tracker.wire.announce_path import (
-    MAX_BYTES,
-    MAX_PEERS_WANTED,
-    MAX_PORT,
-    byte_count,
-    bytes_left,
-    check_unusual_port,
-)
+from tracker.wire.announce_path import MAX_BYTES, MAX_PEERS_WANTED, MAX_PORT, byte_count, bytes_left, check_unusual_port
 from tracker.wire.endpoint import pack_address
 
 MAX_PARAMETERS = 100
@@ -51,9 +44,7 @@ _COMMON = re.compile(
     re.DOTALL,
 ).fullmatch
 _FIRST_ID = re.compile(rb"(?:^|[&?])(?:info_hash|peer_id)=").search
-_UNCACHEABLE = frozenset(
-    (b"info_hash", b"peer_id", b"port", b"uploaded", b"downloaded", b"left", b"key", b"ip")
-)
+_UNCACHEABLE = frozenset((b"info_hash", b"peer_id", b"port", b"uploaded", b"downloaded", b"left", b"key", b"ip"))
 """Not allowed among the other parameters: a changing one for the second time, and a stated address."""
 _MAX_CACHED_OPTIONS, _MAX_CACHED_LENGTH = 4096, 256
 _COUNTERS = re.compile(rb"&(?:corrupt|redundant)=[1-9][0-9]*(?![^&])")
@@ -104,12 +95,7 @@ def parse_usual(query: bytes) -> Announce | None:
     except ValueError:  # a malformed escape, or an id that contains "&peer_id="
         return None
     number = int(port)
-    if (
-        options is None
-        or len(info_hash) != HASH_LENGTH
-        or len(peer_id) != HASH_LENGTH
-        or not 0 < number < 65536
-    ):
+    if options is None or len(info_hash) != HASH_LENGTH or len(peer_id) != HASH_LENGTH or not 0 < number < 65536:
         return None
     return _ordered(Announce, (info_hash, peer_id, number, uploaded, downloaded, left, key, *options))
 

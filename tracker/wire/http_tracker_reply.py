@@ -97,9 +97,7 @@ def _file(file: object) -> ScrapeFile:
     if not isinstance(file, dict):
         raise TrackerReplyError("invalid scrape: no counts")
     return ScrapeFile(
-        seeders=_count(file, b"complete"),
-        leechers=_count(file, b"incomplete"),
-        completions=_count(file, b"downloaded"),
+        seeders=_count(file, b"complete"), leechers=_count(file, b"incomplete"), completions=_count(file, b"downloaded")
     )
 
 

@@ -135,9 +135,7 @@ def _number_and_hundredths(version: str) -> str:
 
 def _transmission(version: str) -> str:
     """``2940`` is 2.94; since 4.0 each digit is a number."""
-    return (
-        f"{version[0]}.{version[1:3]}" if version[:3].isdigit() and version < "4" else _single_digits(version)
-    )
+    return f"{version[0]}.{version[1:3]}" if version[:3].isdigit() and version < "4" else _single_digits(version)
 
 
 _VERSION_STYLES: dict[str, Callable[[str], str]] = {

@@ -313,9 +313,7 @@ def _total(files: Iterable[_File]) -> int:
     return total
 
 
-def _checked_layers(
-    entries: Mapping[bytes, Entry], files: Iterable[_File], piece_length: int
-) -> dict[bytes, bytes]:
+def _checked_layers(entries: Mapping[bytes, Entry], files: Iterable[_File], piece_length: int) -> dict[bytes, bytes]:
     """The piece layers by their roots, sorted. Refuses a layer of no file that is longer than a piece, and one whose
     root is another. Layers may be missing: a client gets them from peers."""
     given = entries[b"piece layers"].value if b"piece layers" in entries else {}

@@ -71,9 +71,7 @@ class TrackerUrl:
         """``text`` with the secrets of this URL masked. The tracker may have repeated them in it."""
         path, _, query = self.target.partition("?")
         parts = {*path.split("/"), *re.split("[&=]", query), *self.credentials.split(":"), self.credentials}
-        secrets = {
-            part for part in parts if len(part) >= _MIN_SECRET_LENGTH and not _SHOWN_WORD.fullmatch(part)
-        }
+        secrets = {part for part in parts if len(part) >= _MIN_SECRET_LENGTH and not _SHOWN_WORD.fullmatch(part)}
         # Longer ones first, because one may contain another.
         for secret in sorted(secrets | {unquote(secret) for secret in secrets}, key=len, reverse=True):
             text = text.replace(secret, MASK)

@@ -12,15 +12,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from tracker.bittorrent import (
-    HASH_LENGTH,
-    MAX_COUNT,
-    Announce,
-    AnnounceReply,
-    Event,
-    InfoHash,
-    ScrapeFile,
-)
+from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, AnnounceReply, Event, InfoHash, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.refusals import Refusal
 from tracker.wire.announce_path import byte_count, bytes_left, check_unusual_port
@@ -55,9 +47,7 @@ _CONNECT_ACTION, _ANNOUNCE_ACTION, _SCRAPE_ACTION, _ERROR_ACTION = (
 )
 _EVENTS = dict(enumerate((Event.UPDATE, Event.COMPLETED, Event.STARTED, Event.STOPPED, Event.PAUSED)))
 """By number. ``paused`` is not in BEP 15, but libtorrent sends it for partial seeds."""
-_EVENT_NUMBERS: Mapping[Event, int] = {
-    event: number for number, event in _EVENTS.items() if event is not Event.PAUSED
-}
+_EVENT_NUMBERS: Mapping[Event, int] = {event: number for number, event in _EVENTS.items() if event is not Event.PAUSED}
 _UPDATE = Event.UPDATE
 _MAX_SIGNED = 2**31 - 1
 _END, _PADDING, _URL_DATA = 0, 1, 2
@@ -113,9 +103,7 @@ def parse_connect_reply(packet: bytes, transaction_id: int) -> int:
 # Announce
 
 
-def encode_announce_request(
-    connection_id: int, transaction_id: int, announce: Announce, target: str = ""
-) -> bytes:
+def encode_announce_request(connection_id: int, transaction_id: int, announce: Announce, target: str = "") -> bytes:
     """``target`` is the path and query of the tracker's URL, ASCII. The first 4 bytes of ``key`` are sent."""
     return (
         _REQUEST.pack(connection_id, ANNOUNCE, transaction_id)
@@ -203,9 +191,7 @@ def encode_announce_reply(transaction: bytes, reply: AnnounceReply, *, ipv6: boo
     leechers, seeders = reply.leechers, reply.seeders
     if leechers | seeders > _MAX_SIGNED:  # all ones, as above
         leechers, seeders = _at_most(leechers), _at_most(seeders)
-    return (
-        _ANNOUNCE_REPLY.pack(_ANNOUNCE_ACTION, transaction, reply.interval_seconds, leechers, seeders) + peers
-    )
+    return _ANNOUNCE_REPLY.pack(_ANNOUNCE_ACTION, transaction, reply.interval_seconds, leechers, seeders) + peers
 
 
 def parse_announce_reply(packet: bytes, transaction_id: int, *, ipv6: bool, max_peers: int) -> AnnounceReply:
@@ -242,9 +228,7 @@ def encode_scrape_request(connection_id: int, transaction_id: int, info_hashes: 
 def parse_scrape(packet: bytes) -> tuple[InfoHash, ...]:
     """All info hashes, in order, repeated ones included."""
     end = len(packet) - HASH_LENGTH
-    return tuple(
-        InfoHash(packet[at : at + HASH_LENGTH]) for at in range(MIN_REQUEST_LENGTH, end + 1, HASH_LENGTH)
-    )
+    return tuple(InfoHash(packet[at : at + HASH_LENGTH]) for at in range(MIN_REQUEST_LENGTH, end + 1, HASH_LENGTH))
 
 
 def encode_scrape_reply(
@@ -266,10 +250,7 @@ def encode_scrape_reply(
 def parse_scrape_reply(packet: bytes, transaction_id: int, requested: int) -> tuple[ScrapeFile, ...]:
     """Counts in the order of the request; fewer than ``requested`` from a tracker with a limit. Raises as above."""
     body = _body(packet, SCRAPE, transaction_id, _COUNTS.size)
-    files = [
-        _COUNTS.unpack_from(body, at * _COUNTS.size)
-        for at in range(min(requested, len(body) // _COUNTS.size))
-    ]
+    files = [_COUNTS.unpack_from(body, at * _COUNTS.size) for at in range(min(requested, len(body) // _COUNTS.size))]
     return tuple(
         ScrapeFile(seeders=_count(seeders), leechers=_count(leechers), completions=_count(completions))
         for seeders, completions, leechers in files

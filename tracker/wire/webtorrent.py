@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tracker.bittorrent import (
-    HASH_LENGTH,
-    Announce,
-    AnnounceReply,
-    Event,
-    InfoHash,
-    PeerId,
-    Scrape,
-    ScrapeReply,
-)
+from tracker.bittorrent import HASH_LENGTH, Announce, AnnounceReply, Event, InfoHash, PeerId, Scrape, ScrapeReply
 from tracker.refusals import Refusal
 from tracker.wire.announce_path import MAX_BYTES, MAX_PEERS_WANTED, byte_count, bytes_left
 
@@ -113,11 +104,7 @@ def _announce(message: dict[str, Any], info_hash: InfoHash, peer_id: PeerId) -> 
     offers = message.get("offers") or ()
     if not isinstance(offers, list | tuple):
         raise BadMessage("offers must be a list", "announce", info_hash)
-    read = (
-        ()
-        if event in (Event.STOPPED, Event.COMPLETED)
-        else tuple(filter(None, map(_offer, offers[:MAX_OFFERS])))
-    )
+    read = () if event in (Event.STOPPED, Event.COMPLETED) else tuple(filter(None, map(_offer, offers[:MAX_OFFERS])))
     if isinstance(wanted, int) and 0 <= wanted <= MAX_PEERS_WANTED:
         read = read[:wanted]
     announce = Announce(
@@ -163,9 +150,7 @@ def _answer(message: dict[str, Any], info_hash: InfoHash, peer_id: PeerId) -> An
     accepted = _session(message.get("offer_id"), message["answer"], "answer")
     receiver = _binary(message.get("to_peer_id"))
     if accepted is None or receiver is None:
-        raise BadMessage(
-            "an answer needs to_peer_id, offer_id and a session description", "announce", info_hash
-        )
+        raise BadMessage("an answer needs to_peer_id, offer_id and a session description", "announce", info_hash)
     return Answer(info_hash, peer_id, PeerId(receiver), accepted)
 
 
@@ -197,9 +182,7 @@ def encode_reply(info_hash: InfoHash, reply: AnnounceReply) -> bytes:
 
 
 def encode_failure(info_hash: InfoHash, error: Refusal, action: str = "announce") -> bytes:
-    return orjson.dumps(
-        {"action": action, "info_hash": info_hash.decode("latin-1"), "failure reason": str(error)}
-    )
+    return orjson.dumps({"action": action, "info_hash": info_hash.decode("latin-1"), "failure reason": str(error)})
 
 
 def encode_scrape(reply: ScrapeReply) -> bytes:

@@ -44,10 +44,7 @@ async def denied_prefixes(deny_list: DenyList, is_enabled: Callable[[], bool]) -
 
 
 async def keep_reading(
-    connection: Connection,
-    deny_list: DenyListCache,
-    is_enabled: Callable[[], bool],
-    seconds: float = STALE_SECONDS,
+    connection: Connection, deny_list: DenyListCache, is_enabled: Callable[[], bool], seconds: float = STALE_SECONDS
 ) -> None:
     """Runs until cancelled. Reads the list when it has changed, and every ``seconds``, while it is enabled."""
 

@@ -15,13 +15,7 @@ from redis.exceptions import OutOfMemoryError, RedisError
 
 from tracker.bittorrent import Address, PeerId
 from tracker.errors import StoreUnavailable
-from tracker.store.stats.client_software import (
-    MAX_BATCH,
-    MIN_ADDRESSES,
-    ClientEvent,
-    ClientSoftware,
-    shown,
-)
+from tracker.store.stats.client_software import MAX_BATCH, MIN_ADDRESSES, ClientEvent, ClientSoftware, shown
 from tracker.store.stats.counters import Count
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
@@ -99,9 +93,7 @@ class ClientSoftwareCounter:
     async def run(self) -> None:
         """Runs until cancelled. Call ``flush`` afterwards."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                forever(self._send_next, SEND_SECONDS, "cannot count client programs", sleep=self._sleep)
-            )
+            tasks.create_task(forever(self._send_next, SEND_SECONDS, "cannot count client programs", sleep=self._sleep))
             tasks.create_task(forever(self._log_drops, LOG_SECONDS, sleep=self._sleep))
 
     async def _send_next(self) -> None:

@@ -141,12 +141,7 @@ class Forgetter:
     """Makes nodes forget announced and shown torrents that take part no longer."""
 
     def __init__(
-        self,
-        torrents: DhtTorrents,
-        nodes: Mapping[int, DhtNode],
-        *,
-        all_torrents: bool,
-        sleep: Sleep = asyncio.sleep,
+        self, torrents: DhtTorrents, nodes: Mapping[int, DhtNode], *, all_torrents: bool, sleep: Sleep = asyncio.sleep
     ) -> None:
         self._torrents = torrents
         self._nodes = nodes
@@ -185,9 +180,7 @@ class Forgetter:
         if self._every:
             self._every = False
             looked_at = self._known()
-        for info_hash in await self._torrents.no_longer_part(
-            list(looked_at), all_torrents=self._all_torrents
-        ):
+        for info_hash in await self._torrents.no_longer_part(list(looked_at), all_torrents=self._all_torrents):
             for node in self._nodes.values():
                 node.forget(info_hash)
 
@@ -219,9 +212,7 @@ def _info_hash(text: bytes) -> InfoHash | None:
 class NameLease(Lease):
     """The right to run the node of a name."""
 
-    def __init__(
-        self, scripts: Scripts, name: str, clock: Callable[[], float], sleep: Sleep = asyncio.sleep
-    ) -> None:
+    def __init__(self, scripts: Scripts, name: str, clock: Callable[[], float], sleep: Sleep = asyncio.sleep) -> None:
         super().__init__(scripts, "dht", name, LEASE_SECONDS, clock)
         self._name = name
         self._sleep = sleep

@@ -126,9 +126,7 @@ class LookupWorker:
         results = [await self._find(family, info_hash, scrape=True) for family in self._nodes]
         found = counts([each for each in results if each is not None and each.answered])
         self._count("answered" if found else "unanswered")
-        kept = await self._torrents.save_result(
-            info_hash, found, int(self._clock()), all_torrents=self._all_torrents
-        )
+        kept = await self._torrents.save_result(info_hash, found, int(self._clock()), all_torrents=self._all_torrents)
         if kept and found and found[1] and self._collector.enabled:
             self._to_collect.append(info_hash)
         return found

@@ -79,9 +79,7 @@ class PeerCollector:
                     info_hash, peers[:MAX_GIVEN], int(self._clock()), found_at, all_torrents=all_torrents
                 )
 
-    def candidates(
-        self, found: Mapping[Endpoint, frozenset[bytes]], own: Collection[Endpoint]
-    ) -> list[Endpoint]:
+    def candidates(self, found: Mapping[Endpoint, frozenset[bytes]], own: Collection[Endpoint]) -> list[Endpoint]:
         """Peers outside the swarm that may be contacted, one of a network (IPv4 address, IPv6 /64). Those that nodes of
         most networks named come first."""
         by_network: dict[bytes, Endpoint] = {}
@@ -91,9 +89,7 @@ class PeerCollector:
                 by_network.setdefault(network_of(Address(endpoint[:-2]), 32, 64), endpoint)
         return list(by_network.values())
 
-    async def _confirmed(
-        self, wanted: list[Endpoint], info_hash: InfoHash, *, all_torrents: bool
-    ) -> list[Endpoint]:
+    async def _confirmed(self, wanted: list[Endpoint], info_hash: InfoHash, *, all_torrents: bool) -> list[Endpoint]:
         """Those that answer a handshake for the torrent, while it takes part. Few at once, as the prober has other
         users."""
         confirmed: list[Endpoint] = []
@@ -103,9 +99,7 @@ class PeerCollector:
             batch = wanted[first : first + _PROBED_AT_ONCE]
             outcomes = await asyncio.gather(*(self._prober.check(each, info_hash) for each in batch))
             confirmed += [
-                each
-                for each, outcome in zip(batch, outcomes, strict=True)
-                if outcome.status is Status.CONFIRMED
+                each for each, outcome in zip(batch, outcomes, strict=True) if outcome.status is Status.CONFIRMED
             ]
             if len(confirmed) >= MAX_GIVEN:
                 break

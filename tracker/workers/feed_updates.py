@@ -33,9 +33,7 @@ class FeedUpdates:
         self._recorded_at = timer()
 
     async def run(self) -> None:
-        await forever(
-            self.step, _STEP_SECONDS, "updates are not recorded", lease=self._lease, sleep=self._sleep
-        )
+        await forever(self.step, _STEP_SECONDS, "updates are not recorded", lease=self._lease, sleep=self._sleep)
 
     async def step(self) -> None:
         now = self._timer()

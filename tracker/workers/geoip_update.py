@@ -154,9 +154,7 @@ def _conditions(file: Path, url: str) -> dict[str, str]:
 
 def _check(response: aiohttp.ClientResponse, source: Source) -> None:
     if response.status in (401, 403):
-        raise NotUpdated(
-            f"{source.name} refuses the account: check TRACKER_GEOIP__ACCOUNT_ID and its licence key"
-        )
+        raise NotUpdated(f"{source.name} refuses the account: check TRACKER_GEOIP__ACCOUNT_ID and its licence key")
     if response.status == 429:
         after = response.headers.get("Retry-After", "")
         raise NotUpdated(f"{source.name} was asked too often", int(after) if after.isdecimal() else 0)

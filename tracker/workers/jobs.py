@@ -171,9 +171,7 @@ class JobWorker:
 
     async def _claim(self) -> None:
         busy = Counter(run.job.queue for run in self._runs)
-        wants = {
-            name: (queue.concurrency, queue.concurrency - busy[name]) for name, queue in self._queues.items()
-        }
+        wants = {name: (queue.concurrency, queue.concurrency - busy[name]) for name, queue in self._queues.items()}
         for job in await self._jobs.claim(wants):
             run = _Run(job)
             self._runs.add(run)
@@ -186,9 +184,7 @@ class JobWorker:
             del self._results[: len(batch)]
             for result, status in zip(batch, statuses, strict=True):
                 if not status and result.outcome != "returned":
-                    log.warning(
-                        "job result discarded: the lease was lost", queue=result.job.queue, job=result.job.id
-                    )
+                    log.warning("job result discarded: the lease was lost", queue=result.job.queue, job=result.job.id)
 
     # One job
 

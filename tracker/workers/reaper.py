@@ -208,9 +208,7 @@ class Reaper:
             tasks.create_task(loop(self._reap_received, 0.0, "reaping failed: expired peers"))
             tasks.create_task(loop(self._reap_due, 0.0, "reaping failed: due lists"))
             tasks.create_task(loop(self._sweep, 0.0, "reaping failed: sweep"))
-            tasks.create_task(
-                loop(self.send_heartbeat, HEARTBEAT_SECONDS, "heartbeat failed", sleep=until_next)
-            )
+            tasks.create_task(loop(self.send_heartbeat, HEARTBEAT_SECONDS, "heartbeat failed", sleep=until_next))
             tasks.create_task(forever(self._summarize, _SUMMARY_SECONDS))
 
     # Events
@@ -239,9 +237,7 @@ class Reaper:
                 self._listening, self._subscriptions_forbidden = True, False
                 self._sweep_now.set()  # for events lost before the subscription
                 async for channel, event in messages:
-                    if event == b"expired" and (
-                        peer := _PEER.fullmatch(channel[skip:].decode("ascii", "replace"))
-                    ):
+                    if event == b"expired" and (peer := _PEER.fullmatch(channel[skip:].decode("ascii", "replace"))):
                         self._expired.append((peer[1], peer[2]))
                         self._received.set()
         finally:
@@ -277,9 +273,7 @@ class Reaper:
     async def _reap_page(self, after: int, now: float) -> int:
         """Reads the lists due after ``after``, at most one page; returns the last deadline done."""
         last = min(after + _DUE_PAGE * DUE_STEP_SECONDS, int(now) - int(now) % DUE_STEP_SECONDS)
-        for deadline in await self._reaping.due_lists(
-            range(after + DUE_STEP_SECONDS, last + 1, DUE_STEP_SECONDS)
-        ):
+        for deadline in await self._reaping.due_lists(range(after + DUE_STEP_SECONDS, last + 1, DUE_STEP_SECONDS)):
             first, seen, reaped = 0, 1, 0
             while seen:
                 # Where all had timed out, the next ones have too: read no more than can be removed.
@@ -332,9 +326,7 @@ class Reaper:
                     pace.size, sized_at = await self._reaping.size(), began_call
                 step = await self._reaping.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET, denied)
                 now = self._timer()
-                large = bool(
-                    position or step.position
-                )  # its members are seen twice: as such, and in the arrays
+                large = bool(position or step.position)  # its members are seen twice: as such, and in the arrays
                 torrent_ids, position = torrent_ids[step.done :], step.position
                 peers = peers.plus(step.peers)
                 self._count_sweep(step.reaped, step.repairs, step.forgotten)

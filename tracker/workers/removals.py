@@ -39,16 +39,11 @@ class RemovalWorker:
         """Removes all peers that are to be removed now; returns their number."""
         pending = await self._removals.pending(self._held())
         if any(entry.startswith("client:") for entries in pending.values() for entry in entries):
-            await self._sleep(
-                STALE_SECONDS
-            )  # until then a process may admit a client that it knows as allowed
+            await self._sleep(STALE_SECONDS)  # until then a process may admit a client that it knows as allowed
         denied = await self._denied() if pending else ()
         removed = sum(
             await asyncio.gather(
-                *(
-                    self._reapings[shard].remove(entries, denied, self._sleep)
-                    for shard, entries in pending.items()
-                )
+                *(self._reapings[shard].remove(entries, denied, self._sleep) for shard, entries in pending.items())
             )
         )
         if removed:

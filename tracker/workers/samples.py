@@ -25,12 +25,7 @@ LEASE_SECONDS = 15
 class SizeSampler:
     """``clock`` returns epoch seconds."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Callable[[], float],
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float], sleep: Sleep = asyncio.sleep) -> None:
         self._store = store
         self._clock = clock
         self._sleep = sleep
@@ -51,10 +46,7 @@ class SizeSampler:
         store = self._store
         with noting_unavailable_shards() as unavailable:
             totals, torrents, users, peers = await asyncio.gather(
-                store.counters.totals(),
-                store.torrents.count(),
-                store.users.count(),
-                read_peer_counts(store.shards),
+                store.counters.totals(), store.torrents.count(), store.users.count(), read_peer_counts(store.shards)
             )
         if unavailable:
             return False

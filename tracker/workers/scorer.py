@@ -100,14 +100,10 @@ class Scorer:
 
     async def run(self) -> None:
         """Runs until cancelled. Returns unfinished batches to the store then."""
-        process = partial(
-            forever, error_seconds=_PAUSE_SECONDS, connection=self._connection, sleep=self._sleep
-        )
+        process = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self._connection, sleep=self._sleep)
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                forever(
-                    self._adapt_later, 0.0, "scoring failed", error_seconds=ADAPT_SECONDS, sleep=self._sleep
-                )
+                forever(self._adapt_later, 0.0, "scoring failed", error_seconds=ADAPT_SECONDS, sleep=self._sleep)
             )
             for number in range(self._max_processors):
                 group.create_task(process(partial(self._process, number), 0.0, "scoring failed"))
@@ -187,9 +183,7 @@ class Scorer:
         """
         reported = others.get(taken.info_hash, ())
         sources = [Source(taken.seeders + taken.leechers, taken.new, self._max_peers)]
-        sources += [
-            replace(other, new=max(other.new, taken.new, other.peers - taken.elsewhere)) for other in reported
-        ]
+        sources += [replace(other, new=max(other.new, taken.new, other.peers - taken.elsewhere)) for other in reported]
         elsewhere = max((other.peers for other in reported), default=None)
         score = next_score(taken.score, factor(sources), self._cap)
         return Scored(taken, score, elsewhere)

@@ -29,19 +29,12 @@ class LeaseKeeper:
     """
 
     def __init__(
-        self,
-        scripts: Scripts,
-        shards: Shards,
-        token: str,
-        clock: Callable[[], float],
-        sleep: Sleep = asyncio.sleep,
+        self, scripts: Scripts, shards: Shards, token: str, clock: Callable[[], float], sleep: Sleep = asyncio.sleep
     ) -> None:
         self._shards = shards
         self._sleep = sleep
         self._listed = Lease(scripts, "trackers", token, LEASE_SECONDS, clock, token)
-        self._leases = [
-            Lease(shard.scripts, "shard", "background", LEASE_SECONDS, clock, token) for shard in shards
-        ]
+        self._leases = [Lease(shard.scripts, "shard", "background", LEASE_SECONDS, clock, token) for shard in shards]
         self._trackers = 1
         self._held = [asyncio.Event() for _ in shards]
         self._lost = [asyncio.Event() for _ in shards]

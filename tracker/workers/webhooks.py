@@ -132,9 +132,7 @@ class WebhookWorker:
         self._waiting_since[webhook_id(url)] = page.changes[0].at
         return await self._deliver(session, url, state, page)
 
-    async def _deliver(
-        self, session: aiohttp.ClientSession, url: str, state: WebhookState, page: ChangePage
-    ) -> float:
+    async def _deliver(self, session: aiohttp.ClientSession, url: str, state: WebhookState, page: ChangePage) -> float:
         gap = page.gap or state.gap
         error = await self._post(session, url, encode_batch(page, gap=gap))
         if error:
@@ -157,9 +155,7 @@ class WebhookWorker:
             },
         )
         if gap:
-            log.warning(
-                "webhook receiver missed changes that the feed no longer has", receiver=receiver_of(url)
-            )
+            log.warning("webhook receiver missed changes that the feed no longer has", receiver=receiver_of(url))
         if state.failures:
             log.info("webhook receiver available again", receiver=receiver_of(url))
         return 0.0 if len(page.changes) == MAX_CHANGES else POLL_SECONDS

@@ -15,9 +15,7 @@ async def test_changes_are_listed_newest_first_and_filtered(full: ApiClient, adm
     found = await all_pages(full, "/audit", limit=1)
     assert [row["operation"] for row in found] == ["denial.add", "user.edit", "user.add"]
     edit = found[1]
-    assert edit["objects"] == [
-        {"kind": "user", "id": "7", "before": {"name": "Alice"}, "after": {"name": "Bob"}}
-    ]
+    assert edit["objects"] == [{"kind": "user", "id": "7", "before": {"name": "Alice"}, "after": {"name": "Bob"}}]
     assert (edit["actor"], edit["role"], edit["way"]) == ("test admin", "admin", "api")
     for query, number in (
         ({"actor": "test admin"}, 3),
@@ -41,9 +39,7 @@ async def test_changes_are_exported(full: ApiClient) -> None:
             assert (response.status, response.content_type) == (200, media_type)
             assert "attachment" in response.headers["Content-Disposition"]
             text = await response.text()
-        rows = (
-            list(csv.DictReader(io.StringIO(text))) if path == "csv" else [json.loads(text.splitlines()[0])]
-        )
+        rows = list(csv.DictReader(io.StringIO(text))) if path == "csv" else [json.loads(text.splitlines()[0])]
         assert [row["operation"] for row in rows] == ["denial.add"]
 
 

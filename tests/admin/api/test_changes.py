@@ -21,9 +21,7 @@ URL = "https://site.example/hook/hunter2?key=hunter2"
 @pytest.fixture
 async def admin(serve: Serve, prefix: str) -> AsyncIterator[Admin]:
     """The feed is on, and one webhook is set."""
-    changes = ChangeSettings(
-        max_entries=1000, webhook_urls=(SecretStr(URL),), webhook_secret=SecretStr("s" * 32)
-    )
+    changes = ChangeSettings(max_entries=1000, webhook_urls=(SecretStr(URL),), webhook_secret=SecretStr("s" * 32))
     admin = await serve(Settings(redis=RedisSettings(prefix=prefix), changes=changes))
     async with in_background(admin.store.swarms.run()):
         yield admin
@@ -128,10 +126,7 @@ async def test_torrents_are_listed_by_when_they_were_updated(full: ApiClient, ad
     while page["next_cursor"] is not None:
         page = await full.get("/torrents", updated_since=6, limit=1, cursor=page["next_cursor"])
         rows += page["items"]
-    assert [(row["info_hash"], row["leechers"]) for row in rows] == [
-        (info_hash(1).hex(), 1),
-        (info_hash(2).hex(), 1),
-    ]
+    assert [(row["info_hash"], row["leechers"]) for row in rows] == [(info_hash(1).hex(), 1), (info_hash(2).hex(), 1)]
     assert (await full.get("/torrents", updated_since=2**40))["items"] == []
     assert "reach back" in (await full.get("/torrents", 409, updated_since=4))["detail"]
     for wrong in ({"sort": "score"}, {"enabled": "true"}, {"q": "x"}):
@@ -258,9 +253,7 @@ async def test_a_site_that_polls_gets_each_change_of_a_user_on_a_torrent(
         await eventually(lambda: gets(105))
         await store.announce(update(1, "x", passkey=ALICE, bytes_left=0, uploaded=7))
         await eventually(lambda: gets(107))
-        await store.users.edit(
-            "7", {"name": "a name"}
-        )  # changes the user, not what the user has on a torrent
+        await store.users.edit("7", {"name": "a name"})  # changes the user, not what the user has on a torrent
         assert await found() == ()
     all_rows = await full.session.get("/api/v1/user-torrents")
     text = await all_rows.text()

@@ -29,9 +29,7 @@ async def test_the_deny_list_can_be_changed(full: ApiClient, admin: Admin) -> No
     assert await admin.store.deny_list.all() == {b"M7-\0": ""}
 
 
-async def test_a_full_deny_list_is_a_conflict_and_a_reason_has_a_maximum(
-    full: ApiClient, admin: Admin
-) -> None:
+async def test_a_full_deny_list_is_a_conflict_and_a_reason_has_a_maximum(full: ApiClient, admin: Admin) -> None:
     fields = await full.wrong_fields("PUT", "/denied-clients/-TR", json={"reason": "x" * 201})
     assert fields == ["body.reason"]
     entries = {b"%d" % number: b"" for number in range(1000)}

@@ -40,12 +40,7 @@ async def test_the_nodes_of_all_trackers_are_shown(reader: ApiClient, admin: Adm
         "started": at - 100,
         "saved": at,
         "last_answer": at - 5,
-        "ipv4": {
-            "id": (b"a" * 20).hex(),
-            "external_address": "192.0.2.1",
-            "nodes": 82,
-            "buckets": {"0": 80, "17": 2},
-        },
+        "ipv4": {"id": (b"a" * 20).hex(), "external_address": "192.0.2.1", "nodes": 82, "buckets": {"0": 80, "17": 2}},
         "ipv6": {"id": (b"b" * 20).hex(), "external_address": "", "nodes": 0, "buckets": {}},
         "hashes": 3,
         "peers": 7,

@@ -40,9 +40,7 @@ async def listed(admin: Admin) -> Admin:
     for number, size in ((1, 30), (2, 10), (3, 20)):
         await admin.store.torrents.add(info_hash(number), {"name": f"=film {number}", "size": str(size)})
         user_id, passkey = str(number), str(number) * 20
-        await admin.store.users.add(
-            user_id, passkey, name=f"user {number}", enabled=number < 3, uploaded=size
-        )
+        await admin.store.users.add(user_id, passkey, name=f"user {number}", enabled=number < 3, uploaded=size)
     await admin.store.torrents.edit(info_hash(3), {"enabled": "0", "private": "1", "labels": "a b"})
     return admin
 

@@ -23,9 +23,7 @@ async def fill(store: Store, swarm: int, small: int) -> None:
     """One swarm with many peers, and torrents with one peer each."""
     for first in range(0, swarm + small, BATCH):
         numbers = range(first, min(first + BATCH, swarm + small))
-        await store.announce_together(
-            *(update(n, "s", torrent=max(1, n - swarm + 2), peers_wanted=0) for n in numbers)
-        )
+        await store.announce_together(*(update(n, "s", torrent=max(1, n - swarm + 2), peers_wanted=0) for n in numbers))
 
 
 async def export(asking: ApiClient, path: str) -> int:
@@ -77,9 +75,7 @@ async def test_an_export_takes_little_of_a_turn_of_the_event_loop(
 @pytest.mark.long
 @pytest.mark.serial
 @pytest.mark.timeout(600)
-async def test_100000_peers_are_read_fast_and_no_command_is_slow(
-    admin: Admin, full: ApiClient, redis_url: str
-) -> None:
+async def test_100000_peers_are_read_fast_and_no_command_is_slow(admin: Admin, full: ApiClient, redis_url: str) -> None:
     """In CPU time of this process, which also reads the reply, and of the store."""
     async with swarms_of(admin, redis_url) as store:
         await fill(store, MANY // 2, MANY // 2)

@@ -22,12 +22,7 @@ PLAIN: dict[str, Any] = {
 
 async def test_groups_are_put_changed_listed_and_deleted(full: ApiClient) -> None:
     assert await full.get("/groups") == {"groups": []}
-    vip = {
-        "name": "vip",
-        "download_multiplier": 0,
-        "download_multiplier_until": START + 60,
-        "max_downloads": 8,
-    }
+    vip = {"name": "vip", "download_multiplier": 0, "download_multiplier_until": START + 60, "max_downloads": 8}
     wanted = {"group_id": 20, **PLAIN, **vip}
     assert await full.ask("PUT", "/groups/20", json=vip) == wanted
     assert await full.ask("PUT", "/groups/3", json={"may_announce": False}) == {

@@ -35,13 +35,8 @@ async def test_every_chart_is_served_for_every_role(full: ApiClient, reader: Api
             assert [len(line["values"]) for line in shown["lines"]] == [len(shown["starts"])] * len(lines)
 
 
-@pytest.mark.parametrize(
-    ("query", "step"),
-    [({"step": 300}, 300), ({"step": 60}, 60), ({}, 5)],
-)
-async def test_the_step_is_the_shortest_slice(
-    full: ApiClient, admin: Admin, query: dict[str, int], step: int
-) -> None:
+@pytest.mark.parametrize(("query", "step"), [({"step": 300}, 300), ({"step": 60}, 60), ({}, 5)])
+async def test_the_step_is_the_shortest_slice(full: ApiClient, admin: Admin, query: dict[str, int], step: int) -> None:
     now = int(admin.clock())
     shown = await full.get("/history/traffic", since=now - 500, until=now - 100, **query)
     assert (shown["step"], shown["since"], shown["until"]) == (step, now - 500, now - 100)

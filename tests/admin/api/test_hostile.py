@@ -88,9 +88,7 @@ async def test_json_bodies_are_limited_to_64_kib(admin: Admin) -> None:
 
     async with program(admin) as asking:
         for data in (body, unannounced()):
-            await asking.ask(
-                "POST", "/torrents", 413, data=data, headers={"Content-Type": "application/json"}
-            )
+            await asking.ask("POST", "/torrents", 413, data=data, headers={"Content-Type": "application/json"})
         name = "\U0001f331" * 1000
         sent = {"info_hash": _HASH.hex(), "name": name, "reason": name}
         await asking.ask("POST", "/torrents", 201, json=sent)

@@ -29,10 +29,7 @@ async def test_a_queue_has_limits(full: ApiClient, admin: Admin) -> None:
     limits = {"concurrency": 2, "priority": -3}
     assert (await full.ask("PUT", "/queues/sweep/limits", json=limits)).items() >= limits.items()
     (entry, *_) = (await full.get("/audit"))["items"]
-    assert (entry["operation"], entry["objects"][0]["after"]) == (
-        "jobs.limit",
-        {"concurrency": "2", "priority": "-3"},
-    )
+    assert (entry["operation"], entry["objects"][0]["after"]) == ("jobs.limit", {"concurrency": "2", "priority": "-3"})
     wrong = await full.wrong_fields("PUT", "/queues/sweep/limits", json={"priority": 11})
     assert wrong == ["body.priority"]
     assert (await full.ask("PUT", "/queues/sweep/limits", json={}))["priority"] is None
@@ -75,6 +72,6 @@ async def test_unknown_jobs_and_queues_are_not_found(full: ApiClient) -> None:
     await full.get("/queues/sweep/jobs", 404, status="failed")
     await full.ask("DELETE", "/queues/sweep/jobs", 404, params={"status": "failed"})
     assert await full.wrong_fields("GET", "/jobs/x:y") == ["path.id"]
-    assert await full.wrong_fields(
-        "GET", "/queues/../jobs".replace("..", "A"), params={"status": "failed"}
-    ) == ["path.queue"]
+    assert await full.wrong_fields("GET", "/queues/../jobs".replace("..", "A"), params={"status": "failed"}) == [
+        "path.queue"
+    ]

@@ -98,12 +98,7 @@ async def test_all_rules_of_a_multiplier_are_set_as_text(full: ApiClient, path: 
     await full.ask("POST", "/users", 201, json={"user_id": "7", "upload_multiplier": "3 old"})
     await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "upload_multiplier": "3 old"})
     row = await full.ask(method, path, json={"upload_multiplier": RULES, "download_multiplier": f"0 {END}"})
-    names = (
-        "upload_multiplier",
-        "upload_multiplier_until",
-        "download_multiplier",
-        "download_multiplier_until",
-    )
+    names = ("upload_multiplier", "upload_multiplier_until", "download_multiplier", "download_multiplier_until")
     assert [row[name] for name in names] == [RULES, None, 0, END]
     again = await full.ask(method, path, json={name: row[name] for name in names})
     shown = await full.get(path)

@@ -10,9 +10,7 @@ from tracker.store.stats.slices import PRECISIONS
 
 DOCUMENT = document(GROUPS)
 OPERATIONS = [
-    (path, method, operation)
-    for path, methods in DOCUMENT["paths"].items()
-    for method, operation in methods.items()
+    (path, method, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
 ]
 
 
@@ -94,9 +92,7 @@ def test_a_precision_is_an_enumeration_of_integers() -> None:
         if parameter["name"] == "precision"
     ]
     models = DOCUMENT["components"]["schemas"].values()
-    responses = [
-        model["properties"]["precision"] for model in models if "precision" in model.get("properties", ())
-    ]
+    responses = [model["properties"]["precision"] for model in models if "precision" in model.get("properties", ())]
     assert len(schemas) == len(responses) == 2
     for schema in (*schemas, *responses):
         assert (schema["type"], schema["enum"]) == ("integer", list(PRECISIONS))

@@ -39,16 +39,7 @@ async def test_malformed_json_is_refused(full: ApiClient, body: bytes) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [
-        b"null",
-        b"[]",
-        b'"x"',
-        b"1",
-        b'{"a": 1}',
-        b'{"can_leech": 1}',
-        b'{"can_leech": "true"}',
-        b'{"user_id": []}',
-    ],
+    [b"null", b"[]", b'"x"', b"1", b'{"a": 1}', b'{"can_leech": 1}', b'{"can_leech": "true"}', b'{"user_id": []}'],
 )
 async def test_json_of_a_wrong_shape_is_refused(full: ApiClient, body: bytes) -> None:
     response = await full.ask("POST", "/users", 422, **raw(body))
@@ -86,9 +77,7 @@ async def test_unusual_text_is_kept(full: ApiClient) -> None:
     assert (await full.get(f"/torrents/{HASH}"))["name"] == name.replace("\u202e", "")
 
 
-@pytest.mark.parametrize(
-    "content_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x"]
-)
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x"])
 async def test_another_content_type_is_refused(full: ApiClient, content_type: str) -> None:
     response = await full.ask("POST", "/users", 415, **raw(b"{}", content_type))
     assert "application/json" in response["detail"]
@@ -107,17 +96,7 @@ async def test_a_charset_in_the_content_type_is_ignored(full: ApiClient) -> None
 
 @pytest.mark.parametrize(
     "query",
-    [
-        "limit=0",
-        "limit=501",
-        "limit=-1",
-        "limit=1.0",
-        "limit=1_0",
-        "limit=%20",
-        "limit=%00",
-        "limit=٣",
-        "limit=",
-    ],
+    ["limit=0", "limit=501", "limit=-1", "limit=1.0", "limit=1_0", "limit=%20", "limit=%00", "limit=٣", "limit="],
 )
 async def test_numbers_in_a_query_string_are_validated(full: ApiClient, admin: Admin, query: str) -> None:
     url = URL(f"{admin.url}/api/v1/users?{query}")
@@ -139,9 +118,7 @@ async def test_numbers_in_a_query_string_are_validated(full: ApiClient, admin: A
         ("/users", "x" * 3000 + "=1", "x" * 100),
     ],
 )
-async def test_unknown_parameters_are_refused(
-    full: ApiClient, admin: Admin, path: str, query: str, field: str
-) -> None:
+async def test_unknown_parameters_are_refused(full: ApiClient, admin: Admin, path: str, query: str, field: str) -> None:
     async with full.session.get(URL(f"{admin.url}/api/v1{path}?{query}", encoded=True)) as response:
         assert response.status == 422
         assert (await response.json(content_type=None))["errors"][0]["field"] == field
@@ -181,10 +158,7 @@ PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\
         (BOUNDARY, PART + b"x\r\n--c--\r\n"),
         (BOUNDARY, b"--b\r\n\r\nx\r\n--b--\r\n"),
         (BOUNDARY, b"--b\r\nContent-Disposition: form-data\r\n\r\nx\r\n--b--\r\n"),
-        (
-            BOUNDARY,
-            b'--b\r\nContent-Disposition: form-data; name="_charset_"\r\n\r\n' + b"x" * 99 + b"\r\n--b--\r\n",
-        ),
+        (BOUNDARY, b'--b\r\nContent-Disposition: form-data; name="_charset_"\r\n\r\n' + b"x" * 99 + b"\r\n--b--\r\n"),
         (BOUNDARY, b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n\xff\r\n--b--\r\n'),
         (
             BOUNDARY,
@@ -196,19 +170,13 @@ PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\
             b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\nContent-Transfer-Encoding: nope\r\n'
             b"\r\nx\r\n--b--\r\n",
         ),
-        (
-            BOUNDARY,
-            b"--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\r\nx\r\n--c--\r\n--b--\r\n",
-        ),
+        (BOUNDARY, b"--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\r\nx\r\n--c--\r\n--b--\r\n"),
         (BOUNDARY, b"--b\r\nContent-Type: multipart/mixed\r\n\r\nx\r\n--b--\r\n"),
         (BOUNDARY, b"--b\r\n" + b"X: y\r\n" * 500 + b"\r\nx\r\n--b--\r\n"),
         (BOUNDARY, b"--b\r\nno header\r\n\r\nx\r\n--b--\r\n"),
         (
             BOUNDARY,
-            PART
-            + b"x\r\n"
-            + b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n' * 3000
-            + b"--b--\r\n",
+            PART + b"x\r\n" + b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n' * 3000 + b"--b--\r\n",
         ),
     ],
 )

@@ -64,9 +64,7 @@ async def test_changes_of_rules_are_recorded(full: ApiClient, admin: Admin) -> N
     rows = [{"user_id": "7", "upload_multiplier": "4 group"}]
     await full.ask("POST", "/users/batch", json={"users": rows})
     entries = (await full.get("/audit"))["items"][:5]
-    changed = [
-        (entry["operation"], each["before"], each["after"]) for entry in entries for each in entry["objects"]
-    ]
+    changed = [(entry["operation"], each["before"], each["after"]) for entry in entries for each in entry["objects"]]
     both = f"1.5, 2 {END} donor"
     assert changed == [
         ("user.batch", {"upload_multiplier": both}, {"upload_multiplier": "4 group"}),

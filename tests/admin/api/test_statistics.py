@@ -22,9 +22,7 @@ async def test_a_counter_is_shown_over_time(full: ApiClient, admin: Admin) -> No
     assert series["precision"] == 60 and len(series["items"]) == 120
     assert series["items"][-1] == {"start": int(now // 60 * 60), "count": 3}
     bare = await full.get("/counters/failures.no such torrent", precision=1, fill="false")
-    assert [
-        each["count"] for each in bare["items"]
-    ] == []  # a slice of one second is dropped after two minutes
+    assert [each["count"] for each in bare["items"]] == []  # a slice of one second is dropped after two minutes
     bare = await full.get("/counters/failures.no such torrent", fill="false", since=int(now) - 200)
     assert [each["count"] for each in bare["items"]] == [1]
     assert (await full.get("/counters/announces", fill="false", until=int(now) - 100))["items"] == []
@@ -63,10 +61,7 @@ async def test_a_distribution_is_shown_over_time(full: ApiClient, admin: Admin) 
 
 async def test_refused_announces_of_a_reason_are_shown(full: ApiClient, admin: Admin) -> None:
     now = int(admin.clock())
-    samples = [
-        RefusedAnnounce(now - 5, info_hash(1), "aria2", "7"),
-        RefusedAnnounce(now, info_hash(2), "Deluge 2.1"),
-    ]
+    samples = [RefusedAnnounce(now - 5, info_hash(1), "aria2", "7"), RefusedAnnounce(now, info_hash(2), "Deluge 2.1")]
     await admin.store.refusal_samples.add({"unknown torrent": samples})
     assert (await full.get("/refusals/unknown torrent"))["items"] == [
         {"at": now, "info_hash": info_hash(2).hex(), "client": "Deluge 2.1", "user_id": None},

@@ -11,9 +11,7 @@ from tracker.store.torrents.scores import Scored
 ONE = info_hash(1).hex()
 
 
-async def test_peers_of_a_torrent_are_listed(
-    full: ApiClient, reader: ApiClient, admin: Admin, redis_url: str
-) -> None:
+async def test_peers_of_a_torrent_are_listed(full: ApiClient, reader: ApiClient, admin: Admin, redis_url: str) -> None:
     await admin.store.torrents.add(info_hash(1))
     await admin.store.users.add("7", ALICE)
     async with swarms_of(admin, redis_url, accounts="required") as store:
@@ -32,9 +30,7 @@ async def test_peers_of_a_torrent_are_listed(
     assert ALICE not in text
 
 
-async def test_peers_and_users_are_shown_as_connectable(
-    full: ApiClient, admin: Admin, redis_url: str
-) -> None:
+async def test_peers_and_users_are_shown_as_connectable(full: ApiClient, admin: Admin, redis_url: str) -> None:
     await admin.store.torrents.add(info_hash(1))
     await admin.store.users.add("7", ALICE)
     async with swarms_of(admin, redis_url, accounts="required") as store:
@@ -43,10 +39,7 @@ async def test_peers_and_users_are_shown_as_connectable(
     for number, connectable in ((1, True), (2, False)):
         await admin.store.connect_checks.note(endpoint(number), "7", connectable)
     rows = await all_pages(full, f"/torrents/{ONE}/peers")
-    assert {row["endpoints"][0]: row["connectable"] for row in rows} == {
-        "11.0.0.1:6881": True,
-        "11.0.0.2:6881": False,
-    }
+    assert {row["endpoints"][0]: row["connectable"] for row in rows} == {"11.0.0.1:6881": True, "11.0.0.2:6881": False}
     user = await full.get("/users/7")
     assert (user["connectable"], user["connectable_checked_at"]) == (True, int(admin.clock.now))
 

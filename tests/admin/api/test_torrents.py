@@ -26,9 +26,7 @@ async def test_a_torrent_waits_for_approval(full: ApiClient, way: str) -> None:
     if way == "new":
         await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "enabled": "pending"})
     elif way == "batch":
-        body = {
-            "torrents": [{"info_hash": HASH, "enabled": "pending"}, {"info_hash": "cd" * 20, "enabled": "no"}]
-        }
+        body = {"torrents": [{"info_hash": HASH, "enabled": "pending"}, {"info_hash": "cd" * 20, "enabled": "no"}]}
         assert (await full.ask("POST", "/torrents/batch", json=body))["errors"] == 1
     elif way == "patch":
         await full.ask("POST", "/torrents", 201, json={"info_hash": HASH})
@@ -96,23 +94,13 @@ async def test_every_field_of_a_torrent_can_be_set(full: ApiClient, way: str) ->
 
 
 async def test_a_torrent_is_registered_by_info_hash(full: ApiClient) -> None:
-    async with full.session.post(
-        "/api/v1/torrents", json={"info_hash": HASH.upper(), "name": "a film"}
-    ) as made:
+    async with full.session.post("/api/v1/torrents", json={"info_hash": HASH.upper(), "name": "a film"}) as made:
         assert made.status == 201
         assert made.headers["Location"] == f"/api/v1/torrents/{HASH}"
         body = await made.json()
-    assert body == {
-        "new": True,
-        "torrents": [{"info_hash": HASH, "torrent_id": "1", "new": True, "name": "a film"}],
-    }
+    assert body == {"new": True, "torrents": [{"info_hash": HASH, "torrent_id": "1", "new": True, "name": "a film"}]}
     shown = await full.get(f"/torrents/{HASH}")
-    assert (shown["name"], shown["state"], shown["private"], shown["score"]) == (
-        "a film",
-        "registered",
-        False,
-        1.0,
-    )
+    assert (shown["name"], shown["state"], shown["private"], shown["score"]) == ("a film", "registered", False, 1.0)
     again = await full.ask("POST", "/torrents", 200, json={"info_hash": HASH, "private": True})
     assert again["new"] is False
     assert (await full.get(f"/torrents/{HASH}"))["private"] is True
@@ -131,11 +119,7 @@ async def test_an_uploaded_torrent_may_have_multipliers(full: ApiClient) -> None
     row = await full.get(f"/torrents/{added['torrents'][0]['info_hash']}")
     assert (row["download_multiplier"], row["download_multiplier_until"]) == (0, 1_900_000_000)
     assert (row["upload_multiplier"], row["upload_multiplier_until"]) == (1, None)
-    for name, value in (
-        ("upload_multiplier", "nan"),
-        ("upload_multiplier", "x"),
-        ("upload_multiplier_until", "+1"),
-    ):
+    for name, value in (("upload_multiplier", "nan"), ("upload_multiplier", "x"), ("upload_multiplier_until", "+1")):
         form = torrent_file()
         form.add_field(name, value)
         assert await full.wrong_fields("POST", "/torrent-files", data=form) == [f"body.{name}"]
@@ -191,9 +175,7 @@ async def test_wrong_halves_are_refused(full: ApiClient) -> None:
     assert "half of" in refusal["detail"]
     await full.ask("POST", "/torrents", 409, json={"info_hash": unknown, "hybrid_of": "ab" * 20})
     await full.ask("PATCH", f"/torrents/{unknown}", 404, json={"hybrid_of": one})
-    assert await full.wrong_fields("PATCH", f"/torrents/{three}", json={"hybrid_of": "x"}) == [
-        "body.hybrid_of"
-    ]
+    assert await full.wrong_fields("PATCH", f"/torrents/{three}", json={"hybrid_of": "x"}) == ["body.hybrid_of"]
     items = (await full.get("/torrents"))["items"]
     assert {row["info_hash"]: (row["hybrid_of"], row["name"]) for row in items} == {
         one: (None, ""),
@@ -335,9 +317,7 @@ async def test_no_file_is_kept_by_default(full: ApiClient) -> None:
 
 
 async def test_registering_again_changes_only_the_given_fields(full: ApiClient) -> None:
-    await full.ask(
-        "POST", "/torrents", 201, json={"info_hash": HASH, "enabled": False, "upload_multiplier": 3}
-    )
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "enabled": False, "upload_multiplier": 3})
     assert (await full.get(f"/torrents/{HASH}"))["state"] == "disabled"
     await full.ask("POST", "/torrents", 200, json={"info_hash": HASH, "name": "x"})
     shown = await full.get(f"/torrents/{HASH}")

@@ -10,9 +10,7 @@ from tracker.store.stats.unique_users import UniqueUserEvent
 
 async def test_leaderboards_and_metrics_are_shown(full: ApiClient, admin: Admin) -> None:
     batch = [
-        UniqueUserEvent(
-            info_hash(1), f"192.0.2.{number}", PlaceNames("United_Kingdom" if number < 3 else "France")
-        )
+        UniqueUserEvent(info_hash(1), f"192.0.2.{number}", PlaceNames("United_Kingdom" if number < 3 else "France"))
         for number in range(5)
     ]
     await admin.store.torrents.add(info_hash(1))
@@ -23,9 +21,7 @@ async def test_leaderboards_and_metrics_are_shown(full: ApiClient, admin: Admin)
         assert rows == [{"name": "United_Kingdom", "users": 3}, {"name": "France", "users": 2}]
     assert (await full.get("/uniques/torrents"))["items"] == [{"name": info_hash(1).hex(), "users": 5}]
     for period in ("all", month):
-        assert (await full.get("/uniques/metrics/countries.United_Kingdom.users", period=period))[
-            "users"
-        ] == 3
+        assert (await full.get("/uniques/metrics/countries.United_Kingdom.users", period=period))["users"] == 3
     assert (await full.get("/uniques/metrics/countries.United_Kingdom.users", period="1999-12"))["users"] == 0
     for written in (info_hash(1).hex(), info_hash(1).hex().upper()):
         found = await full.get(f"/uniques/metrics/torrents.{written}.users")
@@ -44,9 +40,7 @@ async def test_an_escaped_location_is_found_by_its_encoded_name(full: ApiClient,
     assert (found["metric"], found["users"]) == (f"torrents.{here}.countries.Germany.users", 1)
 
 
-@pytest.mark.parametrize(
-    "metric", ["user:passkey", "info_hash:x", "countries.GB", "countries.a:b.users", "stats"]
-)
+@pytest.mark.parametrize("metric", ["user:passkey", "info_hash:x", "countries.GB", "countries.a:b.users", "stats"])
 async def test_unknown_metrics_are_refused(full: ApiClient, metric: str) -> None:
     """A metric becomes part of a key name."""
     assert await full.wrong_fields("GET", f"/uniques/metrics/{metric}") == ["path.metric"]

@@ -12,23 +12,10 @@ async def test_each_row_has_an_outcome_and_totals_stay(full: ApiClient, admin: A
     await admin.store.users.add("7", ALICE, uploaded=10)
     (added,) = await admin.store.torrents.add_many([(info_hash(1), {})])
     assert not isinstance(added, ClientError)
-    row = {
-        "user_id": 7,
-        "torrent_id": added[0],
-        "uploaded": 100,
-        "credited_uploaded": 150,
-        "seed_seconds": 60,
-    }
+    row = {"user_id": 7, "torrent_id": added[0], "uploaded": 100, "credited_uploaded": 150, "seed_seconds": 60}
     rows = [row, row, {"user_id": "7"}, {**row, "user_id": "8"}, {**row, "uploaded": -1}, "text"]
     told = await full.ask("POST", "/user-torrents/batch", json={"user_torrents": rows})
-    assert [each["outcome"] for each in told["rows"]] == [
-        "added",
-        "known",
-        "error",
-        "error",
-        "error",
-        "error",
-    ]
+    assert [each["outcome"] for each in told["rows"]] == ["added", "known", "error", "error", "error", "error"]
     assert (told["added"], told["known"], told["errors"]) == (1, 1, 4)
     assert told["rows"][3]["error"] == "unknown user: add it first"
     account = await admin.store.users.torrent("7", added[0])

@@ -142,9 +142,7 @@ async def test_the_list_is_paged(full: ApiClient, admin: Admin) -> None:
     assert (await full.get("/users"))["total"] == 5
 
 
-async def test_torrents_and_hit_and_runs_of_a_user_are_listed(
-    full: ApiClient, admin: Admin, redis_url: str
-) -> None:
+async def test_torrents_and_hit_and_runs_of_a_user_are_listed(full: ApiClient, admin: Admin, redis_url: str) -> None:
     await admin.store.torrents.add(info_hash(1), {"name": "a film"})
     await admin.store.torrents.add(info_hash(2))
     await admin.store.users.add("7", ALICE)
@@ -218,13 +216,9 @@ async def test_a_user_is_looked_up_by_passkey(full: ApiClient, reader: ApiClient
     assert await full.wrong_fields("POST", "/users/lookup", json={"passkey": "x"}) == ["body.passkey"]
 
 
-async def test_users_are_sorted_filtered_and_searched(
-    full: ApiClient, reader: ApiClient, admin: Admin
-) -> None:
+async def test_users_are_sorted_filtered_and_searched(full: ApiClient, reader: ApiClient, admin: Admin) -> None:
     for number, name in enumerate(("Zoe", "adam", "Eve"), 1):
-        await admin.store.users.add(
-            str(number), name=name, uploaded=number * 10, downloaded=5, enabled=number != 2
-        )
+        await admin.store.users.add(str(number), name=name, uploaded=number * 10, downloaded=5, enabled=number != 2)
 
     async def ids(**query: Any) -> list[str]:
         return [row["user_id"] for row in await all_pages(reader, "/users", limit=1, **query)]
@@ -288,11 +282,7 @@ async def test_a_request_with_an_idempotency_key_adds_once(full: ApiClient) -> N
 
 
 async def test_a_batch_with_an_idempotency_key_adds_once(full: ApiClient) -> None:
-    rows = [
-        {"user_id": 7, "add_uploaded": 50},
-        {"user_id": 8, "add_uploaded": "x"},
-        {"user_id": 9, "name": "nine"},
-    ]
+    rows = [{"user_id": 7, "add_uploaded": 50}, {"user_id": 8, "add_uploaded": "x"}, {"user_id": 9, "name": "nine"}]
     key = {"Idempotency-Key": "round-1"}
     told = await full.ask("POST", "/users/batch", json={"users": rows}, headers=key)
     assert [(row["outcome"], row["uploaded"]) for row in told["rows"]] == [

@@ -38,15 +38,8 @@ async def test_a_project_is_created_changed_and_deleted(full: ApiClient) -> None
     created = await full.ask("POST", "/work/projects", 201, json={"name": "proj", "domains": ["b", "a"]})
     assert (created["kind"], created["verify"], created["domains"]) == ("items", "none", ["b", "a"])
     assert created["items"] == dict.fromkeys(("todo", "secondary", "redo", "asked", "out", "done"), 0)
-    keep = await full.ask(
-        "POST", "/work/projects", 201, json={"name": "keep", "kind": "seeding", "target": 5}
-    )
-    assert (keep["verify"], keep["order"], keep["passkeys"], keep["target"]) == (
-        "announce",
-        "weakest",
-        True,
-        5,
-    )
+    keep = await full.ask("POST", "/work/projects", 201, json={"name": "keep", "kind": "seeding", "target": 5})
+    assert (keep["verify"], keep["order"], keep["passkeys"], keep["target"]) == ("announce", "weakest", True, 5)
     await full.ask("POST", "/work/projects", 409, json={"name": "proj"})
     changed = await full.ask("PATCH", PROJ, json={"title": "A <b>", "budget": 7, "public": True})
     assert (changed["title"], changed["budget"], changed["public"]) == ("A <b>", 7, True)
@@ -160,9 +153,7 @@ async def test_a_list_is_purged(full: ApiClient, store: Store, proj: None) -> No
     now = int(store.clock())
     purge = {"list": "done", "before": str(now - 5)}
     assert await full.ask("DELETE", f"{PROJ}/items", params=purge) == {"removed": 0}
-    assert (await full.get(f"{PROJ}/items", list="done"))["items"] == [
-        {"item": "redo", "place": None, "done_at": now}
-    ]
+    assert (await full.get(f"{PROJ}/items", list="done"))["items"] == [{"item": "redo", "place": None, "done_at": now}]
     assert await full.ask("DELETE", f"{PROJ}/items", params={"list": "done"}) == {"removed": 1}
 
 
@@ -185,18 +176,14 @@ async def test_claims_are_listed_and_released(full: ApiClient, store: Store, pro
     refused = await full.ask("POST", release, 422, json={})
     assert "choose the claims" in refused["detail"]
     assert await full.ask("POST", release, json={"min_age": 350}) == {"released": 1}
-    assert await full.ask("POST", release, json={"item_prefix": "one", "claimant": "alice"}) == {
-        "released": 0
-    }
+    assert await full.ask("POST", release, json={"item_prefix": "one", "claimant": "alice"}) == {"released": 0}
     assert await full.ask("POST", release, json={"item_prefix": "one"}) == {"released": 1}
     assert await full.ask("POST", release, json={"item": "two/b"}) == {"released": 1}
     assert await full.ask("POST", release, json={"min_age": 0}) == {"released": 1}
     assert len((await full.get(f"{PROJ}/items"))["items"]) == 4
 
 
-async def test_a_project_that_needs_probes_says_so_while_there_are_none(
-    admin: Admin, full: ApiClient
-) -> None:
+async def test_a_project_that_needs_probes_says_so_while_there_are_none(admin: Admin, full: ApiClient) -> None:
     for name, verify, missing in (("weak", "announce", False), ("strong", "handshake", True)):
         body = {"name": name, "kind": "seeding", "verify": verify}
         assert (await full.ask("POST", "/work/projects", 201, json=body))["probes_missing"] is missing
@@ -227,9 +214,7 @@ async def test_results_are_listed(full: ApiClient, store: Store, proj: None) -> 
     assert in_week["items"] == board["items"]
     assert (await full.get(f"{PROJ}/leaderboard", period="2020-W53"))["items"] == []
     for wrong in ("2026-W00", "2026-W54", "W47"):
-        assert await full.wrong_fields("GET", f"{PROJ}/leaderboard", params={"period": wrong}) == [
-            "query.period"
-        ]
+        assert await full.wrong_fields("GET", f"{PROJ}/leaderboard", params={"period": wrong}) == ["query.period"]
     first = await full.get(f"{PROJ}/log", limit=2)
     assert [row["total_bytes"] for row in first["items"]] == [7, 0]
     assert first["items"][0]["bytes"] == {"data": 7} and first["items"][0]["address"] == "192.0.2.1"
@@ -254,9 +239,7 @@ async def test_a_claimant_is_blocked_and_unblocked(full: ApiClient, store: Store
     assert [(row["what"], row["who"]) for row in log] == [("unblocked", "alice"), ("blocked", "alice")]
 
 
-async def test_role_read_sees_no_addresses(
-    full: ApiClient, reader: ApiClient, store: Store, proj: None
-) -> None:
+async def test_role_read_sees_no_addresses(full: ApiClient, reader: ApiClient, store: Store, proj: None) -> None:
     """W17: nor lists of blocked ones, and it changes nothing."""
     await add(full, "a", "b")
     claim = await claimed(store, "alice", address="192.0.2.77")

@@ -6,9 +6,7 @@ from multidict import CIMultiDict
 from tracker.admin.auth.hosts import Hosts
 from tracker.admin.http.problems import Problem
 
-HOSTS = Hosts(
-    ("Tracker.Example", "[2001:db8::7]", "192.0.2.7"), ("127.0.0.1:6970", "[::1]:6970", "unix:/run/x")
-)
+HOSTS = Hosts(("Tracker.Example", "[2001:db8::7]", "192.0.2.7"), ("127.0.0.1:6970", "[::1]:6970", "unix:/run/x"))
 
 
 def refusal(method: str = "GET", path: str = "/", **headers: str) -> int:
@@ -126,9 +124,7 @@ def test_requests_without_an_origin_are_accepted() -> None:
     assert refusal("POST", Host="localhost") == 0
 
 
-@pytest.mark.parametrize(
-    ("site", "status"), [("cross-site", 403), ("same-site", 403), ("none", 0), ("odd", 403)]
-)
+@pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("none", 0), ("odd", 403)])
 def test_sec_fetch_site_decides_about_cross_site_requests(site: str, status: int) -> None:
     assert refusal("POST", Host="localhost", Sec_Fetch_Site=site) == status
     assert refusal("POST", Host="localhost", Origin="http://localhost", Sec_Fetch_Site=site) == status

@@ -42,14 +42,7 @@ CALLS: list[tuple[str, str, dict[str, Any], str, list[str], dict[str, int]]] = [
         {"added": 2, "processed": 2},
     ),
     ("POST", "/work/blocked", {"who": "eve"}, "block.add", ["block /eve"], {}),
-    (
-        "POST",
-        "/work/projects/proj/blocked",
-        {"who": "eve"},
-        "block.add",
-        ["project proj", "block proj/eve"],
-        {},
-    ),
+    ("POST", "/work/projects/proj/blocked", {"who": "eve"}, "block.add", ["project proj", "block proj/eve"], {}),
     ("DELETE", "/work/projects/proj", {}, "project.delete", ["project proj"], {}),
     ("DELETE", f"/torrents/{HASH}", {}, "torrent.remove", [f"torrent {HASH}"], {}),
 ]
@@ -123,10 +116,7 @@ async def test_a_session_by_link_is_named_so(admin: Admin) -> None:
 async def test_every_changed_row_of_a_batch_is_found_by_its_id(admin: Admin) -> None:
     known = await admin.store.users.add("1", name="old")
     await admin.store.users.add("999", name="same")
-    rows: list[dict[str, Any]] = [
-        {"passkey": known.passkey, "name": "new"},
-        {"user_id": "999", "name": "same"},
-    ]
+    rows: list[dict[str, Any]] = [{"passkey": known.passkey, "name": "new"}, {"user_id": "999", "name": "same"}]
     rows += [{"user_id": str(number)} for number in range(2, 250)] + [{"user_id": "x"}]
     async with admin.client("operate") as program:
         async with program.post("/api/v1/users/batch", json={"users": rows}) as response:
@@ -153,9 +143,7 @@ async def test_every_changed_torrent_of_a_batch_is_found_by_its_hash(admin: Admi
             async with program.post("/api/v1/torrents/batch", json={"torrents": rows}) as response:
                 assert response.status == 200
     found, _ = await admin.store.audit.page(AuditFilter(object=hashes[77]))
-    changes = [
-        (each.before, each.after) for entry in found for each in entry.objects if each.id == hashes[77]
-    ]
+    changes = [(each.before, each.after) for entry in found for each in entry.objects if each.id == hashes[77]]
     assert changes[0] == ({"name": "old"}, {"name": "new"})
     assert (changes[1][0], changes[1][1]["name"], len(changes)) == ({}, "old", 2)
 
@@ -183,9 +171,7 @@ async def test_tokens_are_recorded_without_their_text(admin: Admin) -> None:
     assert names(created) == names(revoked) == [f"token {made['token_id']}"]
     assert created.objects[0].after == {"name": "site", "role": "operate"} == revoked.objects[0].before
     assert created_by_form.objects[0].after["name"] == "other"
-    assert made["token"] not in repr(
-        await admin.store.connection.command("XRANGE", admin.store.keys.audit(), "-", "+")
-    )
+    assert made["token"] not in repr(await admin.store.connection.command("XRANGE", admin.store.keys.audit(), "-", "+"))
 
 
 async def test_jobs_and_projects_by_the_dashboard(admin: Admin) -> None:
@@ -198,13 +184,7 @@ async def test_jobs_and_projects_by_the_dashboard(admin: Admin) -> None:
         project = ["project proj"]
         for path, form, objects, counts, details in (
             (f"/jobs/{job.id}/retry", {}, [f"job {job.id}"], {}, {}),
-            (
-                "/jobs/purge",
-                {"queue": "q", "status": "pending"},
-                ["queue q"],
-                {"deleted": 1},
-                {"status": "pending"},
-            ),
+            ("/jobs/purge", {"queue": "q", "status": "pending"}, ["queue q"], {"deleted": 1}, {"status": "pending"}),
             (
                 "/work/proj/items",
                 {"items": "a\nb", "queue": "todo"},
@@ -226,9 +206,7 @@ async def test_jobs_and_projects_by_the_dashboard(admin: Admin) -> None:
 @pytest.mark.parametrize("path", ["/api/v1/torrents", "/torrents/denied"])
 async def test_a_lost_entry_does_not_fail_the_change(admin: Admin, path: str) -> None:
     await admin.store.connection.command("SET", admin.store.keys.audit(), "of another program")
-    body: dict[str, Any] = (
-        {"json": {"info_hash": HASH}} if path.startswith("/api") else {"data": {"info_hash": HASH}}
-    )
+    body: dict[str, Any] = {"json": {"info_hash": HASH}} if path.startswith("/api") else {"data": {"info_hash": HASH}}
     session = admin.client("admin") if path.startswith("/api") else admin.browser("admin")
     async with session as caller, caller.post(path, **body, allow_redirects=False) as response:
         assert response.status < 400

@@ -12,13 +12,7 @@ from aiohttp import web
 
 from tests.raw_http import connect
 from tests.waiting import eventually, loop_turns
-from tracker.admin.http.connections import (
-    MAX_ANONYMOUS_BODIES,
-    MAX_HEADERS,
-    Limits,
-    mark_authenticated,
-    serving,
-)
+from tracker.admin.http.connections import MAX_ANONYMOUS_BODIES, MAX_HEADERS, Limits, mark_authenticated, serving
 from tracker.admin.http.problems import problem_middleware
 from tracker.system.listeners import open_listeners
 
@@ -155,9 +149,7 @@ async def test_an_endless_header_is_refused() -> None:
         assert sent < 10_000_000
 
 
-@pytest.mark.parametrize(
-    "before", [b"", head(), head("/echo", "Content-Length: 5", method="POST") + b"hello"]
-)
+@pytest.mark.parametrize("before", [b"", head(), head("/echo", "Content-Length: 5", method="POST") + b"hello"])
 async def test_the_total_size_of_a_head_is_bounded(before: bytes) -> None:
     """64 lines of 8 kB would be half a megabyte for each connection."""
     async with port(Limits(idle_seconds=60)) as address, connect(address) as line:

@@ -42,7 +42,5 @@ async def test_a_form_with_too_many_fields_is_refused(admin: Admin) -> None:
 
 async def test_a_body_of_another_type_has_no_fields(admin: Admin) -> None:
     async with admin.client() as browser:
-        async with browser.post(
-            "/sign-in", data=b"token=a", headers={"Content-Type": "text/plain"}
-        ) as response:
+        async with browser.post("/sign-in", data=b"token=a", headers={"Content-Type": "text/plain"}) as response:
             assert response.status == 403

@@ -28,9 +28,7 @@ async def test_json_is_an_attachment_with_a_fixed_name(admin: Admin, path: str) 
                 assert response.headers["Content-Disposition"] == JSON_FILE
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/sign-in", "/metrics", "/health", "/static/sign_in.js", "/static/tracker.css"]
-)
+@pytest.mark.parametrize("path", ["/", "/sign-in", "/metrics", "/health", "/static/sign_in.js", "/static/tracker.css"])
 async def test_texts_have_a_content_type_and_charset(admin: Admin, path: str) -> None:
     async with admin.client("read") as client:
         response = await client.get(path)

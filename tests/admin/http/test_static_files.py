@@ -15,11 +15,7 @@ SCRIPT = (files("tracker.admin") / "static" / "sign_in.js").read_bytes()
 async def test_static_files_need_no_token_and_have_a_content_type(admin: Admin) -> None:
     async with admin.client() as client:
         response = await client.get("/static/sign_in.js")
-        assert (response.status, response.content_type, await response.read()) == (
-            200,
-            "text/javascript",
-            SCRIPT,
-        )
+        assert (response.status, response.content_type, await response.read()) == (200, "text/javascript", SCRIPT)
         response = await client.get("/static/tracker.css")
         assert (response.status, response.content_type, response.charset) == (200, "text/css", "utf-8")
         response = await client.get("/static/icon.svg")
@@ -38,9 +34,7 @@ async def test_versioned_files_are_cached_and_others_revalidated(admin: Admin) -
 
 
 async def test_large_text_files_are_compressed_for_clients_that_accept_it(admin: Admin) -> None:
-    path = next(
-        path for path, file in static_files.read_all().items() if file.gzipped and path.endswith(".css")
-    )
+    path = next(path for path, file in static_files.read_all().items() if file.gzipped and path.endswith(".css"))
     async with admin.client(auto_decompress=False) as client:
         plain = await client.get(f"/static/{path}", headers={"Accept-Encoding": "identity"})
         packed = await client.get(f"/static/{path}", headers={"Accept-Encoding": "br, gzip"})

@@ -46,9 +46,7 @@ def test_promtool_accepts_the_exposition(scrapes: Scrapes, which: str) -> None:
         timeout=60,
         check=False,
     )
-    complaints = [
-        line for line in checked.stderr.splitlines() if line.split(" ")[0] not in NAMED_AS_IN_THE_ORIGINAL
-    ]
+    complaints = [line for line in checked.stderr.splitlines() if line.split(" ")[0] not in NAMED_AS_IN_THE_ORIGINAL]
     assert (checked.stdout, complaints) == ("", [])
 
 

@@ -49,11 +49,7 @@ async def private(serve: Serve, redis_url: str, prefix: str) -> AsyncIterator[Pr
     users = UserSettings(private="required", hnr_min_bytes=HNR_BYTES, hnr_threshold_seconds=HNR_SECONDS)
     admin = await serve(Settings(redis=RedisSettings(prefix=prefix), users=users))
     rules = SwarmRules(
-        accounts="required",
-        peer_memory=3600,
-        hnr_min_bytes=HNR_BYTES,
-        hnr_threshold=HNR_SECONDS,
-        max_gap=7200,
+        accounts="required", peer_memory=3600, hnr_min_bytes=HNR_BYTES, hnr_threshold=HNR_SECONDS, max_gap=7200
     )
     async with running(Store(redis_url, admin.store.keys, rules, admin.clock)) as store:
         yield Private(admin, store)

@@ -71,9 +71,7 @@ class Page(HTMLParser):
     @property
     def links(self) -> set[str]:
         """URLs of pages and files in this page."""
-        named = (
-            e.attributes.get(name) for e in self.elements for name in ("href", "src", "hx-get", "data-chart")
-        )
+        named = (e.attributes.get(name) for e in self.elements for name in ("href", "src", "hx-get", "data-chart"))
         return {address for address in named if address and not address.startswith("#")}
 
     @property
@@ -91,9 +89,7 @@ class Page(HTMLParser):
     def torrents(self) -> list[str]:
         """Linked info hashes, in order."""
         found = (
-            href.removeprefix("/torrents/").partition("?")[0]
-            for href in self.hrefs
-            if href.startswith("/torrents/")
+            href.removeprefix("/torrents/").partition("?")[0] for href in self.hrefs if href.startswith("/torrents/")
         )
         return [rest for rest in found if len(rest) == 40]
 
@@ -106,9 +102,7 @@ class Page(HTMLParser):
             found += [
                 f"{element.tag} {name}"
                 for name, value in element.attributes.items()
-                if name == "style"
-                or name.startswith(("on", "hx-on"))
-                or "javascript:" in (value or "").lower()
+                if name == "style" or name.startswith(("on", "hx-on")) or "javascript:" in (value or "").lower()
             ]
         return found
 

@@ -12,12 +12,7 @@ PASSKEY = "p" * 32
 
 
 def urls(
-    admin: Admin,
-    listen: tuple[str, ...],
-    udp: tuple[str, ...] = (),
-    host: str = "",
-    passkey: str = "",
-    **settings: Any,
+    admin: Admin, listen: tuple[str, ...], udp: tuple[str, ...] = (), host: str = "", passkey: str = "", **settings: Any
 ) -> list[str]:
     admin.context.listening, admin.context.udp = listen, udp
     admin.context.live.current = Settings.model_validate(settings)

@@ -19,9 +19,7 @@ async def test_changes_are_shown_with_who_when_and_what(admin: Admin, browser: a
     assert page.all("a", href="/users/7")
 
 
-async def test_the_list_is_filtered_and_exported_as_filtered(
-    admin: Admin, browser: aiohttp.ClientSession
-) -> None:
+async def test_the_list_is_filtered_and_exported_as_filtered(admin: Admin, browser: aiohttp.ClientSession) -> None:
     await browser.post("/torrents/denied", data={"info_hash": HASH})
     await browser.post("/users", data={"user_id": "7"})
     page = await get(browser, "/audit?operation=user&way=dashboard&since=2020-01-01T00:00")
@@ -57,15 +55,11 @@ async def test_only_role_admin_sees_the_page_and_its_link(admin: Admin) -> None:
         assert 'href="/audit"' in (await get(browser, "/")).source
 
 
-async def test_a_bulk_change_is_one_row_without_defaults(
-    admin: Admin, browser: aiohttp.ClientSession
-) -> None:
+async def test_a_bulk_change_is_one_row_without_defaults(admin: Admin, browser: aiohttp.ClientSession) -> None:
     hashes = [f"{number:040x}" for number in range(1, 4)]
     async with program(admin) as api:
         row = {"name": "x", "upload_multiplier": 2}
-        await api.ask(
-            "POST", "/torrents/batch", json={"torrents": [{"info_hash": each, **row} for each in hashes]}
-        )
+        await api.ask("POST", "/torrents/batch", json={"torrents": [{"info_hash": each, **row} for each in hashes]})
     page = await get(browser, "/audit")
     assert len(page.all("tr")) == 2, "the head, and one row for all"
     assert "3 objects" in page.text and "name: – → x, upload_multiplier: – → 2" in page.text

@@ -18,9 +18,7 @@ async def fill(admin: Admin) -> None:
     await count_software(store.client_software, 1, {("aria2", REASON): 9, ("Deluge 2.1", "other"): 5}, now)
     await store.torrents.add(info_hash(1), {"name": "a name"})
     hashes = (info_hash(1), info_hash(2), info_hash(2))
-    samples = [
-        RefusedAnnounce(now - 10 + n, each, "aria2", "7" if n else "") for n, each in enumerate(hashes)
-    ]
+    samples = [RefusedAnnounce(now - 10 + n, each, "aria2", "7" if n else "") for n, each in enumerate(hashes)]
     await store.refusal_samples.add({REASON: samples})
 
 

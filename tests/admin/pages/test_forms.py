@@ -13,17 +13,7 @@ from tracker.admin.pages.forms import clean, cursor_number, page_number
 
 @pytest.mark.parametrize(
     ("text", "page"),
-    [
-        ("", 1),
-        ("0", 1),
-        ("3", 3),
-        ("-3", 1),
-        ("x", 1),
-        ("²", 1),
-        ("٣", 1),
-        ("9" * 7, 1_000_000),
-        ("9" * 8, 1),
-    ],
+    [("", 1), ("0", 1), ("3", 3), ("-3", 1), ("x", 1), ("²", 1), ("٣", 1), ("9" * 7, 1_000_000), ("9" * 8, 1)],
 )
 def test_a_page_number_is_bounded(text: str, page: int) -> None:
     assert page_number(text) == page
@@ -55,9 +45,7 @@ def test_texts_can_be_encoded(text: str) -> None:
 
 
 @pytest.mark.parametrize("kept", KEPT)
-async def test_names_follow_the_rule_of_all_names(
-    store: Store, browser: aiohttp.ClientSession, kept: str
-) -> None:
+async def test_names_follow_the_rule_of_all_names(store: Store, browser: aiohttp.ClientSession, kept: str) -> None:
     """What letters need is stored, what moves the cursor or reorders text is not, in every form with a name or text."""
     given, torrent = f"x{DROPPED}{kept}\u3000", info_hash(1)
     name = f"x{kept}\u3000"

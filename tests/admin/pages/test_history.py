@@ -58,9 +58,7 @@ async def test_the_lines_stay_chosen_in_every_link_of_the_range(admin: Admin) ->
         page = await get(browser, "/history?range=7d&by=protocol")
         assert {e.attributes["data-zoom"] for e in page.all("figure")} == {"/history?by=protocol"}
         assert "the sweep" in page.text
-        names = [
-            line["name"] for line in (await fetched(browser, "/history/joins.json?by=protocol"))["series"]
-        ]
+        names = [line["name"] for line in (await fetched(browser, "/history/joins.json?by=protocol"))["series"]]
         assert names == ["Joins over HTTP", "Joins over UDP", "Joins over WebSocket"]
         page = await get(browser, "/history/latency?by=protocol")
         assert not [e for e in page.all("a") if (e.attributes.get("id") or "").startswith("by-")]
@@ -125,11 +123,7 @@ async def test_a_wrong_query_shows_the_hours_or_the_day_that_has_data(admin: Adm
 async def test_charts_are_rates_and_say_that_the_last_slice_has_not_ended(admin: Admin) -> None:
     counters, now = admin.store.counters, int(admin.clock())
     admin.clock.now += 30
-    for name, number, at in (
-        ("announces", 600, now - 60),
-        ("announces", 15, now),
-        ("announces.udp", 60, now - 60),
-    ):
+    for name, number, at in (("announces", 600, now - 60), ("announces", 15, now), ("announces.udp", 60, now - 60)):
         counters.count(name, by=number, at=at)
     counters.observe("announce_seconds", 0.002, 0.004, at=now - 60)
     await counters.flush()

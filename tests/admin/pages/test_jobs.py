@@ -79,8 +79,7 @@ async def test_rescoring_and_sweeping_can_be_started(admin: Admin) -> None:
     async with admin.browser() as browser:
         assert "Sweep started." in (await post_form(browser, "/jobs/sweep")).text
         assert (
-            "Rescoring started."
-            in (await post_form(browser, "/jobs/reprocess", min_score="0.5", max_seeders="3")).text
+            "Rescoring started." in (await post_form(browser, "/jobs/reprocess", min_score="0.5", max_seeders="3")).text
         )
     (job,) = await admin.store.jobs.page(REPROCESS, "pending", 0, 10)
     assert job.payload == '{"max_seeders":3,"min_score":0.5}'
@@ -98,9 +97,7 @@ async def test_rescoring_and_sweeping_can_be_started(admin: Admin) -> None:
         {"max_seeders": "9" * 20},
     ],
 )
-async def test_an_invalid_filter_is_refused_with_an_error_at_the_form(
-    admin: Admin, fields: dict[str, str]
-) -> None:
+async def test_an_invalid_filter_is_refused_with_an_error_at_the_form(admin: Admin, fields: dict[str, str]) -> None:
     async with admin.browser() as browser:
         async with browser.post("/jobs/reprocess", data=fields) as response:
             assert response.status == 422
@@ -128,13 +125,7 @@ async def test_webhooks_are_shown_without_their_urls(serve: Serve, prefix: str) 
     async with admin.browser() as browser:
         page = await get(browser, "/jobs")
     shown = page.one("section", id="webhooks").text
-    for text in (
-        "https://good.example",
-        "delivering",
-        "failing",
-        "status 500, 3 times",
-        "nothing delivered yet",
-    ):
+    for text in ("https://good.example", "delivering", "failing", "status 500, 3 times", "nothing delivered yet"):
         assert text in shown
     assert "hunter2" not in page.text
 

@@ -27,11 +27,7 @@ async def test_the_first_steps_disappear_after_the_first_request(admin: Admin) -
     ("accounts", "serves", "first_step"),
     [
         ("off", "any torrent, for everyone", "Use this announce URL in a torrent"),
-        (
-            "optional",
-            "any torrent, for everyone; accounts are optional",
-            "Create a user to get an announce URL",
-        ),
+        ("optional", "any torrent, for everyone; accounts are optional", "Create a user to get an announce URL"),
         ("required", "any torrent, for users with a passkey", "Create the first user to get an announce URL"),
     ],
 )
@@ -56,12 +52,7 @@ async def test_values_come_from_the_store(admin: Admin) -> None:
     async with admin.browser() as browser:
         page = await get(browser, "/")
     shown = {e.attributes["data-live"]: e.text for e in page.all("span") if "data-live" in e.attributes}
-    assert (shown["peers"], shown["seeders"], shown["leechers"], shown["reaped"]) == (
-        "1,234",
-        "1,200",
-        "34",
-        "56",
-    )
+    assert (shown["peers"], shown["seeders"], shown["leechers"], shown["reaped"]) == ("1,234", "1,200", "34", "56")
     assert shown["repairs"] == "2"
     (tile,) = [e for e in page.all("div") if e.attributes.get("data-tile") == "repairs"]
     assert "bad" in (tile.attributes["class"] or "").split()

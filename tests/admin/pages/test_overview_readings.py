@@ -17,9 +17,7 @@ from tracker.admin.pages.overview_readings import quantile, read_failures
         ([1, 99, 0], 0.95, pytest.approx(1 + 94 / 99)),
     ],
 )
-def test_quantiles_are_interpolated_within_a_bucket(
-    counts: list[int], share: float, value: float | None
-) -> None:
+def test_quantiles_are_interpolated_within_a_bucket(counts: list[int], share: float, value: float | None) -> None:
     assert quantile(counts, (1.0, 2.0), share) == value
 
 

@@ -112,9 +112,7 @@ async def test_every_link_has_a_target(admin: Admin, full: bool) -> None:
                     continue
                 links = Page(await response.text()).links
             new = {link.partition("#")[0] for link in links} - seen - {"/live"}
-            new = {
-                link for link in new if "since=" not in link or "since=" not in path
-            }  # they zoom without end
+            new = {link for link in new if "since=" not in link or "since=" not in path}  # they zoom without end
             seen |= new
             waiting += new
 
@@ -140,13 +138,9 @@ async def test_fields_have_labels_and_forms_have_a_csrf_token(admin: Admin) -> N
 async def test_role_read_sees_no_buttons(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser("read") as browser:
-        for path in (
-            path for path in [*PATHS, *WORK] if path not in ("/tokens", "/audit")
-        ):  # hidden for role read
+        for path in (path for path in [*PATHS, *WORK] if path not in ("/tokens", "/audit")):  # hidden for role read
             page = await get(browser, path)
-            actions = {
-                e.attributes.get("action") for e in page.all("form") if e.attributes.get("method") == "post"
-            }
+            actions = {e.attributes.get("action") for e in page.all("form") if e.attributes.get("method") == "post"}
             assert actions <= {"/sign-out"}, path
 
 

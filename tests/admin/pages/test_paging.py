@@ -20,9 +20,7 @@ def href(number: int) -> str:
         (99, 100, [1, 2]),
     ],
 )
-def test_the_first_the_last_and_the_pages_around_are_linked(
-    page: int, total: int, numbers: list[int]
-) -> None:
+def test_the_first_the_last_and_the_pages_around_are_linked(page: int, total: int, numbers: list[int]) -> None:
     shown = max(0, min(50, total - 50 * (page - 1)))
     found = numbered(page, 50, shown, total, href)
     assert found["numbers"] == [(number, f"/{number}", number == page) for number in numbers]

@@ -73,10 +73,7 @@ async def test_the_cookie_set_over_tls_is_secure(serve: Serve) -> None:
     """By X-Forwarded-Proto of the proxy, or by the Origin of the browser."""
     admin = await serve(hosts=("tracker.example",))
     token = await admin.token("read")
-    for headers in (
-        {"Origin": "https://tracker.example"},
-        {"Host": "tracker.example", "X-Forwarded-Proto": "https"},
-    ):
+    for headers in ({"Origin": "https://tracker.example"}, {"Host": "tracker.example", "X-Forwarded-Proto": "https"}):
         async with admin.client(headers=headers) as browser:
             response = await browser.post("/sign-in", data={"token": token}, allow_redirects=False)
             assert response.status == 303

@@ -23,9 +23,7 @@ async def test_a_new_token_is_shown_once_and_works(admin: Admin, role: str) -> N
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "grafana", "a\x00b"])
-async def test_taken_and_invalid_names_are_refused_with_an_error_at_the_field(
-    admin: Admin, name: str
-) -> None:
+async def test_taken_and_invalid_names_are_refused_with_an_error_at_the_field(admin: Admin, name: str) -> None:
     await admin.store.tokens.create("grafana", "read")
     async with admin.browser() as browser:
         async with browser.post("/tokens", data={"name": name}) as response:
@@ -61,12 +59,7 @@ async def test_role_read_sees_neither_the_list_nor_a_link_to_it(admin: Admin) ->
 
 
 async def test_a_token_has_an_end_and_addresses(admin: Admin) -> None:
-    form = {
-        "name": "site",
-        "role": "operate",
-        "expires": "2100-01-01T00:00",
-        "addresses": "192.0.2.0/24, ::1",
-    }
+    form = {"name": "site", "role": "operate", "expires": "2100-01-01T00:00", "addresses": "192.0.2.0/24, ::1"}
     async with admin.browser() as browser:
         async with browser.post("/tokens", data=form) as response:
             assert response.status == 200

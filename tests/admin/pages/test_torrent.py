@@ -103,9 +103,7 @@ async def test_invalid_cursors_start_at_the_beginning(
     assert "11.0.0.1:6881" in page.text
 
 
-async def test_names_of_peers_and_sites_are_escaped(
-    admin: Admin, store: Store, browser: aiohttp.ClientSession
-) -> None:
+async def test_names_of_peers_and_sites_are_escaped(admin: Admin, store: Store, browser: aiohttp.ClientSession) -> None:
     ids = [b"-<b>hi</b>-<script>a", bytes(range(236, 256)), b'"><img src=x>12345678', b"\0" * 20]
     for number, each in enumerate(ids):
         await store.announce(update(number + 1, peer_id=PeerId(each[:20])))
@@ -113,8 +111,7 @@ async def test_names_of_peers_and_sites_are_escaped(
     written = {"multi_up": HOSTILE, "multi_dn": b"\xff", "labels": HOSTILE, "size": HOSTILE}
     await store.redis.hset(store.keys.torrent(ONE), mapping=written)
     await store.redis.hset(
-        store.keys.peer("1", PeerId(ids[3])),
-        mapping={"left": HOSTILE, "uploaded": "9" * 400, "speed_up": "nan"},
+        store.keys.peer("1", PeerId(ids[3])), mapping={"left": HOSTILE, "uploaded": "9" * 400, "speed_up": "nan"}
     )
     page = await get(browser, HERE)
     assert HOSTILE in page.text
@@ -141,17 +138,12 @@ async def test_charts_show_the_history(admin: Admin, store: Store, browser: aioh
         score = await response.json()
     now = int(store.clock.now)
     assert swarm["x"] == score["x"] == [now - 3600, now]
-    assert [(one["name"], one["values"]) for one in swarm["series"]] == [
-        ("Seeders", [1, 1]),
-        ("Leechers", [0, 0]),
-    ]
+    assert [(one["name"], one["values"]) for one in swarm["series"]] == [("Seeders", [1, 1]), ("Leechers", [0, 0])]
     assert score["series"] == [{"name": "Score", "values": [1.2, 0.96]}]
     await get(browser, f"{HERE}/charts/passkeys", status=404)
 
 
-async def test_unique_users_are_shown_by_country(
-    admin: Admin, store: Store, browser: aiohttp.ClientSession
-) -> None:
+async def test_unique_users_are_shown_by_country(admin: Admin, store: Store, browser: aiohttp.ClientSession) -> None:
     await store.announce(update(1))
     places = [("United Kingdom", "London", "SW1A"), ("United Kingdom", "", ""), ("Kosovo", "", "")]
     seen = [UniqueUserEvent(ONE, f"192.0.2.{n}", place_names(*place)) for n, place in enumerate(places)]
@@ -212,12 +204,7 @@ async def test_rules_are_listed_set_and_removed(admin: Admin, browser: aiohttp.C
     table = next(e.text for e in page.all("table") if "Credit" in e.text)
     assert "old upload ×2 ended" in " ".join(table.split()) and "event upload ×3" in " ".join(table.split())
     assert "upload ×3" in {e.text for e in page.all("span")} and "<b>x" not in page.source
-    fields = {
-        "rule": "quiet",
-        "upload_multiplier": "0",
-        "download_multiplier": "0",
-        "until": "2100-01-01T00:00",
-    }
+    fields = {"rule": "quiet", "upload_multiplier": "0", "download_multiplier": "0", "until": "2100-01-01T00:00"}
     assert (await send(browser, f"{HERE}/multipliers", fields)).location == f"{HERE}?notice=saved"
     found = await known(admin)
     end = 4102444800
@@ -322,9 +309,7 @@ async def test_users_are_linked_in_private_mode_only(private: Private) -> None:
     assert ALICE not in page.source
 
 
-async def test_the_halves_of_a_hybrid_torrent_show_each_other(
-    admin: Admin, browser: aiohttp.ClientSession
-) -> None:
+async def test_the_halves_of_a_hybrid_torrent_show_each_other(admin: Admin, browser: aiohttp.ClientSession) -> None:
     v2 = info_hash(2)
     there = f"/torrents/{v2.hex()}"
     for half in (ONE, v2):
@@ -332,15 +317,9 @@ async def test_the_halves_of_a_hybrid_torrent_show_each_other(
     await send(browser, f"{there}/edit", {"name": "x", "hybrid_of": ONE.hex()})
     assert (await known(admin)).hybrid == v2.hex()
     page = await get(browser, there)
-    assert (
-        "v2 half" in page.source and f'href="{HERE}"' in page.source and "the v1 half</a> only" in page.source
-    )
+    assert "v2 half" in page.source and f'href="{HERE}"' in page.source and "the v1 half</a> only" in page.source
     page = await get(browser, HERE)
-    assert (
-        "v1 half" in page.source
-        and f'href="{there}"' in page.source
-        and 'name="hybrid_of"' not in page.source
-    )
+    assert "v1 half" in page.source and f'href="{there}"' in page.source and 'name="hybrid_of"' not in page.source
     listed = await get(browser, "/torrents")
     assert "v1 half" in listed.source and "v2 half" in listed.source
     await send(browser, f"{HERE}/edit", {"name": "y"})

@@ -36,9 +36,7 @@ def upload(*files: tuple[str, bytes], **fields: str) -> aiohttp.FormData:
 
 @pytest.mark.parametrize("mode", ["open", "registered"])
 async def test_an_empty_list_explains_what_to_do(serve: Serve, prefix: str, mode: str) -> None:
-    settings = Settings(
-        redis=RedisSettings(prefix=prefix), torrents=TorrentSettings.model_validate({"mode": mode})
-    )
+    settings = Settings(redis=RedisSettings(prefix=prefix), torrents=TorrentSettings.model_validate({"mode": mode}))
     admin = await serve(settings)
     async with admin.browser() as browser:
         page = await get(browser, "/torrents")
@@ -57,14 +55,10 @@ async def test_private_mode_shows_no_announce_url_without_passkey(private: Priva
             assert "passkey" in page.text
 
 
-async def test_the_list_sorts_by_any_column_in_both_directions(
-    store: Store, browser: aiohttp.ClientSession
-) -> None:
+async def test_the_list_sorts_by_any_column_in_both_directions(store: Store, browser: aiohttp.ClientSession) -> None:
     for number, (seeders, leechers) in enumerate([(1, 2), (3, 1), (2, 3)], 1):
         for peer in range(seeders + leechers):
-            await store.announce(
-                update(100 * number + peer, torrent=number, bytes_left=0 if peer < seeders else 9)
-            )
+            await store.announce(update(100 * number + peer, torrent=number, bytes_left=0 if peer < seeders else 9))
     a, b, c = (info_hash(number).hex() for number in (1, 2, 3))
     assert (await get(browser, "/torrents")).torrents == [b, c, a]
     assert (await get(browser, "/torrents?order=asc")).torrents == [a, c, b]
@@ -107,9 +101,7 @@ async def test_torrents_are_found_by_name_or_start_of_the_info_hash(
     assert "No matches" in (await get(browser, "/torrents?q=ubuntu")).text
 
 
-async def test_searching_with_htmx_returns_the_list_only(
-    admin: Admin, browser: aiohttp.ClientSession
-) -> None:
+async def test_searching_with_htmx_returns_the_list_only(admin: Admin, browser: aiohttp.ClientSession) -> None:
     await admin.store.torrents.add(info_hash(1), {"name": "Debian"})
     page = await get(browser, "/torrents?q=deb", part=True)
     assert page.torrents == [info_hash(1).hex()]
@@ -171,9 +163,7 @@ async def test_names_are_escaped(admin: Admin, browser: aiohttp.ClientSession) -
 
 
 async def test_one_file_redirects_to_its_torrent(admin: Admin, browser: aiohttp.ClientSession) -> None:
-    response = await send(
-        browser, "/torrents/add", upload(("a.torrent", torrent_file("Debian")), private="1")
-    )
+    response = await send(browser, "/torrents/add", upload(("a.torrent", torrent_file("Debian")), private="1"))
     found = re.fullmatch(r"/torrents/([0-9a-f]{40})\?notice=added", response.location)
     assert found
     page = await get(browser, response.location)
@@ -182,9 +172,7 @@ async def test_one_file_redirects_to_its_torrent(admin: Admin, browser: aiohttp.
     assert (torrent.info_hash.hex(), torrent.name, torrent.private) == (found[1], "Debian", True)
 
 
-async def test_valid_files_are_registered_beside_invalid_ones(
-    admin: Admin, browser: aiohttp.ClientSession
-) -> None:
+async def test_valid_files_are_registered_beside_invalid_ones(admin: Admin, browser: aiohttp.ClientSession) -> None:
     form = upload(
         ("a.torrent", torrent_file("A")), (f"{HOSTILE}.torrent", b"d4:info"), ("c.torrent", torrent_file("C"))
     )
@@ -267,9 +255,7 @@ async def test_role_read_sees_no_actions_and_cannot_change_anything(
         ("application/json", b"{}"),
     ],
 )
-async def test_a_body_that_is_no_form_is_refused(
-    browser: aiohttp.ClientSession, kind: str, body: bytes
-) -> None:
+async def test_a_body_that_is_no_form_is_refused(browser: aiohttp.ClientSession, kind: str, body: bytes) -> None:
     async with browser.post("/torrents/add", data=body, headers={"Content-Type": kind}) as response:
         assert response.status in (400, 422)
 
@@ -292,9 +278,7 @@ async def test_torrents_are_filtered(admin: Admin, browser: aiohttp.ClientSessio
     assert (await get(browser, "/torrents?seeders=some")).torrents == []
     assert "No matches" in (await get(browser, "/torrents?seeders=some")).text
     assert len((await get(browser, "/torrents?seeders=none")).torrents) == 30
-    chosen = [
-        e.attributes["value"] for e in page.elements if e.tag == "option" and "selected" in e.attributes
-    ]
+    chosen = [e.attributes["value"] for e in page.elements if e.tag == "option" and "selected" in e.attributes]
     assert chosen == ["disabled", "", "", "25"]
 
 
@@ -310,9 +294,7 @@ async def test_the_number_of_matches_is_shown_without_page_numbers(
     assert "25 of 30 shown" in page.text and page.torrents
 
 
-async def test_the_page_says_that_its_lists_are_incomplete(
-    admin: Admin, browser: aiohttp.ClientSession
-) -> None:
+async def test_the_page_says_that_its_lists_are_incomplete(admin: Admin, browser: aiohttp.ClientSession) -> None:
     """Until the job has listed all torrents after an upgrade."""
     await admin.store.torrents.add(info_hash(1))
     assert "Indexes are being built" in (await get(browser, "/torrents")).text
@@ -328,9 +310,7 @@ async def test_a_page_of_htmx_names_its_url(admin: Admin, browser: aiohttp.Clien
         assert response.headers["HX-Push-Url"] == "/torrents?seeders=none"
 
 
-async def test_size_addition_and_last_activity_are_shown(
-    store: Store, browser: aiohttp.ClientSession
-) -> None:
+async def test_size_addition_and_last_activity_are_shown(store: Store, browser: aiohttp.ClientSession) -> None:
     await store.torrents.add(info_hash(1), {"size": "2048"})
     store.clock.now += 7200
     for torrent in (2, 3):
@@ -367,9 +347,7 @@ async def test_selected_torrents_are_changed_together(admin: Admin, browser: aio
 
     async def change(action: str, *chosen: InfoHash, **fields: str) -> Page:
         form = [("info_hash", one.hex()) for one in chosen]
-        return await send(
-            browser, "/torrents/bulk?sort=size&page=2", [*form, ("action", action), *fields.items()]
-        )
+        return await send(browser, "/torrents/bulk?sort=size&page=2", [*form, ("action", action), *fields.items()])
 
     done = await change("disable", hashes[0], hashes[2], info_hash(99), disable_reason="no")
     assert done.location == "/torrents?sort=size&page=2&notice=changed"
@@ -392,9 +370,7 @@ async def test_selected_torrents_are_changed_together(admin: Admin, browser: aio
     assert (await change("remove")).location.endswith("notice=unselected")
 
 
-async def test_the_audit_log_names_every_selected_torrent(
-    admin: Admin, browser: aiohttp.ClientSession
-) -> None:
+async def test_the_audit_log_names_every_selected_torrent(admin: Admin, browser: aiohttp.ClientSession) -> None:
     hashes = [info_hash(number) for number in range(1, 24)]
     for one in hashes:
         await admin.store.torrents.add(one)
@@ -410,7 +386,5 @@ async def test_the_audit_log_names_every_selected_torrent(
 
 
 @pytest.mark.parametrize("fields", [{"action": "explode"}, {}, {"action": "enable", "info_hash": "x"}])
-async def test_an_unknown_action_or_torrent_is_refused(
-    browser: aiohttp.ClientSession, fields: dict[str, str]
-) -> None:
+async def test_an_unknown_action_or_torrent_is_refused(browser: aiohttp.ClientSession, fields: dict[str, str]) -> None:
     await send(browser, "/torrents/bulk", fields, status=422)

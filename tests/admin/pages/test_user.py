@@ -52,9 +52,7 @@ async def test_unregistered_torrents_are_listed(alice: Private) -> None:
     async with alice.admin.browser() as browser:
         assert "Not registered" not in (await get(browser, HERE)).text
         key = store.keys.user_unregistered(7)
-        await store.redis.zadd(
-            key, {info_hash(8).hex(): store.clock.now, info_hash(9).hex(): store.clock.now}
-        )
+        await store.redis.zadd(key, {info_hash(8).hex(): store.clock.now, info_hash(9).hex(): store.clock.now})
         await alice.admin.store.torrents.add(info_hash(9))
         page = await get(browser, HERE)
     assert "Not registered" in page.text
@@ -151,10 +149,7 @@ async def test_a_new_passkey_replaces_the_old_one(alice: Private) -> None:
 
 async def test_a_passkey_may_be_chosen(alice: Private) -> None:
     async with alice.admin.browser() as browser:
-        assert (
-            "letters, digits"
-            in (await send(browser, f"{HERE}/rotate", {"passkey": "short"}, status=422)).text
-        )
+        assert "letters, digits" in (await send(browser, f"{HERE}/rotate", {"passkey": "short"}, status=422)).text
         page = await send(browser, f"{HERE}/rotate", {"passkey": "chosen-by-the-site"}, status=200)
     assert "chosen-by-the-site" in page.text
     assert await alice.store.users.passkey_of("7") == "chosen-by-the-site"

@@ -128,9 +128,7 @@ async def test_multipliers_for_all_users_are_set_and_shown(private: Private) -> 
         await send(browser, "/users/multipliers/remove", {"rule": "event"})
         wrong = await send(browser, "/users/multipliers", {"upload_multiplier": "-2"}, status=422)
         assert "a multiplier is a number" in wrong.text
-        wrong = await send(
-            browser, "/users/multipliers", {"upload_multiplier": "2", "until": "soon"}, status=422
-        )
+        wrong = await send(browser, "/users/multipliers", {"upload_multiplier": "2", "until": "soon"}, status=422)
         assert "a time is a date" in wrong.text
     assert await private.store.multipliers.get() == (upload, download)
 
@@ -170,9 +168,7 @@ async def test_users_are_sorted_filtered_and_searched(private: Private) -> None:
             await get(browser, f"/users?{odd}")
 
 
-async def test_a_page_without_a_match_may_not_be_the_last(
-    private: Private, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_without_a_match_may_not_be_the_last(private: Private, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page looks at a bounded number of users. The second one by name is disabled."""
     await private.store.users.add("7", ALICE, name="Alice")
     await private.store.users.add("8", BOB, name="Bob", enabled=False)
@@ -247,9 +243,7 @@ async def test_selected_users_are_changed_together(private: Private) -> None:
         await users.add(user_id, uploaded=5)
     async with private.admin.browser() as browser:
         form = [("user_id", "1"), ("user_id", "3"), ("user_id", "99"), ("action", "disable")]
-        done = await send(
-            browser, "/users/bulk?sort=ratio&page=2", [*form, ("disable_reason", "no")], status=303
-        )
+        done = await send(browser, "/users/bulk?sort=ratio&page=2", [*form, ("disable_reason", "no")], status=303)
         assert done.location == "/users?sort=ratio&page=2&notice=changed"
         found = [await users.find(user_id) for user_id in ("1", "2", "3")]
         assert [(user.enabled, user.reason) for user in found] == [(False, "no"), (True, ""), (False, "no")]

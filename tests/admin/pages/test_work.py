@@ -71,9 +71,7 @@ async def test_an_unknown_project_is_not_found(browser: aiohttp.ClientSession) -
         await send(browser, f"/work/none{path}", {"who": "alice", "items": "a", "queue": "todo"}, 404)
 
 
-async def test_items_are_added_found_and_removed(
-    admin: Admin, browser: aiohttp.ClientSession, proj: None
-) -> None:
+async def test_items_are_added_found_and_removed(admin: Admin, browser: aiohttp.ClientSession, proj: None) -> None:
     """W18: adding twice adds once."""
     for _ in range(2):
         page = await post_form(browser, "/work/proj/items", items="a\r\nb <b>\r\n", queue="secondary")
@@ -109,9 +107,7 @@ async def test_a_long_list_is_paged(browser: aiohttp.ClientSession, store: Store
     assert len(set(shown)) == PAGE + 5
 
 
-async def test_claims_are_shown_and_released(
-    browser: aiohttp.ClientSession, store: Store, proj: None
-) -> None:
+async def test_claims_are_shown_and_released(browser: aiohttp.ClientSession, store: Store, proj: None) -> None:
     """W12."""
     await add(store, "one/a", "one/b", "two")
     for who in ("alice", "alice", "bob"):
@@ -145,9 +141,7 @@ async def test_results_are_shown(browser: aiohttp.ClientSession, store: Store, p
     assert "alice 2 2.0 KiB" in (await get(browser, f"/work/proj?period={week_of(store.clock.now)}")).text
 
 
-async def test_a_claimant_is_blocked_and_unblocked(
-    admin: Admin, browser: aiohttp.ClientSession, proj: None
-) -> None:
+async def test_a_claimant_is_blocked_and_unblocked(admin: Admin, browser: aiohttp.ClientSession, proj: None) -> None:
     await post_form(browser, "/work/proj/blocked", who="alice")
     page = await post_form(browser, "/work/proj/blocked", who="192.0.2.1")
     assert "alice" in page.text and "192.0.2.1" in page.text
@@ -197,9 +191,7 @@ async def test_the_policy_is_previewed(reader: aiohttp.ClientSession, store: Sto
     await get(reader, "/work/proj/policy", 404)
 
 
-async def test_the_chart_shows_bytes_by_number_of_seeders(
-    admin: Admin, browser: aiohttp.ClientSession
-) -> None:
+async def test_the_chart_shows_bytes_by_number_of_seeders(admin: Admin, browser: aiohttp.ClientSession) -> None:
     page = await get(browser, "/work")
     assert page.one("figure").attributes["data-chart"] == "/work/bytes.json"
     empty = page.one("figure").attributes["data-empty"]

@@ -63,9 +63,7 @@ async def test_without_a_database_the_page_explains_how_to_get_one(browser: aioh
 
 
 async def test_an_unusable_database_is_reported(serve: Serve, prefix: str, tmp_path: Path) -> None:
-    settings = Settings(
-        redis=RedisSettings(prefix=prefix), geoip=GeoIPSettings(database=tmp_path / "none.mmdb")
-    )
+    settings = Settings(redis=RedisSettings(prefix=prefix), geoip=GeoIPSettings(database=tmp_path / "none.mmdb"))
     admin = await serve(settings)
     async with admin.browser() as browser:
         page = await get(browser, "/world")
@@ -100,9 +98,7 @@ async def test_users_without_a_known_place_are_a_number_and_no_country(
 async def test_the_database_is_updated_by_a_button(
     serve: Serve, prefix: str, host: Host, file: Path, database: bytes
 ) -> None:
-    settings = Settings(
-        redis=RedisSettings(prefix=prefix), geoip=GeoIPSettings(database=Path("dbip-city-lite"))
-    )
+    settings = Settings(redis=RedisSettings(prefix=prefix), geoip=GeoIPSettings(database=Path("dbip-city-lite")))
     admin = await serve(settings)
     admin.context.places.use(file)
     admin.context.update_places = lambda: update(dbip(host), file, NOW, host.tls)
@@ -168,16 +164,12 @@ async def test_a_long_table_is_paged(admin: Admin, browser: aiohttp.ClientSessio
     assert later in first.hrefs
     second = await get(browser, later)
     assert not [href for href in second.hrefs if "page=3" in href]
-    names = {
-        e.text.split("United")[0].strip() for page in (first, second) for e in page.all("th", scope="row")
-    }
+    names = {e.text.split("United")[0].strip() for page in (first, second) for e in page.all("th", scope="row")}
     assert names == {f"Town {number}" for number in range(PAGE + 3)}
     await get(browser, "/world/planets", status=404)
 
 
-async def test_names_of_locations_are_escaped(
-    admin: Admin, store: Store, browser: aiohttp.ClientSession
-) -> None:
+async def test_names_of_locations_are_escaped(admin: Admin, store: Store, browser: aiohttp.ClientSession) -> None:
     hostile = '<script>alert("1")</script>'
     await count_users(admin, {("France", hostile, hostile[:20]): 1, (hostile, "x" * 400, ""): 1})
     await store.redis.zadd(
@@ -279,24 +271,13 @@ async def test_a_place_leads_to_its_torrents(admin: Admin, browser: aiohttp.Clie
         assert rows == [f"{info_hash(2).hex()} 3", f"first {info_hash(1).hex()} 2"]
     page = await get(browser, "/world/cities/place?name=Malta/Valletta")
     assert "Torrents in Valletta, Malta" in page.text
-    for path in (
-        "countries/place?name=France",
-        "countries/place",
-        "torrents/place?name=Malta",
-        "x/place?name=y",
-    ):
+    for path in ("countries/place?name=France", "countries/place", "torrents/place?name=Malta", "x/place?name=y"):
         await get(browser, f"/world/{path}", status=404)
 
 
-async def test_pages_name_the_source_of_places(
-    admin: Admin, browser: aiohttp.ClientSession, tmp_path: Path
-) -> None:
+async def test_pages_name_the_source_of_places(admin: Admin, browser: aiohttp.ClientSession, tmp_path: Path) -> None:
     """Its licence asks for it wherever places are shown."""
-    for database_type, text in (
-        ("DBIP-City-Lite", "by DB-IP"),
-        ("GeoLite2-City", "GeoLite data"),
-        ("Own-City", ""),
-    ):
+    for database_type, text in (("DBIP-City-Lite", "by DB-IP"), ("GeoLite2-City", "GeoLite data"), ("Own-City", "")):
         admin.context.places.use(make_city(tmp_path / f"{database_type}.mmdb", database_type=database_type))
         for path in ("/world", "/world/countries", "/users"):
             page = await get(browser, path)

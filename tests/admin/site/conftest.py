@@ -116,13 +116,7 @@ async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
 
         async def start(limits: Limits | None = None, shards: int = 1, **options: Any) -> Site:
-            own = {
-                "listen": ("127.0.0.1:0",),
-                "key": KEY,
-                "report_key": REPORT_KEY,
-                "name": "tests",
-                **options,
-            }
+            own = {"listen": ("127.0.0.1:0",), "key": KEY, "report_key": REPORT_KEY, "name": "tests", **options}
             settings = Settings(
                 redis=RedisSettings(prefix=prefix, shards=shards),
                 users=UserSettings(private="required"),

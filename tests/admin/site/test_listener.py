@@ -75,9 +75,7 @@ async def test_a_failed_call_is_logged_with_the_ids_that_it_names(site: Site) ->
         await site.ocelot("change_passkey", oldpasskey=PASSKEY, newpasskey="x" * 100)
         await site.ocelot("add_torrent", id="9 x", info_hash="short")
     names = ("id", "user_id", "userid", "torrent_id", "info_hash")
-    assert [
-        {n: line[n] for n in names if n in line} for line in lines if line["event"] == "site call failed"
-    ] == [
+    assert [{n: line[n] for n in names if n in line} for line in lines if line["event"] == "site call failed"] == [
         {"id": str(TORRENT["id"]), "info_hash": info_hash},
         {"user_id": "7", "torrent_id": "404"},
         {"id": "404"},
@@ -216,16 +214,10 @@ async def test_a_head_that_does_not_end_is_given_up(serve: Serve) -> None:
 
 async def test_a_request_without_host_is_answered_however_it_arrives(site: Site) -> None:
     """As Gazelle sends it."""
-    for data in (
-        f"GET /{KEY}/update HTTP/1.1\r\n\r\n",
-        f"GET /{KEY}/update HTTP/1.1\r\nHOST: x\r\nA: b\r\n\r\n",
-    ):
+    for data in (f"GET /{KEY}/update HTTP/1.1\r\n\r\n", f"GET /{KEY}/update HTTP/1.1\r\nHOST: x\r\nA: b\r\n\r\n"):
         async with connect(site.address) as client:
             for byte in data.encode():
                 client.send(bytes([byte]))
                 await client.flushed()
             response = await client.receive()
-            assert (response.status_line, b"unknown action" in response.body) == (
-                "HTTP/1.1 400 Bad Request",
-                True,
-            )
+            assert (response.status_line, b"unknown action" in response.body) == ("HTTP/1.1 400 Bad Request", True)

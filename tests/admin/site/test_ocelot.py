@@ -185,16 +185,11 @@ async def test_what_is_unknown_is_404(site: Site) -> None:
 async def test_reports_need_their_own_key(serve: Serve) -> None:
     site = await serve()
     await site.ocelot("add_user", passkey=PASSKEY, id=7)
-    assert await site.fetch(f"/{REPORT_KEY}/report?get=user&key={PASSKEY}") == (
-        200,
-        "0 leeching\n0 seeding\nsuccess",
-    )
+    assert await site.fetch(f"/{REPORT_KEY}/report?get=user&key={PASSKEY}") == (200, "0 leeching\n0 seeding\nsuccess")
     status, text = await site.fetch(f"/{REPORT_KEY}/report?get=stats")
     lines = [line.partition(" ")[2] for line in text.splitlines()]
     assert status == 200
-    assert {"leechers tracked", "seeders tracked", "requests handled", "successful announcements"} <= set(
-        lines
-    )
+    assert {"leechers tracked", "seeders tracked", "requests handled", "successful announcements"} <= set(lines)
     assert (await site.fetch(f"/{REPORT_KEY}/report?get=user&key={OTHER}"))[0] == 404
     assert (await site.fetch(f"/{REPORT_KEY}/report?get=x"))[0] == 400
     assert (await site.fetch(f"/{KEY}/report?get=stats"))[0] == 401

@@ -47,9 +47,7 @@ async def test_a_torrent_is_registered_with_the_id_of_the_site_and_replaced(site
     assert (await torrent_of(site)).download_multiplier == ()
 
 
-@pytest.mark.parametrize(
-    ("status", "name"), [(0, "Pending"), (1, "Approved"), (2, "Rejected"), (3, "Postponed")]
-)
+@pytest.mark.parametrize(("status", "name"), [(0, "Pending"), (1, "Approved"), (2, "Rejected"), (3, "Postponed")])
 async def test_only_an_approved_torrent_is_served(site: Site, status: int, name: str) -> None:
     assert await site.put("torrents", {**TORRENT, "status": status}) == 200
     found = await torrent_of(site)
@@ -114,11 +112,7 @@ async def test_a_passkey_belongs_to_one_user(site: Site) -> None:
 async def test_donors_lifetime_and_personal_freeleech_stand_beside_each_other(site: Site) -> None:
     await site.put("users", {**USER, "is_donor": True, "is_lifetime": True})
     assert await site.put("personal-freeleech", {"user_id": 7}) == 200
-    assert {rule.name for rule in (await user_of(site)).download_multiplier} == {
-        "donor",
-        "lifetime",
-        "personal",
-    }
+    assert {rule.name for rule in (await user_of(site)).download_multiplier} == {"donor", "lifetime", "personal"}
     assert await site.put("users", {**USER, "is_lifetime": True}) == 200
     for _ in range(2):
         assert await site.delete("personal-freeleech", {"user_id": 7}) == 200
@@ -215,12 +209,7 @@ async def test_ids_above_32_bits_are_kept(site: Site) -> None:
         ("freeleech-tokens", {"user_id": 7, "torrent_id": 404}, 404, "unknown torrent: add it first"),
         ("featured-torrents", {"torrent_id": 404}, 404, "unknown torrent: add it first"),
         ("personal-freeleech", {"user_id": 404}, 404, "there is no such user: add the user first"),
-        (
-            "users",
-            {**USER, "id": 8},
-            409,
-            "this passkey belongs to another user: give one of them a new one",
-        ),
+        ("users", {**USER, "id": 8}, 409, "this passkey belongs to another user: give one of them a new one"),
         (
             "torrents",
             {**TORRENT, "id": 9999},
@@ -272,8 +261,6 @@ async def test_wrong_types_are_refused_and_change_nothing(site: Site) -> None:
 
 async def test_statistics_are_rates_of_several_times(site: Site) -> None:
     shown = await site.get("stats")
-    names = [
-        f"{what}_per_{s}s" for what in ("requests", "announce_responses") for s in (1, 10, 60, 900, 7200)
-    ]
+    names = [f"{what}_per_{s}s" for what in ("requests", "announce_responses") for s in (1, 10, 60, 900, 7200)]
     assert list(shown) == ["created_at", "last_request_at", "last_announce_response_at", *names]
     assert all(type(value) is float for value in shown.values())

@@ -25,16 +25,7 @@ from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.system.datagrams import close_all, open_datagram_sockets
 from tracker.wire.endpoint import pack_address, pack_endpoint
-from tracker.wire.krpc import (
-    AnnouncePeer,
-    Answer,
-    Failure,
-    GetPeers,
-    NodeId,
-    Query,
-    encode_query,
-    parse_message,
-)
+from tracker.wire.krpc import AnnouncePeer, Answer, Failure, GetPeers, NodeId, Query, encode_query, parse_message
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs many loopback addresses")
 PUBLIC = Swarm(takes_part=True)
@@ -134,8 +125,7 @@ class LoopbackSocket:
         kinds = set(seeds)
         told = {
             host: query._replace(
-                transaction=second,
-                arguments=AnnouncePeer(info_hash, 6881, token or b"", seed=host in kinds),
+                transaction=second, arguments=AnnouncePeer(info_hash, 6881, token or b"", seed=host in kinds)
             )
             for host, token in tokens.items()
         }
@@ -223,9 +213,7 @@ async def serving(
     (opened,) = await open_datagram_sockets(listen or ("127.0.0.1:0",), 4 * 2**20)
     families = [6 if each.ipv6 else 4 for each in opened]
     saved = SavedNode({} if own is None else {4: own})
-    nodes = build_nodes(
-        DhtSettings(**{"private_addresses": True, **settings}), families, saved, (timer or clock)()
-    )
+    nodes = build_nodes(DhtSettings(**{"private_addresses": True, **settings}), families, saved, (timer or clock)())
     addresses = {6 if each.ipv6 else 4: each.socket.getsockname()[:2] for each in opened}
     served = Served(addresses, LoopbackSocket(), clock, {})
 

@@ -27,10 +27,7 @@ def session(interfaces: str) -> Any:
         "dht_ignore_dark_internet",
     )
     return public_session(
-        interfaces,
-        **dict.fromkeys(off, False),
-        dht_block_ratelimit=1000,
-        dht_upload_rate_limit=1_000_000,
+        interfaces, **dict.fromkeys(off, False), dht_block_ratelimit=1000, dht_upload_rate_limit=1_000_000
     )
 
 

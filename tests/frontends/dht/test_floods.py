@@ -11,16 +11,7 @@ from tests.frontends.dht.harness import LoopbackSocket, Served, is_query, linux_
 from tracker.bittorrent import InfoHash
 from tracker.dht.rate_limits import IGNORE_SECONDS
 from tracker.dht.responder import Swarm
-from tracker.wire.krpc import (
-    Answer,
-    FindNode,
-    GetPeers,
-    NodeId,
-    Ping,
-    Query,
-    encode_answer,
-    encode_query,
-)
+from tracker.wire.krpc import Answer, FindNode, GetPeers, NodeId, Ping, Query, encode_answer, encode_query
 
 pytestmark = linux_only
 
@@ -204,9 +195,7 @@ async def test_no_address_gets_more_than_one_query_a_second() -> None:
                 liar.answer()
                 victims[step % 8].send(ping(1_000_000 + step), served.address, VICTIM)
                 served.socket.read()
-                times += [
-                    served.clock.now for each in victims for got in each.received() if is_query(got.data)
-                ]
+                times += [served.clock.now for each in victims for got in each.received() if is_query(got.data)]
     finally:
         for each in victims:
             each.close()

@@ -112,9 +112,7 @@ def fill(served: Served, rng: random.Random) -> None:
             opened.node.table.on_answer(Node(NodeId(rng.randbytes(20)), Endpoint(address + b"\1\1")), 0)
         for _ in range(40):
             info_hash = InfoHash(rng.randbytes(20))
-            opened.node.announced.announce(
-                info_hash, Endpoint(rng.randbytes(6 if family == 4 else 18)), 0, seed=False
-            )
+            opened.node.announced.announce(info_hash, Endpoint(rng.randbytes(6 if family == 4 else 18)), 0, seed=False)
 
 
 async def sizes_are_right(served: Served, family: int, peers: int) -> None:
@@ -290,9 +288,7 @@ async def values(served: Served) -> set[Endpoint]:
 async def announce(served: Served, info_hash: InfoHash) -> None:
     first = await served.answer(Query(b"aa", ASKER, GetPeers(info_hash)))
     assert isinstance(first, Answer) and first.token
-    assert isinstance(
-        await served.answer(Query(b"ab", ASKER, AnnouncePeer(info_hash, 6881, first.token))), Answer
-    )
+    assert isinstance(await served.answer(Query(b"ab", ASKER, AnnouncePeer(info_hash, 6881, first.token))), Answer)
 
 
 async def test_a_read_only_node_answers_nothing() -> None:

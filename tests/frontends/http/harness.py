@@ -92,11 +92,7 @@ class RecordingTracker:
         return True
 
     def submit_scrape(
-        self,
-        scrape: Scrape,
-        passkey: str | None,
-        address: Address,
-        answer: Callable[[ScrapeReply | Refusal], None],
+        self, scrape: Scrape, passkey: str | None, address: Address, answer: Callable[[ScrapeReply | Refusal], None]
     ) -> bool:
         if not scrape.info_hashes:
             return False
@@ -172,8 +168,5 @@ async def talking(
     **http: Any,
 ) -> AsyncIterator[Client]:
     """A front end with one client."""
-    async with (
-        serving(tracker, announce, bounds, timing, users=users, **http) as address,
-        connect(address) as client,
-    ):
+    async with serving(tracker, announce, bounds, timing, users=users, **http) as address, connect(address) as client:
         yield client

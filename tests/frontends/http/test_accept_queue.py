@@ -55,9 +55,7 @@ async def test_a_long_accept_queue_is_shed_and_the_rest_is_served(logs: Logs) ->
             assert received.count(b"HTTP/1.1 200 OK") + received.count(b"") == CONNECTIONS
             assert SHED_LENGTH <= received.count(b"HTTP/1.1 200 OK") <= MAX_LENGTH
         assert tracker.labels == [SHED] * (2 * CONNECTIONS - len(tracker.announces))
-        assert all(
-            await asyncio.gather(*[_first_bytes(sock) for sock in _open_connections(address, MAX_LENGTH)])
-        )
+        assert all(await asyncio.gather(*[_first_bytes(sock) for sock in _open_connections(address, MAX_LENGTH)]))
     assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
         "overload: closing waiting connections"
     ]
@@ -104,9 +102,7 @@ async def test_connections_of_a_trusted_proxy_are_never_shed(logs: Logs) -> None
     """It would treat a closed connection as a server that is down."""
     tracker = RecordingTracker()
     async with serving(tracker, trusted_proxies=["127.0.0.1/32"]) as address:
-        assert [await _first_bytes(sock) for sock in _open_connections(address)] == [
-            b"HTTP/1.1 200 OK"
-        ] * CONNECTIONS
+        assert [await _first_bytes(sock) for sock in _open_connections(address)] == [b"HTTP/1.1 200 OK"] * CONNECTIONS
     assert SHED not in tracker.labels
     assert not [line for line in logs if line["log_level"] == "warning"]
 

@@ -23,9 +23,7 @@ PRIVATE_ADDRESS = "; your address is private: peers outside your network cannot 
 
 
 @asynccontextmanager
-async def tracking(
-    redis_url: str, prefix: str, accounts: Accounts
-) -> AsyncIterator[tuple[TrackerHarness, Client]]:
+async def tracking(redis_url: str, prefix: str, accounts: Accounts) -> AsyncIterator[tuple[TrackerHarness, Client]]:
     """A tracker with four users: two ordinary ones, one disabled, one who may not download."""
     settings = Settings.model_validate({"users": {"private": accounts}, "http": {"listen": ["127.0.0.1:0"]}})
     async with open_tracker(redis_url, prefix, settings) as tracker:
@@ -131,9 +129,7 @@ async def test_all_clients_may_scrape_unless_accounts_are_required(
 
 
 @on_loops("uvloop")
-async def test_one_connection_carries_announces_of_users_and_anonymous_peers(
-    redis_url: str, prefix: str
-) -> None:
+async def test_one_connection_carries_announces_of_users_and_anonymous_peers(redis_url: str, prefix: str) -> None:
     """A proxy's connection does: the passkey of one request does not stay for the next."""
     async with tracking(redis_url, prefix, "optional") as (tracker, client):
         for number, path in enumerate(("/announce", f"/{ALICE}/announce", "/announce", f"/{BOB}/announce")):

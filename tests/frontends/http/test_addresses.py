@@ -9,12 +9,7 @@ import pytest
 from tests.frontends.http.conftest import Logs
 from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops, serving, talking
 from tests.raw_http import Client, connect, request
-from tracker.refusals import (
-    ADDRESS_HIDDEN,
-    ADDRESS_IMPOSSIBLE,
-    PROXY_HEADER_MISSING,
-    PROXY_HEADER_UNEXPECTED,
-)
+from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 ELSEWHERE = (ipaddress.ip_network("192.0.2.0/24"),)
@@ -124,14 +119,7 @@ async def test_unix_sockets_serve_only_proxies(tmp_path: Path, logs: Logs) -> No
 
 
 @on_loops()
-@pytest.mark.parametrize(
-    ("header", "address"),
-    [
-        (V1, "198.51.100.7"),
-        (V1_6, "2001:db8::7"),
-        (V2, "198.51.100.8"),
-    ],
-)
+@pytest.mark.parametrize(("header", "address"), [(V1, "198.51.100.7"), (V1_6, "2001:db8::7"), (V2, "198.51.100.8")])
 async def test_proxy_protocol_names_the_client(header: bytes, address: str) -> None:
     """In one segment with the request, and byte by byte. It applies to the whole connection."""
     tracker = RecordingTracker()
@@ -189,9 +177,7 @@ async def test_proxy_protocol_works_over_a_unix_socket(tmp_path: Path) -> None:
 
 
 @on_loops()
-@pytest.mark.parametrize(
-    "first", [request(ANNOUNCE), b"PROXY nonsense\r\n", b"\r\n\r\n\0\r\nQUIX\n", b"P" * 600]
-)
+@pytest.mark.parametrize("first", [request(ANNOUNCE), b"PROXY nonsense\r\n", b"\r\n\r\n\0\r\nQUIX\n", b"P" * 600])
 async def test_trusted_connections_without_the_header_are_closed(first: bytes, logs: Logs) -> None:
     """One warning names the setting."""
     tracker = RecordingTracker()
@@ -233,11 +219,7 @@ async def test_a_proxy_header_that_is_not_expected_is_refused_and_told_once(
 @on_loops()
 async def test_an_unfinished_proxy_header_times_out() -> None:
     tracker = RecordingTracker()
-    settings: dict[str, Any] = {
-        "trusted_proxies": LOOPBACK,
-        "proxy_protocol": True,
-        "keepalive_seconds": 0.05,
-    }
+    settings: dict[str, Any] = {"trusted_proxies": LOOPBACK, "proxy_protocol": True, "keepalive_seconds": 0.05}
     async with talking(tracker, **settings) as client:
         client.send(V1[:-1])
         assert await client.is_closed()

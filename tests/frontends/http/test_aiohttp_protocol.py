@@ -277,16 +277,12 @@ async def test_connections_accepted_while_stopping_are_closed() -> None:
     """The listener is closed by then, but a connection may have been accepted just before."""
     tracker = RecordingTracker()
     front = front_end.HttpHandler(tracker, LiveSettings(Settings()))
-    server = Server(
-        front.handle, front.rules, ConnectionTable(HttpSettings(), tracker.refused), access_log=None
-    )
+    server = Server(front.handle, front.rules, ConnectionTable(HttpSettings(), tracker.refused), access_log=None)
     fast_server = FastHttpServer(front, server)
     await server.table.drain(1)
     ours, theirs = socket.socketpair()
     with ours:
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: FastHttpProtocol(fast_server), theirs
-        )
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: FastHttpProtocol(fast_server), theirs)
         ours.setblocking(False)
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.get_running_loop().sock_recv(ours, 1) == b""

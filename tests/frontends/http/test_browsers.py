@@ -21,14 +21,8 @@ ELECTRON = (
     "Chrome/94.0.4606.81 Electron/15.5.7 Safari/537.36"
 )
 BROWSERS = {
-    "a picture over HTTP": (
-        FIREFOX,
-        "Accept: image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5",
-    ),
-    "a picture in Safari": (
-        SAFARI,
-        "Accept: image/webp,image/avif,video/*;q=0.8,image/png,image/*;q=0.8,*/*;q=0.5",
-    ),
+    "a picture over HTTP": (FIREFOX, "Accept: image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5"),
+    "a picture in Safari": (SAFARI, "Accept: image/webp,image/avif,video/*;q=0.8,image/png,image/*;q=0.8,*/*;q=0.5"),
     "a frame over HTTP": (FIREFOX, "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
     "in capitals": (FIREFOX, "ACCEPT: Text/HTML"),
     "a picture over HTTPS": (
@@ -60,17 +54,9 @@ CLIENTS = {
         "User-Agent: Azureus 4.3.0.6;Windows XP;Java 1.6.0_22",
         "Accept: text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2",
     ),
-    "Transmission": (
-        "User-Agent: Transmission/3.00",
-        "Accept: */*",
-        "Accept-Encoding: deflate, gzip, br, zstd",
-    ),
+    "Transmission": ("User-Agent: Transmission/3.00", "Accept: */*", "Accept-Encoding: deflate, gzip, br, zstd"),
     "aria2": ("User-Agent: aria2/1.36.0", "Accept: */*", "Want-Digest: SHA-512;q=1, SHA-256;q=1, SHA;q=0.1"),
-    "rtorrent": (
-        "User-Agent: rtorrent/0.9.8/0.13.8",
-        "Accept: */*",
-        "Accept-Encoding: deflate, gzip, br, zstd",
-    ),
+    "rtorrent": ("User-Agent: rtorrent/0.9.8/0.13.8", "Accept: */*", "Accept-Encoding: deflate, gzip, br, zstd"),
     "Deluge": ("User-Agent: Deluge/2.0.3 libtorrent/2.0.8.0", "Accept-Encoding: gzip"),
     "qBittorrent": ("User-Agent: qBittorrent/4.5.2", "Accept-Encoding: gzip"),
     "ctorrent": ("User-Agent: Enhanced-CTorrent/dnh3.3.2",),

@@ -20,9 +20,7 @@ from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Refusal
 from tracker.settings.model import HttpSettings, Settings
 from tracker.settings.reload import LiveSettings
 
-SCRAPE = "/scrape?" + "&".join(
-    "info_hash=" + "".join(f"%{byte:02x}" for byte in INFO_HASH) for _ in range(50)
-)
+SCRAPE = "/scrape?" + "&".join("info_hash=" + "".join(f"%{byte:02x}" for byte in INFO_HASH) for _ in range(50))
 
 
 async def _all_closed(clients: list[Client]) -> bool:
@@ -32,10 +30,7 @@ async def _all_closed(clients: list[Client]) -> bool:
 @on_loops()
 async def test_an_address_at_its_limit_loses_its_oldest_idle_connection() -> None:
     tracker = RecordingTracker()
-    async with (
-        serving(tracker, max_connections_per_address=2) as address,
-        contextlib.AsyncExitStack() as stack,
-    ):
+    async with serving(tracker, max_connections_per_address=2) as address, contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connect(address)) for _ in range(2)]
         for client in clients:
             await client.get(ANNOUNCE)
@@ -50,10 +45,7 @@ async def test_an_address_at_its_limit_loses_its_oldest_idle_connection() -> Non
 @on_loops()
 async def test_an_address_whose_connections_all_await_answers_gets_no_more() -> None:
     tracker = RecordingTracker()
-    async with (
-        serving(tracker, max_connections_per_address=2) as address,
-        contextlib.AsyncExitStack() as stack,
-    ):
+    async with serving(tracker, max_connections_per_address=2) as address, contextlib.AsyncExitStack() as stack:
         tracker.may_answer.clear()
         clients = [await stack.enter_async_context(connect(address)) for _ in range(2)]
         for client in clients:
@@ -76,17 +68,12 @@ async def _all_answered(tracker: RecordingTracker) -> None:
 
 
 @on_loops("uvloop")
-@pytest.mark.parametrize(
-    "held", ["nothing", "half a head", pytest.param("unread answers", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("held", ["nothing", "half a head", pytest.param("unread answers", marks=pytest.mark.slow)])
 async def test_a_client_behind_an_address_at_its_limit_is_served(held: str) -> None:
     """20 of 20, while other clients of the address keep connections open and open new ones."""
     tracker = RecordingTracker()
     sent = {"nothing": b"", "half a head": request(ANNOUNCE)[:-2], "unread answers": request(SCRAPE) * 500}
-    async with (
-        serving(tracker, max_connections_per_address=50) as address,
-        contextlib.AsyncExitStack() as stack,
-    ):
+    async with serving(tracker, max_connections_per_address=50) as address, contextlib.AsyncExitStack() as stack:
 
         async def open_one() -> None:
             client = await stack.enter_async_context(connect(address))
@@ -117,10 +104,7 @@ async def test_a_trusted_proxy_may_have_any_number() -> None:
 async def test_the_oldest_connection_without_a_request_is_closed_at_the_limit(begun: bytes) -> None:
     """A connection that sent nothing, or an unfinished request."""
     tracker, at_once = RecordingTracker(), Timing(defer_accept=bool(begun))
-    async with (
-        serving(tracker, max_connections=16, timing=at_once) as address,
-        contextlib.AsyncExitStack() as stack,
-    ):
+    async with serving(tracker, max_connections=16, timing=at_once) as address, contextlib.AsyncExitStack() as stack:
         tracker.may_answer.clear()
         asking = await stack.enter_async_context(connect(address))
         asking.send(request(ANNOUNCE))
@@ -179,10 +163,7 @@ async def _send_slowly(client: Client, head: bytes) -> None:
 async def test_an_endless_head_times_out(head: bytes) -> None:
     """New bytes do not extend the deadline of the whole head."""
     tracker = RecordingTracker()
-    async with (
-        serving(tracker, header_seconds=0.6, keepalive_seconds=60) as address,
-        connect(address) as known,
-    ):
+    async with serving(tracker, header_seconds=0.6, keepalive_seconds=60) as address, connect(address) as known:
         await known.get("/health")
         async with connect(address) as fresh, connect(address) as silent_client:
             async with asyncio.TaskGroup() as group:
@@ -192,9 +173,7 @@ async def test_an_endless_head_times_out(head: bytes) -> None:
 
 
 @on_loops()
-@pytest.mark.parametrize(
-    "before", [b"", request(ANNOUNCE), request(ANNOUNCE, "Content-Length: 5") + b"hello"]
-)
+@pytest.mark.parametrize("before", [b"", request(ANNOUNCE), request(ANNOUNCE, "Content-Length: 5") + b"hello"])
 async def test_the_size_of_a_head_is_limited(before: bytes) -> None:
     """Thousands of heads with 64 lines of 8 kB would take gigabytes."""
     tracker = RecordingTracker()

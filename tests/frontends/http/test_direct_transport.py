@@ -243,9 +243,7 @@ async def test_a_client_that_has_gone_fails_nothing(direct: list[DirectTransport
         await ask(address)
         tracker.may_answer.clear()
         async with waiting(address, tracker) as client:
-            client.writer.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
-            )
+            client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         tracker.may_answer.set()
         assert b"peers" in (await ask(address)).reply
     assert len(direct) == 2
@@ -264,9 +262,7 @@ def no_more_files() -> Iterator[None]:
 
 
 @on_loops()
-async def test_when_files_run_out_nothing_is_accepted_for_a_moment(
-    logs: Logs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_when_files_run_out_nothing_is_accepted_for_a_moment(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accept_queue, "_REST_SECONDS", 0.05)
     async with serving(RecordingTracker()) as address, connect(address) as client:
         with no_more_files():

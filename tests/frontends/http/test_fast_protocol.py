@@ -43,9 +43,7 @@ def hand_overs(protocol: str, monkeypatch: pytest.MonkeyPatch) -> HandOvers:
 
 
 @contextlib.asynccontextmanager
-async def talking(
-    tracker: RecordingTracker, users: UserSettings | None = None, **http: Any
-) -> AsyncIterator[Client]:
+async def talking(tracker: RecordingTracker, users: UserSettings | None = None, **http: Any) -> AsyncIterator[Client]:
     async with serving(tracker, users=users, **http) as address, connect(address) as client:
         yield client
 
@@ -119,9 +117,7 @@ async def test_an_announce_may_arrive_in_pieces(hand_overs: HandOvers) -> None:
 
 @on_loops()
 @pytest.mark.parametrize("answered", [0, 1], ids=["new", "kept"])
-async def test_a_head_that_is_never_finished_ends_the_connection(
-    hand_overs: HandOvers, answered: int
-) -> None:
+async def test_a_head_that_is_never_finished_ends_the_connection(hand_overs: HandOvers, answered: int) -> None:
     """After the time for a head, which is shorter than that of an idle connection."""
     async with talking(RecordingTracker(), header_seconds=0.05, keepalive_seconds=3600) as client:
         for _ in range(answered):
@@ -158,9 +154,7 @@ async def test_an_unfinished_head_is_waited_for_up_to_the_limit(hand_overs: Hand
     ],
     ids=lambda sent: sent[:24].decode("latin-1"),
 )
-async def test_any_other_request_hands_the_connection_over_for_good(
-    hand_overs: HandOvers, other: bytes
-) -> None:
+async def test_any_other_request_hands_the_connection_over_for_good(hand_overs: HandOvers, other: bytes) -> None:
     async with talking(RecordingTracker()) as client:
         await client.get(ANNOUNCE)
         client.send(other)
@@ -304,39 +298,17 @@ async def test_both_protocols_give_the_same_answers_to_the_same_bytes(
 
 _LINES = [
     *("Host: t", "Host: u", "User-Agent: x", "Connection: close", "Connection: keep-alive", "Accept: */*"),
-    *(
-        "Content-Length: 0",
-        "Content-Length: 5",
-        "Transfer-Encoding: chunked",
-        "Expect: 100-continue",
-        "X-A:b",
-    ),
-    *(
-        "Upgrade: websocket",
-        " folded",
-        "No colon",
-        "Sp ace: x",
-        "\tTab: y",
-        "Nul: \x00",
-        "High: \xe9",
-        ": x",
-        "",
-    ),
+    *("Content-Length: 0", "Content-Length: 5", "Transfer-Encoding: chunked", "Expect: 100-continue", "X-A:b"),
+    *("Upgrade: websocket", " folded", "No colon", "Sp ace: x", "\tTab: y", "Nul: \x00", "High: \xe9", ": x", ""),
 ]
 
 
 def _mutated(source: random.Random) -> bytes:
     """A request of odd lines, sometimes with odd line ends, odd bytes, or bytes after it."""
-    lines = [
-        f"GET {source.choice([ANNOUNCE, ANNOUNCE, '/scrape', '/announce?x'])} HTTP/1.{source.choice('0111')}"
-    ]
+    lines = [f"GET {source.choice([ANNOUNCE, ANNOUNCE, '/scrape', '/announce?x'])} HTTP/1.{source.choice('0111')}"]
     lines += ["Host: t"] * (source.random() < 0.8) + source.choices(_LINES, k=source.randrange(3))
     sent = source.choice(["\r\n"] * 8 + ["\n", "\r"]).join([*lines, "", ""]).encode("latin-1")
     if source.random() < 0.2:
         at = source.randrange(len(sent))
-        sent = (
-            sent[:at]
-            + source.choice([b"\r", b"\n", b" ", b"\t", b"\x00", b"\xff", b"#", b"?"])
-            + sent[at + 1 :]
-        )
+        sent = sent[:at] + source.choice([b"\r", b"\n", b" ", b"\t", b"\x00", b"\xff", b"#", b"?"]) + sent[at + 1 :]
     return sent + source.choice([b"", b"", b"", request(ANNOUNCE), b"hello", b"0\r\n\r\n"])

@@ -21,45 +21,10 @@ Fuzzed = tuple[asyncio.Runner, str]
 
 TOKENS = st.sampled_from(
     [
-        *(
-            b"GET ",
-            b"POST ",
-            b"HEAD ",
-            b"CONNECT ",
-            b"PRI * ",
-            b"/announce",
-            b"/scrape",
-            b"http://",
-            b"xn--",
-            b"//",
-        ),
-        *(
-            b"?info_hash=",
-            b"&peer_id=",
-            b"%",
-            b"%zz",
-            b"#",
-            b" HTTP/1.1",
-            b" HTTP/1.0",
-            b"\r\n",
-            b"\n",
-            b"\r",
-        ),
-        *(
-            b"Host: t\r\n",
-            b"Host:",
-            b"Content-Length: 5\r\n",
-            b"Content-Length: -1\r\n",
-            b": ",
-            b"\x00",
-            b"\xff",
-        ),
-        *(
-            b"Transfer-Encoding: chunked\r\n",
-            b"Connection: Upgrade\r\nUpgrade: websocket\r\n",
-            b"0\r\n\r\n",
-            b"5\r\n",
-        ),
+        *(b"GET ", b"POST ", b"HEAD ", b"CONNECT ", b"PRI * ", b"/announce", b"/scrape", b"http://", b"xn--", b"//"),
+        *(b"?info_hash=", b"&peer_id=", b"%", b"%zz", b"#", b" HTTP/1.1", b" HTTP/1.0", b"\r\n", b"\n", b"\r"),
+        *(b"Host: t\r\n", b"Host:", b"Content-Length: 5\r\n", b"Content-Length: -1\r\n", b": ", b"\x00", b"\xff"),
+        *(b"Transfer-Encoding: chunked\r\n", b"Connection: Upgrade\r\nUpgrade: websocket\r\n", b"0\r\n\r\n", b"5\r\n"),
         *(b"Content-Encoding: gzip\r\n", b"Expect: 100-continue\r\n", b"Sec-WebSocket-Key1: a\r\n", b" " * 9),
         *(b"X-Forwarded-For: ,\xff\r\n", b'Forwarded: for="[\r\n', b"PROXY TCP4 ", b"a" * 40_000),
         *(request(ANNOUNCE), request("/"), request(ANNOUNCE, method="POST")),
@@ -67,9 +32,7 @@ TOKENS = st.sampled_from(
 )
 HOSTILE = st.lists(TOKENS | st.binary(max_size=30), max_size=25).map(b"".join) | st.binary(max_size=300)
 TARGETS = st.lists(
-    st.sampled_from(
-        [b"/", b"announce", b"scrape", b"%", b"?", b"info_hash=", b"&", b"=", b"http://", b"[", b"@", b":"]
-    )
+    st.sampled_from([b"/", b"announce", b"scrape", b"%", b"?", b"info_hash=", b"&", b"=", b"http://", b"[", b"@", b":"])
     | st.binary(min_size=1, max_size=25).map(lambda raw: bytes(33 + byte % 94 for byte in raw)),
     max_size=12,
 ).map(b"".join)
@@ -140,16 +103,10 @@ def test_any_target_is_answered(fuzzed: Fuzzed, target: bytes) -> None:
 
 
 @QUICK
-@given(
-    lines=st.lists(
-        st.binary(max_size=40).map(lambda raw: raw.replace(b"\r", b"").replace(b"\n", b"")), max_size=4
-    )
-)
+@given(lines=st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\r", b"").replace(b"\n", b"")), max_size=4))
 def test_any_forwarding_header_is_answered(fuzzed: Fuzzed, lines: list[bytes]) -> None:
     runner, address = fuzzed
-    headers = b"".join(
-        name + line + b"\r\n" for line in lines for name in (b"X-Forwarded-For: ", b"Forwarded: for=")
-    )
+    headers = b"".join(name + line + b"\r\n" for line in lines for name in (b"X-Forwarded-For: ", b"Forwarded: for="))
     received = runner.run(exchange(address, [request(ANNOUNCE)[:-2] + headers + b"\r\n"]))
     assert received
     check(received)

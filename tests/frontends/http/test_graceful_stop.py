@@ -35,11 +35,7 @@ async def stoppable(tracker: RecordingTracker, **http: Any) -> Any:
 @on_loops()
 async def test_a_stopping_server_answers_and_closes_each_connection() -> None:
     """Open and new connections; plain announces and requests for aiohttp."""
-    async with (
-        stoppable(RecordingTracker()) as (address, stop),
-        connect(address) as idle,
-        connect(address) as other,
-    ):
+    async with stoppable(RecordingTracker()) as (address, stop), connect(address) as idle, connect(address) as other:
         assert "connection" not in (await idle.get(ANNOUNCE)).headers
         await other.get("/")
         await stop()

@@ -93,10 +93,7 @@ async def test_a_restart_finds_its_port_free() -> None:
 
 @on_loops("uvloop")
 async def test_a_port_in_use_is_a_one_line_error(used_address: str) -> None:
-    assert (
-        await refusal(used_address)
-        == f"cannot listen on {used_address}: the address is in use by another process"
-    )
+    assert await refusal(used_address) == f"cannot listen on {used_address}: the address is in use by another process"
 
 
 @on_loops("uvloop")
@@ -107,8 +104,7 @@ async def test_one_bad_address_opens_none(used_address: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "listen",
-    [*("6969", "localhost", "localhost:", ":6969", "::1:6969", "[::1]", "a:b", "a:-1", "a:65536", "a:٣", "")],
+    "listen", [*("6969", "localhost", "localhost:", ":6969", "::1:6969", "[::1]", "a:b", "a:-1", "a:65536", "a:٣", "")]
 )
 def test_malformed_addresses_are_refused_with_the_settings(listen: str) -> None:
     """Before anything is opened."""
@@ -216,9 +212,7 @@ async def test_the_system_holds_back_connections_until_their_request_is_there(ho
         await eventually(lambda: listener.queue[0] == len(opened))
 
 
-async def test_a_system_that_does_not_list_connections_may_hold_some_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_system_that_does_not_list_connections_may_hold_some_back(monkeypatch: pytest.MonkeyPatch) -> None:
     (listener,) = await open_listeners(["127.0.0.1:0"])
     monkeypatch.setattr(listeners, "_TCP_TABLE", "/nowhere")
     assert listener.holds_back

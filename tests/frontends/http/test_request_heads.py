@@ -22,9 +22,7 @@ async def heads() -> RequestHeadCache:
         (b"0\r\nConnection: keep-alive\r\n\r\n", True, b"Connection: keep-alive\r\nContent-Length: "),
     ],
 )
-async def test_plain_heads_are_accepted(
-    heads: RequestHeadCache, lines: bytes, keep_alive: bool, answer: bytes
-) -> None:
+async def test_plain_heads_are_accepted(heads: RequestHeadCache, lines: bytes, keep_alive: bool, answer: bytes) -> None:
     head = heads.read(lines)
     assert head is not None and head.keep_alive == keep_alive and head.answer.endswith(answer)
 
@@ -68,9 +66,7 @@ async def test_forwarding_headers_keep_their_order(heads: RequestHeadCache) -> N
 
 async def test_the_cache_of_heads_is_bounded(heads: RequestHeadCache) -> None:
     for n in range(2 * _MAX_CACHED):
-        assert (
-            heads.read_and_cache(b"1\r\nHost: t%d\r\n\r\n" % n) is heads.known[b"1\r\nHost: t%d\r\n\r\n" % n]
-        )
+        assert heads.read_and_cache(b"1\r\nHost: t%d\r\n\r\n" % n) is heads.known[b"1\r\nHost: t%d\r\n\r\n" % n]
     assert len(heads.known) <= _MAX_CACHED
     long = b"1\r\nHost: t\r\nA: " + b"b" * _MAX_CACHED_BYTES + b"\r\n\r\n"
     assert heads.read_and_cache(long) is not None and long not in heads.known

@@ -236,10 +236,7 @@ LONG = "x" * 40_000
         (b"GET /announce HTTP/1.1\r\nno colon here\r\n\r\n", "malformed"),
         (b"GET / HTTP/1.1\r\nHost: t\r\n" + b"a: b\r\n" * 100 + b"\r\n", "too many header lines"),
         (b"GET / HTTP/1.1\r\nHost: t\r\nContent-Length: x\r\n\r\n", "malformed"),
-        (
-            b"GET / HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-            "malformed",
-        ),
+        (b"GET / HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "malformed"),
         (b"GET /announce HTTP/9.9\r\nHost: t\r\n\r\n", "malformed"),
         (b"NONSENSE /announce HTTP/1.1\r\nHost: t\r\n\r\n", "not an HTTP request"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 32, "not an HTTP request"),
@@ -263,10 +260,7 @@ async def test_requests_that_aiohttp_refuses_get_a_failure(raw: bytes, hint: str
 async def test_broken_bodies_of_get_requests_do_no_harm() -> None:
     tracker = RecordingTracker()
     async with serving(tracker, timing=Timing(linger_seconds=0.02)) as address:
-        for header, body in (
-            ("Transfer-Encoding: chunked", b"nonsense\r\n"),
-            ("Content-Length: 9", b"short"),
-        ):
+        for header, body in (("Transfer-Encoding: chunked", b"nonsense\r\n"), ("Content-Length: 9", b"short")):
             async with connect(address) as client:
                 client.send(request(ANNOUNCE, header))
                 client.send(body)
@@ -332,11 +326,7 @@ async def test_the_intervals_of_a_failure_match_its_retry_time(
     """T2: libtorrent obeys the two intervals of a failure, so they equal ``retry in``."""
     tracker = RecordingTracker()
     tracker.error = Refusal(
-        next(
-            name
-            for name, reason in REASONS.items()
-            if reason.retry_in == retry_in and not reason.interval_seconds
-        )
+        next(name for name, reason in REASONS.items() if reason.retry_in == retry_in and not reason.interval_seconds)
     )
     settings = AnnounceSettings(interval_seconds=interval, min_interval_seconds=min_interval)
     async with talking(tracker, announce=settings) as client:
@@ -390,11 +380,7 @@ async def test_access_log_has_a_line_per_request_and_no_passkey(logs: Logs) -> N
         client.send(b"GET /sekrit\xff HTTP/1.1\r\nHost: sekrit\r\n\r\n")
         await client.receive()
     lines = [line for line in logs if line["event"] == "request"]
-    assert [(line["kind"], line["status"]) for line in lines] == [
-        ("announce", 200),
-        ("other", 404),
-        ("malformed", 200),
-    ]
+    assert [(line["kind"], line["status"]) for line in lines] == [("announce", 200), ("other", 404), ("malformed", 200)]
     assert all(line["client"] == "127.0.0.1" and line["milliseconds"] >= 0 for line in lines)
     assert "sekrit" not in str(logs)
 

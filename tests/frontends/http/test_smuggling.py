@@ -19,18 +19,8 @@ _GET = f"GET {ANNOUNCE} HTTP/1.1".encode()
 _LINE_ENDS = {"CRLF": b"\r\n", "LF": b"\n", "CR": b"\r", "LFCR": b"\n\r", "CRCRLF": b"\r\r\n"}
 
 BODIES = [
-    *(
-        b"Content-Length: 5",
-        b"Content-Length: 0",
-        b"Content-Length: +5",
-        b"Content-Length: -1",
-        b"Content-Length: 0x5",
-    ),
-    *(
-        b"Content-Length: 5\r\nContent-Length: 5",
-        b"Content-Length: 5\r\nContent-Length: 0",
-        b"Content-Length: 5, 5",
-    ),
+    *(b"Content-Length: 5", b"Content-Length: 0", b"Content-Length: +5", b"Content-Length: -1", b"Content-Length: 0x5"),
+    *(b"Content-Length: 5\r\nContent-Length: 5", b"Content-Length: 5\r\nContent-Length: 0", b"Content-Length: 5, 5"),
     *(
         b"Content-Length : 5",
         b" Content-Length: 5",
@@ -50,34 +40,18 @@ BODIES = [
         b"Transfer-Encoding: chunked\r\nContent-Length: 5",
         b"Transfer-Encoding: identity",
     ),
-    *(
-        b"Transfer-Encoding: xchunked",
-        b"Transfer-Encoding: chunked, chunked",
-        b"Transfer-Encoding:\x0bchunked",
-    ),
+    *(b"Transfer-Encoding: xchunked", b"Transfer-Encoding: chunked, chunked", b"Transfer-Encoding:\x0bchunked"),
     *(b"Transfer-Encoding: gzip, chunked", b"Transfer-Encoding : chunked", b"Transfer-Encoding:\n chunked"),
     *(
         b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
         b"TRANSFER-ENCODING: CHUNKED",
         b"Transfer-Encoding:",
     ),
-    *(
-        b"X: y\r\nTransfer-Encoding: chunked",
-        b"X: y\nTransfer-Encoding: chunked",
-        b"X: y\rTransfer-Encoding: chunked",
-    ),
+    *(b"X: y\r\nTransfer-Encoding: chunked", b"X: y\nTransfer-Encoding: chunked", b"X: y\rTransfer-Encoding: chunked"),
 ]
 """Header lines that announce a body, or nearly do."""
 ODD_LINES = [
-    *(
-        b"X: a\r\n folded",
-        b"X: a\r\n\tfolded",
-        b" leading: x",
-        b"No colon",
-        b": no name",
-        b"Sp ace: x",
-        b"Nul: a\x00b",
-    ),
+    *(b"X: a\r\n folded", b"X: a\r\n\tfolded", b" leading: x", b"No colon", b": no name", b"Sp ace: x", b"Nul: a\x00b"),
     *(
         b"Nul\x00: a",
         b"High: \xe9\xff",
@@ -88,28 +62,10 @@ ODD_LINES = [
         b"Host: u",
         b"Host:",
     ),
-    *(
-        b"Connection: close",
-        b"Connection: keep-alive",
-        b"Connection: close, keep-alive",
-        b"Connection: Upgrade",
-    ),
-    *(
-        b"Upgrade: websocket",
-        b"Connection: Upgrade\r\nUpgrade: websocket",
-        b"Connection: Upgrade\r\nUpgrade: h2c",
-    ),
-    *(
-        b"Connection: upgrade\r\nUpgrade: foo\r\nContent-Length: 5",
-        b"Expect: 100-continue",
-        b"Expect: nonsense",
-    ),
-    *(
-        b"Trailer: Host",
-        b"TE: trailers",
-        b"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA",
-        b"Sec-WebSocket-Key1: x",
-    ),
+    *(b"Connection: close", b"Connection: keep-alive", b"Connection: close, keep-alive", b"Connection: Upgrade"),
+    *(b"Upgrade: websocket", b"Connection: Upgrade\r\nUpgrade: websocket", b"Connection: Upgrade\r\nUpgrade: h2c"),
+    *(b"Connection: upgrade\r\nUpgrade: foo\r\nContent-Length: 5", b"Expect: 100-continue", b"Expect: nonsense"),
+    *(b"Trailer: Host", b"TE: trailers", b"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA", b"Sec-WebSocket-Key1: x"),
 ]
 REQUEST_LINES = [
     *(f"GET http://evil.test{ANNOUNCE} HTTP/1.1".encode(), f"GET //evil.test{ANNOUNCE} HTTP/1.1".encode()),
@@ -119,12 +75,7 @@ REQUEST_LINES = [
         _GET.replace(b" HTTP", b"\tHTTP"),
         _GET + b" ",
     ),
-    *(
-        _GET.replace(b"GET", b"get"),
-        _GET.replace(b"GET", b"POST"),
-        _GET.replace(b"GET", b"CONNECT"),
-        b" " + _GET,
-    ),
+    *(_GET.replace(b"GET", b"get"), _GET.replace(b"GET", b"POST"), _GET.replace(b"GET", b"CONNECT"), b" " + _GET),
     *(
         _GET.replace(b"1.1", b"1.0"),
         _GET.replace(b"1.1", b"1.2"),
@@ -149,13 +100,7 @@ REQUEST_LINES = [
         b"\n\n" + _GET,
         b"\r" + _GET,
     ),
-    *(
-        b"GET /announce HTTP/1.1",
-        b"GET * HTTP/1.1",
-        b"PRI * HTTP/2.0",
-        b"GET /scrape HTTP/1.1",
-        b"HEAD / HTTP/1.1",
-    ),
+    *(b"GET /announce HTTP/1.1", b"GET * HTTP/1.1", b"PRI * HTTP/2.0", b"GET /scrape HTTP/1.1", b"HEAD / HTTP/1.1"),
 ]
 
 
@@ -194,9 +139,7 @@ def _outcome(loop: asyncio.AbstractEventLoop, chunks: list[bytes]) -> fast_proto
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"", b"hello", b"0\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n"],
-    ids=["none", "five", "none chunked", "chunked"],
+    "body", [b"", b"hello", b"0\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n"], ids=["none", "five", "none chunked", "chunked"]
 )
 def test_both_protocols_see_the_same_requests(loop: asyncio.AbstractEventLoop, body: bytes) -> None:
     for head in _requests():
@@ -206,10 +149,7 @@ def test_both_protocols_see_the_same_requests(loop: asyncio.AbstractEventLoop, b
         _outcome(loop, [NEXT + sent])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b"X: y", b"Content-Length: 5", b"Transfer-Encoding: chunked"],
-)
+@pytest.mark.parametrize("line", [b"X: y", b"Content-Length: 5", b"Transfer-Encoding: chunked"])
 def test_splitting_the_bytes_changes_no_request(loop: asyncio.AbstractEventLoop, line: bytes) -> None:
     sent = _GET + b"\r\nHost: t\r\n" + line + b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + NEXT
     for at in range(1, len(sent)):

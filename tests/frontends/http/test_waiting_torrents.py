@@ -42,16 +42,10 @@ async def tracking(
             yield tracker.store, tracker, client
 
 
-async def told(
-    client: Client, passkey: str = "", event: str = ""
-) -> tuple[bytes, tuple[int | bytes, int, int]]:
+async def told(client: Client, passkey: str = "", event: str = "") -> tuple[bytes, tuple[int | bytes, int, int]]:
     """The failure reason of an announce, and its times."""
     reply = (await client.get(f"/{passkey and passkey + '/'}announce?{QUERY}&event={event}")).reply
-    return reply.get(b"failure reason", b""), (
-        reply.get(b"retry in", b""),
-        reply[b"interval"],
-        reply[b"min interval"],
-    )
+    return reply.get(b"failure reason", b""), (reply.get(b"retry in", b""), reply[b"interval"], reply[b"min interval"])
 
 
 @on_loops("uvloop")
@@ -70,9 +64,7 @@ async def test_a_pending_torrent_is_retried_soon_and_works_when_it_is_approved(
         assert await told(client) == (b"see the forum", QUICK)
         await store.torrents.edit(TORRENT, {"enabled": "1"})
         assert (await told(client))[0] == b""
-        assert (
-            (await tracker.decisions.scrape(Scrape((TORRENT,)), None, at("11.0.0.1"))).files[TORRENT].leechers
-        )
+        assert (await tracker.decisions.scrape(Scrape((TORRENT,)), None, at("11.0.0.1"))).files[TORRENT].leechers
 
 
 async def test_over_udp_there_is_the_text(redis_url: str, prefix: str) -> None:
@@ -124,9 +116,7 @@ async def test_a_user_is_told_to_retry_a_new_torrent_soon_for_ten_minutes(
 @on_loops("uvloop")
 @pytest.mark.parametrize("accounts", ["off", "optional"])
 @pytest.mark.parametrize("passkey", ["", "x" * 20])
-async def test_an_anonymous_announce_is_not_kept(
-    redis_url: str, prefix: str, accounts: Accounts, passkey: str
-) -> None:
+async def test_an_anonymous_announce_is_not_kept(redis_url: str, prefix: str, accounts: Accounts, passkey: str) -> None:
     async with tracking(redis_url, prefix, accounts) as (store, _, client):
         for event in ("started", ""):
             assert await told(client, passkey, event) == (NOT_REGISTERED, USUAL)

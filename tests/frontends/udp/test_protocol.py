@@ -156,9 +156,7 @@ async def test_a_client_that_starts_with_a_thousand_torrents_gets_its_ids_beyond
 
 
 @on_loops()
-async def test_a_socket_that_is_behind_answers_connects_by_turns_of_addresses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_socket_that_is_behind_answers_connects_by_turns_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """U3: it is behind in the third of these turns, and no longer after it."""
     monkeypatch.setattr(protocol, "MAX_OF_ADDRESS", 1)
     loop = asyncio.get_running_loop()
@@ -220,11 +218,7 @@ async def test_refusals_have_the_texts_of_http() -> None:
     async with serving(tracker=tracker) as served:
         client = served.client()
         connection_id = await client.connect()
-        for error in (
-            Refusal("disabled"),
-            Busy(),
-            Refusal("denied", "ä" * 200),
-        ):
+        for error in (Refusal("disabled"), Busy(), Refusal("denied", "ä" * 200)):
             tracker.error = error
             for packet in (announce_packet(connection_id), scrape_packet(connection_id)):
                 assert error_text(await client.ask(packet)) == error.text[:100]

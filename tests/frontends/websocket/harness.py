@@ -26,10 +26,7 @@ def peer(number: int) -> str:
 
 
 def offers(*names: str) -> list[dict[str, Any]]:
-    return [
-        {"offer": {"type": "offer", "sdp": f"v=0 {name}"}, "offer_id": name.rjust(20, "\xfe")}
-        for name in names
-    ]
+    return [{"offer": {"type": "offer", "sdp": f"v=0 {name}"}, "offer_id": name.rjust(20, "\xfe")} for name in names]
 
 
 class Browser:
@@ -50,9 +47,7 @@ class Browser:
 
     async def announce(self, *names: str, info_hash: str = HASH, **fields: Any) -> dict[str, Any]:
         """The next message, which is the reply unless another one was under way."""
-        await self.send(
-            action="announce", info_hash=info_hash, peer_id=self.peer_id, offers=offers(*names), **fields
-        )
+        await self.send(action="announce", info_hash=info_hash, peer_id=self.peer_id, offers=offers(*names), **fields)
         return await self.receive()
 
     async def answer(self, offer: dict[str, Any], **changes: Any) -> None:
@@ -120,9 +115,7 @@ async def serving(url: str, prefix: str, *, subscribed: bool = True, **settings:
     telemetry = Telemetry()
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        connection = await stack.enter_async_context(
-            open_unchecked(url, chosen.redis, 8.0, telemetry.round_trip)
-        )
+        connection = await stack.enter_async_context(open_unchecked(url, chosen.redis, 8.0, telemetry.round_trip))
         context = await stack.enter_async_context(open_context(chosen, connection, telemetry))
         await context.store.load_secret()
         joins = await stack.enter_async_context(open_joins(context))

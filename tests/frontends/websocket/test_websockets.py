@@ -16,12 +16,7 @@ OTHER_HASH = "o" * 20
 
 
 def announce_url(site: Site, **changes: str) -> str:
-    query = {
-        "info_hash": "%FF%01%00" + "h" * 17,
-        "peer_id": "-XX0001-http-peer-01",
-        "port": "6881",
-        "left": "5",
-    }
+    query = {"info_hash": "%FF%01%00" + "h" * 17, "peer_id": "-XX0001-http-peer-01", "port": "6881", "left": "5"}
     return f"http://{site.address}/announce?" + "&".join(f"{k}={v}" for k, v in {**query, **changes}.items())
 
 
@@ -35,13 +30,7 @@ async def test_an_announce_is_answered_with_counts_and_the_interval(redis_url: s
         one = await site.open()
         reply = await one.announce("a", event="started", left=0)
         assert 120 <= reply.pop("interval") <= 132
-        assert reply == {
-            "action": "announce",
-            "info_hash": HASH,
-            "complete": 1,
-            "incomplete": 0,
-            "downloaded": 0,
-        }
+        assert reply == {"action": "announce", "info_hash": HASH, "complete": 1, "incomplete": 0, "downloaded": 0}
         two = await site.open()
         assert (await two.announce(left=None))["incomplete"] == 1
         assert b"8:completei1e10:downloadedi0e" in await announce_over_http(site, event="started")
@@ -165,10 +154,7 @@ async def test_a_peer_id_per_torrent_and_a_limit_of_torrents(redis_url: str, pre
         await one.send(**{**second, "info_hash": OTHER_HASH})  # as libtorrent does
         assert (await one.receive())["complete"] == 0
         third = await one.announce(info_hash="t" * 20)
-        assert (
-            third["failure reason"] == "too many torrents on this connection"
-            and third["info_hash"] == "t" * 20
-        )
+        assert third["failure reason"] == "too many torrents on this connection" and third["info_hash"] == "t" * 20
         await one.announce(event="stopped")
         assert "failure reason" not in await one.announce(info_hash="t" * 20)
 
@@ -235,14 +221,7 @@ async def test_offers_of_null_numbers_and_thousands_harm_nobody(redis_url: str, 
         one, two = await site.open(), await site.open()
         await two.announce(left=7)
         ids: dict[str, Any] = {"action": "announce", "info_hash": HASH, "peer_id": one.peer_id}
-        wrongs: list[Any] = [
-            None,
-            [None],
-            [3],
-            [{}],
-            [None] * 10_000,
-            [{"offer": None, "offer_id": "x" * 20}],
-        ]
+        wrongs: list[Any] = [None, [None], [3], [{}], [None] * 10_000, [{"offer": None, "offer_id": "x" * 20}]]
         for wrong in wrongs:
             await one.send(**ids, offers=wrong)
             assert (await one.receive())["incomplete"] == 2
@@ -266,9 +245,7 @@ async def test_other_paths_and_foreign_origins_are_refused(redis_url: str, prefi
         await site.open("/", origin="https://example.com")
 
 
-async def test_users_of_a_private_tracker_announce_with_the_passkey_in_the_path(
-    redis_url: str, prefix: str
-) -> None:
+async def test_users_of_a_private_tracker_announce_with_the_passkey_in_the_path(redis_url: str, prefix: str) -> None:
     private: dict[str, Any] = {"users": {"private": "required"}, "torrents": {"mode": "open"}}
     async with serving(redis_url, prefix, **private) as site:
         await site.store.users.add("7", "p" * 20)
@@ -306,9 +283,7 @@ async def test_a_stuck_reader_is_closed_and_nobody_waits_for_it(redis_url: str, 
     async with serving(redis_url, prefix, webtorrent={"max_offers": 20}) as site:
         stuck, sender = await site.open(), await site.open()
         await stuck.announce(left=7)
-        long = [
-            {**each, "offer": {"type": "offer", "sdp": "x" * 3000}} for each in offers(*map(str, range(20)))
-        ]
+        long = [{**each, "offer": {"type": "offer", "sdp": "x" * 3000}} for each in offers(*map(str, range(20)))]
         connection = stuck.socket._response.connection
         assert connection is not None and isinstance(connection.transport, asyncio.Transport)
         connection.transport.pause_reading()
@@ -354,9 +329,7 @@ async def test_http_goes_on_at_the_same_port(redis_url: str, prefix: str) -> Non
 
 
 @pytest.mark.parametrize("shards", [1, 4])
-async def test_two_trackers_on_one_store_pass_offers_and_answers(
-    redis_url: str, prefix: str, shards: int
-) -> None:
+async def test_two_trackers_on_one_store_pass_offers_and_answers(redis_url: str, prefix: str, shards: int) -> None:
     on: dict[str, Any] = {"redis": {"shards": shards}}
     async with serving(redis_url, prefix, **on) as here, serving(redis_url, prefix, **on) as there:
         seeder, leecher = await here.open(peer_id=peer(1)), await there.open(peer_id=peer(2))

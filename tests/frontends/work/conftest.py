@@ -59,18 +59,14 @@ class Site:
     def url(self) -> str:
         return f"http://{self.addresses[0]}"
 
-    async def ask(
-        self, path: str, body: Any = None, method: str = "", headers: dict[str, str] | None = None
-    ) -> Reply:
+    async def ask(self, path: str, body: Any = None, method: str = "", headers: dict[str, str] | None = None) -> Reply:
         """One request. A ``body`` other than bytes is sent as JSON, and makes it a POST."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         method = method or ("GET" if body is None else "POST")
         timeout = aiohttp.ClientTimeout(PATIENCE)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.request(
-                method, f"{self.url}{path}", data=data, headers=headers, allow_redirects=False
-            ) as got,
+            session.request(method, f"{self.url}{path}", data=data, headers=headers, allow_redirects=False) as got,
         ):
             return Reply(got.status, await got.read(), {k.lower(): v for k, v in got.headers.items()})
 

@@ -14,15 +14,7 @@ INSTALL_SECONDS = 120
 def libraries(folder: Path) -> dict[str, str]:
     """The environment variables of a process that imports them from ``folder``. Skips the test where they cannot be
     installed."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--require-hashes",
-    ]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
     command += ["--no-build-isolation", "--use-pep517", "--target", str(folder), "--requirement", str(LOCK)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)

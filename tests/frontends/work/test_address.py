@@ -54,9 +54,7 @@ class Volunteers:
 
 @pytest.fixture
 async def volunteers(redis_url: str, prefix: str) -> AsyncIterator[Volunteers]:
-    settings = Settings.model_validate(
-        {"http": {"listen": ["127.0.0.1:0"]}, "work": {"listen": ["127.0.0.1:0"]}}
-    )
+    settings = Settings.model_validate({"http": {"listen": ["127.0.0.1:0"]}, "work": {"listen": ["127.0.0.1:0"]}})
     async with (
         open_tracker(redis_url, prefix, settings) as tracker,
         serve_http(tracker.decisions, LiveSettings(settings)) as addresses,

@@ -141,10 +141,7 @@ async def test_upload_targets_have_turns(site: Site) -> None:
     targets = ("rsync://one.example/:downloader/", "https://two.example/")
     await site.store.work.projects.edit("proj", {"upload_targets": targets})
     found = [(await site.ask("/proj/upload", ASK)).json["upload_target"] for _ in range(4)]
-    assert found[:2] == found[2:] and set(found) == {
-        "rsync://one.example/volunteer_1/",
-        "https://two.example/",
-    }
+    assert found[:2] == found[2:] and set(found) == {"rsync://one.example/volunteer_1/", "https://two.example/"}
     assert (await site.ask("/proj/upload", {"downloader": "x"})).status == 400
     uploaded = {"uploader": "volunteer_1", "item": "one", "server": "two"}
     assert (await site.ask("/proj/uploaded", uploaded)).text == "OK\n"
@@ -254,9 +251,7 @@ async def test_a_body_has_at_most_64_kib(site: Site) -> None:
     assert (await site.ask("/proj/request", {**ASK, "x": "y" * 65_000})).status == 200
 
 
-@pytest.mark.parametrize(
-    "name", ["", "ab", "a" * 31, "volunteer 1", "volunteer_1\n", "vølunteer", "a/b", "<b>"]
-)
+@pytest.mark.parametrize("name", ["", "ab", "a" * 31, "volunteer 1", "volunteer_1\n", "vølunteer", "a/b", "<b>"])
 async def test_names_match_in_full(site: Site, name: str) -> None:
     """W11."""
     await site.add("one")
@@ -342,9 +337,7 @@ async def test_a_seeding_project_asks_for_a_passkey(seeding: Site) -> None:
     ):
         reply = await seeding.ask("/seeds/request", {**ASK_JSON, **fields}, headers=headers)
         assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
-    reply = await seeding.ask(
-        "/seeds/request", {"api_version": "2"}, headers={"Authorization": f"Bearer {ALICE}"}
-    )
+    reply = await seeding.ask("/seeds/request", {"api_version": "2"}, headers={"Authorization": f"Bearer {ALICE}"})
     announce = f"http://127.0.0.1:6969/{ALICE}/announce"
     found = reply.json
     token = found.pop("token")

@@ -46,9 +46,7 @@ async def test_mine_in_a_project_by_names_shows_no_token(site: Site) -> None:
     await claimed(site)
     reply = await site.ask("/proj/mine?downloader=volunteer_1")
     assert reply.json == {
-        "items": [
-            {"item_name": "one", "state": "claimed", "claimed_at": START, "lease_ends": START + 604_800}
-        ]
+        "items": [{"item_name": "one", "state": "claimed", "claimed_at": START, "lease_ends": START + 604_800}]
     }
     assert (await site.ask("/proj/mine?downloader=volunteer_2")).json == {"items": []}
     assert (await site.ask("/proj/mine")).status == 400
@@ -110,9 +108,7 @@ async def test_what_was_finished_is_kept_while_it_is_seeded(one_claim: Site) -> 
     assert (await one_claim.ask("/seeds/mine", headers=ALICES)).json == {"items": []}
     await store.redis.sadd(store.keys.user_set("7", "complete"), "1")
     await store.redis.set(store.keys.torrent_id("1"), HASH)
-    await store.redis.rpush(
-        store.keys.history("1"), *(f"{START - 3600 * n} 40 5 7 1.5" for n in range(60, 0, -1))
-    )
+    await store.redis.rpush(store.keys.history("1"), *(f"{START - 3600 * n} 40 5 7 1.5" for n in range(60, 0, -1)))
     (found,) = (await one_claim.ask("/seeds/mine", headers=ALICES)).json["items"]
     assert (found["state"], found["verified_seconds"], found["average"]) == ("kept", 0, 40)
     assert found["needed"] is is_needed(40.0, 3, "7", HASH, START)
@@ -128,8 +124,7 @@ def test_seeders_do_not_all_leave_on_one_day() -> None:
     """W28: about one a day, drawn again each day and the same all day."""
     claimants = [str(n) for n in range(20)]
     leaving = [
-        [who for who in claimants if not is_needed(20.0, 3, who, HASH, START + 86_400 * day)]
-        for day in range(100)
+        [who for who in claimants if not is_needed(20.0, 3, who, HASH, START + 86_400 * day)] for day in range(100)
     ]
     assert max(map(len, leaving)) <= 6 and 50 < sum(map(len, leaving)) < 200
     assert len({who for day in leaving for who in day}) == 20

@@ -75,9 +75,7 @@ async def test_an_open_page_turns_to_a_new_week_and_month(site: Site, page: Page
     await site.store.pass_time(17 * 86_400)
     await expect(titles).to_have_text(["Leaderboard: all time"])
     await finish(site, "two", "volunteer_2", data=2**20)
-    await expect(titles).to_have_text(
-        [f"Leaderboard: {span}" for span in ("2027-W05", "2027-02", "all time")]
-    )
+    await expect(titles).to_have_text([f"Leaderboard: {span}" for span in ("2027-W05", "2027-02", "all time")])
     new, old = ["volunteer_2", "1", "1.0 MiB"], ["volunteer_1", "1", "1.0 MiB"]
     for span in ("2027-W05", "2027-02"):
         await expect(page.locator(f"[data-span='{span}'] td")).to_have_text(new)

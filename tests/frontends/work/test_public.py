@@ -202,9 +202,7 @@ print(json.dumps([feed.bozo, feed.version, rows]))
 
 def read_with(environment: dict[str, str], body: bytes) -> bytes:
     command = [sys.executable, "-c", READ]
-    return subprocess.run(
-        command, input=body, env=environment, capture_output=True, check=True, timeout=60
-    ).stdout
+    return subprocess.run(command, input=body, env=environment, capture_output=True, check=True, timeout=60).stdout
 
 
 @pytest.mark.long
@@ -275,9 +273,7 @@ async def test_the_neediest_torrents_come_first_whatever_their_queue(seeding: Si
         await store.redis.rpush(store.keys.history(torrent.torrent_id), *points)
     expected = [info_hash(number).hex() for number in (7, 8, 5, 6)]
     listed = (await seeding.ask("/seeds/needed.json")).json
-    assert [(row["info_hash"], row["average"]) for row in listed] == list(
-        zip(expected, range(4), strict=True)
-    )
+    assert [(row["info_hash"], row["average"]) for row in listed] == list(zip(expected, range(4), strict=True))
     feed = items((await seeding.ask("/seeds/feed.rss")).body)
     assert [each.findtext("guid") for each in feed] == expected
     found = await store.work.items.neediest("seeds", 2)

@@ -86,9 +86,7 @@ async def test_seesaw_claims_an_item_and_reports_it(site: Site, seesaw: dict[str
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="seesaw uploads with curl")
-async def test_seesaw_uploads_where_the_tracker_says(
-    site: Site, seesaw: dict[str, str], tmp_path: Path
-) -> None:
+async def test_seesaw_uploads_where_the_tracker_says(site: Site, seesaw: dict[str, str], tmp_path: Path) -> None:
     """A pipeline of a project: get an item, download it, count its bytes, upload it, report it."""
     received: dict[str, bytes] = {}
 
@@ -149,9 +147,7 @@ async def test_seesaw_takes_420_and_429_alike(serve: Serve, seesaw: dict[str, st
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("report", "domains"), [("unknown", {"data": 1}), ("one", {"data": 1}), ("", {"x": 1})]
-)
+@pytest.mark.parametrize(("report", "domains"), [("unknown", {"data": 1}), ("one", {"data": 1}), ("", {"x": 1})])
 async def test_a_report_that_can_never_count_ends_all_the_same(
     serve: Serve, seesaw: dict[str, str], report: str, domains: dict[str, int]
 ) -> None:

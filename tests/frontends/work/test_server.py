@@ -77,9 +77,7 @@ async def test_an_address_has_60_requests_a_minute(serve: Serve) -> None:
     await site.project()
 
     async def status(address: str) -> int:
-        reply = await site.ask(
-            "/proj/request", {"downloader": "volunteer_1"}, headers={"X-Forwarded-For": address}
-        )
+        reply = await site.ask("/proj/request", {"downloader": "volunteer_1"}, headers={"X-Forwarded-For": address})
         if reply.status == 429:
             assert 1 <= int(reply.headers["retry-after"]) <= 120
         return reply.status
@@ -248,12 +246,7 @@ async def test_idle_connections_of_an_address_lock_no_neighbour_out(serve: Serve
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "NONSENSE",
-        "GET / HTTP/1.1\nHost: a\nHost: b",
-        "POST /proj/request HTTP/1.1\nHost: a\nContent-Length: -1",
-    ],
+    "text", ["NONSENSE", "GET / HTTP/1.1\nHost: a\nHost: b", "POST /proj/request HTTP/1.1\nHost: a\nContent-Length: -1"]
 )
 async def test_malformed_requests_are_400_and_log_nothing(site: Site, text: str) -> None:
     with capture_logs() as lines:
@@ -271,9 +264,7 @@ async def test_errors_are_logged_without_what_was_sent(seeding: Site) -> None:
     assert ALICE not in str(line) and line["route"] == "POST /{project}/request"
 
 
-async def test_while_the_store_is_unavailable_claimants_wait(
-    serve: Serve, start_server: Callable[..., Server]
-) -> None:
+async def test_while_the_store_is_unavailable_claimants_wait(serve: Serve, start_server: Callable[..., Server]) -> None:
     server = start_server()
     site = await serve(url=server.url)
     server.kill()

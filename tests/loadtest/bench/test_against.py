@@ -11,9 +11,7 @@ PARTS = ("tracker", "store")
 
 def made(announces: int, seconds: float, *, disturbed: int = 0) -> Run:
     """A run with the given costs."""
-    return Run(
-        {part: START + int(announces * ANNOUNCE + seconds * SECOND) + disturbed for part in PARTS}, seconds
-    )
+    return Run({part: START + int(announces * ANNOUNCE + seconds * SECOND) + disturbed for part in PARTS}, seconds)
 
 
 def trickle(*, disturbed: int = 0) -> Run:

@@ -6,8 +6,7 @@ from loadtest.bench import page
 from loadtest.bench.loader import BenchError
 
 TEXT = (
-    "# Title\n\n<!-- one: begin -->\n\nold\n\n<!-- one: end -->\n\nby hand\n\n"
-    "<!-- two: begin -->\n<!-- two: end -->\n"
+    "# Title\n\n<!-- one: begin -->\n\nold\n\n<!-- one: end -->\n\nby hand\n\n<!-- two: begin -->\n<!-- two: end -->\n"
 )
 
 
@@ -18,9 +17,7 @@ def test_only_what_is_between_the_markers_is_replaced() -> None:
     assert "two: begin -->\n\nnew\n\n<!-- two: end" in page.replace(TEXT, "two", "new")
 
 
-@pytest.mark.parametrize(
-    "text", ["", TEXT.replace("one: end", "one"), TEXT.replace("one: begin", "one"), TEXT + TEXT]
-)
+@pytest.mark.parametrize("text", ["", TEXT.replace("one: end", "one"), TEXT.replace("one: begin", "one"), TEXT + TEXT])
 def test_a_page_without_its_markers_is_refused(text: str) -> None:
     with pytest.raises(BenchError, match="one: begin"):
         page.replace(text, "one", "new")

@@ -23,9 +23,7 @@ PERF = """ 42
     44
 \tffffffff82200000 asm_sysvec_apic_timer_interrupt ([kernel.kallsyms])
 """
-LOOP = (
-    "main (tracker/cli/main.py:7);serve (tracker/cli/commands/serve.py:40);run_until_complete (loop.c:35410)"
-)
+LOOP = "main (tracker/cli/main.py:7);serve (tracker/cli/commands/serve.py:40);run_until_complete (loop.c:35410)"
 
 
 def test_perf_is_read() -> None:

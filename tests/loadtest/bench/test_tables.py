@@ -68,9 +68,7 @@ def test_memory_is_listed_by_key_and_unique_users_together() -> None:
 
 
 def test_remarks_and_decoded_answers_are_listed() -> None:
-    answers = {
-        "ours": {"announces": 990, "scrapes": 10, "with_peers": 980, "peers": 30_000, "mean_peers": 30.3}
-    }
+    answers = {"ours": {"announces": 990, "scrapes": 10, "with_peers": 980, "peers": 30_000, "mean_peers": 30.3}}
     text = tables.benchmark(report(remarks=["other: left out (apt install other)."], answers=answers), NGINX)
     assert "- other: left out (apt install other)." in text
     assert "- ours: 30.3 peers in an answer, 980 of 990 announces got peers" in text

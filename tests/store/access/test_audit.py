@@ -42,9 +42,7 @@ async def test_an_entry_is_read_as_it_was_written(store: Store) -> None:
 
 async def test_entries_are_found_by_what_they_are(store: Store) -> None:
     torrent = ChangedObject("torrent", "ab" * 20)
-    await store.audit.add(
-        replace(ENTRY, operation="torrent.add", objects=(torrent,), way="cli", actor="root")
-    )
+    await store.audit.add(replace(ENTRY, operation="torrent.add", objects=(torrent,), way="cli", actor="root"))
     await store.audit.add(replace(ENTRY, operation="user.edit"))
     await store.audit.add(replace(ENTRY, operation="user.delete", token_id="b" * 12))
     await store.audit.add(replace(ENTRY, operation="users"))

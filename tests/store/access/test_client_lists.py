@@ -40,9 +40,7 @@ class Time:
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 19, 20])
 @pytest.mark.parametrize("peer_id", [TRANSMISSION, BINARY])
-async def test_a_prefix_allows_peer_ids_that_begin_with_it(
-    store: Store, peer_id: PeerId, length: int
-) -> None:
+async def test_a_prefix_allows_peer_ids_that_begin_with_it(store: Store, peer_id: PeerId, length: int) -> None:
     """T21: prefixes of any length; they are bytes and may not be text."""
     await store.allow_list.add(peer_id[:length], "some client")
     assert await store.allow_list.allowed_prefixes(peer_id)
@@ -98,9 +96,7 @@ async def test_all_prefixes_are_looked_up_in_one_command(store: Store) -> None:
         assert not await allow_list.allows(TRANSMISSION)
     stats = await store.redis.info("commandstats")
     asked = {
-        name: row["calls"]
-        for name, row in stats.items()
-        if name not in ("cmdstat_info", "cmdstat_config|resetstat")
+        name: row["calls"] for name, row in stats.items() if name not in ("cmdstat_info", "cmdstat_config|resetstat")
     }
     assert asked == {"cmdstat_exists": 1}
 
@@ -191,9 +187,7 @@ async def test_the_list_is_bounded(store: Store) -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 19, 20])
 @pytest.mark.parametrize("peer_id", [TRANSMISSION, BINARY])
-async def test_a_prefix_denies_peer_ids_that_begin_with_it(
-    store: Store, peer_id: PeerId, length: int
-) -> None:
+async def test_a_prefix_denies_peer_ids_that_begin_with_it(store: Store, peer_id: PeerId, length: int) -> None:
     """T21: prefixes of any length; they are bytes and may not be text."""
     cache = DenyListCache(store.deny_list)
     assert not cache.denies(peer_id)

@@ -92,9 +92,7 @@ async def test_names_are_unique_and_printable(store: Store) -> None:
             await store.tokens.create(name, "read")
     with pytest.raises(ClientError, match="exists"):
         await store.tokens.create("x" * 64, "admin")
-    made = await asyncio.gather(
-        *(store.tokens.create("same", "read") for _ in range(8)), return_exceptions=True
-    )
+    made = await asyncio.gather(*(store.tokens.create("same", "read") for _ in range(8)), return_exceptions=True)
     assert sum(isinstance(each, tuple) for each in made) == 1
     with pytest.raises(ClientError, match="no such token"):
         await store.tokens.revoke("nobody")
@@ -284,9 +282,7 @@ async def test_expired_entries_leave_the_store(store: Store) -> None:
     assert await store.redis.zcard(store.keys.admin_sessions()) == 1
 
 
-async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
-    store: Store,
-) -> None:
+async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(store: Store) -> None:
     store.tokens = Tokens(store.shards, store.clock, max_sessions=3)
     opened = []
     for _ in range(5):
@@ -296,16 +292,12 @@ async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
     assert [bool(session) for session in alive] == [False, False, True, True, True]
 
 
-async def test_repeated_sign_ins_close_no_session_of_another_token(
-    store: Store,
-) -> None:
+async def test_repeated_sign_ins_close_no_session_of_another_token(store: Store) -> None:
     store.tokens = Tokens(store.shards, store.clock, max_sessions=3)
     _, text = await store.tokens.create("site", "read")
     first = await link(store)
     opened = [await store.tokens.sign_in_by_token(text, 3600 + number) for number in range(5)]
-    alive = [
-        signed_in is not None and await store.tokens.session(signed_in[1]) for signed_in in (first, *opened)
-    ]
+    alive = [signed_in is not None and await store.tokens.session(signed_in[1]) for signed_in in (first, *opened)]
     assert [bool(session) for session in alive] == [True, False, False, False, True, True]
 
 
@@ -357,9 +349,7 @@ async def test_a_token_and_its_sessions_are_valid_for_its_addresses(store: Store
             await store.tokens.create("other", "read", addresses=wrong)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("expires", "soon"), ("expires", ""), ("addresses", "anywhere")]
-)
+@pytest.mark.parametrize(("field", "value"), [("expires", "soon"), ("expires", ""), ("addresses", "anywhere")])
 async def test_an_invalid_stored_limit_admits_no_address(store: Store, field: str, value: str) -> None:
     token, text = await store.tokens.create("site", "admin")
     await store.redis.hset(store.keys.admin_token(token.token_id), field, value)

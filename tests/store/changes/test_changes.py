@@ -18,9 +18,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 
 USER = attrgetter("user_id")
-RULES = SwarmRules(
-    accounts="required", peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600, max_changes=1000
-)
+RULES = SwarmRules(accounts="required", peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600, max_changes=1000)
 LEFT = ("stopped", "reaped", "replaced")
 
 
@@ -124,9 +122,7 @@ async def test_an_exemption_clears_hit_and_runs_and_pending_ones(redis_url: str,
         assert await kinds(store, skipped=before) == [("hit_and_run_cleared", "7", info_hash(1).hex(), 1000)]
         await store.pass_time(100)
         assert await store.hit_and_runs.decide() == 0
-        assert await kinds(store, skipped=before + 1) == [
-            ("hit_and_run_cleared", "7", info_hash(2).hex(), 1000)
-        ]
+        assert await kinds(store, skipped=before + 1) == [("hit_and_run_cleared", "7", info_hash(2).hex(), 1000)]
 
 
 async def test_a_hit_and_run_on_a_removed_torrent_is_cleared(store: Store) -> None:
@@ -146,9 +142,7 @@ async def test_nothing_is_recorded_of_forgiving_while_the_feed_is_off(redis_url:
         assert not await store.redis.exists(store.keys.changes(), store.keys.edits())
 
 
-async def test_a_reaped_peer_and_a_replaced_one_are_recorded_with_the_sums_of_their_users(
-    store: Store,
-) -> None:
+async def test_a_reaped_peer_and_a_replaced_one_are_recorded_with_the_sums_of_their_users(store: Store) -> None:
     await store.announce(update(1, "s", passkey=ALICE))
     await store.pass_time(100)
     await store.announce(update(1, "u", passkey=ALICE, uploaded=5, downloaded=2))
@@ -276,13 +270,7 @@ async def test_what_was_updated_is_read_from_the_feed(store: Store) -> None:
     assert await all_of("user_id", 104, 100) == ["9"]
     assert await all_of("user_id", 105, 100) == []
     assert await all_of("user_id", 100, 2) == ["7", "8", "9"]
-    assert await all_of("info_hash", 100, 1) == [
-        "a",
-        "b",
-        "a",
-        "c",
-        "a",
-    ]  # a page does not know the earlier ones
+    assert await all_of("info_hash", 100, 1) == ["a", "b", "a", "c", "a"]  # a page does not know the earlier ones
     with pytest.raises(Conflict, match="reach back"):
         await store.changes.updated(USER, "99", "", 100)
     await store.redis.xtrim(key, minid="103000-0", approximate=False)

@@ -60,10 +60,7 @@ async def delete_all(store: Store) -> None:
         ),
         (lambda store: store.torrents.add(info_hash(6)), ([], [info_hash(6).hex()])),
         (lambda store: store.torrents.add(HASH, {"name": "x"}), ([], [HASH.hex()])),
-        (
-            lambda store: store.torrents.add_many([(HASH, {}), (info_hash(6), {"size": "x"})]),
-            ([], [HASH.hex()]),
-        ),
+        (lambda store: store.torrents.add_many([(HASH, {}), (info_hash(6), {"size": "x"})]), ([], [HASH.hex()])),
         (lambda store: store.torrents.edit(HASH, {"enabled": "0"}), ([], [HASH.hex()])),
         (lambda store: store.torrents.deny(HASH, "why"), ([], [HASH.hex()])),
         (lambda store: store.torrents.allow(HASH), ([], [])),

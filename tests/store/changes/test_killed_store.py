@@ -20,9 +20,7 @@ async def announce_until_it_dies(store: Store, chance: random.Random, answered: 
     """Announces in batches; ``answered`` grows with each."""
     try:
         while True:
-            events = [
-                (chance.randrange(PEERS), chance.choice("sux"), chance.randrange(TORRENTS)) for _ in range(20)
-            ]
+            events = [(chance.randrange(PEERS), chance.choice("sux"), chance.randrange(TORRENTS)) for _ in range(20)]
             await asyncio.gather(*(store.swarms.announce(update(p, e, 1 + t)) for p, e, t in events))
             answered.append(len(events))
     except StoreUnavailable:
@@ -46,17 +44,12 @@ async def replayed(store: Store) -> dict[str, set[str]]:
     return peers
 
 
-async def test_the_feed_equals_the_swarms_after_the_store_was_killed(
-    start_server: Callable[..., Server],
-) -> None:
+async def test_the_feed_equals_the_swarms_after_the_store_was_killed(start_server: Callable[..., Server]) -> None:
     server, chance, clock = start_server(), random.Random(5), Clock()
     for _ in range(ROUNDS):
         answered: list[int] = []
         enough = chance.randrange(3, 30)
-        async with (
-            running(Store(server.url, Keys("t:"), RULES, clock)) as store,
-            asyncio.TaskGroup() as tasks,
-        ):
+        async with running(Store(server.url, Keys("t:"), RULES, clock)) as store, asyncio.TaskGroup() as tasks:
             for _ in range(3):
                 tasks.create_task(announce_until_it_dies(store, chance, answered))
             await eventually(lambda answered=answered, enough=enough: len(answered) >= enough)  # type: ignore[misc]

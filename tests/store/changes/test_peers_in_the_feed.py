@@ -54,10 +54,7 @@ async def test_joins_completions_and_stops_have_the_peer_and_its_credit(store: S
     assert (joined.peer_uploaded, joined.peer_downloaded, len(joined.endpoints)) == (0, 0, 1)
     assert (completed.uploaded, completed.downloaded) == (20, 1000)
     assert (completed.credited_uploaded, completed.credited_downloaded) == (40, 500)
-    assert completed.endpoints == (
-        format_endpoint(endpoint(1)),
-        format_endpoint(endpoint(1, v6=True)),
-    )
+    assert completed.endpoints == (format_endpoint(endpoint(1)), format_endpoint(endpoint(1, v6=True)))
     assert (stopped.uploaded, stopped.credited_uploaded, stopped.peer_uploaded) == (30, 60, 30)
     assert (stopped.credited_downloaded, stopped.peer_downloaded) == (500, 1000)
 

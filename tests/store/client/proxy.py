@@ -64,9 +64,7 @@ class Proxy:
             tasks.create_task(self._copy(far_reader, writer, answers=True))
         self._writers -= {writer, far_writer}
 
-    async def _copy(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
-    ) -> None:
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(65536):
                 if answers and self._swallowing:

@@ -101,9 +101,7 @@ async def test_requests_that_arrive_during_a_call_share_the_next() -> None:
     assert calls.made == [[1], [2, 3]] and settled.pairs == [("first", 2), ("later 2", 4), ("later 3", 6)]
 
 
-async def test_a_small_call_waits_while_the_server_works_on_those_of_other_shards(
-    valkey: Server, prefix: str
-) -> None:
+async def test_a_small_call_waits_while_the_server_works_on_those_of_other_shards(valkey: Server, prefix: str) -> None:
     """It would wait there too, and more requests share it now. Half a full call is sent at once."""
     script, busy = "return ARGV", ("BLPOP", f"{prefix}list", 0)
     calls, settled = Calls(), Settled()

@@ -33,9 +33,7 @@ def test_passing_time_is_no_jump() -> None:
     assert clock.expected == START + 12
     assert clock.note(START + 5, START + 12) == 0
     timer.now += 1000
-    assert clock.note(START + 5, START + 1012 + 59) == 0, (
-        "the tracker's clock may jump, and a minute is no jump"
-    )
+    assert clock.note(START + 5, START + 1012 + 59) == 0, "the tracker's clock may jump, and a minute is no jump"
     assert clock.step_back is None
 
 
@@ -78,9 +76,7 @@ def test_a_process_knows_the_steps_of_its_clock_since_its_last_heartbeat() -> No
     assert clock.step(111.0, START + 61) == ("", 0), "an outage may have begun"
 
 
-@pytest.mark.parametrize(
-    ("gap", "seconds"), [(None, 0), (b"5 9 4 0", 4), (b"9 5 -4 4", -4), (b"5 9", 0), (b"x", 0)]
-)
+@pytest.mark.parametrize(("gap", "seconds"), [(None, 0), (b"5 9 4 0", 4), (b"9 5 -4 4", -4), (b"5 9", 0), (b"x", 0)])
 def test_the_distance_from_the_steady_clock_is_read(gap: bytes | None, seconds: int) -> None:
     assert seconds_ahead(gap) == seconds
 
@@ -114,9 +110,7 @@ async def test_a_jump_ahead_reaps_no_active_peer(store: Store, noticed: bool) ->
     if noticed:
         assert await reaping.heartbeat() == int(store.clock.now)
     assert await reaping.reap([("1", peer_id(1).hex())]) == 0
-    [due] = [
-        int(key.rpartition(b":")[2]) async for key in store.redis.scan_iter(f"{store.keys.prefix}due:1*")
-    ]
+    [due] = [int(key.rpartition(b":")[2]) async for key in store.redis.scan_iter(f"{store.keys.prefix}due:1*")]
     assert await reaping.reap_due(due, 0, 64, 64) == (2, 0)
     assert (await reaping.sweep(["1"], "", 200)).reaped == 0
     assert await members(store) == 2

@@ -43,9 +43,7 @@ def redis_settings(url: str, prefix: str, **changes: object) -> RedisSettings:
 
 
 @asynccontextmanager
-async def store_at(
-    url: str, prefix: str, timeout: float = TIMEOUT, **changes: object
-) -> AsyncIterator[Store]:
+async def store_at(url: str, prefix: str, timeout: float = TIMEOUT, **changes: object) -> AsyncIterator[Store]:
     """A store as a tracker opens it."""
     redis = redis_settings(url, prefix, **changes)
     async with open_connection(url, redis, timeout) as (connection, _):
@@ -60,10 +58,7 @@ async def connected(prefix: str, *urls: str) -> AsyncIterator[Connection]:
     addresses = [address_in(url) for url in urls]
     nodes = Cluster(
         lambda address: connect(
-            url_at("redis://127.0.0.1:1/0", address),
-            connect_timeout=TIMEOUT,
-            timeout=TIMEOUT,
-            address=address,
+            url_at("redis://127.0.0.1:1/0", address), connect_timeout=TIMEOUT, timeout=TIMEOUT, address=address
         ),
         addresses,
     )
@@ -106,15 +101,7 @@ def others(group: Servers, prefix: str) -> list[Node]:
 
 @pytest.mark.parametrize(
     ("prefix", "tag"),
-    [
-        ("t:{07}:", "07"),
-        ("{a}:", "a"),
-        ("{a}{b}:", "a"),
-        ("t:{{a}:", "{a"),
-        ("t:", ""),
-        ("t:{}:", ""),
-        ("t:}a{:", ""),
-    ],
+    [("t:{07}:", "07"), ("{a}:", "a"), ("{a}{b}:", "a"), ("t:{{a}:", "{a"), ("t:", ""), ("t:{}:", ""), ("t:}a{:", "")],
 )
 def test_the_hash_tag_decides_the_slot(prefix: str, tag: str) -> None:
     assert slot_of(prefix) == (key_slot(tag.encode()) if tag else None)

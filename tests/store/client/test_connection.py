@@ -132,9 +132,7 @@ class TestStart:
         assert "certificate verify failed" in await refusal(debian_redis.tls_url, patience=10)
 
     async def test_a_trusted_certificate_is_accepted(self, debian_redis: Server) -> None:
-        server = connect(
-            debian_redis.tls_url, connect_timeout=2, timeout=2, tls_ca_file=str(debian_redis.ca_file)
-        )
+        server = connect(debian_redis.tls_url, connect_timeout=2, timeout=2, tls_ca_file=str(debian_redis.ca_file))
         assert (await check_server(server, "it")).name.startswith("redis ")
         await server.close()
 
@@ -159,12 +157,7 @@ class TestStart:
             "http://:s3cret@host",
             "redis://:s3cret@host:port",
             "redis://h/0?socket_connect_timeout=x",
-            *(
-                "redis://h/1?foo=1",
-                "redis://h?decode_responses=true",
-                "redis://h/1?db=1&foo=1",
-                "redis://h?db=",
-            ),
+            *("redis://h/1?foo=1", "redis://h?decode_responses=true", "redis://h/1?db=1&foo=1", "redis://h?db="),
             *("redis://h/1O", "redis://h/1/2", "redis://h/-1", "redis://h/%31", "redis://h/1?db=2"),
             *("redis://:s3cret?@h/0", "redis://:s3cret#@h/0", "redis://:/s3cret@h/0", "redis://:s3c[ret@h/0"),
             *("redis:h/0", "redis://h:65536/0", "unix://", "unix://relative/s3cret", "unix:///s?path=/other"),
@@ -182,10 +175,7 @@ class TestStart:
             ("redis://h/", {"host": "h"}),
             ("REDIS://h:1/12", {"host": "h", "port": 1, "db": 12}),
             ("redis://h?db=3", {"host": "h", "db": 3}),
-            (
-                "rediss://me:s%2Fcret@[::1]:1/2",
-                {"host": "::1", "username": "me", "password": "s/cret", "db": 2},
-            ),
+            ("rediss://me:s%2Fcret@[::1]:1/2", {"host": "::1", "username": "me", "password": "s/cret", "db": 2}),
             ("unix:///a/b?db=4", {"path": "/a/b", "db": 4}),
             ("unix://me:s3cret@/a/b", {"path": "/a/b", "username": "me", "password": "s3cret"}),
         ],
@@ -269,11 +259,7 @@ class TestUnavailable:
             with structlog.testing.capture_logs() as logs:
                 connection._lost(OSError())
                 await until_available(connection, 2)
-            assert [line["event"] for line in logs] == [
-                "store lost",
-                "reconnect callback failed",
-                "store is back",
-            ]
+            assert [line["event"] for line in logs] == ["store lost", "reconnect callback failed", "store is back"]
 
     @KINDS
     async def test_a_restarted_store_is_used_again(self, start_server: StartServer, kind: str) -> None:
@@ -452,9 +438,7 @@ class TestRefusals:
             await connection.command("BGSAVE")
 
             async def has_failed() -> bool:
-                return bool(
-                    (await redis_of(connection).info("persistence"))["rdb_last_bgsave_status"] != "ok"
-                )
+                return bool((await redis_of(connection).info("persistence"))["rdb_last_bgsave_status"] != "ok")
 
             await eventually(has_failed)
             with pytest.raises(StoreUnavailable, match="refuses writes: disk full"):
@@ -479,9 +463,7 @@ class TestRefusals:
             for in_pipeline in (False, True):
                 connection = Connection(connect(url, connect_timeout=1, timeout=1))
                 with pytest.raises(StoreUnavailable):
-                    await (
-                        connection.pipeline(("GET", "k")) if in_pipeline else connection.command("GET", "k")
-                    )
+                    await (connection.pipeline(("GET", "k")) if in_pipeline else connection.command("GET", "k"))
                 assert connection.unavailable is unavailable
                 await connection.close()
 
@@ -531,18 +513,11 @@ class TestFloods:
 class TestRoundTrips:
     """Every round trip is reported with its outcome."""
 
-    async def test_round_trips_are_reported_with_their_outcomes(
-        self, start_server: StartServer, prefix: str
-    ) -> None:
+    async def test_round_trips_are_reported_with_their_outcomes(self, start_server: StartServer, prefix: str) -> None:
         server = start_server("--appendonly", "no")
         trips: list[tuple[str, float]] = []
         connection = Connection(
-            connect(
-                server.url,
-                connect_timeout=0.5,
-                timeout=0.5,
-                on_round_trip=lambda *trip: trips.append(trip),
-            )
+            connect(server.url, connect_timeout=0.5, timeout=0.5, on_round_trip=lambda *trip: trips.append(trip))
         )
         await connection.command("PING")
         await connection.pipeline(("PING",), ("PING",))
@@ -587,9 +562,7 @@ class TestSubscriptions:
                     async with asyncio.timeout(0.3):
                         await anext(messages)
 
-    async def test_a_forbidden_channel_raises_no_permission(
-        self, start_server: StartServer, prefix: str
-    ) -> None:
+    async def test_a_forbidden_channel_raises_no_permission(self, start_server: StartServer, prefix: str) -> None:
         """Users made with ACL SETUSER may use no channel unless they are given some."""
         server = start_server("--appendonly", "no")
         with server.client() as client:
@@ -619,9 +592,7 @@ class TestSubscriptions:
                             assert channel == names[-1].encode()
                             break
 
-    async def test_a_broken_subscription_raises_store_unavailable(
-        self, any_server: Server, prefix: str
-    ) -> None:
+    async def test_a_broken_subscription_raises_store_unavailable(self, any_server: Server, prefix: str) -> None:
         async with Proxy(any_server) as proxy, connected(proxy.url) as connection:
             with pytest.raises(StoreUnavailable):  # noqa: PT012  # leaving the block is what raises
                 async with connection.subscription(channels=[f"{prefix}a"]) as messages:
@@ -663,8 +634,7 @@ class TestAnnounces:
                     for _ in range(2):  # the first round times out, the second asks nothing
                         started = time.monotonic()
                         results = await asyncio.gather(
-                            *(store.swarms.announce(update(n, "s")) for n in range(500)),
-                            return_exceptions=True,
+                            *(store.swarms.announce(update(n, "s")) for n in range(500)), return_exceptions=True
                         )
                         assert {type(result) for result in results} == {StoreUnavailable}
                         assert time.monotonic() - started < 1

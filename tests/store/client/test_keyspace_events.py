@@ -24,17 +24,7 @@ async def restored(store: Store) -> AsyncIterator[Store]:
 
 @pytest.mark.parametrize(
     ("present", "missing"),
-    [
-        ("", "Kx"),
-        ("Kx", ""),
-        ("Ex", "K"),
-        ("KEx", ""),
-        ("K", "x"),
-        ("A", "K"),
-        ("AK", ""),
-        ("AKE", ""),
-        ("gE", "Kx"),
-    ],
+    [("", "Kx"), ("Kx", ""), ("Ex", "K"), ("KEx", ""), ("K", "x"), ("A", "K"), ("AK", ""), ("AKE", ""), ("gE", "Kx")],
 )
 def test_missing_flags_are_computed(present: str, missing: str) -> None:
     assert missing_flags(present) == missing
@@ -63,9 +53,7 @@ async def test_a_warning_names_the_remedy_where_config_is_forbidden(
     user = f"limited{store.keys.prefix.rstrip(':')}"
     await store.redis.acl_setuser(user, enabled=True, nopass=True, keys="*", commands=["+@all", forbidden])
     await store.redis.config_set(SETTING, "")
-    connection = Connection(
-        connect(f"unix://{user}:any@{any_server.socket_path}", connect_timeout=5, timeout=5)
-    )
+    connection = Connection(connect(f"unix://{user}:any@{any_server.socket_path}", connect_timeout=5, timeout=5))
     try:
         with structlog.testing.capture_logs() as logs:
             assert not await request_expiry_events(connection)

@@ -114,9 +114,7 @@ class TestPipe:
                 await pipe.execute("PING")
 
     async def test_a_pipe_works_over_tls(self, debian_redis: Server) -> None:
-        server = connect(
-            debian_redis.tls_url, connect_timeout=5, timeout=5, tls_ca_file=str(debian_redis.ca_file)
-        )
+        server = connect(debian_redis.tls_url, connect_timeout=5, timeout=5, tls_ca_file=str(debian_redis.ca_file))
         pipe = await server.announces.opened()
         assert await pipe.execute("ECHO", b"x" * 100_000) == b"x" * 100_000
         await server.close()

@@ -17,9 +17,7 @@ from tracker.store.swarms.rules import SwarmRules
 
 LUA = Path(str(resources.files("tracker.store") / "lua"))
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in LUA.rglob("*.lua")}
-INCLUDED = {
-    name for text in FILES.values() for name in re.findall(r"^--@ include (\S+)$", text, re.MULTILINE)
-}
+INCLUDED = {name for text in FILES.values() for name in re.findall(r"^--@ include (\S+)$", text, re.MULTILINE)}
 SCRIPTS = sorted(Path(name).stem for name in FILES.keys() - INCLUDED)
 SHRINKS_OR_REPAIRS = {
     "unlink",
@@ -102,9 +100,7 @@ def test_each_head_lists_keys_arguments_and_the_reply() -> None:
 def has_a_whole_head(name: str) -> bool:
     (text,) = [text for file, text in FILES.items() if Path(file).stem == name]
     first, *rest = text.splitlines()
-    head = "\n".join(
-        line for line in rest[: [*rest, ""].index(next(x for x in rest if not x.startswith("--")))]
-    )
+    head = "\n".join(line for line in rest[: [*rest, ""].index(next(x for x in rest if not x.startswith("--")))])
     whole = head.startswith(f"-- {name}.lua: ") and "KEYS[1]   the prefix" in head and "Answer" in head
     allowed = SHRINKS_OR_REPAIRS | LETS_OTHERS_SHRINK | SIGNS_IN | RECORDS | KEEPS_LEASES
     flags = " flags=allow-oom" if name in allowed else " flags=no-writes" if name in ONLY_READS else ""
@@ -156,23 +152,17 @@ async def test_a_script_that_is_lost_repeatedly_is_run(store: Store) -> None:
 
 
 async def test_errors_of_a_script_reach_the_caller(store: Store) -> None:
-    broken = Script(
-        store.connection.command, store.keys.prefix, "#!lua\nreturn redis.call('INCR', KEYS[1], 'x')"
-    )
+    broken = Script(store.connection.command, store.keys.prefix, "#!lua\nreturn redis.call('INCR', KEYS[1], 'x')")
     with pytest.raises(ResponseError, match="Wrong number of args"):
         await broken([])
-    short = Script(
-        store.connection.command, store.keys.prefix, "#!lua\nreturn redis.error_reply('OOM no room')"
-    )
+    short = Script(store.connection.command, store.keys.prefix, "#!lua\nreturn redis.error_reply('OOM no room')")
     with pytest.raises(OutOfMemoryError):
         await short([])
 
 
 async def test_the_prefix_is_the_only_key(store: Store) -> None:
     """On a cluster it decides the slot."""
-    echo = Script(
-        store.connection.command, store.keys.prefix, "#!lua\nreturn { #KEYS, KEYS[1], #ARGV, ARGV[2] }"
-    )
+    echo = Script(store.connection.command, store.keys.prefix, "#!lua\nreturn { #KEYS, KEYS[1], #ARGV, ARGV[2] }")
     assert await echo(["a", b"\xff"]) == [1, store.keys.prefix.encode(), 2, b"\xff"]
 
 
@@ -225,12 +215,8 @@ async def test_a_full_server_that_lost_its_functions_runs_scripts(own_store: Sto
 
 
 @pytest.mark.parametrize("denied", ["-fcall", "-function", "-function|load"])
-async def test_a_server_that_forbids_functions_runs_scripts(
-    own: Server, own_store: Store, denied: str
-) -> None:
-    await own_store.redis.acl_setuser(
-        "site", enabled=True, nopass=True, keys="*", channels="*", commands=["+@all"]
-    )
+async def test_a_server_that_forbids_functions_runs_scripts(own: Server, own_store: Store, denied: str) -> None:
+    await own_store.redis.acl_setuser("site", enabled=True, nopass=True, keys="*", channels="*", commands=["+@all"])
     await own_store.redis.execute_command("ACL", "SETUSER", "site", denied)
     url = own.url.replace("unix://", "unix://site:any@")
     async with running(Store(url, Keys("t:"), SwarmRules())) as store:

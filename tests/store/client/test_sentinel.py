@@ -251,9 +251,7 @@ sentinel monitor {NAME} 127.0.0.1 {server.tls_port} 1
         await asyncio.to_thread(sentinel.start)
         url = f"rediss+sentinel://me:right@127.0.0.1:{tls_port}/{NAME}/0"
         for login, found in ((("watcher", "word"), True), ((None, None), False), (("watcher", "x"), False)):
-            master = connect(
-                url, connect_timeout=5, timeout=5, tls_ca_file=str(server.ca_file), sentinel_login=login
-            )
+            master = connect(url, connect_timeout=5, timeout=5, tls_ca_file=str(server.ca_file), sentinel_login=login)
             try:
                 if found:
                     assert "redis 7" in (await check_server(master, "it", 10)).name

@@ -25,9 +25,7 @@ async def test_callers_share_one_socket_until_it_is_broken(valkey: Valkey) -> No
 
 async def test_commands_announces_and_messages_have_sockets_of_their_own(valkey: Valkey) -> None:
     server = connect(valkey.url, connect_timeout=5, timeout=5)
-    ids = [
-        await (await pipe.opened()).execute("CLIENT", "ID") for pipe in (server.announces, server.commands)
-    ]
+    ids = [await (await pipe.opened()).execute("CLIENT", "ID") for pipe in (server.announces, server.commands)]
     assert len(set(ids)) == 2
     subscription = await server.subscription.opened()
     waiting = (await server.commands.opened()).execute("BLPOP", "nothing here", 0)
@@ -80,10 +78,7 @@ async def test_a_loss_is_noted_once_for_the_calls_that_it_ends(start_server: Cal
         valkey.kill()
 
     outcomes = await asyncio.gather(
-        connection.command("BLPOP", "none", 0),
-        connection.direct("BLPOP", "none", 0),
-        kill(),
-        return_exceptions=True,
+        connection.command("BLPOP", "none", 0), connection.direct("BLPOP", "none", 0), kill(), return_exceptions=True
     )
     assert [type(each) for each in outcomes[:2]] == [StoreUnavailable] * 2
     assert connection.server.losses == 1

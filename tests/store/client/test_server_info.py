@@ -6,9 +6,7 @@ from tracker.store.client.server_info import bytes_in, parse_info, read_info
 
 
 def test_fields_are_text_and_section_titles_are_left_out() -> None:
-    reply = (
-        b"# Memory\r\nused_memory:17\r\n\r\nmaxmemory_policy:noeviction\r\ndb0:keys=1,expires=0\r\nodd\r\n"
-    )
+    reply = b"# Memory\r\nused_memory:17\r\n\r\nmaxmemory_policy:noeviction\r\ndb0:keys=1,expires=0\r\nodd\r\n"
     info = parse_info(reply)
     assert info == {"used_memory": "17", "maxmemory_policy": "noeviction", "db0": "keys=1,expires=0"}
     assert (bytes_in(info, "used_memory"), bytes_in(info, "maxmemory")) == (17, 0)

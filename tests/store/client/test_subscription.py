@@ -72,9 +72,7 @@ async def test_subscribers_share_a_connection(any_server: Valkey, prefix: str) -
         one.close()
         with pytest.raises(RedisConnectionError):
             await anext(one)
-        again = await started(
-            subscription, channels=(f"{prefix}again",)
-        )  # after the store has heard of the end
+        again = await started(subscription, channels=(f"{prefix}again",))  # after the store has heard of the end
         assert await server.execute("PUBLISH", f"{prefix}13", "") == 0
         assert await server.execute("PUBLISH", f"{prefix}news", "for two") == 1
         assert (await anext(two))[1] == b"for two"
@@ -83,9 +81,7 @@ async def test_subscribers_share_a_connection(any_server: Valkey, prefix: str) -
         assert subscription.broken
 
 
-async def test_messages_of_one_that_left_do_not_keep_the_others_waiting(
-    any_server: Valkey, prefix: str
-) -> None:
+async def test_messages_of_one_that_left_do_not_keep_the_others_waiting(any_server: Valkey, prefix: str) -> None:
     async with opened(any_server.url) as (server, subscription):
         stuck = await started(subscription, channels=(f"{prefix}stuck",))
         other = await started(subscription, channels=(f"{prefix}other",))

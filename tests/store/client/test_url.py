@@ -68,12 +68,7 @@ def test_each_node_needs_a_name_and_a_port(url: str) -> None:
             "redis+sentinel://h,/m",
             "redis+sentinel:h/m",
         ),
-        *(
-            "redis+sentinel://h:0/m",
-            "redis+sentinel://h:65536/m",
-            "redis+sentinel://h:x/m",
-            "redis+sentinel://::1/m",
-        ),
+        *("redis+sentinel://h:0/m", "redis+sentinel://h:65536/m", "redis+sentinel://h:x/m", "redis+sentinel://::1/m"),
         *(
             "redis+sentinel://h/m/x",
             "redis+sentinel://h/m/1/2",

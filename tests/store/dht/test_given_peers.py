@@ -33,9 +33,7 @@ async def found(
     store: Store, count: int = 3, *, v6: bool = False, at: int = START, all_torrents: bool = False
 ) -> list[Endpoint]:
     peers = [endpoint(100 + number, v6=v6) for number in range(count)]
-    assert await store.dht_torrents.give(
-        info_hash(1), peers, int(store.clock()), at, all_torrents=all_torrents
-    )
+    assert await store.dht_torrents.give(info_hash(1), peers, int(store.clock()), at, all_torrents=all_torrents)
     return peers
 
 
@@ -94,9 +92,7 @@ async def test_they_are_handed_out_for_30_minutes_after_the_lookup(giving: Store
     assert await peers_of(giving) == [endpoint(2), *given]
     giving.clock.now = START + GIVE_SECONDS
     assert await peers_of(giving) == [endpoint(2)]
-    assert not await giving.dht_torrents.give(
-        info_hash(1), given, int(giving.clock()), START, all_torrents=False
-    )
+    assert not await giving.dht_torrents.give(info_hash(1), given, int(giving.clock()), START, all_torrents=False)
 
 
 async def test_they_are_of_the_family_that_the_announce_came_over(giving: Store) -> None:
@@ -186,9 +182,7 @@ async def test_nothing_is_stored_for_torrents_that_take_no_part(giving: Store) -
     await giving.torrents.add(info_hash(4), {"private": "0"})
     await giving.torrents.deny(info_hash(4), "")
     for number in (2, 3, 4, 5):
-        assert not await giving.dht_torrents.give(
-            info_hash(number), [endpoint(1)], START, START, all_torrents=False
-        )
+        assert not await giving.dht_torrents.give(info_hash(number), [endpoint(1)], START, START, all_torrents=False)
         assert "dht" not in await giving.torrent(info_hash(number))
     assert await giving.dht_torrents.give(info_hash(3), [endpoint(1)], START, START, all_torrents=True)
     assert [key async for key in giving.redis.scan_iter(f"{giving.keys.prefix}dht:*")] == [

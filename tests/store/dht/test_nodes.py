@@ -48,9 +48,7 @@ async def test_saving_again_replaces_all_but_nodes_where_none_are_known(store: S
     later = status(ids={4: b"c" * 20}, externals={}, buckets={4: {}}, last_answer=None, saved=START + 5)
     await store.dht_nodes.save_status(later)
     await store.dht_nodes.save_tables(STATUS.name, {4: b"z" * 26})
-    assert await store.dht_nodes.load(STATUS.name) == SavedNode(
-        ids={4: b"c" * 20}, nodes={4: b"z" * 26, 6: TABLES[6]}
-    )
+    assert await store.dht_nodes.load(STATUS.name) == SavedNode(ids={4: b"c" * 20}, nodes={4: b"z" * 26, 6: TABLES[6]})
     assert await store.dht_nodes.status(STATUS.name) == later
 
 
@@ -114,8 +112,6 @@ def distance(found: InfoHash) -> int:
     return int.from_bytes(found, "big") ^ int.from_bytes(info_hash(4), "big")
 
 
-@pytest.mark.parametrize(
-    ("name", "valid"), [("host-1.example", True), ("", False), ("a:b", False), ("ü", False)]
-)
+@pytest.mark.parametrize(("name", "valid"), [("host-1.example", True), ("", False), ("a:b", False), ("ü", False)])
 def test_names_are_those_of_hosts(name: str, valid: bool) -> None:
     assert is_name(name) == valid

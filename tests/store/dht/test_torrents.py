@@ -8,9 +8,7 @@ from tracker.store.dht.participation import Participation
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS, PAGE, RESULT_SECONDS, StoredSwarm
 
 
-async def swarm(
-    store: Store, torrent: int = 1, family: int = 4, *, all_torrents: bool = False
-) -> StoredSwarm | None:
+async def swarm(store: Store, torrent: int = 1, family: int = 4, *, all_torrents: bool = False) -> StoredSwarm | None:
     return await store.dht_torrents.swarm(info_hash(torrent), family, all_torrents=all_torrents)
 
 

@@ -23,19 +23,12 @@ class Metrics:
 
 
 def jobs_of(
-    store: Store,
-    metrics: Metrics | None = None,
-    clock: Callable[[], float] | None = None,
-    **limits: Any,
+    store: Store, metrics: Metrics | None = None, clock: Callable[[], float] | None = None, **limits: Any
 ) -> Jobs:
     """The queues of ``store`` as one process sees them."""
     metrics = metrics or Metrics()
     return Jobs(
-        store.shards.main,
-        clock or store.clock,
-        JobLimits(**limits),
-        count=metrics.count,
-        observe=metrics.observe,
+        store.shards.main, clock or store.clock, JobLimits(**limits), count=metrics.count, observe=metrics.observe
     )
 
 
@@ -53,9 +46,7 @@ async def claim_one(jobs: Jobs, queue: str = "q") -> Claimed:
     return job
 
 
-async def end(
-    jobs: Jobs, job: Claimed, outcome: Outcome = "completed", error: str = "", delay: float = 0
-) -> str:
+async def end(jobs: Jobs, job: Claimed, outcome: Outcome = "completed", error: str = "", delay: float = 0) -> str:
     """Ends the job's run this way; returns the status of the job afterwards."""
     (status,) = await jobs.finish([Result(job, outcome, error, delay)])
     return status

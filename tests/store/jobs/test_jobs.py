@@ -9,16 +9,7 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 from loadtest.servers import Server
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, running
-from tests.store.jobs.harness import (
-    Metrics,
-    check_queue_is_sound,
-    claim,
-    claim_one,
-    end,
-    jobs_of,
-    number_of,
-    status_of,
-)
+from tests.store.jobs.harness import Metrics, check_queue_is_sound, claim, claim_one, end, jobs_of, number_of, status_of
 from tracker.errors import ClientError
 from tracker.store.jobs.jobs import MAX_BATCH, QueueFull
 from tracker.store.jobs.records import Outcome, Result

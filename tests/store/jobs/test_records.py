@@ -38,8 +38,7 @@ def test_numbers_are_compared_by_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload",
-    [{"a": math.nan}, {"a": math.inf}, {"a": {1, 2}}, {("a",): 1}, {"a": "x" * 70_000}, [1], "text"],
+    "payload", [{"a": math.nan}, {"a": math.inf}, {"a": {1, 2}}, {("a",): 1}, {"a": "x" * 70_000}, [1], "text"]
 )
 def test_an_invalid_payload_is_reported(payload: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="payload"):

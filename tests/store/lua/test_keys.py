@@ -69,8 +69,7 @@ BEYOND: dict[str, str] = {
     "stats:failures stats:outbox_dropped",
     "count_before": "*",
     "count_hits": "limits limits:*",
-    "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
-    "stats:outbox_dropped",
+    "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting stats:outbox_dropped",
     "decide_hit_and_runs": "changed changes gap groups heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "delete_user": "copies copies:version deleting groups i:hnr i:hnr_pending i:user_* i:user_name removing "
     "u:* u:*:active user:* users",
@@ -210,9 +209,7 @@ def test_scripts_build_keys_from_the_prefix_only() -> None:
     for name in scripts():
         code = re.sub(r"--.*", "", source(name))
         rest = re.sub(
-            r"local P\b.*|#P\b|~= P\b|(?:\bP and )?string\.(?:find|match)\(P, '[^']*'\)",
-            "",
-            KEY.sub("", code),
+            r"local P\b.*|#P\b|~= P\b|(?:\bP and )?string\.(?:find|match)\(P, '[^']*'\)", "", KEY.sub("", code)
         )
         if name == "announce":  # a library of functions gets the prefix with each call
             rest = re.sub(r"\bP, (?:call|sharded) = prefix, .*|return announce\(KEYS, ARGV\)", "", rest)

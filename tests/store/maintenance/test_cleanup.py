@@ -71,13 +71,7 @@ WRITE: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "STRING": lambda r, key: r.set(key, "1"),
     "ZSET": lambda r, key: r.zadd(key, {"seed": 1}),
 }
-GONE_PROJECT = {
-    "p": "gone",
-    "c": "volunteer",
-    "todo": "todo",
-    "board": "downloader_count",
-    "span": "2026-11",
-}
+GONE_PROJECT = {"p": "gone", "c": "volunteer", "todo": "todo", "board": "downloader_count", "span": "2026-11"}
 
 
 def leave_of_project(pattern: str, kind: str) -> Callable[[Any, str], Awaitable[Any]]:
@@ -89,9 +83,7 @@ def leave_of_project(pattern: str, kind: str) -> Callable[[Any, str], Awaitable[
 
 
 LEFT_OVER |= {
-    f"{row.pattern} of a project": leave_of_project(row.pattern, row.type)
-    for row in WORK
-    if "<p>" in row.pattern
+    f"{row.pattern} of a project": leave_of_project(row.pattern, row.type) for row in WORK if "<p>" in row.pattern
 }
 
 
@@ -126,13 +118,7 @@ async def test_stale_keys_are_deleted_only_on_request_and_nothing_else_is(make_s
 
 def sample_names() -> Iterator[str]:
     """A key, without its prefix, for each row of the key table except those of lists."""
-    samples = {
-        "ih": GONE_HEX,
-        "pid": PID.hex(),
-        "array": "s4",
-        "passkey": ALICE,
-        "metric": "countries.France.users",
-    }
+    samples = {"ih": GONE_HEX, "pid": PID.hex(), "array": "s4", "passkey": ALICE, "metric": "countries.France.users"}
     samples |= {"set": "hnr", "seen": "192.0.2.1", "month": "2026-11", "period": "all", "scope": "cities"}
     samples["span"] = "2026-W47"
     samples |= {"kind": "torrents", "queue": "sweep", "status": "failed", "precision": "60", "prefix": "-TR"}
@@ -205,11 +191,7 @@ async def test_what_a_deleted_torrent_leaves_is_deleted_with_the_sweep(store: St
     assert await cleanup(store) == {}
     left = {name_of(store, key) for key in await store.dump()}
     expiring = ("due:", "ptimeout:", "registered_by:")
-    assert {name for name in left if not name.startswith(expiring)} <= {
-        "torrent_id",
-        "stats:leechers",
-        "addresses",
-    }
+    assert {name for name in left if not name.startswith(expiring)} <= {"torrent_id", "stats:leechers", "addresses"}
 
 
 async def test_a_torrent_that_no_sweep_visits_is_deleted_with_its_id(store: Store) -> None:

@@ -83,9 +83,7 @@ async def test_every_key_finds_its_row(make_store: MakeStore) -> None:
 
 def test_every_global_counter_has_a_row() -> None:
     """Other keys with such names belong to a site, and are neither cleaned up nor wiped."""
-    scripts = (
-        path.read_text() for path in Path(str(resources.files("tracker.store") / "lua")).rglob("*.lua")
-    )
+    scripts = (path.read_text() for path in Path(str(resources.files("tracker.store") / "lua")).rglob("*.lua"))
     text = "\n".join(scripts)
     counted = set(re.findall(r"stats:([a-z_]+)", text)) - {"failures"}
     (table,) = re.findall(r"local TOTALS = \{(.*?)\}", text, re.DOTALL)
@@ -108,11 +106,7 @@ async def test_a_wipe_keeps_torrents_users_and_swarms(make_store: MakeStore, uni
     after = await store.dump()
     assert removed == sorted(removed) and removed[-1] == len(before) - len(after)
     gone = {row.pattern for key in before.keys() - after.keys() if (row := row_of(name_of(store, key)))}
-    ours = {
-        pattern
-        for pattern in gone
-        if not pattern.startswith(("t:<metric>", "t:hll:", "t:i:unique:", "t:unique:"))
-    }
+    ours = {pattern for pattern in gone if not pattern.startswith(("t:<metric>", "t:hll:", "t:i:unique:", "t:unique:"))}
     assert ours == STATISTICS
     assert (gone != ours) == uniques
     assert {key: after[key] for key in after} == {key: before[key] for key in after}

@@ -198,11 +198,7 @@ async def test_every_key_is_in_its_place_and_comes_back(
             self._by_value = True
 
         monkeypatch.setattr(Copying, "__init__", make)
-    one, several, back = (
-        await open_store("one"),
-        await open_store("several", shards),
-        await open_store("back"),
-    )
+    one, several, back = (await open_store("one"), await open_store("several", shards), await open_store("back"))
     await fill(one)
     expected = await contents(one)
     await reshard(one, several)

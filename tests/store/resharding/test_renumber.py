@@ -22,12 +22,7 @@ OLD = [str(770_001 + number) for number in range(6)]
 NEW = [OLD[1], OLD[2], OLD[0], "31", "880004", "880005"]
 """Some take the ids of others; 31 is that of a torrent that was removed."""
 GONE = hash_in(2, 99)
-RULES: dict[str, Any] = {
-    "accounts": "required",
-    "peer_memory": 3600,
-    "hnr_min_bytes": 100,
-    "hnr_threshold": 10_000,
-}
+RULES: dict[str, Any] = {"accounts": "required", "peer_memory": 3600, "hnr_min_bytes": 100, "hnr_threshold": 10_000}
 
 
 async def fill(store: Store) -> None:
@@ -83,9 +78,7 @@ async def figures(store: Store) -> dict[str, Any]:
     for user in ("7", "8"):
         for name in ("active", "complete", "incomplete", "hnr"):
             ids = await store.users.torrents(user, name)
-            found[f"{user} {name}"] = sorted(
-                each.info_hash.hex() for each in await store.torrents.by_ids(ids)
-            )
+            found[f"{user} {name}"] = sorted(each.info_hash.hex() for each in await store.torrents.by_ids(ids))
     tokens = await store.freeleech.page("7")
     found["tokens"] = sorted(
         each.info_hash.hex() for each in await store.torrents.by_ids([token.torrent_id for token in tokens])
@@ -220,9 +213,7 @@ async def test_it_goes_on_after_an_interruption_at_any_step(store: Store) -> Non
         ({OLD[0]: "5", HASHES[0]: "6"}, "in the file twice"),
     ],
 )
-async def test_a_wrong_file_changes_nothing(
-    store: Store, given: dict[str | InfoHash, str], problem: str
-) -> None:
+async def test_a_wrong_file_changes_nothing(store: Store, given: dict[str | InfoHash, str], problem: str) -> None:
     before = await store.dump()
     with pytest.raises(ClientError, match=problem):
         await Renumber(parts_of(store), store.clock).begin(given)

@@ -275,10 +275,7 @@ async def test_a_torrent_that_the_other_store_refuses_stays_refused(open_store: 
     target = await open_store("several", 4, **RULES)
     await reshard(one, target)
     assert await target.refused(update(1, "s", info_hash=hash_in(2, 77), passkey=ALICE)) == "denied"
-    assert (
-        await target.refused(update(1, "s", info_hash=hash_in(3, 99), passkey=ALICE))
-        == "unknown torrent at first"
-    )
+    assert await target.refused(update(1, "s", info_hash=hash_in(3, 99), passkey=ALICE)) == "unknown torrent at first"
     assert await target.refused(update(1, "s", info_hash=HASHES[0], passkey="z" * 20)) == "unknown passkey"
     assert isinstance(await target.swarms.announce(join(50, BOB)), Admitted)
 

@@ -74,15 +74,7 @@ PLACEHOLDERS = {
     "family": "[46]",
     "node": r"[-.0-9A-Za-z]{1,64}",
 }
-OF_SHARDS = (
-    "t:copies",
-    "t:copies:version",
-    "t:copied",
-    "t:changed",
-    "t:reshard",
-    "t:renumber",
-    "t:renumber:changes",
-)
+OF_SHARDS = ("t:copies", "t:copies:version", "t:copied", "t:changed", "t:reshard", "t:renumber", "t:renumber:changes")
 """Only with several shards."""
 
 
@@ -157,14 +149,7 @@ def built(keys: Keys) -> dict[str, str]:
 def test_patterns_are_unique_and_rows_complete() -> None:
     assert max(Counter(spec.pattern for spec in KEYS).values()) == 1
     for spec in KEYS:
-        assert spec.pattern.startswith("t:") and spec.type in (
-            "STRING",
-            "HASH",
-            "SET",
-            "ZSET",
-            "LIST",
-            "STREAM",
-        )
+        assert spec.pattern.startswith("t:") and spec.type in ("STRING", "HASH", "SET", "ZSET", "LIST", "STREAM")
         assert spec.holds and spec.lifetime and spec.writer
 
 
@@ -259,9 +244,7 @@ def test_scripts_build_only_keys_of_the_table() -> None:
 @pytest.mark.parametrize("accounts", get_args(Accounts))
 async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts: Accounts) -> None:
     """After a use of every feature each key matches one row and has its type, and no row is unused."""
-    store = await make_store(
-        accounts=accounts, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000, max_changes=100
-    )
+    store = await make_store(accounts=accounts, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000, max_changes=100)
     await everything(store)
     seen: set[str] = set()
     for raw in await store.dump():
@@ -274,8 +257,7 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts:
     of_users, for_a_moment = (
         {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:i:hnr_pending", "t:completed:<tid>"}
         | {"t:u:<uid>:unregistered"},
-        {"t:deleting", "t:removing:torrents", "t:addresses:full", "t:sweeping", "t:shards", "t:updated"}
-        | {*OF_SHARDS},
+        {"t:deleting", "t:removing:torrents", "t:addresses:full", "t:sweeping", "t:shards", "t:updated"} | {*OF_SHARDS},
     )
     assert set(PATTERNS) - seen - for_a_moment == (of_users if accounts == "off" else set())
 
@@ -301,13 +283,9 @@ async def everything(store: Store) -> None:
         passkey = ALICE if number % 2 else BOB
         at = endpoint(number, v6=number > 4)
         for torrent in (1, 2, 3):
-            await store.announce(
-                update(number, "s", torrent, passkey=passkey, endpoint=at, bytes_left=number % 3)
-            )
+            await store.announce(update(number, "s", torrent, passkey=passkey, endpoint=at, bytes_left=number % 3))
         await store.pass_time(50)
-        await store.announce(
-            update(number, "c", passkey=passkey, endpoint=at, bytes_left=0, downloaded=10**12)
-        )
+        await store.announce(update(number, "c", passkey=passkey, endpoint=at, bytes_left=0, downloaded=10**12))
     await store.announce(update(1, "x", passkey=ALICE))
     await store.announce(update(2, "p", passkey=BOB))
     await store.announce(update(9, "s", 4, passkey=ALICE))
@@ -363,10 +341,7 @@ async def everything(store: Store) -> None:
 
 async def some_users(store: Store) -> None:
     """Unique users in every mode, in places with names of every kind."""
-    places = [
-        place_names("United Kingdom", "St. Mary: Œ/~_ 東京", "SW1A"),
-        place_names("Germany", "x" * 200, "1 2"),
-    ]
+    places = [place_names("United Kingdom", "St. Mary: Œ/~_ 東京", "SW1A"), place_names("Germany", "x" * 200, "1 2")]
     for mode in ("exact", "hashed", "hyperloglog"):
         users = UniqueUsers(store.shards, UniqueRules(mode, secret=b"s" * 32))
         for user in ("192.0.2.1", "2001:db8:1:2::/64", "2001:db8::1"):

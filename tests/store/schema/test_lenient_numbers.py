@@ -14,9 +14,7 @@ from tracker.store.schema.lenient_numbers import MAX_INTEGER, ranked, score, who
         (b"%d" % MAX_INTEGER, MAX_INTEGER),
         (b"%d" % (MAX_INTEGER + 1), MAX_INTEGER),
         (None, 0),
-        *dict.fromkeys(
-            (b"", b"-1", b"+1", b" 1", b"1.5", b"1e3", b"x", b"\xff", b"\xb2", b"1" * 5000), 0
-        ).items(),
+        *dict.fromkeys((b"", b"-1", b"+1", b" 1", b"1.5", b"1e3", b"x", b"\xff", b"\xb2", b"1" * 5000), 0).items(),
     ],
 )
 def test_counts_are_whole_and_parsing_never_fails(text: bytes | None, figure: int) -> None:

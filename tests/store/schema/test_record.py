@@ -29,9 +29,7 @@ BOAT = fields_of(Boat)
 
 def test_the_fields_have_names_kinds_and_defaults() -> None:
     kinds = {name: field.kind for name, field in BOAT.items()}
-    assert list(kinds.values()) == [
-        *("flag", "flag", "number", "limit", "text", "rules", "choice", "names", "number")
-    ]
+    assert list(kinds.values()) == [*("flag", "flag", "number", "limit", "text", "rules", "choice", "names", "number")]
     assert (BOAT["afloat"].default, BOAT["rig"].choices) == (True, ("sloop", "ketch"))
     assert kinds.keys() - settable(Boat).keys() == {"miles"}
 

@@ -51,9 +51,7 @@ async def on_cluster(url: str, keys: Keys, rules: SwarmRules, shards: int = SHAR
         await client.aclose()
 
 
-def on_several(
-    nodes: Nodes | None, url: str, keys: Keys, rules: SwarmRules
-) -> AbstractAsyncContextManager[Store]:
+def on_several(nodes: Nodes | None, url: str, keys: Keys, rules: SwarmRules) -> AbstractAsyncContextManager[Store]:
     """Four shards on a cluster, or without one on the server at ``url``."""
     if nodes is not None:
         return on_cluster(nodes.url, keys, rules)
@@ -66,7 +64,5 @@ async def one_and_several(url: str, prefix: str, **rules: Any) -> AsyncIterator[
     clock, given = Clock(), SwarmRules(**rules)
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(running(Store(url, Keys(f"{prefix}one:"), given, clock)))
-        several = await stack.enter_async_context(
-            running(Store(url, Keys(f"{prefix}several:"), given, clock, SHARDS))
-        )
+        several = await stack.enter_async_context(running(Store(url, Keys(f"{prefix}several:"), given, clock, SHARDS)))
         yield one, several

@@ -199,9 +199,7 @@ async def test_a_shard_that_is_unavailable_costs_no_claim() -> None:
     with cluster() as group:
         main = group.primary(f"{PREFIX}{{main}}:")
         number, node = next(
-            (number, group.primary(each))
-            for number, each in enumerate(PREFIXES)
-            if group.primary(each) is not main
+            (number, group.primary(each)) for number, each in enumerate(PREFIXES) if group.primary(each) is not main
         )
         rules = SwarmRules(accounts="required", max_gap=7200)
         async with on_cluster(main.tcp_url, Keys(PREFIX), rules) as store:

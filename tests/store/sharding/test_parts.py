@@ -65,9 +65,7 @@ async def test_the_place_of_a_torrent_is_its_place_among_all_shards(registered: 
     assert await store.scores.place("1") is None
 
 
-async def test_months_with_unique_users_are_those_of_the_main_prefix_and_of_any_shard(
-    registered: Store,
-) -> None:
+async def test_months_with_unique_users_are_those_of_the_main_prefix_and_of_any_shard(registered: Store) -> None:
     """Users without a location are in shards only, those of removed torrents under the main prefix only."""
     store, months = registered, ["2026-11", "2026-10", "2026-09"]
     assert await store.unique_users.with_users(months) == []
@@ -81,10 +79,7 @@ async def test_many_ids_are_looked_for_in_parts(registered: Store, monkeypatch: 
     """Also ids that do not name their shard, or that are in another one; an unknown one is in the shard it names."""
     torrents = await registered.torrents.get_all(HASHES)
     ids = {each.torrent_id: registered.shards.of(each.info_hash) for each in torrents}
-    for number, info_hash in (
-        (MAX_SHARDS - 1, HASHES[1]),
-        (MAX_SHARDS, HASHES[2]),
-    ):  # of no shard, and of shard 0
+    for number, info_hash in ((MAX_SHARDS - 1, HASHES[1]), (MAX_SHARDS, HASHES[2])):  # of no shard, and of shard 0
         shard = registered.shards.of(info_hash)
         await registered.redis.set(shard.keys.torrent_id(str(number * 1000)), info_hash.hex())
         ids[str(number * 1000)] = shard
@@ -215,9 +210,7 @@ async def test_torrents_of_a_place_are_found_in_all_shards(registered: Store) ->
     ]
     await registered.unique_users.count(events, START)
     found = await registered.unique_users.torrents_at("countries", "GB")
-    assert found == [
-        (info_hash.hex(), number) for number, info_hash in reversed(list(enumerate(HASHES[:5], 1)))
-    ]
+    assert found == [(info_hash.hex(), number) for number, info_hash in reversed(list(enumerate(HASHES[:5], 1)))]
 
 
 async def test_peers_by_family_and_protocol_are_the_sums_of_all_shards(registered: Store) -> None:
@@ -229,12 +222,7 @@ async def test_peers_by_family_and_protocol_are_the_sums_of_all_shards(registere
     for shard in registered.shards:
         assert await read_peer_counts(registered.shards) is None
         reaper = Reaper(
-            registered.reapings[shard],
-            shard.connection,
-            shard.keys,
-            registered.counters,
-            lambda: 60,
-            registered.clock,
+            registered.reapings[shard], shard.connection, shard.keys, registered.counters, lambda: 60, registered.clock
         )
         await reaper.sweep_once(hurry=True)
     assert await read_peer_counts(registered.shards) == PeerCounts(

@@ -44,17 +44,7 @@ async def test_a_page_is_right_wherever_its_entries_are(
     if not ascending:
         ordered.reverse()
     expected = [(member.decode("utf-8", "replace"), score) for score, member in ordered]
-    for count, offset in (
-        (1, 0),
-        (30, 0),
-        (10, 45),
-        (10, 115),
-        (3, 236),
-        (400, 0),
-        (5, 239),
-        (5, 240),
-        (5, 1000),
-    ):
+    for count, offset in ((1, 0), (30, 0), (10, 45), (10, 115), (3, 236), (400, 0), (5, 239), (5, 240), (5, 1000)):
         found = await top_of(store.shards, key_of, count, offset, ascending=ascending)
         assert found == expected[offset : offset + count], (count, offset)
 

@@ -29,9 +29,7 @@ def torrent(**fields: str) -> Torrent:
         (TorrentFilter(name="7", private=True), torrent(name="7", private="1"), torrent(name="7")),
     ],
 )
-def test_a_torrent_fits_if_it_has_all_that_is_wanted(
-    wanted: TorrentFilter, fitting: Torrent, other: Torrent
-) -> None:
+def test_a_torrent_fits_if_it_has_all_that_is_wanted(wanted: TorrentFilter, fitting: Torrent, other: Torrent) -> None:
     assert wanted.is_selective and wanted.fits(fitting) and not wanted.fits(other)
     assert TorrentFilter().fits(fitting) and TorrentFilter().fits(other)
 

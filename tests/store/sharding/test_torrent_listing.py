@@ -80,9 +80,7 @@ async def test_torrents_are_sorted(filled: tuple[Store, Store], order: Order, co
             assert found == expected
 
 
-async def test_last_activity_orders_torrents_without_peers_before_those_with_peers(
-    filled: tuple[Store, Store],
-) -> None:
+async def test_last_activity_orders_torrents_without_peers_before_those_with_peers(filled: tuple[Store, Store]) -> None:
     for store in filled:
         page = await store.torrent_listing.page(TorrentFilter("last_activity", descending=False))
         found = [HASHES.index(torrent.info_hash) for torrent in page.torrents]
@@ -112,11 +110,7 @@ FILTERS: list[tuple[dict[str, Any], set[int]]] = [
 @pytest.mark.parametrize("few", [torrent_listing.MAX_FEW, 0])
 @pytest.mark.parametrize(("wanted", "found"), FILTERS)
 async def test_torrents_are_filtered_and_searched(
-    filled: tuple[Store, Store],
-    monkeypatch: pytest.MonkeyPatch,
-    wanted: dict[str, Any],
-    found: set[int],
-    few: int,
+    filled: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], found: set[int], few: int
 ) -> None:
     """The same with and without the indexes of a filter, in each order, and for pages of any size."""
     monkeypatch.setattr(torrent_listing, "MAX_FEW", few)
@@ -174,8 +168,7 @@ async def test_the_number_and_the_place_are_known_where_an_index_tells(
 
 
 @pytest.mark.parametrize(
-    "wanted",
-    [{"enabled": False, "order": "snatches"}, {"enabled": False, "order": "name", "descending": False}],
+    "wanted", [{"enabled": False, "order": "snatches"}, {"enabled": False, "order": "name", "descending": False}]
 )
 async def test_a_list_goes_on_although_too_many_fit_meanwhile(
     filled: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
@@ -274,9 +267,7 @@ async def test_a_ranking_of_all_torrents_pauses_and_goes_on_where_the_store_was_
         assert 0 < await store.torrent_listing.count("added") < 200
 
 
-async def test_properties_are_read_from_the_rows_until_the_indexes_are_complete(
-    filled: tuple[Store, Store],
-) -> None:
+async def test_properties_are_read_from_the_rows_until_the_indexes_are_complete(filled: tuple[Store, Store]) -> None:
     """As after an upgrade: the total is unknown then. One shard is enough for that."""
     for store in filled:
         keys = store.shard(HASHES[1]).keys

@@ -57,9 +57,7 @@ async def announce_randomly(stores: tuple[Store, Store], rounds: int = 300) -> N
         event = source.choice("sssuucx")
         info_hash = source.choice(HASHES)
         for store in stores:
-            await store.announce(
-                update(peer, event, info_hash=info_hash, bytes_left=left, endpoint=endpoint(peer))
-            )
+            await store.announce(update(peer, event, info_hash=info_hash, bytes_left=left, endpoint=endpoint(peer)))
 
 
 async def counts_of(store: Store) -> dict[str, Any]:
@@ -93,14 +91,10 @@ async def test_rankings_are_merged(both: tuple[Store, Store], ranking: str, asce
     await announce_randomly(both, 100)
     ranked = []
     for store in both:
-        found = [
-            await store.torrents.top(ranking, 6, offset, ascending=ascending) for offset in (0, 6, 12, 18, 24)
-        ]
+        found = [await store.torrents.top(ranking, 6, offset, ascending=ascending) for offset in (0, 6, 12, 18, 24)]
         torrents = [torrent for page in found for torrent in page]
         assert len({torrent.info_hash for torrent in torrents}) == await store.torrents.count()
-        ranked.append(
-            [getattr(torrent, "completions" if ranking == "snatches" else ranking) for torrent in torrents]
-        )
+        ranked.append([getattr(torrent, "completions" if ranking == "snatches" else ranking) for torrent in torrents])
     assert ranked[0] == ranked[1]
 
 

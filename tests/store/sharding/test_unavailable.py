@@ -56,9 +56,7 @@ def group() -> Iterator[Cluster]:
 
 
 @asynccontextmanager
-async def store_at(
-    url: str, private: str = "off", clock: Callable[[], float] = time.time
-) -> AsyncIterator[Store]:
+async def store_at(url: str, private: str = "off", clock: Callable[[], float] = time.time) -> AsyncIterator[Store]:
     """A store as a tracker opens it."""
     redis = RedisSettings(url=SecretStr(url), shards=SHARDS, connect_timeout_seconds=TIMEOUT)
     users = UserSettings.model_validate({"private": private})
@@ -290,9 +288,7 @@ async def test_unique_users_of_other_shards_are_counted(group: Cluster) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["deleted", "disabled", "passkey changed"])
-async def test_a_user_changed_meanwhile_is_refused_before_the_shard_serves_again(
-    group: Cluster, change: str
-) -> None:
+async def test_a_user_changed_meanwhile_is_refused_before_the_shard_serves_again(group: Cluster, change: str) -> None:
     """T2, T22: not one announce is let in after the node is back."""
     node, unavailable = without_main(group)
     async with store_at(group.url, "required") as store:
@@ -319,9 +315,7 @@ async def test_a_user_changed_meanwhile_is_refused_before_the_shard_serves_again
 
 
 @pytest.mark.slow
-async def test_a_shard_that_returns_waits_for_the_main_store_if_that_may_know_of_changes(
-    group: Cluster,
-) -> None:
+async def test_a_shard_that_returns_waits_for_the_main_store_if_that_may_know_of_changes(group: Cluster) -> None:
     """The main store was lost after the shard, and a user deleted in between. Lost before it, it has changed no user
     since."""
     node, (number, *_) = without_main(group)
@@ -372,9 +366,7 @@ async def test_an_outage_of_a_shard_removes_no_peer_there_and_delays_no_other(gr
         for shard, peer in zip(store.shards, peers, strict=True):
             await store.reapings[shard].heartbeat()
             await store.swarms.announce(peer)
-        torrents = {
-            each.info_hash: each for each in await store.torrents.get_all([p.info_hash for p in peers])
-        }
+        torrents = {each.info_hash: each for each in await store.torrents.get_all([p.info_hash for p in peers])}
         node.kill()
         await refresh(store)
         for _ in range(4):
@@ -405,9 +397,7 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
     async with store_at(group.url) as store:
         await fill(store)
         reapers = [
-            Reaper(
-                store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 3600.0, time.time
-            )
+            Reaper(store.reapings[shard], shard.connection, shard.keys, store.counters, lambda: 3600.0, time.time)
             for shard in store.shards
         ]
         leases = LeaseKeeper(store.scripts, store.shards, "me", time.time)
@@ -519,9 +509,7 @@ async def test_tokens_and_sessions_hold_without_the_main_store_while_all_shards_
 
 
 @pytest.mark.slow
-async def test_lists_of_clients_are_known_to_a_tracker_that_starts_without_the_main_store(
-    group: Cluster,
-) -> None:
+async def test_lists_of_clients_are_known_to_a_tracker_that_starts_without_the_main_store(group: Cluster) -> None:
     main = main_of(group)
     async with store_at(group.url) as store:
         for prefix in (b"-XX", b"-YY"):
@@ -546,10 +534,7 @@ async def test_lists_of_clients_are_known_to_a_tracker_that_starts_without_the_m
 async def test_a_lost_majority_is_the_cause_that_ready_and_log_name() -> None:
     with cluster() as group, structlog.testing.capture_logs() as logs:
         async with store_at(group.url) as store:
-            readiness, cause = (
-                Readiness(store.shards, lambda: False, None),
-                "no majority: 1 of 3 primaries answers",
-            )
+            readiness, cause = (Readiness(store.shards, lambda: False, None), "no majority: 1 of 3 primaries answers")
             for node in group.nodes[1:]:
                 node.kill()
 
@@ -561,9 +546,7 @@ async def test_a_lost_majority_is_the_cause_that_ready_and_log_name() -> None:
             await eventually(is_named, PATIENCE_SECONDS)
             with pytest.raises(StoreUnavailable, match=cause):
                 await store.torrents.count()
-        assert [line["event"] for line in logs if line.get("cause") == cause] == [
-            "the cluster does not serve"
-        ]
+        assert [line["event"] for line in logs if line.get("cause") == cause] == ["the cluster does not serve"]
         assert not any("ClusterDown" in str(line) for line in logs)
 
 

@@ -34,9 +34,7 @@ async def keys_of(store: Store, user: int = 7) -> list[str]:
     return [key for key in keys if await store.redis.exists(key)]
 
 
-async def test_a_users_unregistered_torrents_are_kept_in_the_shards_of_the_torrents(
-    both: tuple[Store, Store],
-) -> None:
+async def test_a_users_unregistered_torrents_are_kept_in_the_shards_of_the_torrents(both: tuple[Store, Store]) -> None:
     for store in both:
         for info_hash in HASHES:
             store.clock.now += 1
@@ -77,9 +75,7 @@ async def test_they_are_kept_for_ninety_days(both: tuple[Store, Store]) -> None:
         store.clock.now += 1
         assert await store.unregistered.of("7") == []
         assert await tried(store, HASHES[4]) == AT_FIRST
-        assert (
-            len(await store.unregistered.of("7")) == 1 == await store.redis.zcard((await keys_of(store))[0])
-        )
+        assert len(await store.unregistered.of("7")) == 1 == await store.redis.zcard((await keys_of(store))[0])
         assert await tried(store, HASHES[0]) == AT_FIRST
 
 

@@ -23,9 +23,7 @@ async def both(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> A
 async def join(store: Store, passkey: str, *peers: tuple[int, int]) -> None:
     """(number of the peer, place of the torrent in HASHES)."""
     for peer, place in peers:
-        await store.announce(
-            update(peer, "s", info_hash=HASHES[place], passkey=passkey, endpoint=endpoint(peer))
-        )
+        await store.announce(update(peer, "s", info_hash=HASHES[place], passkey=passkey, endpoint=endpoint(peer)))
 
 
 async def prepare(store: Store) -> None:

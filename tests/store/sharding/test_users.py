@@ -173,10 +173,7 @@ async def test_a_user_deleted_while_a_shard_is_unavailable_is_refused_when_it_re
     assert await join(store, ALICE) == ["join"] * SHARDS
     unavailable = store.shards[2]
     copied = await store.redis.get(unavailable.keys.copied())
-    rows = {
-        key: await store.redis.dump(key)
-        async for key in store.redis.scan_iter(f"{unavailable.keys.prefix}u*")
-    }
+    rows = {key: await store.redis.dump(key) async for key in store.redis.scan_iter(f"{unavailable.keys.prefix}u*")}
     await store.users.delete("7")
     await store.users.edit(BOB, {"can_leech": "0"})
     # The shard as it was when it went unavailable.
@@ -221,9 +218,7 @@ async def test_totals_that_a_program_sets_are_the_start_of_what_follows(store: S
         store.clock.now += 10
         for shard in store.shards:
             await store.redis.set(shard.keys.heartbeat(), int(store.clock.now))
-        await store.announce(
-            update(5, "u", uploaded=number, info_hash=HASHES[1], passkey=ALICE, bytes_left=0)
-        )
+        await store.announce(update(5, "u", uploaded=number, info_hash=HASHES[1], passkey=ALICE, bytes_left=0))
 
     await upload(0)
     await upload(100)
@@ -265,9 +260,7 @@ async def test_hit_and_runs_are_counted_forgiven_and_pending_over_all_shards(sto
     for info_hash in HASHES[:3]:
         await store.announce(update(5, "s", info_hash=info_hash, passkey=ALICE))
         await store.pass_time(10)
-        await store.announce(
-            update(5, "x", info_hash=info_hash, passkey=ALICE, downloaded=500, bytes_left=500)
-        )
+        await store.announce(update(5, "x", info_hash=info_hash, passkey=ALICE, downloaded=500, bytes_left=500))
     await save_sums(store)
     assert await store.users.hit_and_runs() == [("7", 3)]
     (torrent_id, *_) = await store.users.torrents("7", "hnr")
@@ -343,9 +336,7 @@ async def test_tokens_and_multipliers_reach_the_shards(store: Store) -> None:
     await store.multipliers.set("2", "0.5")
     for shard in store.shards:
         text = await store.redis.get(shard.keys.groups())
-        assert json.loads(text)["5"] == {"name": "vip", "max_downloads": "3"}, (
-            "a part of the slots, rounded up"
-        )
+        assert json.loads(text)["5"] == {"name": "vip", "max_downloads": "3"}, "a part of the slots, rounded up"
         assert await store.redis.get(shard.keys.upload_multiplier()) == b"2"
 
 

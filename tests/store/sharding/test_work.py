@@ -107,9 +107,7 @@ async def test_the_policy_visits_the_torrents_of_all_shards(store: Store) -> Non
         await store.redis.zadd(keys.index("leechers"), {row["tid"]: 1})
         points = [f"{int(store.clock.now) - HOUR * n} {number % 3} 1 0 0.5" for n in range(72, 0, -1)]
         await store.redis.rpush(keys.history(row["tid"]), *points)
-    await project(
-        store, "seeds", kind="seeding", target=3, verify="announce", order="weakest", keep_done_days=7
-    )
+    await project(store, "seeds", kind="seeding", target=3, verify="announce", order="weakest", keep_done_days=7)
     seeds = await store.work.projects.get("seeds")
     assert await store.work.policy.weak_count(seeds) == 12
 

@@ -10,14 +10,7 @@ from structlog.testing import capture_logs
 from tests.store.harness import START, Store, count_software, running
 from tracker.store.schema.keys import Keys
 from tracker.store.stats import client_software
-from tracker.store.stats.client_software import (
-    MAX_BATCH,
-    ClientSoftware,
-    by_program,
-    parted,
-    program_of,
-    shown,
-)
+from tracker.store.stats.client_software import MAX_BATCH, ClientSoftware, by_program, parted, program_of, shown
 from tracker.store.stats.slices import month_of, month_start
 from tracker.store.swarms.rules import SwarmRules
 
@@ -26,24 +19,16 @@ LATER = month_start(START, 1).timestamp()
 
 
 async def test_joins_and_failures_are_ranked_by_month_and_of_all_time(store: Store) -> None:
-    await count_software(
-        store.client_software, 1, {(QB, ""): 3, (TR, ""): 5, (QB, "unknown torrent"): 2}, START
-    )
+    await count_software(store.client_software, 1, {(QB, ""): 3, (TR, ""): 5, (QB, "unknown torrent"): 2}, START)
     await count_software(store.client_software, 2, {(QB, ""): 4, (QB, "denied"): 1}, LATER)
     this, later = month_of(START), month_of(LATER)
     assert await store.client_software.top("joins") == [(QB, 7), (TR, 5)]
     assert await store.client_software.top("joins", this) == [(TR, 5), (QB, 3)]
     assert await store.client_software.top("joins", later) == [(QB, 4)]
-    assert await store.client_software.top("failures") == [
-        (f"{QB}: unknown torrent", 2),
-        (f"{QB}: denied", 1),
-    ]
+    assert await store.client_software.top("failures") == [(f"{QB}: unknown torrent", 2), (f"{QB}: denied", 1)]
     assert await store.client_software.top("failures", later) == [(f"{QB}: denied", 1)]
     assert await store.client_software.top("joins", count=1, offset=1) == [(TR, 5)]
-    assert (await store.client_software.size("joins"), await store.client_software.size("joins", later)) == (
-        2,
-        1,
-    )
+    assert (await store.client_software.size("joins"), await store.client_software.size("joins", later)) == (2, 1)
     assert await store.client_software.top("joins", "2020-01") == []
 
 
@@ -68,9 +53,7 @@ async def test_a_batch_that_is_sent_again_counts_once(store: Store) -> None:
 
 async def test_more_than_a_batch_is_refused(store: Store) -> None:
     with pytest.raises(ValueError, match="at most"):
-        await count_software(
-            store.client_software, 1, {(f"x{n}", ""): 1 for n in range(MAX_BATCH + 1)}, START
-        )
+        await count_software(store.client_software, 1, {(f"x{n}", ""): 1 for n in range(MAX_BATCH + 1)}, START)
 
 
 async def test_invented_names_do_not_push_out_the_frequent(store: Store) -> None:

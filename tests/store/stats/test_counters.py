@@ -34,9 +34,7 @@ async def test_counts_are_written_as_counted(store: Store) -> None:
     assert await figures(store) == {"announces": 4, "requests": 4}
 
 
-async def test_nothing_is_lost_or_counted_twice_under_concurrency(
-    store: Store, make_store: MakeStore
-) -> None:
+async def test_nothing_is_lost_or_counted_twice_under_concurrency(store: Store, make_store: MakeStore) -> None:
     """T20: two processes count while counts are written."""
     other = await make_store()
 
@@ -167,10 +165,7 @@ async def test_boundaries_between_slices(store: Store) -> None:
         store.counters.count("n", at=at)
     await store.counters.flush()
     assert START % 60 == 0
-    assert await store.redis.hgetall(store.keys.counter(60, "n")) == {
-        b"%d" % START: b"1",
-        b"%d" % (START + 60): b"2",
-    }
+    assert await store.redis.hgetall(store.keys.counter(60, "n")) == {b"%d" % START: b"1", b"%d" % (START + 60): b"2"}
     assert await store.redis.hgetall(store.keys.counter(300, "n")) == {b"%d" % START: b"3"}
 
 
@@ -229,9 +224,7 @@ async def test_a_count_of_zero_is_no_event(store: Store) -> None:
     assert await store.counters.names() == await store.counters.distribution_names() == []
 
 
-async def test_measurements_of_several_processes_form_one_distribution(
-    store: Store, make_store: MakeStore
-) -> None:
+async def test_measurements_of_several_processes_form_one_distribution(store: Store, make_store: MakeStore) -> None:
     """C10: as if one process had measured everything."""
     other, values = await make_store(), [0.1 * number for number in range(100)]
     for number, value in enumerate(values):
@@ -280,18 +273,11 @@ async def test_a_slice_of_the_wrong_type_does_not_stop_the_others(store: Store) 
 
 async def test_exported_counts_wait_by_the_minute_of_the_event(store: Store) -> None:
     """In the outbox, up to its maximum."""
-    exporting = Counters(
-        store.shards,
-        store.clock,
-        exports=lambda name: name.startswith("a"),
-        max_outbox=2,
-    )
+    exporting = Counters(store.shards, store.clock, exports=lambda name: name.startswith("a"), max_outbox=2)
     for name, at in (("b", 0), ("a", 59), ("a", 60), ("a:2", 61)):
         exporting.count(name, by=2, at=START + at)
     await exporting.flush()
-    found = {
-        minute: await store.redis.hgetall(f"{store.keys.prefix}outbox:{START + minute}") for minute in (0, 60)
-    }
+    found = {minute: await store.redis.hgetall(f"{store.keys.prefix}outbox:{START + minute}") for minute in (0, 60)}
     assert found == {0: {b"a": b"2"}, 60: {b"a": b"2"}}
     assert (await store.counters.totals())["outbox_dropped"] == 2
     assert await store.counters.names() == ["a", "a:2", "b"]
@@ -382,9 +368,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_a_killed_process_loses_what_it_counted_since_its_last_write(
-    any_server: Server, store: Store
-) -> None:
+async def test_a_killed_process_loses_what_it_counted_since_its_last_write(any_server: Server, store: Store) -> None:
     """C9: kill -9. It loses less than it counts in a second, at most 200; here it writes every 0.2 s."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", COUNTING, any_server.url, store.keys.prefix, stdout=asyncio.subprocess.PIPE

@@ -41,10 +41,7 @@ def unique_users(store: Store) -> UniqueUsers:
 
 def events_of(first: int, number: int) -> list[UniqueUserEvent]:
     """Invented addresses."""
-    return [
-        UniqueUserEvent(info_hash(1), f"10.0.{n // 250}.{n % 250}", LONDON)
-        for n in range(first, first + number)
-    ]
+    return [UniqueUserEvent(info_hash(1), f"10.0.{n // 250}.{n % 250}", LONDON) for n in range(first, first + number)]
 
 
 async def markers(store: Store) -> int:

@@ -72,9 +72,7 @@ def test_different_names_stay_different(places: list[tuple[str, str, str]]) -> N
     """B11: also if they are too long to be stored whole."""
     first, second = (tuple(normalize("NFC", part) for part in place) for place in places)
     one, other = place_names(*first), place_names(*second)
-    assert [a == b for a, b in zip(one, other, strict=True)] == [
-        a == b for a, b in zip(first, second, strict=True)
-    ]
+    assert [a == b for a, b in zip(one, other, strict=True)] == [a == b for a, b in zip(first, second, strict=True)]
 
 
 @given(names, names, names)

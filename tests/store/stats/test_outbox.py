@@ -176,9 +176,7 @@ async def test_counts_deleted_by_another_program_are_forgotten(store: Store) -> 
     outbox = outbox_of(store)
     await export(store, (MINUTE, "a", 1), (MINUTE + 60, "b", 1), (MINUTE + 120, "c", 1))
     batches = await outbox.take(LATER, 1, LEASE)
-    await store.redis.delete(
-        f"{store.keys.prefix}outbox:{MINUTE}", f"{store.keys.prefix}outbox:{MINUTE + 60}"
-    )
+    await store.redis.delete(f"{store.keys.prefix}outbox:{MINUTE}", f"{store.keys.prefix}outbox:{MINUTE + 60}")
     await outbox.acknowledge(batches)
     rest = await outbox.take(LATER, 9, LEASE)
     assert counts(rest) == {(MINUTE + 120, "c"): 1}

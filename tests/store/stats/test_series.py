@@ -53,9 +53,7 @@ async def test_a_period_is_read(store: Store) -> None:
     stretch = (START - 150.5, START - 60.0)
     starts = [START - 180, START - 120, START - 60]
     assert [start for start, _ in await store.counters.series("n", 60, *stretch)] == starts
-    assert await store.counters.series("n", 60, *stretch) == await store.counters.series(
-        "n", 60, *stretch, True
-    )
+    assert await store.counters.series("n", 60, *stretch) == await store.counters.series("n", 60, *stretch, True)
     slices, total = await store.counters.distribution("d", 60, *stretch)
     assert [start for start, _ in slices] == starts
     assert total is not None and (total.count, total.min, total.max, total.mean) == (3, 1, 3, 2)

@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.store.stats.slices import (
-    PRECISIONS,
-    RETAINED,
-    Distribution,
-    finest_retained,
-    oldest_retained,
-    start_of,
-)
+from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, finest_retained, oldest_retained, start_of
 
-VALUES = st.lists(
-    st.floats(-1e9, 1e9) | st.floats(0, 1e-3) | st.integers(-1000, 1000), min_size=1, max_size=50
-)
+VALUES = st.lists(st.floats(-1e9, 1e9) | st.floats(0, 1e-3) | st.integers(-1000, 1000), min_size=1, max_size=50)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -181,16 +181,10 @@ async def test_a_batch_adds_up_and_may_be_sent_again(known: Store, mode: str) ->
     batch = batch[1:]
     assert await counted.count(batch, START) == 21
     assert await counted.count(batch, START + 5) == 0
-    expected = {
-        "countries.United_Kingdom.users": 5,
-        "countries.France.users": 15,
-        f"torrents.{IH.hex()}.users": 10,
-    }
+    expected = {"countries.United_Kingdom.users": 5, "countries.France.users": 15, f"torrents.{IH.hex()}.users": 10}
     expected |= {f"torrents.{IH.hex()}.countries.France.users": 7, f"torrents.{info_hash(2).hex()}.users": 11}
     for metric, users in expected.items():
-        assert (await counted.users_of(metric), await counted.users_of(metric, MONTH)) == (users, users), (
-            metric
-        )
+        assert (await counted.users_of(metric), await counted.users_of(metric, MONTH)) == (users, users), metric
     assert (await known.torrent(IH))["new"] == "10"
 
 
@@ -288,13 +282,7 @@ async def test_an_invalid_number_of_users_reads_as_one(known: Store) -> None:
     """A site may have written it; the places beside it are ranked."""
     foreign = {"GB": 3, b"\xff": "inf", "FR": "-inf", "DE": "-2", "US": 1.9}
     await known.redis.zadd(known.keys.unique_index("countries", "all"), foreign)
-    assert await known.unique_users.top("countries") == [
-        ("\ufffd", 2**53),
-        ("GB", 3),
-        ("US", 1),
-        ("DE", 0),
-        ("FR", 0),
-    ]
+    assert await known.unique_users.top("countries") == [("\ufffd", 2**53), ("GB", 3), ("US", 1), ("DE", 0), ("FR", 0)]
     await known.redis.set(known.keys.unique("countries.United_Kingdom.users"), "9" * 5000)
     assert await known.unique_users.users_of("countries.United_Kingdom.users") == 0
 
@@ -324,9 +312,7 @@ async def test_an_estimate_is_close_and_small(known: Store) -> None:
     users = unique_users(known, "hyperloglog")
     number = 64 * 150
     for first in range(0, number, 64):
-        await users.count(
-            [event(f"u{n}", place=PlaceNames("United_Kingdom")) for n in range(first, first + 64)], START
-        )
+        await users.count([event(f"u{n}", place=PlaceNames("United_Kingdom")) for n in range(first, first + 64)], START)
     for metric in ("countries.United_Kingdom.users", f"torrents.{IH.hex()}.users"):
         for month in (None, MONTH):
             assert abs(await users.users_of(metric, month) - number) < number * 0.041
@@ -507,9 +493,7 @@ async def test_all_months_of_a_forgotten_torrent_are_removed(store: Store, now: 
     kept = [month_start(month.timestamp(), later) for later in range(-13, 2)]
     for begin in kept:
         await store.redis.set(store.keys.unique_month(SEVEN[0], f"{begin:%Y-%m}"), "1")
-        await store.redis.zadd(
-            store.keys.unique_index("torrents", f"{begin:%Y-%m}"), {IH.hex(): 1, "other": 1}
-        )
+        await store.redis.zadd(store.keys.unique_index("torrents", f"{begin:%Y-%m}"), {IH.hex(): 1, "other": 1})
     await store.redis.set(store.keys.unique(SEVEN[0]), "14")
     store.clock.now = now.timestamp()
     await store.torrents.remove(IH)
@@ -595,16 +579,11 @@ async def test_torrents_of_a_place_are_found_among_those_with_the_most_users(sto
     await register(store, 1, 2, 3)
     counted = unique_users(store)
     seen = [(1, PARIS, 2), (2, PARIS, 1), (2, LONDON, 3), (3, LONDON, 1)]
-    events = [
-        event(f"{torrent} {n}", torrent, place) for torrent, place, number in seen for n in range(number)
-    ]
+    events = [event(f"{torrent} {n}", torrent, place) for torrent, place, number in seen for n in range(number)]
     await counted.count(events, START)
     first, second = info_hash(1).hex(), info_hash(2).hex()
     assert await counted.torrents_at("countries", "France") == [(first, 2), (second, 1)]
-    assert await counted.torrents_at("cities", "United_Kingdom/London") == [
-        (second, 3),
-        (info_hash(3).hex(), 1),
-    ]
+    assert await counted.torrents_at("cities", "United_Kingdom/London") == [(second, 3), (info_hash(3).hex(), 1)]
     assert await counted.torrents_at("countries", "France", candidates=1) == [(second, 1)]
     await store.redis.set(store.keys.torrent_places(info_hash(2)), "another type")
     await store.redis.zadd(store.keys.unique_index("torrents", "all"), {"another program's": 99})

@@ -130,11 +130,7 @@ async def test_a_replica_without_the_last_announces_removes_no_peer(pair: Failov
     async with serving(primary) as (store, proxy):
         until(lambda: offset(replica) == offset(primary))
         promote(replica)
-        of_lost = {
-            "renewal": alice(downloaded=5000),
-            "stop": other("x"),
-            "join": update(3, "s", passkey=ALICE),
-        }
+        of_lost = {"renewal": alice(downloaded=5000), "stop": other("x"), "join": update(3, "s", passkey=ALICE)}
         await announced(store, of_lost[lost])
         proxy.lead_to(replica)
         await announced(store, other())
@@ -209,11 +205,7 @@ async def test_a_tracker_that_knows_nothing_goes_on_after_a_planned_failover(pai
 
 @pytest.mark.parametrize("persistence", ["append-only file", "dump"])
 async def test_a_server_that_is_restarted_goes_on(start_server: StartServer, persistence: str) -> None:
-    file = (
-        ("--appendonly", "yes")
-        if persistence == "append-only file"
-        else ("--appendonly", "no", "--save", "9 9")
-    )
+    file = ("--appendonly", "yes") if persistence == "append-only file" else ("--appendonly", "no", "--save", "9 9")
     server = start_server(*file)
     async with serving(server) as (store, _):
         await announced(store, alice())

@@ -162,12 +162,8 @@ async def test_ipv6_addresses_are_bounded_by_their_64_prefix(make_store: MakeSto
 
 async def test_an_address_and_its_wider_network_are_bounded_over_all_torrents(make_store: MakeStore) -> None:
     store = await make_store(max_per_network=4)
-    assert [(await store.announce(attacker(n, torrent=n + 1))).outcome for n in range(6)] == ["join"] * 4 + [
-        "over"
-    ] * 2
-    neighbours = [
-        update(n, "s", torrent=n, endpoint=Endpoint(bytes([203, 0, 112, n, 26, 225]))) for n in range(10, 50)
-    ]
+    assert [(await store.announce(attacker(n, torrent=n + 1))).outcome for n in range(6)] == ["join"] * 4 + ["over"] * 2
+    neighbours = [update(n, "s", torrent=n, endpoint=Endpoint(bytes([203, 0, 112, n, 26, 225]))) for n in range(10, 50)]
     outcomes = [(await store.announce(one)).outcome for one in neighbours]
     assert outcomes == ["join"] * 36 + ["over"] * 4
     elsewhere = update(99, "s", endpoint=Endpoint(bytes([203, 0, 113, 1, 26, 225])))
@@ -190,9 +186,7 @@ async def test_exempt_addresses_and_local_networks_are_not_limited(make_store: M
     assert (await strict.announce(another)).outcome == "over"
 
 
-async def test_a_client_that_restarts_at_the_total_bound_takes_its_own_place(
-    make_store: MakeStore,
-) -> None:
+async def test_a_client_that_restarts_at_the_total_bound_takes_its_own_place(make_store: MakeStore) -> None:
     store = await make_store(max_per_network=4)
     for n in range(4):
         await store.announce(attacker(n, torrent=n + 1))
@@ -213,10 +207,7 @@ async def test_an_entry_that_names_a_peer_of_another_address_evicts_no_peer(stor
 @pytest.mark.slow
 async def test_a_local_network_has_unlimited_peers_and_bounded_entries(store: Store) -> None:
     """Behind an untrusted proxy all peers share its address."""
-    behind = [
-        update(n, "s", endpoint=Endpoint(b"\xac\x11\0\1" + (1024 + n).to_bytes(2, "big")))
-        for n in range(1500)
-    ]
+    behind = [update(n, "s", endpoint=Endpoint(b"\xac\x11\0\1" + (1024 + n).to_bytes(2, "big"))) for n in range(1500)]
     for first in range(0, 1500, 500):
         answers = await asyncio.gather(*map(store.announce, behind[first : first + 500]))
         assert {answer.outcome for answer in answers} == {"join"}
@@ -272,9 +263,7 @@ async def test_honest_peers_are_returned_beside_an_attacker(make_store: MakeStor
     store = await make_store(max_per_network_in_swarm=400)
     chance = random.Random(1)
     for first in range(0, 9000, 1000):
-        fresh = (
-            attacker(n, random=chance.getrandbits(31), peers_wanted=0) for n in range(first, first + 1000)
-        )
+        fresh = (attacker(n, random=chance.getrandbits(31), peers_wanted=0) for n in range(first, first + 1000))
         await asyncio.gather(*map(store.announce, fresh))
         honest = range(first // 18, first // 18 + 56)
         await asyncio.gather(
@@ -334,12 +323,8 @@ async def test_the_sweep_adds_addresses_to_a_swarm_without_them(store: Store, bu
 
 BROKEN: dict[str, Callable[[Store, str], Awaitable[Any]]] = {
     "an entry is gone": lambda store, key: store.redis.hdel(key, endpoint(2)[:4]),
-    "an entry too many": lambda store, key: store.redis.hset(
-        key, endpoint(99)[:4], endpoint(99)[4:] + peer_id(99)
-    ),
-    "an entry of another peer": lambda store, key: store.redis.hset(
-        key, endpoint(2)[:4], endpoint(2)[4:] + peer_id(3)
-    ),
+    "an entry too many": lambda store, key: store.redis.hset(key, endpoint(99)[:4], endpoint(99)[4:] + peer_id(99)),
+    "an entry of another peer": lambda store, key: store.redis.hset(key, endpoint(2)[:4], endpoint(2)[4:] + peer_id(3)),
     "no entry at all": lambda store, key: store.redis.hset(key, endpoint(2)[:4], "garbage"),
     "all are gone": lambda store, key: store.redis.delete(key),
 }
@@ -358,9 +343,7 @@ async def test_the_sweep_repairs_the_addresses(store: Store, fault: str, budget:
 
 
 @pytest.mark.parametrize("budget", [3, 200], ids=["in slices", "at once"])
-async def test_the_sweep_repairs_an_endpoint_that_differs_from_its_peers_hash(
-    store: Store, budget: int
-) -> None:
+async def test_the_sweep_repairs_an_endpoint_that_differs_from_its_peers_hash(store: Store, budget: int) -> None:
     for n in range(1, 21):
         await store.announce(update(n, "s"))
     await store.redis.setrange(f"{store.keys.prefix}swarm:{info_hash(1).hex()}:l4", 12, b"\xff" * 6)
@@ -394,9 +377,7 @@ async def test_an_address_costs_at_most_80_bytes_a_peer(store: Store) -> None:
     """In a swarm where every peer has its own address."""
     peers = 20_000
     for first in range(0, peers, 1000):
-        await asyncio.gather(
-            *(store.announce(update(n, "s", peers_wanted=0)) for n in range(first, first + 1000))
-        )
+        await asyncio.gather(*(store.announce(update(n, "s", peers_wanted=0)) for n in range(first, first + 1000)))
     used = await store.redis.memory_usage(addresses_key(store), samples=0)
     assert used / peers <= 80, f"{used / peers:.1f} bytes a peer"
 
@@ -404,9 +385,7 @@ async def test_an_address_costs_at_most_80_bytes_a_peer(store: Store) -> None:
 @pytest.mark.slow
 async def test_a_seedbox_with_many_torrents_and_a_nat_are_not_limited(make_store: MakeStore) -> None:
     """With the default bounds."""
-    store = await make_store(
-        max_per_network_in_swarm=400, max_per_network=50_000, new_per_address_hour=20_000
-    )
+    store = await make_store(max_per_network_in_swarm=400, max_per_network=50_000, new_per_address_hour=20_000)
     seedbox = [attacker(1, torrent=n, bytes_left=0) for n in range(1, 10_001)]
     nat = [attacker(n, torrent=20_000) for n in range(300)]
     outcomes = {

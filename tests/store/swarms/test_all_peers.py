@@ -71,9 +71,7 @@ async def test_no_command_reads_a_large_swarm_at_once(redis_url: str, prefix: st
     peers = 3000
     async with running(Store(redis_url, Keys(prefix), SwarmRules())) as store:
         for first in range(0, peers, 50):
-            await store.announce_together(
-                *(update(first + number, "s", peers_wanted=0) for number in range(50))
-            )
+            await store.announce_together(*(update(first + number, "s", peers_wanted=0) for number in range(50)))
         before = await commands_so_far(store)
         assert len({each.peer_id for each in await everything(store)}) == peers
         after = await commands_so_far(store)

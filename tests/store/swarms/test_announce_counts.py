@@ -128,9 +128,7 @@ async def test_there_are_no_pauses_between_calls_while_too_many_torrents_wait(
     async def pause(seconds: float) -> None:
         if seconds == announce_counts.CALL_PAUSE_SECONDS:
             waiting.append(len(counts))
-            counts.of(store.shards[0]).update(
-                info_hash(1000 * len(waiting) + number) for number in range(200)
-            )
+            counts.of(store.shards[0]).update(info_hash(1000 * len(waiting) + number) for number in range(200))
         elif waiting:
             raise asyncio.CancelledError
 
@@ -151,9 +149,7 @@ async def test_many_torrents_leave_the_event_loop_free_while_the_store_is_unavai
     assert len(store.announce_counts) == 20
 
 
-async def test_counts_wait_for_the_store_and_a_lost_call_is_not_repeated(
-    store: Store, any_server: Server
-) -> None:
+async def test_counts_wait_for_the_store_and_a_lost_call_is_not_repeated(store: Store, any_server: Server) -> None:
     """The store may have counted them."""
     await store.announce(update(1, "s"))
     await store.announce_counts.flush()

@@ -66,9 +66,7 @@ def some_updates(seed: int) -> list[tuple[int, PeerUpdate]]:
                     peer,
                     source.choice("uuuuuuuuuscpx"),
                     torrent=source.randint(1, 2),
-                    endpoint=endpoint(
-                        peer, v6=source.random() < 0.3, port=source.choice([6881] * 9 + [7000])
-                    ),
+                    endpoint=endpoint(peer, v6=source.random() < 0.3, port=source.choice([6881] * 9 + [7000])),
                     key_digest=b"8 bytes!",
                     uploaded=max(0, moved[peer]),
                     downloaded=max(0, moved[peer] // 2),
@@ -84,9 +82,7 @@ def some_updates(seed: int) -> list[tuple[int, PeerUpdate]]:
 
 @pytest.mark.parametrize("give_below", [0, 3])
 @pytest.mark.parametrize("seed", range(4))
-async def test_both_scripts_leave_the_same_contents(
-    store: Store, long_way: Store, seed: int, give_below: int
-) -> None:
+async def test_both_scripts_leave_the_same_contents(store: Store, long_way: Store, seed: int, give_below: int) -> None:
     """Also where they hand out peers of the DHT."""
     totals = []
     for one in (store, long_way):
@@ -105,9 +101,7 @@ async def test_both_scripts_leave_the_same_contents(
         await one.announce_counts.flush()
     assert any(moved != TrafficTotals(0, 0, 0, 0) for moved in totals)
     assert any(moved.given for moved in totals) == bool(give_below)
-    assert {k: v for k, v in (await contents(store)).items() if not k.startswith("long:")} == await contents(
-        long_way
-    )
+    assert {k: v for k, v in (await contents(store)).items() if not k.startswith("long:")} == await contents(long_way)
     assert await check_invariants(long_way.redis, long_way.keys) > 0
 
 
@@ -123,13 +117,7 @@ async def test_regular_announces_take_the_short_script(store: Store) -> None:
     )
     assert broken != text
     replace_announce(store, broken)
-    every: list[dict[str, Any]] = [
-        {},
-        {"peers_wanted": 0},
-        {"form": WITH_IDS},
-        {"form": OWN_FAMILY},
-        {"uploaded": 5},
-    ]
+    every: list[dict[str, Any]] = [{}, {"peers_wanted": 0}, {"form": WITH_IDS}, {"form": OWN_FAMILY}, {"uploaded": 5}]
     for changes in every:
         store.clock.now += 60
         reply = await store.swarms.announce(update(1, **changes))
@@ -157,10 +145,7 @@ async def test_an_invalid_count_fails_no_announce(store: Store, field: str, text
         store.swarms.announce(update(2, "s", torrent=2)),
         store.swarms.announce(update(1, "p")),
     )
-    assert (
-        isinstance(answers[0], Admitted)
-        and getattr(answers[0], field.replace("snatches", "completions")) == 0
-    )
+    assert isinstance(answers[0], Admitted) and getattr(answers[0], field.replace("snatches", "completions")) == 0
     assert isinstance(answers[1], Admitted) and answers[1].leechers == 1
     assert isinstance(answers[2], Admitted)
 

@@ -15,9 +15,7 @@ def changed(before: dict[bytes, Any], after: dict[bytes, Any]) -> set[bytes]:
 
 
 @pytest.mark.parametrize("found_by", ["event", "due list", "sweep"])
-async def test_an_invalid_count_does_not_stop_other_peers_from_being_reaped(
-    store: Store, found_by: str
-) -> None:
+async def test_an_invalid_count_does_not_stop_other_peers_from_being_reaped(store: Store, found_by: str) -> None:
     silent = [("1", update(1, "p")), ("2", update(2, "s", torrent=2))]
     for torrent, peer in silent:
         await store.announce(peer)

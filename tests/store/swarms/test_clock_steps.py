@@ -34,8 +34,7 @@ class Machine:
     def __init__(self, store: Store) -> None:
         self.store, self.timer, self._passed = store, Timer(), 0.0
         self.reapings = [
-            Reaping(shard, store.shards, store.rules, store.clock, timer=self.timer)
-            for shard in store.shards.all
+            Reaping(shard, store.shards, store.rules, store.clock, timer=self.timer) for shard in store.shards.all
         ]
 
     async def heartbeat(self) -> None:
@@ -300,9 +299,7 @@ async def test_a_lease_survives_a_sleep_of_the_machine(machine: Machine) -> None
 
 async def test_a_grace_period_is_as_long_as_it_should_be(make_store: MakeStore) -> None:
     """A clock that was ten days behind is set right, after the user has left."""
-    store = await make_store(
-        accounts="required", hnr_min_bytes=100, hnr_threshold=DAY, hnr_grace=3 * DAY, grace=GRACE
-    )
+    store = await make_store(accounts="required", hnr_min_bytes=100, hnr_threshold=DAY, hnr_grace=3 * DAY, grace=GRACE)
     await store.users.add("7", ALICE)
     machine = Machine(store)
     await machine.heartbeat()

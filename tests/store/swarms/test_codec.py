@@ -83,13 +83,7 @@ def test_every_field_of_an_update_is_packed() -> None:
 
 def test_rules_are_doubles() -> None:
     rules = SwarmRules(
-        accounts="required",
-        peer_memory=60,
-        hnr_min_bytes=5,
-        hnr_threshold=7,
-        max_gap=11,
-        early=0.5,
-        give_below=3,
+        accounts="required", peer_memory=60, hnr_min_bytes=5, hnr_threshold=7, max_gap=11, early=0.5, give_below=3
     )
     numbers = struct.unpack("<31d", pack_rules(rules))
     assert (numbers[0], *numbers[3:9]) == (11, 0.5, 3, 0, 60, 5, 7)
@@ -158,10 +152,7 @@ IDS, IDS6 = peer_id(1) + peer_id(2), peer_id(3)
             b"U 3 2 1 " + struct.pack("<HHH", 12, 18, 40) + PEERS + PEERS6 + IDS + IDS6,
             Admitted(3, 2, 1, PEERS, PEERS6, IDS, IDS6, "update"),
         ),
-        (
-            b"J 3 2 1 " + struct.pack("<HHH", 0, 18, 0) + PEERS6,
-            Admitted(3, 2, 1, b"", PEERS6, b"", b"", "join"),
-        ),
+        (b"J 3 2 1 " + struct.pack("<HHH", 0, 18, 0) + PEERS6, Admitted(3, 2, 1, b"", PEERS6, b"", b"", "join")),
         ([1, b"denied", b"caf\xe9"], Refused("denied", "caf\ufffd")),
         ([1, b"error", b"WRONGTYPE"], Refused("error", "")),
         ([1, b"unknown passkey", b""], Refused("unknown passkey", "", True)),

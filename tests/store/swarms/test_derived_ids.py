@@ -72,9 +72,7 @@ async def test_replies_with_peer_ids_name_the_announced_ones(store: Store) -> No
 
 
 @pytest.mark.parametrize("first", [ALICE, BOB])
-async def test_announcing_a_known_peer_id_first_does_not_harm_its_owner(
-    make_store: MakeStore, first: str
-) -> None:
+async def test_announcing_a_known_peer_id_first_does_not_harm_its_owner(make_store: MakeStore, first: str) -> None:
     """In private mode too: both users are in the swarm and credited."""
     store = await make_store(accounts="required", peer_memory=3600)
     await store.users.add("7", ALICE)
@@ -95,9 +93,7 @@ async def test_announcing_a_known_peer_id_first_does_not_harm_its_owner(
 
 
 @pytest.mark.parametrize("how", ["stops", "times out", "loses its endpoint"])
-async def test_a_client_keeps_its_entry_when_the_first_owner_of_its_peer_id_leaves(
-    store: Store, how: str
-) -> None:
+async def test_a_client_keeps_its_entry_when_the_first_owner_of_its_peer_id_leaves(store: Store, how: str) -> None:
     await store.announce(update(1, "s", key_digest=KEY))
     own = update(1, "s", key_digest=OTHER, endpoint=endpoint(2))
     await store.announce(own)

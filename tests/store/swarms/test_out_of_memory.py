@@ -15,13 +15,7 @@ from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules
 
 PEERS = 300
-RULES = {
-    "accounts": "required",
-    "peer_memory": 3600,
-    "hnr_min_bytes": 0,
-    "hnr_threshold": 1000,
-    "forget_after": 100,
-}
+RULES = {"accounts": "required", "peer_memory": 3600, "hnr_min_bytes": 0, "hnr_threshold": 1000, "forget_after": 100}
 
 
 @pytest.fixture(params=["valkey", "redis"])
@@ -49,9 +43,7 @@ async def make_room(store: Store) -> None:
     await store.redis.config_set("maxmemory", 0)
 
 
-async def alice(
-    store: Store, number: int, event: str = "u", torrent: int = 1, left: int | None = None
-) -> str:
+async def alice(store: Store, number: int, event: str = "u", torrent: int = 1, left: int | None = None) -> str:
     """The outcome of an announce, or its refusal."""
     left = number % 3 if left is None else left
     reply = await store.swarms.announce(update(number, event, torrent, passkey=ALICE, bytes_left=left))

@@ -20,9 +20,7 @@ def socket(peer: int, *, process: int = 1, number: int | None = None, address: i
 
 
 def over_socket(peer: int, event: str = "u", at: Endpoint | None = None, **changes: Any) -> PeerUpdate:
-    return update(
-        peer, event, endpoint=at or socket(peer), form=OVER_SOCKET, **{"timeout_seconds": 180.0, **changes}
-    )
+    return update(peer, event, endpoint=at or socket(peer), form=OVER_SOCKET, **{"timeout_seconds": 180.0, **changes})
 
 
 def gone(peer: int, at: Endpoint | None = None) -> PeerUpdate:
@@ -50,14 +48,8 @@ async def test_sockets_are_told_to_sockets_and_endpoints_to_others(store: Store)
     for peer in (1, 2, 3):
         await store.announce(over_socket(peer, "s", bytes_left=0 if peer == 1 else 7))
     await store.announce(update(4, "s"))
-    assert sorted(sockets_of((await store.announce(over_socket(2))).peers)) == [
-        SocketId(1, 1),
-        SocketId(1, 3),
-    ]
-    assert sockets_of((await store.announce(over_socket(1, bytes_left=0))).peers) == [
-        SocketId(1, 2),
-        SocketId(1, 3),
-    ]
+    assert sorted(sockets_of((await store.announce(over_socket(2))).peers)) == [SocketId(1, 1), SocketId(1, 3)]
+    assert sockets_of((await store.announce(over_socket(1, bytes_left=0))).peers) == [SocketId(1, 2), SocketId(1, 3)]
     reply = await store.announce(update(5, "s"))
     assert (reply.peers, reply.leechers, reply.seeders) == (endpoint(4), 4, 1)
     assert len(sockets_of((await store.announce(over_socket(3, peers_wanted=1))).peers)) == 1

@@ -26,23 +26,12 @@ from tests.store.harness import START, Store, endpoint, info_hash, running, upda
 from tracker.bittorrent import Accounts, Digits, Endpoint, InfoHash, PeerId
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.multipliers import RuleChange, multiplier_text, rule_change
-from tracker.store.swarms.codec import (
-    OWN_FAMILY,
-    WITH_IDS,
-    Admitted,
-    JoinedWithMultipliers,
-    PeerUpdate,
-    Refused,
-)
+from tracker.store.swarms.codec import OWN_FAMILY, WITH_IDS, Admitted, JoinedWithMultipliers, PeerUpdate, Refused
 from tracker.store.swarms.rules import SwarmRules
 
 USERS = {"": "", "x" * 20: "", "p" * 20: "7", "q" * 20: "8"}
 """By passkey: no user, no user by an unknown one, and two users."""
-PASSKEYS: dict[Accounts, list[str]] = {
-    "off": list(USERS)[:1],
-    "optional": list(USERS),
-    "required": list(USERS)[2:],
-}
+PASSKEYS: dict[Accounts, list[str]] = {"off": list(USERS)[:1], "optional": list(USERS), "required": list(USERS)[2:]}
 MAX_PER_NETWORK = 4
 """Few: all IPv6 peers here are of one /64."""
 MAX_PEERS = 2
@@ -251,9 +240,7 @@ class Model:
         others = {k: e for k, e in self.active.items() if k[0] == key[0] and k != key}
         user = USERS[u.passkey]
         holders = {k: e.user for k, e in others.items() if e.endpoints.get(family) == u.endpoint}
-        evicted = [
-            k for k, owner in holders.items() if (not owner and user) or (owner == user and u.event == b"s")
-        ]
+        evicted = [k for k, owner in holders.items() if (not owner and user) or (owner == user and u.event == b"s")]
         kept = [owner for k, owner in holders.items() if k not in evicted]
         if user in kept or (kept and not user):
             return "displaced"
@@ -420,9 +407,7 @@ class SwarmMachine(RuleBasedStateMachine):
             assert reply.outcome != "join" or (up, down) == (1, 1)
 
     def check_picked(self, torrent: int, u: PeerUpdate, reply: Admitted) -> None:
-        everyone = {
-            e for (t, _), entry in self.model.active.items() if t == torrent for e in entry.endpoints.values()
-        }
+        everyone = {e for (t, _), entry in self.model.active.items() if t == torrent for e in entry.endpoints.values()}
         got = [reply.peers[i : i + 6] for i in range(0, len(reply.peers), 6)]
         got += [reply.peers6[i : i + 18] for i in range(0, len(reply.peers6), 18)]
         assert len(got) <= u.peers_wanted and len(set(got)) == len(got)
@@ -458,11 +443,7 @@ class SwarmMachine(RuleBasedStateMachine):
         if u.form == OWN_FAMILY:
             assert not (reply.peers6 if len(u.endpoint) == 6 else reply.peers)
 
-    @rule(
-        batch=st.lists(
-            st.tuples(torrents, peers, updates, places, st.integers(0, 3)), min_size=2, max_size=30
-        )
-    )
+    @rule(batch=st.lists(st.tuples(torrents, peers, updates, places, st.integers(0, 3)), min_size=2, max_size=30))
     def announce_together(self, batch: list[Any]) -> None:
         """Concurrent announces are applied one after another, in the order of arrival."""
         calls = [(t, self.make(t, p, values, place, user)) for t, p, values, place, user in batch]
@@ -602,7 +583,4 @@ class SwarmMachine(RuleBasedStateMachine):
 def test_swarms_agree_with_the_model(redis_url: str, accounts: Accounts) -> None:
     """T19, T7, T8, T17, T26 and T27 under random concurrent announces, stops and reaps."""
     machine = type("Machine", (SwarmMachine,), {"redis_url": redis_url, "accounts": accounts})
-    run_state_machine_as_test(
-        machine,
-        settings=examples(20, stateful_step_count=30),
-    )
+    run_state_machine_as_test(machine, settings=examples(20, stateful_step_count=30))

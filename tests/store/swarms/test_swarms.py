@@ -7,17 +7,7 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import (
-    ALICE,
-    START,
-    Store,
-    due_deadline,
-    endpoint,
-    info_hash,
-    peer_id,
-    timeout_key,
-    update,
-)
+from tests.store.harness import ALICE, START, Store, due_deadline, endpoint, info_hash, peer_id, timeout_key, update
 from tracker.bittorrent import InfoHash, ScrapeFile
 from tracker.errors import StoreUnavailable
 from tracker.store.swarms.codec import COMPLETED_MEMBER, WITH_IDS, Admitted, Refused
@@ -351,9 +341,7 @@ async def test_seeders_and_leechers_fill_up_for_each_other(
     store: Store, seeders: int, leechers: int, wanted: int, given: tuple[int, int]
 ) -> None:
     numbers = range(1, seeders + leechers + 1)
-    await asyncio.gather(
-        *(store.announce(update(n, "s", bytes_left=0 if n <= seeders else 1)) for n in numbers)
-    )
+    await asyncio.gather(*(store.announce(update(n, "s", bytes_left=0 if n <= seeders else 1)) for n in numbers))
     seeds = {endpoint(n) for n in range(1, seeders + 1)}
     caller = seeders + leechers
     for start in range(0, 400, 13):
@@ -371,9 +359,7 @@ async def test_peers_that_joined_in_sequence_are_not_returned_together(store: St
             *(store.announce(update(n, "s", random=chance.getrandbits(31), peers_wanted=0)) for n in numbers)
         )
     together = {endpoint(n) for n in range(1001, 1061)}
-    answers = [
-        six((await store.announce(update(1, random=chance.getrandbits(31)))).peers) for _ in range(200)
-    ]
+    answers = [six((await store.announce(update(1, random=chance.getrandbits(31)))).peers) for _ in range(200)]
     counts = [len(together.intersection(got)) for got in answers]
     assert max(counts) < 20 and 4 < sum(counts) / len(counts) < 9
     assert await check_invariants(store.redis, store.keys) == 500
@@ -400,10 +386,7 @@ async def test_peer_ids_come_in_the_order_of_the_endpoints(store: Store) -> None
     for number in range(1, 10):
         await store.announce(update(number, "s", bytes_left=number % 2))
     reply = await store.announce(update(1, bytes_left=1, form=WITH_IDS))
-    got = {
-        reply.peers[i * 6 : i * 6 + 6]: reply.peer_ids[i * 20 : i * 20 + 20]
-        for i in range(len(reply.peers) // 6)
-    }
+    got = {reply.peers[i * 6 : i * 6 + 6]: reply.peer_ids[i * 20 : i * 20 + 20] for i in range(len(reply.peers) // 6)}
     assert got == {endpoint(n): peer_id(n) for n in range(2, 10)}
 
 
@@ -444,9 +427,7 @@ async def test_a_broken_key_fails_its_own_announce_only(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.redis.set(store.keys.swarm_peers(info_hash(2)), "a string")
     before = await store.dump()
-    good, bad = await asyncio.gather(
-        store.swarms.announce(update(1)), store.swarms.announce(update(2, "s", torrent=2))
-    )
+    good, bad = await asyncio.gather(store.swarms.announce(update(1)), store.swarms.announce(update(2, "s", torrent=2)))
     assert isinstance(good, Admitted) and bad == Refused("error", "")
     after = await store.dump()
     assert {k for k in before | after if before.get(k) != after.get(k)} <= {
@@ -486,10 +467,7 @@ async def test_scrape_returns_zeros_for_unknown_torrents(store: Store) -> None:
         info_hash(2): ScrapeFile(),
         info_hash(3): ScrapeFile(),
     }
-    assert await store.swarms.scrape_all() == {
-        info_hash(1): ScrapeFile(2, 0, 1, 0),
-        info_hash(3): ScrapeFile(),
-    }
+    assert await store.swarms.scrape_all() == {info_hash(1): ScrapeFile(2, 0, 1, 0), info_hash(3): ScrapeFile()}
 
 
 async def test_counts_are_exact_up_to_the_last_double(private: Store) -> None:
@@ -510,10 +488,7 @@ async def test_top_torrents(store: Store) -> None:
         for peer in range(torrent):
             await store.announce(update(10 * torrent + peer, "s", torrent=torrent))
     top = await store.torrents.top("leechers", 2)
-    assert [(t.info_hash, t.leechers) for t in top] == [
-        (InfoHash(info_hash(4)), 4),
-        (InfoHash(info_hash(3)), 3),
-    ]
+    assert [(t.info_hash, t.leechers) for t in top] == [(InfoHash(info_hash(4)), 4), (InfoHash(info_hash(3)), 3)]
 
 
 async def test_announces_fail_at_once_while_the_store_is_unavailable(store: Store) -> None:

@@ -20,9 +20,7 @@ async def sweep(store: Store, budget: int = 200) -> SweepStep:
     while ids:
         step = await store.reaping.sweep(ids, position, budget)
         ids, position, peers = ids[step.done :], step.position, peers.plus(step.peers)
-        sums = [
-            a + b for a, b in zip(sums, (step.reaped, step.repairs, step.forgotten, step.seen), strict=True)
-        ]
+        sums = [a + b for a, b in zip(sums, (step.reaped, step.repairs, step.forgotten, step.seen), strict=True)]
     reaped, repairs, forgotten, seen = sums
     return SweepStep(0, "", reaped, repairs, forgotten, seen, peers)
 
@@ -33,15 +31,12 @@ async def fill(store: Store, peers: int = LARGE) -> None:
         event = "p" if n % 5 == 0 else "s"
         await store.announce(update(n, event, bytes_left=n % 3, key_digest=b"k" * 8))
         if n % 4 == 0:
-            await store.announce(
-                update(n, event, bytes_left=n % 3, key_digest=b"k" * 8, endpoint=endpoint(n, v6=True))
-            )
+            await store.announce(update(n, event, bytes_left=n % 3, key_digest=b"k" * 8, endpoint=endpoint(n, v6=True)))
 
 
 @pytest.mark.parametrize("budget", [BUDGET, 200], ids=["slices", "one call"])
 @pytest.mark.parametrize(
-    "damage",
-    ["count", "both counts", "paused", "array", "slot", "member", "stray member", "ranking", "total"],
+    "damage", ["count", "both counts", "paused", "array", "slot", "member", "stray member", "ranking", "total"]
 )
 async def test_damage_is_repaired_once(store: Store, damage: str, budget: int) -> None:
     """One sweep makes a damaged swarm consistent again, whatever was damaged."""
@@ -98,9 +93,7 @@ async def test_peers_are_counted_by_family_and_protocol(store: Store, budget: in
     await store.redis.hincrby(store.keys.torrent(info_hash(1)), "seeders", 7)
     step = await sweep(store, budget)
     assert step.repairs == 1
-    assert step.peers._replace(seeders_udp=0, leechers_udp=0) == expected._replace(
-        seeders_udp=0, leechers_udp=0
-    )
+    assert step.peers._replace(seeders_udp=0, leechers_udp=0) == expected._replace(seeders_udp=0, leechers_udp=0)
 
 
 async def test_a_swarm_that_shrinks_while_it_is_visited_counts_once(store: Store) -> None:
@@ -210,8 +203,7 @@ async def test_a_self_registered_torrent_is_forgotten_when_empty_for_long(store:
 
 
 @pytest.mark.parametrize(
-    ("forget_after", "addresses", "seconds"),
-    [(7200, 1, 3600), (7200, 2, 7200), (600, 1, 600), (600, 2, 600)],
+    ("forget_after", "addresses", "seconds"), [(7200, 1, 3600), (7200, 2, 7200), (600, 1, 600), (600, 2, 600)]
 )
 async def test_a_torrent_of_one_address_is_forgotten_after_an_hour_or_sooner(
     make_store: MakeStore, forget_after: int, addresses: int, seconds: int

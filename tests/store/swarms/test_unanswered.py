@@ -96,9 +96,7 @@ async def test_an_announce_that_was_never_applied_is_no_join(store: Store, any_s
         assert late.empty()
 
 
-async def test_a_remembered_peer_that_joins_again_is_reported(
-    make_store: MakeStore, any_server: Server
-) -> None:
+async def test_a_remembered_peer_that_joins_again_is_reported(make_store: MakeStore, any_server: Server) -> None:
     """Its first announce was long ago; the time of its last join is kept too."""
     store = await make_store(accounts="required", peer_memory=3600)
     await store.users.add("7", ALICE)
@@ -145,9 +143,7 @@ async def _at_once() -> None:
     return
 
 
-def test_a_join_counts_when_the_store_was_suspended(
-    start_server: Callable[..., Server], tmp_path: Path
-) -> None:
+def test_a_join_counts_when_the_store_was_suspended(start_server: Callable[..., Server], tmp_path: Path) -> None:
     """As unique user, as new user and as join: with and without a retry of the client."""
     server = start_server()
     settings = {"TRACKER_REDIS__URL": server.url, "TRACKER_REDIS__TIMEOUT_SECONDS": "1"}

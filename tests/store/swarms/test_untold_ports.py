@@ -37,9 +37,7 @@ def split(reply: Admitted) -> list[bytes]:
 
 @FORMS
 @pytest.mark.parametrize("v6", [False, True])
-async def test_peers_at_untold_ports_are_counted_and_not_told(
-    make_store: MakeStore, form: int, v6: bool
-) -> None:
+async def test_peers_at_untold_ports_are_counted_and_not_told(make_store: MakeStore, form: int, v6: bool) -> None:
     """T32, at joins and updates, in the order of the others."""
     store = await opened(make_store)
     for peer, port in enumerate((*PORTS, 23, 6880, 22), 1):

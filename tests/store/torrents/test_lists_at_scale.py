@@ -104,16 +104,7 @@ async def test_no_call_is_slow_with_many_torrents(make_store: MakeStore) -> None
     await store.redis.config_resetstat()
     await read_all_lists(store)
     counted = await calls(store)
-    assert not counted.keys() & {
-        "keys",
-        "scan",
-        "zscan",
-        "sscan",
-        "hscan",
-        "smembers",
-        "sort",
-        "zrangebyscore",
-    }
+    assert not counted.keys() & {"keys", "scan", "zscan", "sscan", "hscan", "smembers", "sort", "zrangebyscore"}
 
 
 @pytest.mark.long

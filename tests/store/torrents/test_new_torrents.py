@@ -77,9 +77,7 @@ async def test_a_network_with_a_large_share_of_a_full_register_loses_its_own_old
         await store.announce(flood(n))
     assert await store.refused(flood(1050)) == "too many torrents"
     await store.announce(update(32, "s", torrent=32, endpoint=endpoint(32 << 8)))
-    assert await registered(store, *range(1, 33)) == list(range(2, 33)), (
-        "the oldest of all, as no other can go"
-    )
+    assert await registered(store, *range(1, 33)) == list(range(2, 33)), "the oldest of all, as no other can go"
     await check_invariants(store.redis, store.keys)
 
 
@@ -118,9 +116,7 @@ async def test_torrents_with_peers_of_many_networks_stay(make_store: MakeStore) 
 
 
 @pytest.mark.parametrize("enabled", ["0", "pending"])
-async def test_the_torrent_with_the_maximum_empty_time_is_forgotten_first(
-    make_store: MakeStore, enabled: str
-) -> None:
+async def test_the_torrent_with_the_maximum_empty_time_is_forgotten_first(make_store: MakeStore, enabled: str) -> None:
     """With all its keys. Torrents with peers stay, and those that an operator registered or disabled."""
     store = await make_store(max_torrents=5)
     for torrent in range(1, 6):
@@ -159,9 +155,7 @@ async def test_new_torrents_of_one_batch_do_not_make_room_for_each_other(make_st
     """They have no peers yet when they are registered."""
     store = await make_store(max_torrents=2)
     replies = await asyncio.gather(*(store.swarms.announce(flood(n)) for n in range(4)))
-    assert [getattr(reply, "code", "joined") for reply in replies] == ["joined"] * 2 + [
-        "too many torrents"
-    ] * 2
+    assert [getattr(reply, "code", "joined") for reply in replies] == ["joined"] * 2 + ["too many torrents"] * 2
     assert await registered(store, *range(4)) == [0, 1]
 
 
@@ -180,9 +174,7 @@ async def test_a_torrent_with_many_places_is_forgotten_in_steps(make_store: Make
     assert await store.redis.zcard(places) == 0
 
 
-async def test_a_key_of_the_wrong_type_does_not_stop_others_from_being_forgotten(
-    make_store: MakeStore,
-) -> None:
+async def test_a_key_of_the_wrong_type_does_not_stop_others_from_being_forgotten(make_store: MakeStore) -> None:
     """A torrent that cannot be forgotten leaves the list, and the next one is forgotten."""
     store = await make_store(max_torrents=2)
     await come_and_go(store, 1, 1)
@@ -216,20 +208,12 @@ async def test_registrations_of_a_network_are_bounded(make_store: MakeStore, v6:
 
 
 async def test_an_address_may_register_the_torrents_of_a_seedbox(store: Store) -> None:
-    assert (store.rules.current.new_per_address_hour, store.rules.current.new_per_network_hour) == (
-        10_000,
-        50_000,
-    )
+    assert (store.rules.current.new_per_address_hour, store.rules.current.new_per_network_hour) == (10_000, 50_000)
 
 
 @pytest.mark.parametrize(
     ("others", "kept"),
-    [
-        ((), HOUR),
-        ((endpoint(1, port=7000),), HOUR),
-        ((endpoint(2),), WEEK),
-        ((endpoint(1, v6=True),), WEEK),
-    ],
+    [((), HOUR), ((endpoint(1, port=7000),), HOUR), ((endpoint(2),), WEEK), ((endpoint(1, v6=True),), WEEK)],
     ids=["one peer", "two peers of one address", "two addresses", "both families"],
 )
 async def test_a_torrent_joined_from_one_address_only_is_kept_for_an_hour(
@@ -261,9 +245,7 @@ async def test_a_new_address_of_the_only_peer_counts_as_a_second_address(store: 
     assert "joiners" not in await store.torrent(info_hash(1))
 
 
-async def test_a_torrent_of_an_older_store_is_kept_as_before_and_listed_by_the_sweep(
-    store: Store,
-) -> None:
+async def test_a_torrent_of_an_older_store_is_kept_as_before_and_listed_by_the_sweep(store: Store) -> None:
     await come_and_go(store, 1, 1)
     await store.redis.hdel(store.keys.torrent(info_hash(1)), "joiners")
     await store.redis.delete(f"{store.keys.prefix}i:empty")

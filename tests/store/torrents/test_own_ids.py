@@ -41,11 +41,7 @@ async def test_the_feed_and_users_speak_it(store: Store) -> None:
 
 
 async def test_an_id_belongs_to_one_torrent(store: Store) -> None:
-    rows = [
-        (HASHES[0], {"torrent_id": "7"}),
-        (HASHES[1], {"torrent_id": "7"}),
-        (HASHES[4], {"torrent_id": "7"}),
-    ]
+    rows = [(HASHES[0], {"torrent_id": "7"}), (HASHES[1], {"torrent_id": "7"}), (HASHES[4], {"torrent_id": "7"})]
     first, *others = await store.torrents.add_many(rows)
     assert first == ("7", True)
     assert [str(each) for each in others] == [ID_TAKEN] * 2

@@ -381,9 +381,7 @@ async def test_a_ranking_written_by_a_site_gets_its_turns(store: Store) -> None:
     assert "4" in {t.torrent_id for t in await store.scores.take(50)}
 
 
-@pytest.mark.parametrize(
-    "key", ["i:score", "i:processed", "leases:torrents", "leases:torrents:tokens", "lease"]
-)
+@pytest.mark.parametrize("key", ["i:score", "i:processed", "leases:torrents", "leases:torrents:tokens", "lease"])
 async def test_keys_of_the_wrong_type_change_nothing(store: Store, key: str) -> None:
     await register(store, 3)
     store.clock.now += SCORED_EVERY
@@ -437,9 +435,7 @@ async def test_the_lag_is_the_overdue_time(store: Store) -> None:
 class Simulation:
     """Scores torrents at a steady pace on the test's clock. ``score_of`` returns each torrent's next score."""
 
-    def __init__(
-        self, store: Store, per_hour: int, score_of: Callable[[Taken], float], batch: int = 5
-    ) -> None:
+    def __init__(self, store: Store, per_hour: int, score_of: Callable[[Taken], float], batch: int = 5) -> None:
         self.store, self.score_of, self.batch = store, score_of, batch
         self.step = HOUR * batch / per_hour
         self.turns: Counter[str] = Counter()
@@ -470,9 +466,7 @@ def _contrary(taken: Taken) -> float:
 
 
 @pytest.mark.parametrize("score_of", [_steady, _extreme, _contrary])
-async def test_every_torrent_gets_a_turn_whatever_the_scores(
-    store: Store, score_of: Callable[[Taken], float]
-) -> None:
+async def test_every_torrent_gets_a_turn_whatever_the_scores(store: Store, score_of: Callable[[Taken], float]) -> None:
     """B4: N torrents and capacity C per hour: within 2N/C hours, here 2 * 120 / 60 = 4."""
     await register(store, 120)
     simulation = Simulation(store, per_hour=60, score_of=score_of)
@@ -606,12 +600,7 @@ async def test_a_history_is_removed_with_its_torrent(store: Store) -> None:
 @pytest.mark.parametrize("history", [0, 3])
 async def test_a_torrent_is_scored_without_a_history(store: Store, history: int) -> None:
     """History is disabled and the old one removed, or another program's key is in its place."""
-    scores = Scores(
-        store.shards,
-        store.clock,
-        interval_seconds=SCORED_EVERY,
-        history=history,
-    )
+    scores = Scores(store.shards, store.clock, interval_seconds=SCORED_EVERY, history=history)
     await register(store, 1)
     await store.redis.set(store.keys.history(1), "another program's")
     taken = await scores.take_one("1")

@@ -107,9 +107,7 @@ async def test_a_removed_torrent_is_not_found(store: Store) -> None:
     await register(store, "one", "two")
     await store.torrents.remove(info_hash(1))
     assert await names(store, "") == ["two"]
-    assert await everything(store, info_hash(1).hex()[:39]) == await everything(
-        store, info_hash(2).hex()[:39]
-    )
+    assert await everything(store, info_hash(1).hex()[:39]) == await everything(store, info_hash(2).hex()[:39])
     await check_invariants(store.redis, store.keys)
 
 

@@ -206,14 +206,10 @@ async def test_an_invalid_size_of_a_site_is_unknown(store: Store, size: str) -> 
         ("Films,4K", ("films", "4k")),
         ("a/b <b> ok \x00", ("ok",)),
         ("x" * 33 + " y", ("y",)),
-        pytest.param(
-            " ".join(f"l{n}" for n in range(100_000)), tuple(f"l{n}" for n in range(20)), id="many labels"
-        ),
+        pytest.param(" ".join(f"l{n}" for n in range(100_000)), tuple(f"l{n}" for n in range(20)), id="many labels"),
     ],
 )
-async def test_invalid_labels_of_a_site_are_left_out(
-    store: Store, written: str, labels: tuple[str, ...]
-) -> None:
+async def test_invalid_labels_of_a_site_are_left_out(store: Store, written: str, labels: tuple[str, ...]) -> None:
     await store.torrents.add(info_hash(1))
     await store.redis.hset(store.keys.torrent(info_hash(1)), "labels", written)
     assert (await found(store, 1)).labels == labels
@@ -406,9 +402,7 @@ async def test_torrents_with_invalid_fields_are_shown_as_far_as_possible(store: 
     for number in (1, 2, 3):
         await store.torrents.add(info_hash(number))
     redis, keys = store.redis, store.keys
-    await redis.hset(
-        keys.torrent(info_hash(1)), mapping={"seeders": "9" * 5000, "leechers": "²", b"\xff": b"\xff"}
-    )
+    await redis.hset(keys.torrent(info_hash(1)), mapping={"seeders": "9" * 5000, "leechers": "²", b"\xff": b"\xff"})
     await redis.set(keys.torrent_id(2), "no info hash")
     await redis.delete(keys.torrent(info_hash(3)))
     await redis.set(keys.torrent(info_hash(3)), "no hash")
@@ -426,10 +420,7 @@ async def test_a_history_is_read_oldest_first_without_invalid_points(store: Stor
     assert await store.torrents.history(torrent) == []
     entries = [f"{START} 1 2 3 1.2", "", "x", "1 2 3 4", "1 2 3 4 nan", "9" * 5000, f"{START + 60} 0 0 3 0"]
     await store.redis.rpush(store.keys.history(1), *entries)
-    assert await store.torrents.history(torrent) == [
-        Point(START, 1, 2, 3, 1.2),
-        Point(START + 60, 0, 0, 3, 0.0),
-    ]
+    assert await store.torrents.history(torrent) == [Point(START, 1, 2, 3, 1.2), Point(START + 60, 0, 0, 3, 0.0)]
 
 
 @pytest.mark.parametrize(("again", "most"), [(False, 21), (True, 9)])

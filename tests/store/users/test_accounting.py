@@ -69,9 +69,7 @@ async def test_restarted_counters_credit_nothing(private: Store) -> None:
 async def test_multipliers_apply_to_credit(private: Store, multiplier: str, credited: int) -> None:
     """T13: an invalid multiplier is none."""
     await private.announce(alice(event="s"))
-    await private.redis.hset(
-        private.keys.torrent(info_hash(1)), mapping={"multi_up": multiplier, "multi_dn": "0"}
-    )
+    await private.redis.hset(private.keys.torrent(info_hash(1)), mapping={"multi_up": multiplier, "multi_dn": "0"})
     private.clock.now += 10
     await private.announce(alice(uploaded=1000, downloaded=1000))
     user = await private.users.find("7")
@@ -313,9 +311,7 @@ async def test_an_outage_is_known_before_the_heartbeat(private: Store) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "counted"), [(60, 60), (61, 0)])
-async def test_an_outage_begins_after_a_minute_without_a_heartbeat(
-    private: Store, seconds: int, counted: int
-) -> None:
+async def test_an_outage_begins_after_a_minute_without_a_heartbeat(private: Store, seconds: int, counted: int) -> None:
     await private.reaping.heartbeat()
     await private.announce(alice(event="s"))
     private.clock.now += seconds

@@ -28,9 +28,7 @@ async def totals(store: Store, who: str = "7") -> tuple[int, int]:
 async def credit(store: Store, shard: int, uploaded: int) -> None:
     """An announce that credits this much in total, on the torrent of a shard."""
     store.clock.now += 1000
-    await store.announce(
-        update(1, info_hash=hash_in(shard, 0), passkey=ALICE, uploaded=uploaded, bytes_left=0)
-    )
+    await store.announce(update(1, info_hash=hash_in(shard, 0), passkey=ALICE, uploaded=uploaded, bytes_left=0))
 
 
 async def test_additions_lose_nothing_that_announces_credit(store: Store) -> None:
@@ -80,9 +78,7 @@ async def test_a_repeated_request_adds_once(store: Store) -> None:
 
 async def test_rows_of_a_repeated_batch_add_once(store: Store) -> None:
     """Those that a crash left out are applied by the next try."""
-    rows: list[dict[str, str | int]] = [
-        {"user_id": str(number), "add_uploaded": number} for number in range(1, 121)
-    ]
+    rows: list[dict[str, str | int]] = [{"user_id": str(number), "add_uploaded": number} for number in range(1, 121)]
     await store.user_import.save(rows[:60], once="k")
     outcomes = await store.user_import.save(rows, once="k")
     saved = [each for each in outcomes if isinstance(each, SavedUser)]
@@ -94,12 +90,7 @@ async def test_rows_of_a_repeated_batch_add_once(store: Store) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"add_uploaded": 1, "uploaded": 2},
-        {"add_uploaded": "x"},
-        {"add_downloaded": -(2**53)},
-        {"add_snatches": 1},
-    ],
+    [{"add_uploaded": 1, "uploaded": 2}, {"add_uploaded": "x"}, {"add_downloaded": -(2**53)}, {"add_snatches": 1}],
 )
 async def test_an_invalid_addition_changes_nothing(store: Store, fields: dict[str, int | str]) -> None:
     before = await store.users.find("7")

@@ -8,18 +8,7 @@ from tests.store.harness import ALICE, BOB, START, Store, info_hash, text, timeo
 from tracker.store.swarms.codec import Refused
 
 EXACT, LARGEST = 2**53 - 1, 2**63 - 1
-ODD = [
-    "9223372036854775807",
-    "-9223372036854775808",
-    "9" * 30,
-    "1e300",
-    "-1e300",
-    "12.5",
-    "inf",
-    "nan",
-    "many",
-    "",
-]
+ODD = ["9223372036854775807", "-9223372036854775808", "9" * 30, "1e300", "-1e300", "12.5", "inf", "nan", "many", ""]
 
 
 async def moved(store: Store) -> None:
@@ -60,9 +49,7 @@ async def test_a_total_of_a_user_counts_on_whatever_it_held(private: Store, tota
 
 @pytest.mark.parametrize("held", ODD)
 @pytest.mark.parametrize("figure", ["announces", "snatches"])
-async def test_a_count_of_a_torrent_counts_on_whatever_it_held(
-    private: Store, figure: str, held: str
-) -> None:
+async def test_a_count_of_a_torrent_counts_on_whatever_it_held(private: Store, figure: str, held: str) -> None:
     await private.torrents.add(info_hash(1))
     await private.redis.hset(private.keys.torrent(info_hash(1)), figure, held)
     await moved(private)
@@ -74,12 +61,8 @@ async def test_a_count_of_a_torrent_counts_on_whatever_it_held(
 
 
 @pytest.mark.parametrize("held", ODD)
-@pytest.mark.parametrize(
-    "field", ["uploaded", "downloaded", "total_time", "seed_time", "peers", "from", "until"]
-)
-async def test_an_account_stays_complete_whatever_its_fields_held(
-    private: Store, field: str, held: str
-) -> None:
+@pytest.mark.parametrize("field", ["uploaded", "downloaded", "total_time", "seed_time", "peers", "from", "until"])
+async def test_an_account_stays_complete_whatever_its_fields_held(private: Store, field: str, held: str) -> None:
     await private.announce(update(1, "s", passkey=ALICE))
     await private.announce(update(1, passkey=ALICE))
     account = private.keys.user_torrent("7", "1")
@@ -148,9 +131,7 @@ async def test_a_counter_of_another_type_fails_no_announce(make_store: MakeStore
 
 @pytest.mark.parametrize("name", ["active", "complete", "incomplete", "hnr"])
 @pytest.mark.parametrize("event", ["u", "c", "x", "reap"])
-async def test_a_set_of_another_type_fails_no_announce_half_way(
-    private: Store, name: str, event: str
-) -> None:
+async def test_a_set_of_another_type_fails_no_announce_half_way(private: Store, name: str, event: str) -> None:
     await private.announce(update(1, "s", passkey=ALICE))
     await private.redis.delete(private.keys.user_set("7", name))
     await private.redis.set(private.keys.user_set("7", name), "another program's")

@@ -48,9 +48,7 @@ async def test_a_leecher_that_has_all_counts_once_without_completed_too(
         assert (await one.announce(done)).completions == 1
     if passkey:
         assert (await one.users.find("7")).snatches == 1
-        assert int(await one.redis.hget(one.keys.user_torrent("7", "1"), "completed_at")) == int(
-            one.clock.now
-        )
+        assert int(await one.redis.hget(one.keys.user_torrent("7", "1"), "completed_at")) == int(one.clock.now)
 
 
 @pytest.mark.parametrize("passkey", ["", ALICE])
@@ -80,9 +78,7 @@ async def test_a_leecher_with_unknown_bytes_left_counts(store: Store) -> None:
 
 @pytest.mark.parametrize("same", ["peer id", "endpoint", "both"])
 @pytest.mark.parametrize("ending", ["stop", "reap"])
-async def test_a_peer_that_completes_twice_within_a_day_is_one_snatch(
-    store: Store, same: str, ending: str
-) -> None:
+async def test_a_peer_that_completes_twice_within_a_day_is_one_snatch(store: Store, same: str, ending: str) -> None:
     """Public mode forgets a peer that leaves. It is recognised by its endpoint or by its peer ID."""
     assert await complete(store, 1) == 1
     if ending == "stop":

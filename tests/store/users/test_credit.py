@@ -18,11 +18,7 @@ EXACT = 2**53 - 1
 async def limited(make_store: MakeStore) -> Store:
     """100 bytes a second per torrent, 250 a second in total, accumulated over at most 1000 s."""
     store = await make_store(
-        accounts="required",
-        peer_memory=100_000,
-        max_credit=RATE,
-        max_user_credit=USER_RATE,
-        credit_saved=1000,
+        accounts="required", peer_memory=100_000, max_credit=RATE, max_user_credit=USER_RATE, credit_saved=1000
     )
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)

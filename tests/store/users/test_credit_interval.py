@@ -39,9 +39,7 @@ async def credited(store: Store) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("seconds", [0, 1, SHORTEST - 1])
-async def test_an_announce_that_comes_sooner_keeps_the_peer_and_does_nothing_else(
-    slow: Store, seconds: int
-) -> None:
+async def test_an_announce_that_comes_sooner_keeps_the_peer_and_does_nothing_else(slow: Store, seconds: int) -> None:
     """T34: also when it comes again and again."""
     tid = (await slow.torrent(TORRENT))["tid"]
     keys = slow.shard(TORRENT).keys

@@ -30,9 +30,7 @@ async def figures(store: Store) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("event", ["s", "u", "c"])
 @pytest.mark.parametrize("ending", ["stop", "none"])
-async def test_a_new_peer_id_at_each_announce_hides_no_download(
-    private: Store, event: str, ending: str
-) -> None:
+async def test_a_new_peer_id_at_each_announce_hides_no_download(private: Store, event: str, ending: str) -> None:
     """10 GB were once downloaded this way without credit or hit and run."""
     await private.announce(alice(1, bytes_left=10 * GB))
     for peer in range(2, 12):
@@ -80,9 +78,7 @@ async def test_an_unknown_left_has_no_fall(private: Store, unknown: int | None) 
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
-async def test_an_unknown_left_between_two_that_are_known_hides_nothing(
-    private: Store, unknown: int | None
-) -> None:
+async def test_an_unknown_left_between_two_that_are_known_hides_nothing(private: Store, unknown: int | None) -> None:
     """WebTorrent's `stopped` sends 16384 for a torrent that it had."""
     await private.announce(alice(1, bytes_left=7000))
     await private.announce(alice(2, bytes_left=unknown, downloaded=5000))
@@ -111,9 +107,7 @@ async def test_a_fall_without_download_is_counted_and_not_charged(private: Store
     assert not await private.redis.sismember(private.keys.user_set("7", "hnr"), "1")
 
 
-async def test_pieces_reported_before_they_were_complete_are_no_unreported_fall(
-    private: Store,
-) -> None:
+async def test_pieces_reported_before_they_were_complete_are_no_unreported_fall(private: Store) -> None:
     await private.announce(alice(1, bytes_left=9000))
     for downloaded, left in ((1500, 8000), (2000, 7000), (9500, 0)):
         private.clock.now += 10
@@ -143,8 +137,6 @@ async def test_the_last_left_is_kept_with_the_account(private: Store) -> None:
 @pytest.mark.parametrize("held", ["many", "-5", "inf", "nan", "9" * 30, ""])
 async def test_an_invalid_stored_left_charges_nothing(private: Store, held: str) -> None:
     await private.announce(alice(1, bytes_left=7000))
-    await private.redis.hset(
-        private.keys.user_torrent("7", "1"), mapping={"left": held, "unreported": "many"}
-    )
+    await private.redis.hset(private.keys.user_torrent("7", "1"), mapping={"left": held, "unreported": "many"})
     assert (await private.announce(alice(2, bytes_left=0, downloaded=7000))).outcome == "join"
     assert (await account(private))["downloaded"] == "0"

@@ -122,7 +122,5 @@ async def test_the_end_of_a_token_is_copied_for_announces(private: Store) -> Non
     private.clock.now = END
     await private.freeleech.give("7", "3", END + 5)
     row = text(await private.redis.hgetall(private.keys.user("7")))
-    assert {name: end for name, end in row.items() if name.startswith("freeleech")} == {
-        "freeleech:3": str(END + 5)
-    }
+    assert {name: end for name, end in row.items() if name.startswith("freeleech")} == {"freeleech:3": str(END + 5)}
     assert await private.redis.zrange(private.keys.user_freeleech("7"), 0, -1) == [b"3"]

@@ -137,9 +137,7 @@ async def test_a_group_spares_its_users_hit_and_runs(make_store: MakeStore) -> N
     assert await store.users.torrents("7", "hnr") == ["2"]
 
 
-@pytest.mark.parametrize(
-    ("own", "of_group", "allowed"), [("", "1", 1), ("3", "1", 3), ("", "0", 4), ("", "-1", 2)]
-)
+@pytest.mark.parametrize(("own", "of_group", "allowed"), [("", "1", 1), ("3", "1", 3), ("", "0", 4), ("", "-1", 2)])
 async def test_slots_of_the_user_come_before_those_of_the_group(
     make_store: MakeStore, own: str, of_group: str, allowed: int
 ) -> None:
@@ -198,8 +196,7 @@ async def test_peers_of_a_hidden_user_are_in_no_reply(private: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["x", "[]", "[1]", '"5"', '{"5":7}', '{"5":{"upload_multiplier":7,"may_announce":false}}', "{", "null"],
+    "text", ["x", "[]", "[1]", '"5"', '{"5":7}', '{"5":{"upload_multiplier":7,"may_announce":false}}', "{", "null"]
 )
 async def test_text_that_is_no_groups_fails_no_announce(private: Store, text: str) -> None:
     await private.users.edit(ALICE, {"group": 5})

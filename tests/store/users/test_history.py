@@ -12,9 +12,7 @@ from tracker.store.schema.record import shown
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.users.history import _SETS_A_ROUND
 
-RULES = SwarmRules(
-    accounts="required", peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600, max_changes=1000
-)
+RULES = SwarmRules(accounts="required", peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600, max_changes=1000)
 ROW: dict[str, Any] = {
     "user_id": "7",
     "uploaded": 1000,
@@ -71,9 +69,7 @@ async def test_a_row_changes_totals_where_that_is_asked_for_and_only_once(store:
     assert user is not None and (user.uploaded, user.downloaded, user.snatches) == (2010, 20, 1)
 
 
-async def test_an_immune_torrent_makes_no_hit_and_run_and_one_that_is_brought_along_is_known(
-    store: Store,
-) -> None:
+async def test_an_immune_torrent_makes_no_hit_and_run_and_one_that_is_brought_along_is_known(store: Store) -> None:
     first, second = await known(store, 1), await known(store, 2)
     rows = [
         {"user_id": "7", "torrent_id": first, "immune": True},
@@ -148,14 +144,10 @@ async def test_rows_are_read_as_announces_left_them_and_come_back_after_a_wipe(s
         "immune": False,
     }
     assert (second["seed_seconds"], second["immune"], second["hit_and_run"]) == (100, True, False)
-    assert len(found) == 2 + len(users) and await rows_of(store, "7") == [
-        row for row in found if row["user_id"] != "7"
-    ]
+    assert len(found) == 2 + len(users) and await rows_of(store, "7") == [row for row in found if row["user_id"] != "7"]
     for shard in store.shards:
         await store.redis.delete(*[shard.keys.user_torrent("7", each) for each in ids])
-        await store.redis.delete(
-            *[shard.keys.user_set("7", name) for name in ("complete", "incomplete", "hnr")]
-        )
+        await store.redis.delete(*[shard.keys.user_set("7", name) for name in ("complete", "incomplete", "hnr")])
     assert len(await rows_of(store)) == len(users)
     assert set(await store.user_history.save([row for row in found if row["user_id"] == "7"])) == {True}
     assert await rows_of(store) == found

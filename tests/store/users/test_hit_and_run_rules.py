@@ -15,13 +15,7 @@ GRACE = 600
 
 async def open_with(make_store: MakeStore, **rules: Any) -> Store:
     """100 bytes and 1000 s make a hit and run, with further rules."""
-    given = {
-        "accounts": "required",
-        "peer_memory": 3600,
-        "hnr_min_bytes": 100,
-        "hnr_threshold": 1000,
-        **rules,
-    }
+    given = {"accounts": "required", "peer_memory": 3600, "hnr_min_bytes": 100, "hnr_threshold": 1000, **rules}
     store = await make_store(**given)
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)

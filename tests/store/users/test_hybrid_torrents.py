@@ -32,9 +32,7 @@ async def linked(store: Store) -> Store:
     return store
 
 
-def said(
-    half: InfoHash, event: str = "u", *, peer: int = 1, passkey: str = ALICE, **values: Any
-) -> PeerUpdate:
+def said(half: InfoHash, event: str = "u", *, peer: int = 1, passkey: str = ALICE, **values: Any) -> PeerUpdate:
     return update(peer, event, info_hash=half, passkey=passkey, **values)
 
 
@@ -232,9 +230,7 @@ async def test_what_a_user_had_on_the_v2_half_ends_with_its_peer(private: Store)
 
 
 @pytest.mark.parametrize("grace", [0, 60])
-async def test_hit_and_runs_of_the_v2_half_from_before_the_link_are_dropped(
-    make_store: MakeStore, grace: int
-) -> None:
+async def test_hit_and_runs_of_the_v2_half_from_before_the_link_are_dropped(make_store: MakeStore, grace: int) -> None:
     """No user could clear them: time on the v2 half does not count."""
     store = await make_store(accounts="required", hnr_min_bytes=100, hnr_threshold=10**6, hnr_grace=grace)
     await store.users.add("7", ALICE)
@@ -280,11 +276,7 @@ async def test_the_feed_names_no_totals_of_the_v2_half(make_store: MakeStore) ->
         (each.change, each.info_hash == V1.hex(), each.user_id, each.downloaded)
         for each in await store.changes.newest(10)
     ]
-    assert sorted(found) == [
-        ("completed", True, "7", 500),
-        ("joined", False, "7", 0),
-        ("stopped", False, "7", 0),
-    ]
+    assert sorted(found) == [("completed", True, "7", 500), ("joined", False, "7", 0), ("stopped", False, "7", 0)]
 
 
 def amounts(found: User) -> tuple[int, int]:

@@ -88,9 +88,7 @@ async def test_repeated_announces_count_nothing(private: Store, counter: str) ->
 
 
 @EACH
-async def test_counters_that_began_anew_without_started_count_from_the_lower_one(
-    private: Store, counter: str
-) -> None:
+async def test_counters_that_began_anew_without_started_count_from_the_lower_one(private: Store, counter: str) -> None:
     await private.announce(said("s"))
     await report(private, counter, 10 * MB)
     assert await report(private, counter, 1 * MB) == 10 * MB
@@ -139,9 +137,7 @@ async def test_started_sets_both(private: Store, first: str) -> None:
 
 
 @EACH
-async def test_a_peer_that_comes_back_without_started_counts_from_its_base(
-    private: Store, counter: str
-) -> None:
+async def test_a_peer_that_comes_back_without_started_counts_from_its_base(private: Store, counter: str) -> None:
     await private.announce(said("s"))
     await report(private, counter, 9 * MB)
     await private.announce(said("x", **{counter: 8 * MB}))
@@ -189,9 +185,7 @@ async def test_a_decrease_of_left_beyond_the_reported_download_counts_as_before(
 
 
 @pytest.mark.parametrize("v6", [False, True])
-async def test_the_traffic_of_anonymous_peers_counts_once(
-    make_store: MakeStore, shards: int, v6: bool
-) -> None:
+async def test_the_traffic_of_anonymous_peers_counts_once(make_store: MakeStore, shards: int, v6: bool) -> None:
     store = await make_store()
 
     async def moved(event: str = "u", **values: Any) -> tuple[int, ...]:

@@ -206,9 +206,7 @@ async def test_invalid_totals_and_keys_do_not_stop_a_round(private: Store) -> No
     assert await private.redis.get(private.keys.user_index("ratio")) == b"text"
 
 
-async def test_incomplete_indexes_are_completed_in_one_round(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_incomplete_indexes_are_completed_in_one_round(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after an upgrade: rounds are small otherwise. A new version begins again, and so does a program's call."""
     monkeypatch.setattr(listing, "USERS_A_CALL", 10)
     await store.user_import.save([{"user_id": str(n)} for n in range(1, 201)])
@@ -266,18 +264,14 @@ async def test_rights_are_read_from_the_rows_until_the_indexes_are_complete(stor
 
 
 @pytest.mark.parametrize("order", ["uploaded", "name"])
-async def test_a_list_goes_on_as_it_began(
-    listed: Store, monkeypatch: pytest.MonkeyPatch, order: Order
-) -> None:
+async def test_a_list_goes_on_as_it_began(listed: Store, monkeypatch: pytest.MonkeyPatch, order: Order) -> None:
     """Also when more fit meanwhile than are sorted for a page, and when the indexes become complete."""
     monkeypatch.setattr(listing, "MAX_FEW", 2)
     monkeypatch.setattr(listing, "MAX_MATCHES", 2)
     await listed.users.edit((await listed.users.find("3")).passkey, {"enabled": False})
     wanted = UserFilter(order, enabled=False)
     after, first, *_ = await listed.user_listing.page(wanted, "", 1)
-    await listed.users.edit(
-        (await listed.users.find("1")).passkey, {"enabled": False, "uploaded": 99, "name": "z"}
-    )
+    await listed.users.edit((await listed.users.find("1")).passkey, {"enabled": False, "uploaded": 99, "name": "z"})
     end, others, total, _ = await listed.user_listing.page(wanted, after, 100)
     assert (after, end, total) == ("f1", "", 3)
     found = [user.user_id for user in (*first, *others)]
@@ -306,9 +300,7 @@ async def test_an_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
             await store.user_listing.page(wanted, cursor)
 
 
-async def test_a_page_looks_at_a_bounded_number_of_users(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_looks_at_a_bounded_number_of_users(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends early, with a position to go on from."""
     monkeypatch.setattr(listing, "USERS_A_CALL", 10)
     monkeypatch.setattr(listing, "USERS_A_PAGE", 40)

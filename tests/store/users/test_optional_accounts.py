@@ -82,8 +82,7 @@ async def compare(one: Store, other: Store, announces: list[tuple[int, PeerUpdat
 async def test_users_are_credited_as_with_required_accounts(in_mode: InMode, seed: int) -> None:
     optional, required = await in_mode("optional", "optional:"), await in_mode("required", "required:")
     by_users = [
-        (seconds, one._replace(passkey=ALICE if one.peer_id[-1] % 3 else BOB))
-        for seconds, one in some_updates(seed)
+        (seconds, one._replace(passkey=ALICE if one.peer_id[-1] % 3 else BOB)) for seconds, one in some_updates(seed)
     ]
     await compare(optional, required, by_users)
     for user in ("7", "8"):
@@ -104,9 +103,7 @@ async def test_an_unknown_passkey_is_reported_with_every_outcome(make_store: Mak
     store = await make_store(accounts="optional", open=False)
     await store.torrents.add(info_hash(1))
     for event in "suuxx":
-        assert isinstance(
-            await store.swarms.announce(update(1, event, passkey=STRANGER)), AdmittedAnonymously
-        )
+        assert isinstance(await store.swarms.announce(update(1, event, passkey=STRANGER)), AdmittedAnonymously)
     assert type(await store.announce(update(1, "s"))) is not AdmittedAnonymously
     await store.torrents.deny(info_hash(3), "no")
     refused = [await store.swarms.announce(update(1, torrent=n, passkey=STRANGER)) for n in (2, 3)]
@@ -141,9 +138,7 @@ async def test_a_users_peer_is_only_the_users(
 
 
 @pytest.mark.parametrize("event", ["u", "s"])
-async def test_a_client_that_announces_with_and_without_its_passkey_is_listed_once(
-    optional: Store, event: str
-) -> None:
+async def test_a_client_that_announces_with_and_without_its_passkey_is_listed_once(optional: Store, event: str) -> None:
     """Its torrent has both announce URLs, in either order. The user's peer counts; both get peers."""
     await optional.announce(update(9, "s"))
     first = await optional.announce(update(1, "s"))
@@ -216,9 +211,7 @@ async def test_peers_of_before_go_on_and_leave_in_another_mode(
     listed = [client for client in clients if client.passkey or after != "required"]
     assert await check_invariants(store.redis, store.keys) == len(listed)
     seen = await store.announce(update(9, "s", passkey=BOB))
-    assert {seen.peers[at : at + 6] for at in range(0, len(seen.peers), 6)} == {
-        one.endpoint for one in listed
-    }
+    assert {seen.peers[at : at + 6] for at in range(0, len(seen.peers), 6)} == {one.endpoint for one in listed}
     if how == "time out":
         members = await store.redis.smembers(store.keys.swarm_peers(info_hash(1)))
         for member in members - {peer_id(9).hex().encode()}:
@@ -247,9 +240,7 @@ async def test_a_users_peer_that_loses_its_endpoint_without_accounts_is_not_acti
 
 
 @pytest.mark.parametrize("after", ["off", "optional"])
-async def test_an_anonymous_client_does_not_become_the_user_who_left(
-    in_mode: InMode, after: Accounts
-) -> None:
+async def test_an_anonymous_client_does_not_become_the_user_who_left(in_mode: InMode, after: Accounts) -> None:
     """It has the peer id, address and key of a peer that is still remembered."""
     store = await in_mode("required")
     for event in "sx":

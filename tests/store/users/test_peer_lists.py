@@ -8,13 +8,7 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, text, update
 from tests.store.sharding.harness import hash_in
 from tracker.bittorrent import InfoHash
-from tracker.store.swarms.codec import (
-    OWN_FAMILY,
-    WITH_IDS,
-    JoinedWithMultipliers,
-    PeerUpdate,
-    WithoutPeers,
-)
+from tracker.store.swarms.codec import OWN_FAMILY, WITH_IDS, JoinedWithMultipliers, PeerUpdate, WithoutPeers
 
 EARLY, WAIT, DAY = 100, 300, 86_400
 DEFAULTS = {"lists_at_once": 300, "lists_per_minute": 60, "lists_per_day": 20_000}
@@ -200,17 +194,7 @@ async def test_steps_of_the_clock(make_store: MakeStore, step: int) -> None:
     assert await with_peers(store, *joins(10, first=21)) >= 7
 
 
-JUNK = [
-    "",
-    "many",
-    "1 2",
-    "-5 -5 -5",
-    "1.5 2 3",
-    "9" * 300 + " 1 1",
-    "1 1 " + "9" * 300,
-    "0 0 0 0",
-    "nan inf 1",
-]
+JUNK = ["", "many", "1 2", "-5 -5 -5", "1.5 2 3", "9" * 300 + " 1 1", "1 1 " + "9" * 300, "0 0 0 0", "nan inf 1"]
 
 
 @pytest.mark.parametrize("held", [*JUNK, f"1 {START // DAY} {'9' * 300}", f"{'9' * 300} {START // DAY} 3"])
@@ -226,9 +210,7 @@ async def test_invalid_budgets_fail_no_announce(make_store: MakeStore, held: str
     assert await with_peers(store, said(1, "s"), said(2, "s")) == 2
 
 
-async def test_a_user_of_a_wrong_type_fails_the_join_before_anything_is_written(
-    make_store: MakeStore,
-) -> None:
+async def test_a_user_of_a_wrong_type_fails_the_join_before_anything_is_written(make_store: MakeStore) -> None:
     store = await opened(make_store, torrents=1)
     await store.redis.unlink(store.keys.user("7"))
     await store.redis.set(store.keys.user("7"), "text")

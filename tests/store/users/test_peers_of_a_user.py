@@ -37,9 +37,7 @@ def endpoints(reply: Admitted) -> set[Endpoint]:
     }
 
 
-async def told(
-    store: Store, peer: int, event: str = "u", passkey: str = ALICE, **values: Any
-) -> set[Endpoint]:
+async def told(store: Store, peer: int, event: str = "u", passkey: str = ALICE, **values: Any) -> set[Endpoint]:
     store.clock.now += 60
     return endpoints(await store.announce(said(peer, event, passkey, **values)))
 
@@ -111,9 +109,7 @@ async def test_the_same_over_udp(make_store: MakeStore, v6: bool) -> None:
     for peer, passkey in ((1, ALICE), (2, ALICE), (11, BOB)):
         await told(store, peer, "s", passkey, form=OWN_FAMILY, endpoint=endpoint(peer, v6=v6))
     for event in ("u", "s"):
-        assert await told(store, 2, event, form=OWN_FAMILY, endpoint=endpoint(2, v6=v6)) == {
-            endpoint(11, v6=v6)
-        }
+        assert await told(store, 2, event, form=OWN_FAMILY, endpoint=endpoint(2, v6=v6)) == {endpoint(11, v6=v6)}
 
 
 async def test_anonymous_peers_are_told_all_peers(make_store: MakeStore) -> None:

@@ -29,9 +29,7 @@ async def test_a_decrease_of_left_is_noted_with_the_user_who_reported_it(make_st
 async def test_the_same_in_one_call(make_store: MakeStore) -> None:
     store = await private(make_store)
     store.clock.now += 1800
-    await store.announce_together(
-        update(2, passkey=BOB, uploaded=50), update(1, passkey=ALICE, bytes_left=400)
-    )
+    await store.announce_together(update(2, passkey=BOB, uploaded=50), update(1, passkey=ALICE, bytes_left=400))
     assert (await unreported(store, "7"), await unreported(store, "8")) == (600, 0)
 
 
@@ -45,9 +43,7 @@ async def test_a_restarted_counter_that_stands_still_is_charged_once(make_store:
     assert (await store.users.find("7")).downloaded == 400
 
 
-async def test_ids_that_begin_like_the_word_client_are_told_while_a_client_is_removed(
-    make_store: MakeStore,
-) -> None:
+async def test_ids_that_begin_like_the_word_client_are_told_while_a_client_is_removed(make_store: MakeStore) -> None:
     store = await make_store()
     for number, first in enumerate((0xC1, 0xE2, 0x41), 1):
         peer = PeerId(bytes([first]) + number.to_bytes(19, "big"))

@@ -11,9 +11,7 @@ from tracker.errors import ClientError
 from tracker.store.schema.multipliers import Multiplier, RuleChange, rule_change
 
 
-def rule(
-    name: str, upload: float | None, download: float | None = None, until: int | None = None
-) -> RuleChange:
+def rule(name: str, upload: float | None, download: float | None = None, until: int | None = None) -> RuleChange:
     return rule_change(START, name, upload, download, until)
 
 
@@ -33,9 +31,7 @@ async def test_a_rule_is_set_and_removed_beside_others(private: Store, level: st
         if level == "torrent":
             found = await private.redis.hmget(private.keys.torrent(info_hash(1)), "multi_up", "multi_dn")
         elif level == "user":
-            found = await private.redis.hmget(
-                private.keys.passkey(ALICE), "upload_multiplier", "download_multiplier"
-            )
+            found = await private.redis.hmget(private.keys.passkey(ALICE), "upload_multiplier", "download_multiplier")
         else:
             names = private.keys.upload_multiplier(), private.keys.download_multiplier()
             found = await private.redis.mget(*names)

@@ -109,9 +109,7 @@ async def test_rules_hold_when_others_end(private: Store, level: str) -> None:
     down = f"0.5 {second} group, 0.25 {first} donor, x, 0.75"
     await private.torrents.add(info_hash(1))
     if level == "torrent":
-        await private.redis.hset(
-            private.keys.torrent(info_hash(1)), mapping={"multi_up": up, "multi_dn": down}
-        )
+        await private.redis.hset(private.keys.torrent(info_hash(1)), mapping={"multi_up": up, "multi_dn": down})
     elif level == "user":
         rules = {"upload_multiplier": up, "download_multiplier": down}
         await private.redis.hset(private.keys.passkey(ALICE), mapping=rules)

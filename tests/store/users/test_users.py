@@ -38,9 +38,7 @@ async def test_a_generated_passkey_has_160_random_bits(store: Store) -> None:
         assert all(0 < sum(number >> bit & 1 for number in numbers) < 40 for bit in range(160))
 
 
-@pytest.mark.parametrize(
-    "passkey", ["short", "x" * 65, "with space" * 2, "ä" * 20, "colon:" * 4, "newline" * 3 + "\n"]
-)
+@pytest.mark.parametrize("passkey", ["short", "x" * 65, "with space" * 2, "ä" * 20, "colon:" * 4, "newline" * 3 + "\n"])
 async def test_passkeys_are_checked(store: Store, passkey: str) -> None:
     await store.users.add("7", ALICE)
     before = await store.dump()
@@ -112,11 +110,7 @@ async def test_updates_of_unknown_users_and_empty_updates_are_refused(private: S
     before = await private.dump()
     with pytest.raises(ClientError, match="no such field"):
         await private.users.edit(ALICE, {"enabled": False, "user_id": True})
-    for attempt in (
-        private.users.edit(NEW, {"enabled": False}),
-        private.users.rotate(NEW),
-        private.users.delete(NEW),
-    ):
+    for attempt in (private.users.edit(NEW, {"enabled": False}), private.users.rotate(NEW), private.users.delete(NEW)):
         with pytest.raises(ClientError, match="no such user"):
             await attempt
     with pytest.raises(ClientError, match="no such user"):

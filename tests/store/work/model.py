@@ -160,9 +160,7 @@ class Model:
         self.held[key] = replace(self.held[key], at=0.0, shared=True, source=BROKEN, broken=True)
 
     def lapse(self) -> int:
-        due = sorted(
-            (c.ends, f"{i} {w}", i, w) for (i, w), c in self.held.items() if c.ends <= self.lease_clock
-        )
+        due = sorted((c.ends, f"{i} {w}", i, w) for (i, w), c in self.held.items() if c.ends <= self.lease_clock)
         for _, _, item, claimant in due:
             claim = self.held.pop((item, claimant))
             self.give_back(item, claim, redo=self.redo and not claim.broken)

@@ -79,11 +79,7 @@ async def fill(store: Store, *numbers: int, dry_run: bool = False, chance: float
 
 async def seeding(store: Store, **fields: Any) -> None:
     await project(
-        store,
-        "seeds",
-        kind="seeding",
-        keep_done_days=7,
-        **{"verify": "announce", "order": "weakest", **fields},
+        store, "seeds", kind="seeding", keep_done_days=7, **{"verify": "announce", "order": "weakest", **fields}
     )
 
 

@@ -7,17 +7,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from tests.store.harness import START, Store, info_hash
-from tests.store.work.harness import (
-    Copies,
-    add,
-    check_sums,
-    check_work,
-    claimed,
-    project,
-    refusal,
-    register,
-    trusted,
-)
+from tests.store.work.harness import Copies, add, check_sums, check_work, claimed, project, refusal, register, trusted
 from tests.store.work.volunteers import announce
 from tracker.errors import ClientError
 from tracker.store.work.records import NewItem, Refusal, UnknownProject
@@ -214,16 +204,10 @@ WRONG_TYPES += [("claim", "lease"), ("claim", "w:proj:checks"), ("complete", "w:
 
 
 @pytest.mark.parametrize(("call", "key"), WRONG_TYPES)
-async def test_keys_of_claims_of_a_wrong_type_fail_before_the_first_write(
-    store: Store, call: str, key: str
-) -> None:
+async def test_keys_of_claims_of_a_wrong_type_fail_before_the_first_write(store: Store, call: str, key: str) -> None:
     claims = store.work.claims
     await project(
-        store,
-        kind="seeding",
-        verify="none" if call == "done" else "announce",
-        keep_done_days=1,
-        lease_seconds=60,
+        store, kind="seeding", verify="none" if call == "done" else "announce", keep_done_days=1, lease_seconds=60
     )
     await store.pass_time(0)
     await register(store, "1" * 40, "2" * 40)

@@ -32,11 +32,7 @@ COMMANDS = {
 async def commands_of(store: Store, call: Awaitable[Any]) -> int:
     async def so_far() -> int:
         statistics = await store.redis.info("commandstats")
-        return sum(
-            row["calls"]
-            for name, row in statistics.items()
-            if name not in ("cmdstat_evalsha", "cmdstat_info")
-        )
+        return sum(row["calls"] for name, row in statistics.items() if name not in ("cmdstat_evalsha", "cmdstat_info"))
 
     before = await so_far()
     await call

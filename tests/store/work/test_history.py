@@ -29,8 +29,7 @@ def test_each_point_counts_until_the_next_one(points: list[tuple[int, int]], ave
 
 
 @pytest.mark.parametrize(
-    "entry",
-    [b"", b"x", b"5", b"-5 1 0", b"1e3 1 0", b"9" * 400 + b" 1 0", b"5 " + b"9" * 13, b"%d 1 0" % (NOW + 1)],
+    "entry", [b"", b"x", b"5", b"-5 1 0", b"1e3 1 0", b"9" * 400 + b" 1 0", b"5 " + b"9" * 13, b"%d 1 0" % (NOW + 1)]
 )
 def test_invalid_points_are_left_out(entry: bytes) -> None:
     good = entries((HOUR, 2))

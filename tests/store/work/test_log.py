@@ -33,10 +33,7 @@ async def test_sums_follow_the_log_over_weeks_and_months(store: Store) -> None:
     await check_sums(store)
     top = await store.work.leaderboard.top("proj")
     assert [(each.claimant, each.value) for each in top] == [("alice", 4), ("bob", 2)]
-    assert [each.value for each in await store.work.leaderboard.top("proj", "bytes")] == [
-        4 * 2**40,
-        2 * 2**40,
-    ]
+    assert [each.value for each in await store.work.leaderboard.top("proj", "bytes")] == [4 * 2**40, 2 * 2**40]
     month = (await store.work.leaderboard.top("proj", span="2027-02"))[0]
     assert (month.claimant, month.value) == ("bob", 2)
     assert await store.work.leaderboard.top("proj", span=periods.week_of(START)) == [Standing("alice", 3)]
@@ -164,10 +161,7 @@ async def test_what_is_not_acknowledged_is_not_drained(store: Store) -> None:
     await Projects(store.shards.main, store.clock, kept_log=2).trim("proj")
     assert await log.undrained(["proj"]) == {"proj": 2}
     await store.redis.xdel(store.keys.work_log("proj"), (await log.newest("proj", 1))[0].id)
-    assert await log.undrained(["proj"]) in (
-        {"proj": 1},
-        {"proj": 2},
-    )  # the log's length, where lag is unknown
+    assert await log.undrained(["proj"]) in ({"proj": 1}, {"proj": 2})  # the log's length, where lag is unknown
 
 
 async def test_the_log_is_read_on_from_an_id(store: Store) -> None:

@@ -99,9 +99,7 @@ async def test_the_others_are_verified(private: Store) -> None:
     first = await claimed(private, "8")
     await claimed(private, "7")
     name = f"{first.item} 8"
-    await private.redis.hset(
-        private.keys.work_claims("proj"), name, '{"queue":"todo","place":"0","endpoint":{}}'
-    )
+    await private.redis.hset(private.keys.work_claims("proj"), name, '{"queue":"todo","place":"0","endpoint":{}}')
     await announce(private, event="s", torrent=1 if first.item != ITEM else 2)
     await seed(private, 5, torrent=1 if first.item != ITEM else 2)
     assert await private.redis.zscore(private.keys.work_checks("proj"), name) is None

@@ -28,9 +28,7 @@ def test_periods_that_have_ended_are_not_shown_and_can_be_deleted() -> None:
 async def test_the_scripts_name_the_same_periods(store: Store) -> None:
     """Leaderboards are written by a script and read by their names here."""
     chance = random.Random(7)
-    years = [
-        datetime(year, 1, 1, tzinfo=UTC).timestamp() // 86_400 for year in (*range(1970, 2110), 2400, 9998)
-    ]
+    years = [datetime(year, 1, 1, tzinfo=UTC).timestamp() // 86_400 for year in (*range(1970, 2110), 2400, 9998)]
     days = [int(day) + near for day in years for near in (-4, -3, -2, -1, 0, 1, 2, 3, 4, 58, 59, 60)]
     days = [day for day in [*days, *(chance.randrange(2_000_000) for _ in range(2000))] if day >= 0]
     fragment = (_LUA / "lib/work_periods.lua").read_text("utf-8")

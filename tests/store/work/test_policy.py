@@ -164,12 +164,7 @@ async def test_without_a_seeder_three_who_completed_it_are_asked_then_others(sto
     await swarm(store, 1, [0] * STEADY, leechers=2)
     await completed(store, 1, 15, 14, 13, 12, 11)
     first = (await fill(store, 1))[1]
-    assert (first.reason, first.asked, first.copies, first.queue) == (
-        "reseed request",
-        ("15", "14", "13"),
-        3,
-        "",
-    )
+    assert (first.reason, first.asked, first.copies, first.queue) == ("reseed request", ("15", "14", "13"), 3, "")
     assert await queue(store) == {} and await queue(store, "todo:d:14") != {}
     claim = await claimed(store, "14", "seeds")
     assert claim.queue == "todo:d:14"
@@ -290,11 +285,7 @@ async def test_items_of_a_store_without_needs_get_theirs(store: Store) -> None:
     before = await store.redis.zrange(needs, 0, -1, withscores=True)
     await store.redis.delete(needs)
     assert await fill(store, 1) == {}
-    assert (
-        await store.redis.zrange(needs, 0, -1, withscores=True)
-        == before
-        == [(info_hash(1).hex().encode(), 1000.5)]
-    )
+    assert await store.redis.zrange(needs, 0, -1, withscores=True) == before == [(info_hash(1).hex().encode(), 1000.5)]
 
 
 async def test_a_claim_made_meanwhile_is_not_counted_twice(store: Store) -> None:
@@ -381,9 +372,7 @@ def _scored(taken: Taken) -> Scored:
     return Scored(taken, taken.score)
 
 
-async def test_a_project_that_verifies_addresses_asks_no_users_and_wants_no_private_torrents(
-    store: Store,
-) -> None:
+async def test_a_project_that_verifies_addresses_asks_no_users_and_wants_no_private_torrents(store: Store) -> None:
     """W30. Its claimants are names, and a name can read like a user id."""
     await seeding(store, verify="address")
     await swarm(store, 1, [0] * 30, leechers=2)

@@ -12,17 +12,7 @@ from redis.exceptions import ResponseError
 from loadtest.servers import Server
 from tests.store.harness import START, Store, info_hash, running
 from tests.store.users.test_deletion import Dying
-from tests.store.work.harness import (
-    CLAIMANTS,
-    add,
-    check_sums,
-    check_work,
-    claimed,
-    project,
-    rank,
-    register,
-    some_work,
-)
+from tests.store.work.harness import CLAIMANTS, add, check_sums, check_work, claimed, project, rank, register, some_work
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -41,9 +31,7 @@ async def test_a_project_is_stored_as_it_was_given(store: Store) -> None:
     with pytest.raises(ProjectExists):
         await store.work.projects.create(given)
     changed = await store.work.projects.edit("p-1_X", {"title": "", "domains": (), "passkeys": False})
-    assert (
-        await store.work.projects.all() == [changed] == [replace(given, title="", domains=(), passkeys=False)]
-    )
+    assert await store.work.projects.all() == [changed] == [replace(given, title="", domains=(), passkeys=False)]
     with pytest.raises(ClientError, match="no such field"):
         await store.work.projects.edit("p-1_X", {"kind": "seeding"})
     with pytest.raises(UnknownProject):
@@ -148,9 +136,7 @@ async def test_deleting_a_project_deletes_its_keys_alone(store: Store) -> None:
     await add(store, "a", project="proj2")
     for name in ("1" * 40, "2" * 40):
         await register(store, name)
-        await store.redis.hset(
-            f"{store.keys.prefix}t:{name}", "user_downloaded", 0
-        )  # as the first claim does
+        await store.redis.hset(f"{store.keys.prefix}t:{name}", "user_downloaded", 0)  # as the first claim does
     before = await store.dump()
     for commands in range(9):
         await some_work(store)

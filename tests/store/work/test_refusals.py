@@ -55,13 +55,7 @@ async def test_queues_come_in_order_and_places_within_them(store: Store) -> None
         ("own", 5, {"claimants": ("alice",)}),
     ):
         await add(store, name, place=place, **options)
-    assert [(await claimed(store, "alice")).item for _ in range(5)] == [
-        "own",
-        "weakest",
-        "weak",
-        "late",
-        "redo",
-    ]
+    assert [(await claimed(store, "alice")).item for _ in range(5)] == ["own", "weakest", "weak", "late", "redo"]
     assert await refusal(store, "alice") == Refusal("empty")
 
 
@@ -83,9 +77,7 @@ async def test_versions_are_compared_as_text(store: Store) -> None:
     await project(store, min_version="20260101.02", start_budget=20)
     await add(store, *"abcdefg")
     for version in ("20260101.01", "20260101", "", "1", "020260101.1.9", "100000000000000000000000"):
-        assert await refusal(store, "alice", version=version) == Refusal(
-            "outdated", min_version="20260101.02"
-        )
+        assert await refusal(store, "alice", version=version) == Refusal("outdated", min_version="20260101.02")
     for version in ("20260101.02", "20260101.10", "20260101.02.0", "9", "20260102", "x", "\xe9"):
         await claimed(store, "alice", version=version)
 

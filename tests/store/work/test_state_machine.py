@@ -21,27 +21,9 @@ from tracker.store.work.records import Claim, NewItem, Refusal
 LEASE = 3600
 COUNTED = ("added", "claimed", "done", "lapsed", "released", "repaired")
 NO_RECORDS = (
-    *(
-        "",
-        "x",
-        "{}",
-        "[]",
-        "7",
-        "\xff",
-        "[" * 2000,
-        '{"queue":"todo","place":"x"}',
-        '{"queue":5,"place":"0"}',
-    ),
-    *(
-        '{"queue":"todo:d:7","place":"0"}',
-        '{"queue":"todo","place":"0","at":{}}',
-        '{"asked":" ","place":"0"}',
-    ),
-    *(
-        '{"queue":"todo","place":"0","asked":[]}',
-        '{"queue":"todo","place":"nan"}',
-        '{"queue":"todo","place":null}',
-    ),
+    *("", "x", "{}", "[]", "7", "\xff", "[" * 2000, '{"queue":"todo","place":"x"}', '{"queue":5,"place":"0"}'),
+    *('{"queue":"todo:d:7","place":"0"}', '{"queue":"todo","place":"0","at":{}}', '{"asked":" ","place":"0"}'),
+    *('{"queue":"todo","place":"0","asked":[]}', '{"queue":"todo","place":"nan"}', '{"queue":"todo","place":null}'),
 )
 """Records that no tracker wrote."""
 numbers = st.integers(0, 5)
@@ -174,9 +156,7 @@ class WorkMachine(RuleBasedStateMachine):
 
     def done(self, item: str, claimant: str, token: str) -> Coroutine[Any, Any, Any]:
         reported = {} if self.seeding else {"data": 5, "more": 2**40}
-        return self.store.work.claims.done(
-            "proj", claimant, item, token=token, reported=reported, version="1"
-        )
+        return self.store.work.claims.done("proj", claimant, item, token=token, reported=reported, version="1")
 
     @rule(data=st.data())
     def verify(self, data: st.DataObject) -> None:
@@ -189,9 +169,7 @@ class WorkMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         item, claimant = self.some_claim(data)
-        assert self.run(self.store.work.claims.release("proj", claimant, item)) == self.model.release(
-            item, claimant
-        )
+        assert self.run(self.store.work.claims.release("proj", claimant, item)) == self.model.release(item, claimant)
 
     @rule(who=people, age=st.sampled_from([0, 1000]))
     def take_back(self, who: int, age: int) -> None:

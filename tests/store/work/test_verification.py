@@ -3,16 +3,7 @@
 import pytest
 
 from tests.store.harness import Store, info_hash, update
-from tests.store.work.harness import (
-    check_sums,
-    check_work,
-    claimed,
-    project,
-    refusal,
-    register,
-    text,
-    trusted,
-)
+from tests.store.work.harness import check_sums, check_work, claimed, project, refusal, register, text, trusted
 from tests.store.work.policy import torrent_keys
 from tests.store.work.volunteers import INTERVAL, ITEM, announce, seed, seeding_project, state, verify, wait
 from tracker.store.work.records import NewItem, UnknownProject
@@ -291,9 +282,7 @@ async def test_numbers_that_a_site_has_written_do_not_end_a_round(private: Store
 
 @pytest.mark.slow
 async def test_more_claims_than_a_batch_are_looked_at_within_ten_minutes(private: Store) -> None:
-    await project(
-        private, kind="seeding", verify="announce", keep_done_days=1, budget=3000, start_budget=3000
-    )
+    await project(private, kind="seeding", verify="announce", keep_done_days=1, budget=3000, start_budget=3000)
     await private.pass_time(0)
     names = [info_hash(n).hex() for n in range(1, 2501)]
     await register(private, *names)

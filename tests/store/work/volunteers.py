@@ -24,9 +24,7 @@ async def seeding_project(store: Store, **fields: Any) -> Project:
     return made
 
 
-async def announce(
-    store: Store, user: str = "7", peer: int = 1, event: str = "u", **changes: Any
-) -> Admitted:
+async def announce(store: Store, user: str = "7", peer: int = 1, event: str = "u", **changes: Any) -> Admitted:
     """An announce of a user's peer, which is a seeder unless ``changes`` say something else."""
     return await store.announce(update(peer, event, passkey=PASSKEYS[user], **{"bytes_left": 0, **changes}))
 

@@ -80,9 +80,7 @@ async def peer(behave: Behave) -> AsyncIterator[Endpoint]:
                 await writer.wait_closed()
 
 
-async def greet(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, fast: bool = True
-) -> Handshake:
+async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, fast: bool = True) -> Handshake:
     """Answers the handshake for the same torrent; returns the prober's."""
     received = parse_handshake(await reader.readexactly(HANDSHAKE_LENGTH))
     writer.write(encode_handshake(Handshake(received.info_hash, PEER, fast)))

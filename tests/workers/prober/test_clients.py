@@ -51,12 +51,7 @@ class Shared:
 
 @contextmanager
 def libtorrent_seeds(
-    folder: Path,
-    *,
-    flags: int,
-    files: Sequence[str] = ("payload.bin",),
-    own: Path | None = None,
-    **settings: Any,
+    folder: Path, *, flags: int, files: Sequence[str] = ("payload.bin",), own: Path | None = None, **settings: Any
 ) -> Iterator[Shared]:
     """``own``: the folder with the seeder's data, by default the whole content."""
     (source := folder / "source").mkdir()
@@ -78,10 +73,7 @@ def libtorrent_seeds(
 _CHECKING, _RESUMING = lt.torrent_status.checking_files, lt.torrent_status.checking_resume_data
 V1, HYBRID, V2 = lt.create_torrent.v1_only, lt.create_torrent.canonical_files, lt.create_torrent.v2_only
 FILES = ("top/a/first.bin", "top/second.bin", "top/third.txt")
-ENCRYPTED: dict[str, Any] = {
-    "in_enc_policy": lt.enc_policy.pe_forced,
-    "out_enc_policy": lt.enc_policy.pe_forced,
-}
+ENCRYPTED: dict[str, Any] = {"in_enc_policy": lt.enc_policy.pe_forced, "out_enc_policy": lt.enc_policy.pe_forced}
 
 
 class TestLibtorrent:
@@ -90,9 +82,7 @@ class TestLibtorrent:
         [(V1, ("payload.bin",)), (V1, FILES), (HYBRID, FILES)],
         ids=["single file", "several files", "hybrid with padding"],
     )
-    async def test_a_seeder_is_confirmed_at_both_levels(
-        self, tmp_path: Path, flags: int, files: Sequence[str]
-    ) -> None:
+    async def test_a_seeder_is_confirmed_at_both_levels(self, tmp_path: Path, flags: int, files: Sequence[str]) -> None:
         with libtorrent_seeds(tmp_path, flags=flags, files=files) as shared:
             assert shared.pieces is not None and shared.pieces.count > 200
             assert await shared.probe() == SHOWN
@@ -149,14 +139,7 @@ class TestLibtorrent:
 def transmission(torrent: Path, folder: Path, port: int, *, encrypted: bool) -> list[str]:
     (watched := folder / "watched").mkdir()
     shutil.copy(torrent, watched / "it.torrent")
-    off = (
-        "dht-enabled",
-        "lpd-enabled",
-        "pex-enabled",
-        "port-forwarding-enabled",
-        "utp-enabled",
-        "rpc-enabled",
-    )
+    off = ("dht-enabled", "lpd-enabled", "pex-enabled", "port-forwarding-enabled", "utp-enabled", "rpc-enabled")
     settings = {
         **dict.fromkeys(off, False),
         "bind-address-ipv4": "127.0.0.1",
@@ -212,9 +195,7 @@ class TestOtherClients:
     @pytest.mark.parametrize("command", [transmission, aria2])
     async def test_an_encryption_only_seeder_is_no_liar(self, tmp_path: Path, command: Command) -> None:
         with other_client_seeds(tmp_path, command, encrypted=True) as shared:
-            await eventually(
-                lambda: _connects(int.from_bytes(shared.endpoint[-2:], "big")), ignored=(OSError,)
-            )
+            await eventually(lambda: _connects(int.from_bytes(shared.endpoint[-2:], "big")), ignored=(OSError,))
             for level in Level:
                 assert (await shared.probe(level)).status is Status.UNKNOWN
 

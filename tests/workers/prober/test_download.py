@@ -28,9 +28,7 @@ def block(request: Message) -> Message:
 
 
 @given(st.integers(1, len(CONTENT)), st.randoms(use_true_random=False), st.floats(0, 0.3))
-def test_blocks_in_any_order_over_chokes_give_the_piece(
-    length: int, chance: random.Random, choked: float
-) -> None:
+def test_blocks_in_any_order_over_chokes_give_the_piece(length: int, chance: random.Random, choked: float) -> None:
     fetching, waiting, most = download(length), list[Message](), 0
     unchokes = 0
     while not fetching.is_complete:

@@ -89,10 +89,7 @@ class TestHandshake:
             (encode_handshake(Handshake(HASH, PEER))[:40], "no handshake: connection closed"),
             (bytes(range(96)), "no BitTorrent handshake"),
             (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no BitTorrent handshake"),
-            (
-                encode_handshake(Handshake(InfoHash(b"i" * 20), PEER)),
-                "handshake for another torrent",
-            ),
+            (encode_handshake(Handshake(InfoHash(b"i" * 20), PEER)), "handshake for another torrent"),
         ],
         ids=["closes", "closes half-way", "encrypted", "http", "other torrent"],
     )
@@ -209,10 +206,7 @@ class TestPiece:
         ("answer", "reason"),
         [
             (lambda each: Message(Kind.REJECT, each.index, each.begin, each.length), "request rejected"),
-            (
-                lambda each: Message(Kind.PIECE, each.index, each.begin, data=b"short"),
-                "block of a wrong length",
-            ),
+            (lambda each: Message(Kind.PIECE, each.index, each.begin, data=b"short"), "block of a wrong length"),
         ],
         ids=["rejects", "short blocks"],
     )
@@ -256,10 +250,7 @@ class TestHostilePeers:
             (bytes(4), "peer sends too much"),
             (encode_message(Message(Kind.UNCHOKE)), "peer sends too much"),
             (encode_message(Message(Kind.HAVE, 5)), "peer sends too much"),
-            (
-                encode_message(Message(Kind.PIECE, 9, 0, data=bytes(BLOCK_LENGTH))),
-                "peer sends too much",
-            ),
+            (encode_message(Message(Kind.PIECE, 9, 0, data=bytes(BLOCK_LENGTH))), "peer sends too much"),
             (b"\0\0\x40\0\x14" + bytes(0x3FFF), "peer sends too much"),
             (b"\xff", "message too long"),
             (struct.pack(">I", 2**31), "message too long"),
@@ -282,9 +273,7 @@ class TestHostilePeers:
             "short message",
         ],
     )
-    async def test_endless_and_malformed_bytes_are_cut_off(
-        self, chunk: bytes, reason: str, level: Level
-    ) -> None:
+    async def test_endless_and_malformed_bytes_are_cut_off(self, chunk: bytes, reason: str, level: Level) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await greet(reader, writer)
             while True:

@@ -21,19 +21,7 @@ from typing import Any, Literal
 from aiohttp import web
 
 Mode = Literal[
-    "ok",
-    "slow",
-    "hang",
-    "500",
-    "503",
-    "error in json",
-    "garbage",
-    "empty",
-    "huge",
-    "redirect",
-    "404",
-    "403",
-    "bad key",
+    "ok", "slow", "hang", "500", "503", "error in json", "garbage", "empty", "huge", "redirect", "404", "403", "bad key"
 ]
 KEY = "EZKEY-d41d8cd98f00b204"
 _PLAIN: dict[str, tuple[int, bytes]] = {

@@ -45,9 +45,7 @@ async def stathat() -> AsyncIterator[StatHatServer]:
         yield server
 
 
-async def test_counts_are_sent_with_the_minute_they_were_counted_in(
-    store: Store, stathat: StatHatServer
-) -> None:
+async def test_counts_are_sent_with_the_minute_they_were_counted_in(store: Store, stathat: StatHatServer) -> None:
     """B12: one count for each metric and minute in one batch, and the number of torrents as a value."""
     await export(store, (MINUTE, "countries.France.users", 2), (MINUTE + 60, "countries.France.users", 1))
     await export(store, (MINUTE, "failures.unknown torrent", 3), (MINUTE, "torrents.processed", 9))
@@ -78,9 +76,7 @@ async def test_without_a_key_nothing_is_sent(store: Store, stathat: StatHatServe
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_after_a_fault_every_count_arrives_once(
-    store: Store, stathat: StatHatServer, fault: Mode
-) -> None:
+async def test_after_a_fault_every_count_arrives_once(store: Store, stathat: StatHatServer, fault: Mode) -> None:
     """B12: an outage loses no count, and an accepted batch is not sent again."""
     patient = to_stathat(store, stathat.url)
     timeout = 0.1 if fault in ("hang", "slow") else 5
@@ -123,9 +119,7 @@ async def test_a_closed_port_loses_nothing(store: Store, stathat: StatHatServer)
     assert stathat.accepted == {"a": 2}
 
 
-async def test_a_fault_between_two_batches_keeps_the_remaining_ones(
-    store: Store, stathat: StatHatServer
-) -> None:
+async def test_a_fault_between_two_batches_keeps_the_remaining_ones(store: Store, stathat: StatHatServer) -> None:
     """B12: 1,800 samples, of which the first batches were accepted."""
     wanted = {f"s{n}": n + 1 for n in range(1800)}
     await export(store, *((MINUTE + 60 * (by % 3), name, by) for name, by in wanted.items()))
@@ -175,9 +169,7 @@ async def test_samples_wait_whatever_an_unknown_server_replies(store: Store, rep
 # Pauses
 
 
-async def test_pauses_double_up_to_15_minutes_and_a_success_resets_them(
-    store: Store, stathat: StatHatServer
-) -> None:
+async def test_pauses_double_up_to_15_minutes_and_a_success_resets_them(store: Store, stathat: StatHatServer) -> None:
     """B12: a flush during a pause sends nothing and returns at once."""
     flushing = to_stathat(store, stathat.url)
     stathat.mode = "500"
@@ -247,9 +239,7 @@ async def test_only_the_rejected_sample_of_a_batch_is_dropped(
     assert flushing.counts["stathat.dropped"] == 1
 
 
-async def test_nothing_is_dropped_while_every_sample_is_rejected(
-    store: Store, stathat: StatHatServer
-) -> None:
+async def test_nothing_is_dropped_while_every_sample_is_rejected(store: Store, stathat: StatHatServer) -> None:
     """B12: the key or the address is wrong then, not the samples."""
     await export(store, (MINUTE, "a", 2))
     stathat.poison = lambda _: True
@@ -262,9 +252,7 @@ async def test_nothing_is_dropped_while_every_sample_is_rejected(
     assert stathat.accepted == {"a": 2}
 
 
-async def test_batches_shrink_to_the_size_that_the_server_accepts(
-    store: Store, stathat: StatHatServer
-) -> None:
+async def test_batches_shrink_to_the_size_that_the_server_accepts(store: Store, stathat: StatHatServer) -> None:
     wanted = {f"s{n}": 1 for n in range(700)}
     await export(store, *((MINUTE, name, by) for name, by in wanted.items()))
     stathat.max_samples = 60
@@ -274,9 +262,7 @@ async def test_batches_shrink_to_the_size_that_the_server_accepts(
     assert await dropped(store) == 0
 
 
-async def test_an_outage_loses_only_counts_beyond_the_outbox_limit(
-    store: Store, stathat: StatHatServer
-) -> None:
+async def test_an_outage_loses_only_counts_beyond_the_outbox_limit(store: Store, stathat: StatHatServer) -> None:
     """B12: drops are counted, and all that the outbox holds arrives after the outage."""
     flushing = to_stathat(store, stathat.url)
     stathat.mode = "503"
@@ -295,10 +281,7 @@ async def test_an_outage_loses_only_counts_beyond_the_outbox_limit(
 
 @pytest.mark.parametrize("fault", [*FAULTS, "refuse", "tls"])
 async def test_the_key_is_in_no_log(
-    store: Store,
-    stathat: StatHatServer,
-    fault: Mode | Literal["refuse", "tls"],
-    caplog: pytest.LogCaptureFixture,
+    store: Store, stathat: StatHatServer, fault: Mode | Literal["refuse", "tls"], caplog: pytest.LogCaptureFixture
 ) -> None:
     """B12: not even at debug level, with asyncio's debug mode, and with a server that repeats the key."""
     caplog.set_level(logging.DEBUG)
@@ -478,9 +461,7 @@ def test_names_fit_stathat_and_stay_distinct() -> None:
     """B11: at most 255 characters, no ``~``."""
     assert stat_name("my ", "countries.France.users") == "my countries.France.users"
     assert stat_name("", "a~b,c\n\x00") == "a%7Eb,c%0A%00"
-    assert (
-        stat_name("", "countries.Brazil.cities.São Paulo.users") == "countries.Brazil.cities.São Paulo.users"
-    )
+    assert stat_name("", "countries.Brazil.cities.São Paulo.users") == "countries.Brazil.cities.São Paulo.users"
     assert stat_name("", "x" * 255) == "x" * 255
     long = [stat_name("p" * 60, "x" * 300 + end) for end in "ab"]
     assert [len(name) for name in long] == [255, 255]

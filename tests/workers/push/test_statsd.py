@@ -154,9 +154,7 @@ async def test_samples_wait_while_the_port_is_closed(store: Store) -> None:
     assert await contents(store) == {}
 
 
-async def test_samples_wait_while_the_name_does_not_resolve(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_samples_wait_while_the_name_does_not_resolve(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every flush resolves the name, because a server may move."""
     await export(store, (MINUTE, "a", 1))
     loop = asyncio.get_running_loop()
@@ -197,10 +195,5 @@ def test_names_fit_statsd_and_stay_distinct() -> None:
 
 def test_a_packet_holds_whole_lines_only() -> None:
     lines = [b"x" * length for length in (700, 731, 1, MAX_PACKET_BYTES, 5)]
-    assert list(to_packets(lines)) == [
-        lines[0] + b"\n" + lines[1],
-        lines[2],
-        lines[3],
-        lines[4],
-    ]
+    assert list(to_packets(lines)) == [lines[0] + b"\n" + lines[1], lines[2], lines[3], lines[4]]
     assert not list(to_packets([]))

@@ -26,10 +26,7 @@ async def members(store: Store, site: Site, users: Sequence[int], torrents: Sequ
     """Users and torrents that both sides have, with totals of zero."""
     await register(store, users, torrents)
     site.sql(
-        *(
-            f"INSERT INTO users (id, username, passkey) VALUES ({user}, 'u{user}', '{passkey(user)}')"
-            for user in users
-        ),
+        *(f"INSERT INTO users (id, username, passkey) VALUES ({user}, 'u{user}', '{passkey(user)}')" for user in users),
         *(
             f"INSERT INTO torrents (id, name, info_hash) VALUES ({number}, 't{number}', 0x{info_hash(number).hex()})"
             for number in torrents

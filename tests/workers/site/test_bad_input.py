@@ -30,41 +30,24 @@ async def problem_of(store: Store, url: str) -> str:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (
-            "ALTER TABLE history DROP COLUMN seedtime",
-            "column history.seedtime is missing: remove it from the mapping",
-        ),
+        ("ALTER TABLE history DROP COLUMN seedtime", "column history.seedtime is missing: remove it from the mapping"),
         ("DROP TABLE peers", "table peers is missing: name it as the site does"),
         ("ALTER TABLE users MODIFY uploaded INT UNSIGNED", "column users.uploaded is too small"),
-        (
-            "ALTER TABLE peers MODIFY peer_id BINARY(8)",
-            "column peers.peer_id is too small: peer_id needs 20 bytes",
-        ),
+        ("ALTER TABLE peers MODIFY peer_id BINARY(8)", "column peers.peer_id is too small: peer_id needs 20 bytes"),
         ("ALTER TABLE torrents MODIFY seeders VARCHAR(9)", "column torrents.seeders has the type VARCHAR"),
-        (
-            "ALTER TABLE history DROP PRIMARY KEY",
-            "table history has no unique key on (user_id, torrent_id): add one",
-        ),
-        (
-            "ALTER TABLE history ENGINE=MyISAM",
-            "table history has no transactions: ALTER TABLE history ENGINE=InnoDB",
-        ),
+        ("ALTER TABLE history DROP PRIMARY KEY", "table history has no unique key on (user_id, torrent_id): add one"),
+        ("ALTER TABLE history ENGINE=MyISAM", "table history has no transactions: ALTER TABLE history ENGINE=InnoDB"),
     ],
 )
-async def test_tables_that_do_not_fit_are_named(
-    store: Store, unit3d: Site, change: str, problem: str
-) -> None:
+async def test_tables_that_do_not_fit_are_named(store: Store, unit3d: Site, change: str, problem: str) -> None:
     unit3d.sql(change)
     assert problem in await problem_of(store, unit3d.url)
 
 
-async def test_an_account_with_too_few_rights_is_told_so(
-    store: Store, unit3d: Site, mariadb: Database
-) -> None:
+async def test_an_account_with_too_few_rights_is_told_so(store: Store, unit3d: Site, mariadb: Database) -> None:
     user = f"sync_{unit3d.name}"
     unit3d.sql(
-        f"CREATE USER {user}@localhost IDENTIFIED BY 'hunter2'",
-        f"GRANT SELECT ON {unit3d.name}.* TO {user}@localhost",
+        f"CREATE USER {user}@localhost IDENTIFIED BY 'hunter2'", f"GRANT SELECT ON {unit3d.name}.* TO {user}@localhost"
     )
     url = mariadb.url(unit3d.name, user, "hunter2")
     found = await problem_of(store, url)
@@ -95,8 +78,7 @@ async def test_a_database_that_is_unavailable_or_read_only_is_tried_again(
     )
     user = f"ro_{unit3d.name}"
     unit3d.sql(
-        f"CREATE USER {user}@localhost IDENTIFIED BY 'hunter2'",
-        f"GRANT ALL ON {unit3d.name}.* TO {user}@localhost",
+        f"CREATE USER {user}@localhost IDENTIFIED BY 'hunter2'", f"GRANT ALL ON {unit3d.name}.* TO {user}@localhost"
     )
     await members(store, unit3d, [7])
     metrics = Metrics()
@@ -117,9 +99,7 @@ async def test_a_database_that_is_unavailable_or_read_only_is_tried_again(
 
 
 async def test_deadlocks_are_tried_again(unit3d: Site) -> None:
-    unit3d.sql(
-        "CREATE TABLE numbers (id INT PRIMARY KEY, n INT)", "INSERT INTO numbers VALUES (1, 0), (2, 0)"
-    )
+    unit3d.sql("CREATE TABLE numbers (id INT PRIMARY KEY, n INT)", "INSERT INTO numbers VALUES (1, 0), (2, 0)")
     async with SiteDatabase(unit3d.url) as database:
         first, second = asyncio.Event(), asyncio.Event()
 
@@ -155,9 +135,7 @@ async def test_a_locked_row_is_tried_again(store: Store, unit3d: Site) -> None:
     assert unit3d.sql("SELECT name, seeders FROM torrents") == [["renamed", "1"]]
 
 
-async def test_rows_that_the_site_deletes_are_made_again_and_users_are_named_once(
-    store: Store, unit3d: Site
-) -> None:
+async def test_rows_that_the_site_deletes_are_made_again_and_users_are_named_once(store: Store, unit3d: Site) -> None:
     await members(store, unit3d, [7, 8])
     async with syncing(store, unit3d) as sync:
         for user in (7, 8):
@@ -218,9 +196,7 @@ def test_a_text_of_the_database_keeps_its_words_without_values() -> None:
     assert "secret" not in problem
 
 
-@pytest.mark.parametrize(
-    "url", ["mysql://me:secret@127.0.0.1:99999/x", "mysql://me:secret@127.0.0.1:x/x", "x"]
-)
+@pytest.mark.parametrize("url", ["mysql://me:secret@127.0.0.1:99999/x", "mysql://me:secret@127.0.0.1:x/x", "x"])
 def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(StartupError, match="TRACKER_SITE__DATABASE is a URL") as caught:
         SiteDatabase(url)

@@ -43,9 +43,7 @@ def test_the_doctor_says_what_is_wrong_with_the_database(
         return [line[24:] for line in lines if line[9:13] == "site"]
 
     configure(monkeypatch, unit3d)
-    assert site_lines(1)[0] == (
-        "the site's database is not moved in yet: run tracker sync import: see docs/sync.md"
-    )
+    assert site_lines(1)[0] == ("the site's database is not moved in yet: run tracker sync import: see docs/sync.md")
     tracker("sync", "import")
     assert site_lines(1) == [
         "downloads beyond a user's slots are refused; the site's former tracker warns, and gives no peers: set"

@@ -47,10 +47,7 @@ def test_a_site_is_moved_in_and_nothing_differs(
     configure(monkeypatch, unit3d)
     fill(unit3d)
     unknown = [
-        *(
-            f"{row}: unknown torrent: register it first, with this id"
-            for row in ("history 8 999", "tokens 2")
-        ),
+        *(f"{row}: unknown torrent: register it first, with this id" for row in ("history 8 999", "tokens 2")),
         "2 rows could not be imported",
     ]
     checked_only = tracker("sync", "import", "--dry-run", code=1)
@@ -81,15 +78,10 @@ def test_a_site_is_moved_in_and_nothing_differs(
     assert checked[0]["uploaded_ours"] == checked[0]["uploaded_site"] == 5_000_000_000_080
 
     user = json.loads(tracker("user", "show", "7", "--json").stdout)
-    assert (user["uploaded"], user["group"], user["download_multiplier"]) == (
-        5_000_000_000_000,
-        3,
-        "0 personal",
-    )
+    assert (user["uploaded"], user["group"], user["download_multiplier"]) == (5_000_000_000_000, 3, "0 personal")
     assert json.loads(tracker("user", "show", "8", "--json").stdout)["can_leech"] is False
     shown = [
-        json.loads(tracker("torrent", "show", info_hash(number).hex(), "--json").stdout)
-        for number in (12, 500, 501)
+        json.loads(tracker("torrent", "show", info_hash(number).hex(), "--json").stdout) for number in (12, 500, 501)
     ]
     assert [each["torrent_id"] for each in shown] == ["12", "500", "501"]
     assert [each["download_multiplier"] for each in shown] == ["0.67", "0", "0 featured"]
@@ -116,9 +108,7 @@ def test_a_passkey_that_two_users_have_is_named(
 ) -> None:
     configure(monkeypatch, unit3d)
     fill(unit3d)
-    unit3d.sql(
-        "ALTER TABLE users DROP INDEX passkey", f"UPDATE users SET passkey = '{passkey(7)}' WHERE id = 9"
-    )
+    unit3d.sql("ALTER TABLE users DROP INDEX passkey", f"UPDATE users SET passkey = '{passkey(7)}' WHERE id = 9")
     done = tracker("sync", "import", code=1)
     assert done.stderr.splitlines()[0] == (
         "error: users 9: this passkey belongs to another user: give one of them a new one"

@@ -57,9 +57,7 @@ class World:
         """Killed once the first torrents are there; what the second import says."""
         position = "SELECT COUNT(*) FROM tracker_sync WHERE source = 'import:torrents'"
         begun = subprocess.Popen(self.words("sync", "import"), **self.context, stdout=subprocess.DEVNULL)
-        until(
-            lambda: bool(self.site.sql("SHOW TABLES LIKE 'tracker_sync'") and self.site.number(position)), 300
-        )
+        until(lambda: bool(self.site.sql("SHOW TABLES LIKE 'tracker_sync'") and self.site.number(position)), 300)
         begun.kill()
         begun.wait()
         return self.command("sync", "import")
@@ -109,9 +107,7 @@ class Model:
 
     def __init__(self, port: Callable[[], int]) -> None:
         chance = random.Random(7)
-        self.totals = {
-            user: [chance.randrange(10**13), chance.randrange(10**12)] for user in range(1, USERS + 1)
-        }
+        self.totals = {user: [chance.randrange(10**13), chance.randrange(10**12)] for user in range(1, USERS + 1)}
         self.snatches = {torrent: chance.randrange(1000) for torrent in range(1, TORRENTS + 1)}
         self.imported: dict[tuple[int, int], tuple[int, int, int, int, int, bool]] = {}
         """Credited and real bytes up and down, seed time, and whether it is complete, by user and torrent."""
@@ -144,10 +140,7 @@ class Model:
         )
 
     def fill(self, site: Site) -> None:
-        users = (
-            f"({user}, 'u{user}', '{passkey(user)}', {up}, {down})"
-            for user, (up, down) in self.totals.items()
-        )
+        users = (f"({user}, 'u{user}', '{passkey(user)}', {up}, {down})" for user, (up, down) in self.totals.items())
         torrents = (
             f"({number}, 't{number}', 0x{info_hash(number).hex()}, 1000, {snatches},"
             f" {100 * (number % 10 == 0)}, {int(number % 10 == 1)})"
@@ -231,11 +224,7 @@ class Model:
             left.discard(key)
             counters = client.uploaded, client.downloaded, client.left
             flags = int(not client.left), int(client.running)
-            wanted = [
-                client.peer_id.hex().upper(),
-                client.address,
-                *map(str, (client.port, *counters, *flags)),
-            ]
+            wanted = [client.peer_id.hex().upper(), client.address, *map(str, (client.port, *counters, *flags))]
             if texts != wanted:
                 yield f"peer {key}: {texts}, not {wanted}"
         yield from (f"peer {key} is missing" for key in left)
@@ -277,10 +266,5 @@ async def test_every_row_is_right_after_kills_of_all_programs(world: World) -> N
     with suppress(AssertionError):
         until(lambda: not model.differing(world.site), 40, 1)
     found = model.differing(world.site)
-    assert not found, (
-        len(found),
-        found[:4],
-        found[-4:],
-        (world.directory / "sync.log").read_text("utf-8")[-2000:],
-    )
+    assert not found, (len(found), found[:4], found[-4:], (world.directory / "sync.log").read_text("utf-8")[-2000:])
     assert world.command("sync", "check").count(" 0 differences") == 5

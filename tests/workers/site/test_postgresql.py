@@ -39,9 +39,7 @@ async def test_the_tables_of_a_mapping_file_are_kept(store: Store, own: Site) ->
     ]
     assert own.sql("SELECT seeders, leechers, snatched FROM releases") == [["1", "0", "1"]]
     now = int(store.clock.now)
-    assert own.sql(
-        "SELECT up, down, seconds, seeding, extract(epoch FROM finished)::bigint, note FROM downloads"
-    ) == [
+    assert own.sql("SELECT up, down, seconds, seeding, extract(epoch FROM finished)::bigint, note FROM downloads") == [
         ["300", "0", "600", "t", "", "kept"],
         ["0", "1000", "0", "f", str(now), "none"],
     ]

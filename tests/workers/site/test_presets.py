@@ -42,9 +42,9 @@ async def test_gazelle(store: Store, mariadb: Database) -> None:
         assert site.sql("SELECT Uploaded, Downloaded FROM users_main") == [["5300", "1000"]]
         assert site.sql("SELECT Seeders, Leechers, Snatched FROM torrents") == [["0", "0", "1"]]
         assert site.sql("SELECT uid, fid, tstamp FROM xbt_snatched") == [["7", "1", now]]
-        assert site.sql(
-            "SELECT HEX(peer_id), active, uploaded, remaining, ip, mtime FROM xbt_files_users"
-        ) == [[peer_id(7).hex().upper(), "0", "300", "0", "11.0.0.7", now]]
+        assert site.sql("SELECT HEX(peer_id), active, uploaded, remaining, ip, mtime FROM xbt_files_users") == [
+            [peer_id(7).hex().upper(), "0", "300", "0", "11.0.0.7", now]
+        ]
 
 
 async def test_gazelle_has_what_was_downloaded_with_each_token(store: Store, mariadb: Database) -> None:
@@ -79,9 +79,7 @@ async def test_nexusphp(store: Store, mariadb: Database) -> None:
             f"INSERT INTO torrents (id, info_hash, name, visible) VALUES (1, 0x{HASH}, 't', 'no')",
         )
         async with syncing(store, site, load_mapping("nexusphp"), zone="Asia/Shanghai") as sync:
-            await store.announce(
-                update(8, "s", endpoint=endpoint(8, v6=True), passkey=passkey(8), bytes_left=0)
-            )
+            await store.announce(update(8, "s", endpoint=endpoint(8, v6=True), passkey=passkey(8), bytes_left=0))
             await download(store)
             await sync.round()
             assert not any(each.differences for each in (await compared(sync)).values())
@@ -108,11 +106,7 @@ async def test_nexusphp(store: Store, mariadb: Database) -> None:
 
 @pytest.mark.parametrize(("mapping", "tables"), [("gazelle", GAZELLE), ("nexusphp", NEXUSPHP)])
 def test_a_site_is_moved_in(
-    tracker: Command,
-    mariadb: Database,
-    monkeypatch: pytest.MonkeyPatch,
-    mapping: str,
-    tables: tuple[str, ...],
+    tracker: Command, mariadb: Database, monkeypatch: pytest.MonkeyPatch, mapping: str, tables: tuple[str, ...]
 ) -> None:
     with site_on(mariadb, tables) as site:
         configure(monkeypatch, site)

@@ -28,9 +28,7 @@ async def test_announces_arrive_in_the_tables_of_the_site(store: Store, unit3d: 
         await announce(store, 8, "c", down=1000, left=0)
         assert not await sync.round()
 
-    assert unit3d.sql("SELECT uploaded, downloaded, seedbonus FROM users WHERE id = 7") == [
-        ["5300", "0", "12.00"]
-    ]
+    assert unit3d.sql("SELECT uploaded, downloaded, seedbonus FROM users WHERE id = 7") == [["5300", "0", "12.00"]]
     assert unit3d.sql("SELECT downloaded FROM users WHERE id = 8") == [["1000"]]
     assert unit3d.sql("SELECT seeders, leechers, times_completed FROM torrents") == [["2", "0", "1"]]
     history = "SELECT actual_uploaded, actual_downloaded, seeder, active, seedtime, completed_at IS NULL FROM history"
@@ -44,17 +42,7 @@ async def test_announces_arrive_in_the_tables_of_the_site(store: Store, unit3d: 
     )
     address = endpoint(7)[:4].hex().upper()
     assert peers == [
-        [
-            peer_id(7).hex().upper(),
-            address,
-            "6881",
-            "300",
-            "0",
-            "1",
-            "1",
-            str(int(store.clock.now)),
-            "Xtorrent 0.0.0.1",
-        ]
+        [peer_id(7).hex().upper(), address, "6881", "300", "0", "1", "1", str(int(store.clock.now)), "Xtorrent 0.0.0.1"]
     ]
 
 
@@ -86,9 +74,7 @@ async def cut_round(sync: SiteSync, after: int) -> bool:
             event.remove(engine, name, count)
 
 
-async def test_a_round_that_ends_at_any_point_adds_nothing_twice_and_loses_nothing(
-    store: Store, unit3d: Site
-) -> None:
+async def test_a_round_that_ends_at_any_point_adds_nothing_twice_and_loses_nothing(store: Store, unit3d: Site) -> None:
     """While the site's shop adds to the same rows."""
     await members(store, unit3d, [7])
     total, after, was_cut = 0, 0, True
@@ -137,17 +123,13 @@ async def test_regular_announces_arrive_with_what_they_were_credited(store: Stor
     assert unit3d.number("SELECT uploaded FROM peers") == 300
 
 
-async def test_history_has_what_the_client_says_and_torrents_their_balance(
-    store: Store, unit3d: Site
-) -> None:
+async def test_history_has_what_the_client_says_and_torrents_their_balance(store: Store, unit3d: Site) -> None:
     """``immune`` is only lowered, and only by announces. The site may change the balance at the same time."""
     await members(store, unit3d, [7, 8], [1, 2])
     unit3d.sql("UPDATE torrents SET balance = -5")
     await store.groups.save(4, {"hnr_exempt": "1"})
     await store.users.edit("7", {"group": "4"})
-    history = (
-        "SELECT user_id, client_uploaded, client_downloaded, immune, agent FROM history ORDER BY user_id"
-    )
+    history = "SELECT user_id, client_uploaded, client_downloaded, immune, agent FROM history ORDER BY user_id"
     async with syncing(store, unit3d) as sync:
         for user in (7, 8):
             await announce(store, user, "s")
@@ -250,15 +232,7 @@ async def test_a_shop_in_php_adds_to_the_same_totals_meanwhile(store: Store, uni
     await members(store, unit3d, range(1, users + 1))
     unit3d.sql(f"UPDATE users SET seedbonus = {purchases}")
     client = unit3d.server.client(unit3d.name)
-    command = [
-        php,
-        str(Path(__file__).with_name("shop.php")),
-        str(purchases),
-        str(users),
-        "7",
-        *client,
-        "--unbuffered",
-    ]
+    command = [php, str(Path(__file__).with_name("shop.php")), str(purchases), str(users), "7", *client, "--unbuffered"]
     rounds = 0
     async with syncing(store, unit3d) as sync:
         for user in range(1, users + 1):

@@ -150,9 +150,7 @@ def answering(body: bytes, status: str = "200 OK", *headers: str) -> Respond:
 
 def scrape_body(files: dict[bytes, Counts]) -> bytes:
     names = ("complete", "downloaded", "incomplete")
-    body: bytes = bencode(
-        {"files": {key: dict(zip(names, files[key], strict=True)) for key in sorted(files)}}
-    )
+    body: bytes = bencode({"files": {key: dict(zip(names, files[key], strict=True)) for key in sorted(files)}})
     return body
 
 

@@ -28,11 +28,7 @@ class TestRest:
     def test_after_a_pause_one_trial_is_allowed(self) -> None:
         backoff = Backoff()
         backoff.failed(0, 1)
-        assert [backoff.allows(100, 10), backoff.allows(100, 10), backoff.allows(109, 10)] == [
-            True,
-            False,
-            False,
-        ]
+        assert [backoff.allows(100, 10), backoff.allows(100, 10), backoff.allows(109, 10)] == [True, False, False]
         assert backoff.allows(110, 10), "the trial ended without a result"
 
     def test_each_pause_is_longer_up_to_an_hour(self) -> None:

@@ -10,15 +10,7 @@ from aiohttp import ClientSession
 from yarl import URL
 
 from tests.waiting import eventually, within
-from tests.workers.upstreams.harness import (
-    HASH,
-    OTHER,
-    Respond,
-    answering,
-    http_reply,
-    http_server,
-    scrape_body,
-)
+from tests.workers.upstreams.harness import HASH, OTHER, Respond, answering, http_reply, http_server, scrape_body
 from tracker import __version__
 from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
@@ -129,9 +121,7 @@ class TestFaults:
         assert "compressed" in str(error)
 
     @pytest.mark.parametrize("status", ["500 Oops", "503 Busy", "429 Slower"])
-    async def test_a_server_error_is_reported_with_its_status(
-        self, session: ClientSession, status: str
-    ) -> None:
+    async def test_a_server_error_is_reported_with_its_status(self, session: ClientSession, status: str) -> None:
         error = await failure(session, answering(COUNTS, status))
         assert isinstance(error, Unreachable)
         assert str(error) == f"status {status[:3]}"
@@ -145,14 +135,10 @@ class TestFaults:
         assert error.text == "status 404"
 
     @pytest.mark.parametrize("body", [b"", b"<html></html>", b"d5:filesde", b"l" * 100_000])
-    async def test_a_reply_that_is_not_bencoded_is_an_error(
-        self, session: ClientSession, body: bytes
-    ) -> None:
+    async def test_a_reply_that_is_not_bencoded_is_an_error(self, session: ClientSession, body: bytes) -> None:
         assert isinstance(await failure(session, answering(body)), TrackerReplyError)
 
-    @pytest.mark.parametrize(
-        "sent", [b"", b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000]
-    )
+    @pytest.mark.parametrize("sent", [b"", b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000])
     async def test_a_reply_that_is_not_http_is_an_error(self, session: ClientSession, sent: bytes) -> None:
         async def respond(writer: asyncio.StreamWriter, head: str) -> None:
             writer.write(sent)
@@ -184,12 +170,7 @@ class TestRedirects:
 
     @pytest.mark.parametrize(
         "location",
-        [
-            "http://localhost:{port}/",
-            "http://127.0.0.1:{port}/",
-            "//127.0.0.2:{port}/x",
-            "https://localhost/",
-        ],
+        ["http://localhost:{port}/", "http://127.0.0.1:{port}/", "//127.0.0.2:{port}/x", "https://localhost/"],
     )
     async def test_a_redirect_to_another_host_is_refused(self, session: ClientSession, location: str) -> None:
         async with http_server(answering(COUNTS)) as other:
@@ -199,9 +180,7 @@ class TestRedirects:
         assert not other.requests
 
     @pytest.mark.parametrize("headers", [["Location: file:///etc/passwd"], ["Location: http://["]])
-    async def test_a_redirect_without_a_target_is_refused(
-        self, session: ClientSession, headers: list[str]
-    ) -> None:
+    async def test_a_redirect_without_a_target_is_refused(self, session: ClientSession, headers: list[str]) -> None:
         error = await failure(session, answering(b"", "302 Found", *headers))
         assert isinstance(error, Unreachable | TrackerReplyError)
 

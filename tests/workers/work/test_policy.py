@@ -64,9 +64,7 @@ async def test_a_run_visits_weak_torrents_and_what_it_enqueued(store: Store) -> 
         await swarm(store, number, WEAK if number <= 25 else [5] * 72)
     policy, pauses = policy_of(store)
     assert await run(store, policy) == set(range(1, 26))
-    assert len(pauses) == 3, (
-        "after the visits to nothing, a look at the ranking, and the visits to what was found"
-    )
+    assert len(pauses) == 3, "after the visits to nothing, a look at the ranking, and the visits to what was found"
     for number in (1, 2):
         await swarm(store, number, [5] * 72)
     assert await run(store, policy) == set(range(3, 26))
@@ -157,9 +155,7 @@ async def test_a_run_enqueues_the_neediest_that_it_finds(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("max_weak", "verify"), [(None, "announce"), (7, "announce"), (None, "address")])
-async def test_a_pass_takes_every_torrent_into_account(
-    store: Store, max_weak: int | None, verify: str
-) -> None:
+async def test_a_pass_takes_every_torrent_into_account(store: Store, max_weak: int | None, verify: str) -> None:
     """What the runs want is what visits to all torrents want, and a dry run shows it."""
     settings: dict[str, Any] = {"min_size": 100, "max_size": 1000, "verify": verify}
     for name in ("seeds", "all"):
@@ -167,18 +163,9 @@ async def test_a_pass_takes_every_torrent_into_account(
     numbers = range(1, 121)
     for n in numbers:
         history = [] if n % 11 == 0 else [n % 4, n % 3] * (2 if n % 13 == 0 else 36)
-        fields: dict[str, Any] = (
-            {"labels": "nowork"} if n % 17 == 0 else {"private": "1"} if n % 3 == 0 else {}
-        )
+        fields: dict[str, Any] = {"labels": "nowork"} if n % 17 == 0 else {"private": "1"} if n % 3 == 0 else {}
         await swarm(
-            store,
-            n,
-            history,
-            ranked=n % 5 > 0,
-            leechers=n % 2,
-            now=n % 3,
-            size=str(n * 10) if n % 7 else "",
-            **fields,
+            store, n, history, ranked=n % 5 > 0, leechers=n % 2, now=n % 3, size=str(n * 10) if n % 7 else "", **fields
         )
         if n % 4 == 0:
             await completed(store, n, 10 + n % 6, 20)
@@ -240,9 +227,7 @@ async def test_no_call_makes_announces_wait_for_a_millisecond(store: Store) -> N
             await completed(store, number, 7, 8)
     calls = Calls(store.connection)
     shards = one_shard(calls, store.keys.prefix)
-    few = Policy(
-        Shard(0, calls, shards.main.scripts, store.keys), store.clock, TorrentStates(shards), max_managed=400
-    )
+    few = Policy(Shard(0, calls, shards.main.scripts, store.keys), store.clock, TorrentStates(shards), max_managed=400)
     policy, _ = policy_of(store, few)
     for _ in range(2):
         assert len(await run(store, policy)) == 400

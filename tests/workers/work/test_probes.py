@@ -47,9 +47,7 @@ def nobody() -> Iterator[Endpoint]:
 class Volunteer:
     """User 7 claims, and announces itself as a seeder at an endpoint, while the jobs run."""
 
-    def __init__(
-        self, store: Store, endpoint: Endpoint, *, piece: bool = False, enabled: bool = True
-    ) -> None:
+    def __init__(self, store: Store, endpoint: Endpoint, *, piece: bool = False, enabled: bool = True) -> None:
         self.store = store
         self.endpoint = endpoint
         self.counted: list[str] = []
@@ -63,11 +61,7 @@ class Volunteer:
             is_target=is_here,
         )
         self.job = WorkVerification(
-            store.work.projects,
-            store.work.verification,
-            store.clock,
-            self.prober,
-            kept if piece else not_kept,
+            store.work.projects, store.work.verification, store.clock, self.prober, kept if piece else not_kept
         )
 
     async def _sleep(self, seconds: float) -> None:

@@ -63,10 +63,7 @@ async def test_the_last_walk_of_a_day_stays(store: Store) -> None:
     store.clock.now += 1
     await store.redis.hset(store.keys.torrent(ih), "size", "7")
     await walk(store)
-    assert await store.work.sizes.days() == [
-        DaySizes(MIDNIGHT, [0, 6, 0, 0]),
-        DaySizes(MIDNIGHT + DAY, [0, 7, 0, 0]),
-    ]
+    assert await store.work.sizes.days() == [DaySizes(MIDNIGHT, [0, 6, 0, 0]), DaySizes(MIDNIGHT + DAY, [0, 7, 0, 0])]
 
 
 async def test_old_days_and_entries_of_others_are_left_out(store: Store) -> None:

@@ -91,9 +91,7 @@ async def logged(store: Store) -> list[dict[str, str]]:
     return [text(row) for _, row in await store.redis.xrange(store.keys.work_log("proj"))]
 
 
-async def test_libtorrent_is_verified_over_a_restart_and_an_outage(
-    redis_url: str, prefix: str, tmp_path: Path
-) -> None:
+async def test_libtorrent_is_verified_over_a_restart_and_an_outage(redis_url: str, prefix: str, tmp_path: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
     async with tracking(redis_url, prefix, listen) as tracker, AsyncExitStack() as restarted:
         store = tracker.store

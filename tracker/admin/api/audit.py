@@ -42,10 +42,7 @@ class AuditPageQuery(AuditQuery):
     """A page of the audit log."""
 
     cursor: str = Field(
-        "",
-        pattern=AUDIT_CURSOR,
-        description="`next_cursor` of the previous page.",
-        examples=["1800000000000-0"],
+        "", pattern=AUDIT_CURSOR, description="`next_cursor` of the previous page.", examples=["1800000000000-0"]
     )
     limit: int = Field(100, ge=1, le=500, description="Max entries per page.")
 
@@ -68,9 +65,7 @@ class AuditRow(Reply):
     token_id: str = Field(description="Empty for a link and for the command line.")
     role: Role
     way: Way
-    address: str = Field(
-        description="Address of the client; host name for the command line; empty if unknown."
-    )
+    address: str = Field(description="Address of the client; host name for the command line; empty if unknown.")
     operation: str
     objects: list[AuditObject] = Field(
         description="At most 50. A call that changes more has further entries, without counts, with the others."

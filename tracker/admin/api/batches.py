@@ -48,12 +48,7 @@ class Outcomes(Reply, Generic[R]):
 def counted(outcomes: Sequence[Any]) -> dict[str, Any]:
     """The fields of Outcomes."""
     numbers = Counter(each.outcome for each in outcomes)
-    return {
-        "rows": outcomes,
-        "added": numbers["added"],
-        "known": numbers["known"],
-        "errors": numbers["error"],
-    }
+    return {"rows": outcomes, "added": numbers["added"], "known": numbers["known"], "errors": numbers["error"]}
 
 
 def check_row(model: type[M], row: object) -> M | ClientError:

@@ -55,12 +55,8 @@ class ChangeList(Reply):
 
 
 class ChangeQuery(Query):
-    since: Position = Field(
-        FIRST, description="`next` of the previous reply. Without it: from the oldest change on."
-    )
-    limit: Annotated[int, Field(ge=1, le=1000), BeforeValidator(number)] = Field(
-        100, description="Max changes."
-    )
+    since: Position = Field(FIRST, description="`next` of the previous reply. Without it: from the oldest change on.")
+    limit: Annotated[int, Field(ge=1, le=1000), BeforeValidator(number)] = Field(100, description="Max changes.")
 
 
 class WebhookRow(Reply):
@@ -110,10 +106,7 @@ async def webhooks(call: Call) -> WebhookList:
     return WebhookList(
         items=[
             WebhookRow.from_record(
-                state,
-                receiver=receiver,
-                delivered_at=state.delivered_at or None,
-                retry_at=state.retry_at or None,
+                state, receiver=receiver, delivered_at=state.delivered_at or None, retry_at=state.retry_at or None
             )
             for receiver, state in await call.store.webhooks.all(urls)
         ]

@@ -5,14 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import (
-    LineText,
-    Page,
-    Paged,
-    Period,
-    page_of,
-    scan_of,
-)
+from tracker.admin.api.models import LineText, Page, Paged, Period, page_of, scan_of
 from tracker.admin.api.routing import not_found
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.access.client_lists import MAX_REASON_LENGTH
@@ -79,9 +72,7 @@ class DeniedClientPut(Body):
 class SoftwareRow(Reply):
     """A client with its count."""
 
-    name: str = Field(
-        description="Such as `qBittorrent 5.0.2`; for failures `qBittorrent 5.0.2: unknown torrent`."
-    )
+    name: str = Field(description="Such as `qBittorrent 5.0.2`; for failures `qBittorrent 5.0.2: unknown torrent`.")
     count: int
 
 
@@ -108,9 +99,7 @@ async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
     return ClientRow(prefix=format_prefix(wanted), name=body.name)
 
 
-@endpoints.delete(
-    "/clients/{prefix}", "Remove a client from the allow-list", errors={404: "Not on the allow-list."}
-)
+@endpoints.delete("/clients/{prefix}", "Remove a client from the allow-list", errors={404: "Not on the allow-list."})
 async def disallow(call: Call, prefix: PrefixText) -> None:
     if not await call.store.allow_list.remove(parse_prefix(prefix)):
         raise not_found("prefix")

@@ -91,9 +91,7 @@ class Reply(BaseModel):
     @classmethod
     def from_record(cls, found: object, **others: Any) -> Self:
         """The fields that are not among ``others`` are attributes of ``found``."""
-        return cls(
-            **{name: getattr(found, name) for name in cls.model_fields if name not in others}, **others
-        )
+        return cls(**{name: getattr(found, name) for name in cls.model_fields if name not in others}, **others)
 
 
 class Download(Reply):

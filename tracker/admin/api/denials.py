@@ -39,10 +39,7 @@ async def list_all(call: Call, query: Paged) -> DenialPage:
     """Denials that a site writes into Redis apply immediately and are listed a little later."""
     torrents = call.store.torrents
     found = await torrents.denials(query.offset, query.limit)
-    items = [
-        ListedDenial(info_hash=each.info_hash.hex(), reason=each.reason, since=int(each.since))
-        for each in found
-    ]
+    items = [ListedDenial(info_hash=each.info_hash.hex(), reason=each.reason, since=int(each.since)) for each in found]
     return DenialPage(**page_of(query, items, await torrents.denial_count()))
 
 

@@ -89,9 +89,7 @@ class AnnouncedTorrents(Page[AnnouncedTorrent]):
 
 
 class AnnouncedQuery(Paged):
-    near: InfoHashText | None = Field(
-        None, description="List torrents by distance (XOR) from this info hash."
-    )
+    near: InfoHashText | None = Field(None, description="List torrents by distance (XOR) from this info hash.")
 
 
 @endpoints.get("/dht", "List DHT nodes")
@@ -147,9 +145,7 @@ def _row(status: NodeStatus, now: float) -> DhtNodeRow:
         ipv6=_family(status, 6),
         dropped=_sorted(status.dropped),
         lookups=_sorted(status.lookups),
-        participation=(
-            None if counted is None else DhtParticipation.from_record(counted, torrents=counted.estimate)
-        ),
+        participation=(None if counted is None else DhtParticipation.from_record(counted, torrents=counted.estimate)),
     )
 
 

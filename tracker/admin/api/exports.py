@@ -41,9 +41,7 @@ PAGE = 100
 """Rows that are read at a time. The event loop is held for about a millisecond."""
 _CURSOR = "`next_cursor` of the last line of the export before."
 Limit = Annotated[
-    int,
-    Field(ge=1, le=MAX_INTEGER, description="About how many rows the export has."),
-    BeforeValidator(number),
+    int, Field(ge=1, le=MAX_INTEGER, description="About how many rows the export has."), BeforeValidator(number)
 ]
 
 Read = Callable[[str, int], Awaitable[Part]]
@@ -70,9 +68,7 @@ class UserExport(UserQuery):
     limit: Limit = 100_000
 
 
-async def export(
-    read: Read, file_name: str, cursor: str, limit: int, columns: Sequence[str] = ()
-) -> dict[str, Any]:
+async def export(read: Read, file_name: str, cursor: str, limit: int, columns: Sequence[str] = ()) -> dict[str, Any]:
     """The fields of an Export: CSV with ``columns``, else JSON lines. The first part is read here, so that an invalid
     request is refused."""
     first = await _whole(read, cursor, limit)
@@ -95,9 +91,7 @@ async def _whole(read: Read, cursor: str, count: int) -> Part:
     return part
 
 
-async def _chunks(
-    read: Read, part: Part, start: str, limit: int, columns: Sequence[str]
-) -> AsyncIterator[bytes]:
+async def _chunks(read: Read, part: Part, start: str, limit: int, columns: Sequence[str]) -> AsyncIterator[bytes]:
     number, error = 0, ""
     if columns:
         yield csv_lines(columns, ()).encode()
@@ -218,9 +212,7 @@ async def user_torrents(call: Call, query: UserTorrentQuery) -> JsonLines:
             after, rows = await anext(parts)
             return Part([shown(each) for each in rows], after)
         found, after, later = await updated(call, _on_torrent, since, cursor, count)
-        return Part(
-            [shown(each) for each in await history.rows(await _pairs(call, found))], after, since=later
-        )
+        return Part([shown(each) for each in await history.rows(await _pairs(call, found))], after, since=later)
 
     return JsonLines(**await export(read, "user-torrents.jsonl", start, query.limit))
 

@@ -10,9 +10,7 @@ from tracker.operations.torrents import counting_torrent
 from tracker.operations.users import freeleech_tokens
 from tracker.store.torrents.torrents import Torrent
 
-endpoints = Endpoints(
-    "freeleech", "Freeleech tokens: downloads of one torrent that do not count for one user."
-)
+endpoints = Endpoints("freeleech", "Freeleech tokens: downloads of one torrent that do not count for one user.")
 
 _UNKNOWN = {404: "Unknown user or torrent."}
 
@@ -47,9 +45,7 @@ async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPa
 
 
 @endpoints.put("/users/{user_id}/freeleech/{info_hash}", "Give a freeleech token", errors=_UNKNOWN)
-async def give(
-    call: Call, user_id: UserIdText, info_hash: InfoHashText, body: FreeleechNew
-) -> FreeleechToken:
+async def give(call: Call, user_id: UserIdText, info_hash: InfoHashText, body: FreeleechNew) -> FreeleechToken:
     """Changes the end of a token that the user has. A user has at most 10,000. One for the v2 half of a hybrid torrent
     is given for its v1 half."""
     torrent = await _known(call, user_id, info_hash)

@@ -19,9 +19,7 @@ _UNKNOWN_QUEUE = {404: "Unknown queue."}
 FULL = {409: "The queue is full."}
 _UNKNOWN_JOB = {404: "Unknown or deleted job."}
 
-QueueText = Annotated[
-    str, Field(pattern="^[a-z][a-z0-9_]{0,63}$", description="Queue name.", examples=["reprocess"])
-]
+QueueText = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$", description="Queue name.", examples=["reprocess"])]
 JobIdText = Annotated[str, Field(pattern="^[0-9]{1,20}$", description="Job ID.", examples=["42"])]
 
 

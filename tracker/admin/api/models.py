@@ -39,16 +39,10 @@ V1HalfText = Annotated[
     ),
 ]
 UserIdText = Annotated[
-    str,
-    Field(pattern="^[1-9][0-9]{0,14}$", description="User ID, a decimal number.", examples=["7"]),
+    str, Field(pattern="^[1-9][0-9]{0,14}$", description="User ID, a decimal number.", examples=["7"])
 ]
 LineText = Annotated[
-    str,
-    Field(
-        max_length=1000,
-        pattern="^[^\\u0000-\\u001f\\u007f]*$",
-        description="One line of text.",
-    ),
+    str, Field(max_length=1000, pattern="^[^\\u0000-\\u001f\\u007f]*$", description="One line of text.")
 ]
 ReasonText = Annotated[
     str,
@@ -69,18 +63,14 @@ PasskeyText = Annotated[
     ),
 ]
 Labels = Annotated[
-    list[Annotated[str, Field(pattern=f"^{LABEL}$")]],
-    Field(max_length=MAX_LABELS, examples=[["linux", "2026"]]),
+    list[Annotated[str, Field(pattern=f"^{LABEL}$")]], Field(max_length=MAX_LABELS, examples=[["linux", "2026"]])
 ]
 Moment = Annotated[int, Field(description="A time in epoch seconds (UTC).", examples=[1_800_000_000])]
 Factor = Annotated[
     float, Field(ge=0, le=1000, allow_inf_nan=False, description="Rounded to six decimals.", examples=[2.0])
 ]
 _RulesText = Annotated[
-    str,
-    Field(
-        max_length=MAX_RULES_BYTES, pattern=f"^{RULE}(, {RULE})*$", examples=["2 1800000000 donor, 1.5 group"]
-    ),
+    str, Field(max_length=MAX_RULES_BYTES, pattern=f"^{RULE}(, {RULE})*$", examples=["2 1800000000 donor, 1.5 group"])
 ]
 
 
@@ -94,9 +84,7 @@ def _rules_text(value: object) -> object:
 
 RulesValue = Annotated[_RulesText, BeforeValidator(_rules_text, json_schema_input_type=Factor | _RulesText)]
 """A multiplier as a number, or its rules as text; the value is text."""
-StoredRules = Annotated[
-    float | str, Field(description="A number; with several rules, or a name, the text of all.")
-]
+StoredRules = Annotated[float | str, Field(description="A number; with several rules, or a name, the text of all.")]
 
 
 def _digits(value: object) -> object:
@@ -141,9 +129,7 @@ def _digits_of(value: object) -> object:
 
 
 _UserIdNumber = Annotated[int, Field(ge=1, lt=10**15)]
-UserIdValue = Annotated[
-    UserIdText, BeforeValidator(_digits_of, json_schema_input_type=UserIdText | _UserIdNumber)
-]
+UserIdValue = Annotated[UserIdText, BeforeValidator(_digits_of, json_schema_input_type=UserIdText | _UserIdNumber)]
 """A user ID in JSON; a number is accepted too."""
 
 
@@ -157,9 +143,7 @@ _OwnIdText = Annotated[
     ),
 ]
 _OwnIdNumber = Annotated[int, Field(ge=1, le=MAX_OWN_ID)]
-OwnIdValue = Annotated[
-    _OwnIdText, BeforeValidator(_digits_of, json_schema_input_type=_OwnIdText | _OwnIdNumber)
-]
+OwnIdValue = Annotated[_OwnIdText, BeforeValidator(_digits_of, json_schema_input_type=_OwnIdText | _OwnIdNumber)]
 
 
 # The bounds precede the validator: after it, pydantic checks them but leaves them out of the schema.
@@ -262,9 +246,7 @@ _Fields = dict[str, tuple[Any, Any]]
 
 
 def _with_fields(
-    fields: Mapping[str, records.Field],
-    made: Callable[[records.Field, Any], _Fields],
-    types: Mapping[str, Any],
+    fields: Mapping[str, records.Field], made: Callable[[records.Field, Any], _Fields], types: Mapping[str, Any]
 ) -> Callable[[type[M]], type[M]]:
     new: _Fields = {}
     for name, field in fields.items():
@@ -273,11 +255,7 @@ def _with_fields(
 
     def add(model: type[M]) -> type[M]:
         return create_model(
-            model.__name__,
-            __base__=model,
-            __doc__=model.__doc__,
-            __module__=model.__module__,
-            **cast("Any", new),
+            model.__name__, __base__=model, __doc__=model.__doc__, __module__=model.__module__, **cast("Any", new)
         )
 
     return add

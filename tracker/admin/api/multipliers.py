@@ -12,9 +12,7 @@ endpoints = Endpoints("multipliers", "Freeleech and double upload for all users.
 class MultipliersNew(Body):
     """The multipliers for all users. The best one counts of those of the torrent, the user and all users."""
 
-    upload_multiplier: RulesValue = Field(
-        "1", description="2: upload counts twice. 1: none. Text is all its rules."
-    )
+    upload_multiplier: RulesValue = Field("1", description="2: upload counts twice. 1: none. Text is all its rules.")
     upload_multiplier_until: MultiplierEnd = None
     download_multiplier: RulesValue = Field("1", description="0: freeleech. 1: none.")
     download_multiplier_until: MultiplierEnd = None

@@ -73,9 +73,7 @@ def document(groups: Sequence[Endpoints]) -> Schema:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
-        "tags": [
-            {"name": name, "description": about} for name, about in {g.tag: g.about for g in groups}.items()
-        ],
+        "tags": [{"name": name, "description": about} for name, about in {g.tag: g.about for g in groups}.items()],
         "security": [{"bearer": []}, {"session": []}],
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": _SECURITY},
@@ -122,9 +120,7 @@ def _schemas(endpoints: Iterable[Endpoint]) -> tuple[dict[type[BaseModel], Schem
     found, definitions = models_json_schema(list(wanted), ref_template=REF)
     for endpoint in endpoints:
         if endpoint.reply is not None and endpoint.reply.__name__ in definitions["$defs"]:
-            definitions["$defs"][endpoint.reply.__name__]["properties"].setdefault(
-                SHARDS_UNAVAILABLE, _MISSING
-            )
+            definitions["$defs"][endpoint.reply.__name__]["properties"].setdefault(SHARDS_UNAVAILABLE, _MISSING)
     return {model: found[model, mode] for model, mode in wanted}, definitions["$defs"]
 
 
@@ -163,12 +159,7 @@ def _parameters(place: Literal["path", "query"], model: type[BaseModel] | None) 
     schema = model.model_json_schema(ref_template=REF)
     assert "$defs" not in schema, "query parameters cannot be models"
     return [
-        {
-            "name": name,
-            "in": place,
-            "required": name in schema.get("required", ()),
-            **_parameter(dict(each)),
-        }
+        {"name": name, "in": place, "required": name in schema.get("required", ()), **_parameter(dict(each))}
         for name, each in schema["properties"].items()
     ]
 
@@ -188,10 +179,7 @@ def _parameter(schema: Schema) -> Schema:
 def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) -> Schema:
     responses: Schema = {str(endpoint.status): _success(endpoint, references)}
     if endpoint.known:
-        responses["200"] = {
-            "description": endpoint.known,
-            "content": _success(endpoint, references)["content"],
-        }
+        responses["200"] = {"description": endpoint.known, "content": _success(endpoint, references)["content"]}
     errors = {
         401: "Missing or invalid token or session, or not valid from this address.",
         403: "Another role is needed, or the origin or CSRF token is wrong.",
@@ -222,10 +210,7 @@ def _success(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) -> S
         content = {endpoint.reply.media_type: {"schema": {"type": "string", "format": "binary"}}}
     else:
         content = {JSON: {"schema": references[endpoint.reply]}}
-    success: Schema = {
-        "description": (endpoint.reply.__doc__ or endpoint.summary).splitlines()[0],
-        "content": content,
-    }
+    success: Schema = {"description": (endpoint.reply.__doc__ or endpoint.summary).splitlines()[0], "content": content}
     if endpoint.location:
         where = {
             "description": "The path of the new resource.",

@@ -43,8 +43,7 @@ def _groups(document: Schema) -> list[dict[str, Any]]:
         for method, operation in methods.items()
     ]
     return [
-        {**tag, "operations": [each for each in operations if tag["name"] in each["tags"]]}
-        for tag in document["tags"]
+        {**tag, "operations": [each for each in operations if tag["name"] in each["tags"]]} for tag in document["tags"]
     ]
 
 

@@ -145,11 +145,7 @@ def _listed(problems: Iterable[Mapping[str, Any]], place: Place) -> list[tuple[P
 def invalid(problems: Iterable[tuple[Place, str, str]], detail: str = "") -> Problem:
     """Status 422. ``problems``: (place, field name, message)."""
     listed = [
-        {
-            "in": place,
-            "field": _clean(field)[:_MAX_NAME_LENGTH],
-            "message": _clean(message)[:_MAX_TEXT_LENGTH],
-        }
+        {"in": place, "field": _clean(field)[:_MAX_NAME_LENGTH], "message": _clean(message)[:_MAX_TEXT_LENGTH]}
         for place, field, message in problems
     ][:_MAX_LISTED]
     return Problem(422, detail=detail or "some fields are invalid", errors=listed)

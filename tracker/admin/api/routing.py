@@ -51,11 +51,7 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
 
 
 async def _answer(
-    context: AdminContext,
-    endpoint: Endpoint,
-    request: web.Request,
-    arguments: Mapping[str, Any],
-    once: str = "",
+    context: AdminContext, endpoint: Endpoint, request: web.Request, arguments: Mapping[str, Any], once: str = ""
 ) -> web.Response:
     change = request.get(CHANGE)
     call = Call(context, request[IDENTITY], change, once)
@@ -113,12 +109,7 @@ def _response(endpoint: Endpoint, reply: Reply | None, missing: Collection[int])
         parts = {SHARDS_UNAVAILABLE: sorted({*missing} - {MAIN})} if {*missing} != {MAIN} else {}
         main = {MAIN_UNAVAILABLE: True} if MAIN in missing else {}
         body = orjson.dumps({**orjson.loads(body), **parts, **main})
-    return web.Response(
-        body=body,
-        status=200 if is_known else endpoint.status,
-        content_type=JSON,
-        headers=headers,
-    )
+    return web.Response(body=body, status=200 if is_known else endpoint.status, content_type=JSON, headers=headers)
 
 
 def not_found(what: str) -> Problem:

@@ -16,9 +16,7 @@ endpoints = Endpoints("rules", "Rules of multipliers that stand side by side, ea
 
 _UNKNOWN_USER, _UNKNOWN_TORRENT = {404: "Unknown user."}, {404: "Unknown torrent."}
 _NO_USER_RULE, _NO_TORRENT_RULE = {404: "Unknown user or rule."}, {404: "Unknown torrent or rule."}
-RuleName = Annotated[
-    str, Field(pattern=f"^{RULE_NAME}$", description="The name of the rule.", examples=["donor"])
-]
+RuleName = Annotated[str, Field(pattern=f"^{RULE_NAME}$", description="The name of the rule.", examples=["donor"])]
 
 
 class RuleNew(Body):

@@ -35,17 +35,13 @@ class SelectionPage(Selection):
 
     updated_since: UpdatedSince = None
     cursor: str = Field(
-        "",
-        pattern="^[-0-9A-Za-z.]{0,4000}$",
-        description="`next_cursor` of the previous page; empty for the first.",
+        "", pattern="^[-0-9A-Za-z.]{0,4000}$", description="`next_cursor` of the previous page; empty for the first."
     )
     limit: Limit = Field(100, description="Items per page.")
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
-        if self.updated_since is not None and (
-            self.is_selective or self.model_fields_set & {"sort", "order"}
-        ):
+        if self.updated_since is not None and (self.is_selective or self.model_fields_set & {"sort", "order"}):
             raise ValueError("updated_since takes no search, filter, sort or order")
         return self
 

@@ -17,12 +17,7 @@ _Precision = Literal[1, 5, 60, 300, 900, 3600, 7200, 18000, 28800, 86400]
 assert get_args(_Precision) == PRECISIONS
 Precision = Annotated[_Precision, BeforeValidator(number)]
 NameText = Annotated[
-    str,
-    Field(
-        max_length=300,
-        description="Counter name; see docs/counters.md.",
-        examples=["announces"],
-    ),
+    str, Field(max_length=300, description="Counter name; see docs/counters.md.", examples=["announces"])
 ]
 ReasonText = Annotated[
     str,
@@ -42,9 +37,7 @@ class Statistics(Reply):
     denials: int = Field(description="Denied torrents.")
     users: int
     users_with_hit_and_runs: int
-    totals: dict[str, int] = Field(
-        description="`seeders` and `leechers` are current; the others are all-time totals."
-    )
+    totals: dict[str, int] = Field(description="`seeders` and `leechers` are current; the others are all-time totals.")
     failures: dict[str, int] = Field(description="Refused requests by reason.")
 
 
@@ -140,9 +133,7 @@ async def counter(call: Call, name: NameText, query: CounterQuery) -> CounterSer
     last = call.context.clock() if query.until is None else query.until
     found = await call.store.counters.series(name, query.precision, query.since, last, fill=query.fill)
     return CounterSeries(
-        name=name,
-        precision=query.precision,
-        items=[Slice(start=start, count=count) for start, count in found],
+        name=name, precision=query.precision, items=[Slice(start=start, count=count) for start, count in found]
     )
 
 
@@ -171,9 +162,7 @@ async def refusals(call: Call, reason: ReasonText) -> Refusals:
     return Refusals(
         reason=reason,
         items=[
-            Refusal(
-                at=each.at, info_hash=each.info_hash.hex(), client=each.client, user_id=each.user_id or None
-            )
+            Refusal(at=each.at, info_hash=each.info_hash.hex(), client=each.client, user_id=each.user_id or None)
             for each in found
         ],
     )

@@ -6,14 +6,7 @@ from dataclasses import asdict
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Download, Endpoints, Reply
-from tracker.admin.api.models import (
-    InfoHashText,
-    Moment,
-    Page,
-    Paged,
-    page_of,
-    scan_of,
-)
+from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, page_of, scan_of
 from tracker.admin.api.torrents import TorrentRow, fields_of, known
 from tracker.admin.http.problems import Problem
 from tracker.operations.peers import peer_views
@@ -53,9 +46,7 @@ class PeerRow(Reply):
     """An active peer. Client names and counts are self-reported."""
 
     peer_id: str = Field(description="40 hexadecimal digits.")
-    endpoints: list[str] = Field(
-        description="Addresses and ports, such as `192.0.2.1:6881` or `[2001:db8::1]:6881`."
-    )
+    endpoints: list[str] = Field(description="Addresses and ports, such as `192.0.2.1:6881` or `[2001:db8::1]:6881`.")
     client: str = Field(description="Client name from the peer id.")
     country: str = Field(description="ISO 3166-1 alpha-2; empty if unknown.")
     connectable: bool | None = Field(
@@ -99,9 +90,7 @@ class TorrentPlace(Reply):
     """Unique users of a torrent in one location."""
 
     scope: Scope
-    place: str = Field(
-        description="Such as `France`, `France/Paris` or `France/75001`, escaped as in docs/uniques.md."
-    )
+    place: str = Field(description="Such as `France`, `France/Paris` or `France/75001`, escaped as in docs/uniques.md.")
     users: int
 
 
@@ -123,9 +112,7 @@ async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails:
     )
 
 
-@endpoints.get(
-    "/torrents/{info_hash}/file", "Download a .torrent file", errors={404: "No .torrent file is kept."}
-)
+@endpoints.get("/torrents/{info_hash}/file", "Download a .torrent file", errors={404: "No .torrent file is kept."})
 async def file(call: Call, info_hash: InfoHashText) -> TorrentDownload:
     """The file as it was uploaded, without announce URLs and comments; TRACKER_TORRENTS__KEEP_FILES keeps files."""
     torrent = await known(call, info_hash)
@@ -154,9 +141,7 @@ async def history(call: Call, info_hash: InfoHashText) -> History:
     """One point per scoring, up to TRACKER_SCORING__HISTORY."""
     points = await call.store.torrents.history(await known(call, info_hash))
     return History(
-        items=[
-            HistoryPoint.from_record(point, at=int(point.at), snatches=point.completions) for point in points
-        ]
+        items=[HistoryPoint.from_record(point, at=int(point.at), snatches=point.completions) for point in points]
     )
 
 

@@ -37,9 +37,7 @@ class Health(Reply):
 
     ready: bool
     problems: list[str] = Field(description="Why it is not ready; empty if ready.")
-    shards_unavailable: list[int] = Field(
-        description="Unavailable shards of the store; the others are served."
-    )
+    shards_unavailable: list[int] = Field(description="Unavailable shards of the store; the others are served.")
     main_unavailable: bool = Field(
         description="Whether the main store of several shards is unavailable. Announces are served meanwhile."
     )
@@ -72,10 +70,7 @@ async def settings(call: Call) -> SettingList:
     last = call.context.last_reload()
     waiting = last.waiting if last else ()
     return SettingList(
-        items=[
-            SettingRow(**asdict(each), waiting=each.name in waiting)
-            for each in describe(call.context.settings)
-        ]
+        items=[SettingRow(**asdict(each), waiting=each.name in waiting) for each in describe(call.context.settings)]
     )
 
 

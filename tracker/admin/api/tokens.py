@@ -14,8 +14,7 @@ from tracker.store.schema.record import shown
 endpoints = Endpoints("tokens", "Tokens for the dashboard, the API and the metrics.")
 
 TokenIdText = Annotated[
-    str,
-    Field(pattern="^[0-9a-f]{12}$", description="Token ID; not secret.", examples=["0123456789ab"]),
+    str, Field(pattern="^[0-9a-f]{12}$", description="Token ID; not secret.", examples=["0123456789ab"])
 ]
 
 
@@ -68,15 +67,10 @@ async def list_all(call: Call) -> TokenList:
 
 
 @endpoints.post(
-    "/tokens",
-    "Create a token",
-    status=201,
-    errors={409: "The name is taken, or there are too many tokens."},
+    "/tokens", "Create a token", status=201, errors={409: "The name is taken, or there are too many tokens."}
 )
 async def create(call: Call, body: TokenNew) -> TokenCreated:
-    token, text = await call.store.tokens.create(
-        body.name, body.role, expires=body.expires, addresses=body.addresses
-    )
+    token, text = await call.store.tokens.create(body.name, body.role, expires=body.expires, addresses=body.addresses)
     return TokenCreated(**_fields(token), token=text)
 
 

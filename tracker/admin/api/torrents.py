@@ -6,16 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, SkipValidation
 
-from tracker.admin.api.batches import (
-    MAX_ROWS,
-    Batch,
-    Outcome,
-    Outcomes,
-    RowError,
-    check_row,
-    counted,
-    in_parts,
-)
+from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, check_row, counted, in_parts
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
@@ -79,8 +70,7 @@ HashOfAnyLength = Annotated[
 _SHOWN: dict[str, Any] = {"enabled": None, "hybrid_of": str | None, "hybrid": str | None}
 _ROW = [name for name in record_fields(Torrent) if name != "enabled"]
 SnatchCount = Annotated[
-    int,
-    Field(ge=0, lt=10**15, description="Completed downloads so far. Only a new torrent gets it."),
+    int, Field(ge=0, lt=10**15, description="Completed downloads so far. Only a new torrent gets it.")
 ]
 
 
@@ -220,8 +210,7 @@ async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
 
 def _registered(added: Sequence[Added]) -> RegisteredAll:
     registered = [
-        Registered(info_hash=a.info_hash.hex(), torrent_id=a.torrent_id, new=a.new, name=a.name)
-        for a in added
+        Registered(info_hash=a.info_hash.hex(), torrent_id=a.torrent_id, new=a.new, name=a.name) for a in added
     ]
     return RegisteredAll(torrents=registered, new=any(each.new for each in registered))
 
@@ -345,9 +334,7 @@ def _read_torrent(row: TorrentBatchRow) -> tuple[InfoHash, dict[str, str]] | Cli
         return error
 
 
-def _outcome_torrent(
-    row: TorrentBatchRow | ClientError, added: tuple[str, bool] | ClientError
-) -> TorrentOutcome:
+def _outcome_torrent(row: TorrentBatchRow | ClientError, added: tuple[str, bool] | ClientError) -> TorrentOutcome:
     info_hash = None if isinstance(row, ClientError) else row.info_hash[:40].lower()
     if isinstance(added, ClientError):
         return TorrentOutcome(info_hash=info_hash, torrent_id=None, outcome="error", error=added.text)

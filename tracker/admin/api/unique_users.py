@@ -8,9 +8,7 @@ from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Page, Paged, Period, page_of
 from tracker.store.schema.keys import SCOPES, Board
 
-endpoints = Endpoints(
-    "uniques", "Unique users by country, city, postcode and torrent, all-time and by month."
-)
+endpoints = Endpoints("uniques", "Unique users by country, city, postcode and torrent, all-time and by month.")
 
 _INFO_HASH = len("torrents.") + 40
 

@@ -4,16 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import Field, SkipValidation
 
-from tracker.admin.api.batches import (
-    MAX_ROWS,
-    Batch,
-    Outcome,
-    Outcomes,
-    RowError,
-    check_row,
-    counted,
-    in_parts,
-)
+from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, check_row, counted, in_parts
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import UserIdValue, changes_of
 from tracker.errors import ClientError
@@ -35,8 +26,7 @@ class HistoryBatch(Batch):
 
     user_torrents: list[SkipValidation[HistoryRow]] = Field(min_length=1, max_length=MAX_ROWS)
     add_to_totals: bool = Field(
-        False,
-        description="Add what a row changes to the totals of its user and torrent: credited bytes, snatches.",
+        False, description="Add what a row changes to the totals of its user and torrent: credited bytes, snatches."
     )
 
 
@@ -80,6 +70,4 @@ def _outcome(row: HistoryRow | ClientError, saved: bool | ClientError) -> Histor
     ids = (None, None) if isinstance(row, ClientError) else (row.user_id, row.torrent_id)
     error = saved.text if isinstance(saved, ClientError) else None
     outcome = "error" if error is not None else "added" if saved is True else "known"
-    return HistoryOutcome.model_validate(
-        {"user_id": ids[0], "torrent_id": ids[1], "outcome": outcome, "error": error}
-    )
+    return HistoryOutcome.model_validate({"user_id": ids[0], "torrent_id": ids[1], "outcome": outcome, "error": error})

@@ -7,16 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SkipValidation
 
-from tracker.admin.api.batches import (
-    MAX_ROWS,
-    Batch,
-    Outcome,
-    Outcomes,
-    RowError,
-    check_row,
-    counted,
-    in_parts,
-)
+from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, check_row, counted, in_parts
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
@@ -201,13 +192,7 @@ async def part(call: Call, query: UserQuery, cursor: str, count: int) -> Part:
     return Part(list(map(fields_of, await call.store.users.by_ids(ids))), after, since=since)
 
 
-@endpoints.post(
-    "/users",
-    "Add a user",
-    status=201,
-    errors=_TAKEN,
-    location="/users/{reply.user_id}",
-)
+@endpoints.post("/users", "Add a user", status=201, errors=_TAKEN, location="/users/{reply.user_id}")
 async def create(call: Call, body: UserNew) -> Passkey:
     """The response contains the passkey."""
     return _passkey(call, await call.store.users.add(body.user_id, body.passkey, **_given(call, body)))
@@ -230,9 +215,7 @@ async def show(call: Call, user_id: UserIdText) -> UserDetails:
 async def _details(call: Call, user: User) -> UserDetails:
     store = call.store
     check_of_user = store.connect_checks.of_user(user.user_id)
-    sizes, check = await asyncio.gather(
-        store.users.set_sizes(user.user_id), store.shards.main_or(check_of_user, None)
-    )
+    sizes, check = await asyncio.gather(store.users.set_sizes(user.user_id), store.shards.main_or(check_of_user, None))
     return UserDetails(
         **fields_of(user),
         passkey=user.passkey if call.sees_secrets else None,
@@ -297,9 +280,7 @@ async def unregistered(call: Call, user_id: UserIdText) -> UnregisteredTorrents:
     """Torrents that the user announced in the last 90 days, and that are not registered."""
     await _known(call, user_id)
     found = await call.store.unregistered.of(user_id)
-    return UnregisteredTorrents(
-        items=[Unregistered(info_hash=each.info_hash.hex(), at=each.at) for each in found]
-    )
+    return UnregisteredTorrents(items=[Unregistered(info_hash=each.info_hash.hex(), at=each.at) for each in found])
 
 
 @endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", errors=_UNKNOWN)
@@ -310,9 +291,7 @@ async def forgive(call: Call, user_id: UserIdText) -> Forgiven:
 
 
 @endpoints.post(
-    "/users/{user_id}/forgive/{torrent_id}",
-    "Forgive one hit-and-run",
-    errors={404: "Unknown user or hit-and-run."},
+    "/users/{user_id}/forgive/{torrent_id}", "Forgive one hit-and-run", errors={404: "Unknown user or hit-and-run."}
 )
 async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -> Forgiven:
     """By `torrent_id`."""
@@ -371,13 +350,9 @@ async def _apply_users(
     checked = [check_row(UserBatchRow, row) for row in rows]
     read = [row if isinstance(row, ClientError) else _read_user(row) for row in checked]
     valid = [each for each in read if not isinstance(each, ClientError)]
-    given = [
-        str(row.get("user_id") or row["passkey"]) for row in valid if row.get("user_id") or row.get("passkey")
-    ]
+    given = [str(row.get("user_id") or row["passkey"]) for row in valid if row.get("user_id") or row.get("passkey")]
     before = await call.change.read_rows("user", given)
-    saved = await call.store.user_import.save(
-        valid, replace_totals=replace_totals, once=call.once, first_row=first_row
-    )
+    saved = await call.store.user_import.save(valid, replace_totals=replace_totals, once=call.once, first_row=first_row)
     call.change.given({name: True for row in valid for name in row})
     ids = [each.user_id for each in saved if not isinstance(each, ClientError)]
     await call.change.note_rows("user", before, ids)

@@ -19,8 +19,7 @@ endpoints = Endpoints(
 UNKNOWN_PROJECT = {404: "Unknown project."}
 
 ProjectText = Annotated[
-    str,
-    Field(pattern="^[-_0-9A-Za-z]{1,30}$", description="Name of a project.", examples=["archive"]),
+    str, Field(pattern="^[-_0-9A-Za-z]{1,30}$", description="Name of a project.", examples=["archive"])
 ]
 ItemText = Annotated[
     str,
@@ -41,12 +40,9 @@ ClaimantText = Annotated[
 ]
 Address = Annotated[str | None, Field(description="Null if unknown, and for role `read`.")]
 EntryId = Annotated[
-    str,
-    Field(pattern="^[0-9]{1,15}-[0-9]{1,15}$", description="ID of an entry.", examples=["1800000000000-0"]),
+    str, Field(pattern="^[0-9]{1,15}-[0-9]{1,15}$", description="ID of an entry.", examples=["1800000000000-0"])
 ]
-Cursor = Annotated[
-    str, Field(max_length=400, description="`next_cursor` of the previous page; empty for the first.")
-]
+Cursor = Annotated[str, Field(max_length=400, description="`next_cursor` of the previous page; empty for the first.")]
 NextCursor = Annotated[str | None, Field(description="`cursor` of the next page; null on the last.")]
 Number = Annotated[int, Field(ge=0, le=10**15)]
 KindName = Literal["items", "seeding"]
@@ -118,9 +114,7 @@ async def list_all(call: Call) -> ProjectList:
     work = call.store.work
     projects = await work.projects.all()
     found = await work.statistics.read([project.name for project in projects])
-    return ProjectList(
-        items=[ProjectRow(**_row(project, each)) for project, each in zip(projects, found, strict=True)]
-    )
+    return ProjectList(items=[ProjectRow(**_row(project, each)) for project, each in zip(projects, found, strict=True)])
 
 
 @endpoints.post(

@@ -67,9 +67,7 @@ class BlockLog(Reply):
 
 
 class BlockLogQuery(Query):
-    before: EntryId | None = Field(
-        None, description="Only older entries: `next_before` of the previous page."
-    )
+    before: EntryId | None = Field(None, description="Only older entries: `next_before` of the previous page.")
     limit: Limit = Field(100, description="Max entries per page.")
 
 
@@ -91,11 +89,7 @@ async def unblock_everywhere(call: Call, query: UnblockQuery) -> None:
     await call.store.work.blocks.unblock(query.who)
 
 
-@endpoints.get(
-    "/work/projects/{project}/blocked",
-    "List who is blocked in a project",
-    errors=UNKNOWN_PROJECT,
-)
+@endpoints.get("/work/projects/{project}/blocked", "List who is blocked in a project", errors=UNKNOWN_PROJECT)
 async def list_all(call: Call, project: ProjectText) -> BlockedList:
     await call.store.work.projects.get(project)
     return BlockedList(items=await call.store.work.blocks.all(project))
@@ -126,9 +120,5 @@ async def log(call: Call, project: ProjectText, query: BlockLogQuery) -> BlockLo
 
 def _row(event: BlockEvent) -> BlockRow:
     return BlockRow.from_record(
-        event,
-        at=int(event.at),
-        address=event.address or None,
-        item=event.item or None,
-        reported=event.reported or None,
+        event, at=int(event.at), address=event.address or None, item=event.item or None, reported=event.reported or None
     )

@@ -4,21 +4,11 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Count, Limit, Moment, Whole
-from tracker.admin.api.work import (
-    UNKNOWN_PROJECT,
-    Address,
-    ClaimantText,
-    Cursor,
-    ItemText,
-    NextCursor,
-    ProjectText,
-)
+from tracker.admin.api.work import UNKNOWN_PROJECT, Address, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
 from tracker.errors import ClientError
 from tracker.store.work.records import Claim
 
-endpoints = Endpoints(
-    "work-claims", "Claims of work distribution: items that claimants have, for a limited time."
-)
+endpoints = Endpoints("work-claims", "Claims of work distribution: items that claimants have, for a limited time.")
 
 
 class ClaimRow(Reply):
@@ -89,11 +79,7 @@ async def release(call: Call, project: ProjectText, body: ReleaseFilter) -> Rele
     work = call.store.work
     await work.projects.get(project)
     released = await work.claims.release_all(
-        project,
-        claimant=body.claimant,
-        item=body.item,
-        prefix=body.item_prefix or "",
-        older_than=body.min_age or None,
+        project, claimant=body.claimant, item=body.item, prefix=body.item_prefix or "", older_than=body.min_age or None
     )
     return Released(released=released)
 

@@ -15,9 +15,7 @@ from tracker.store.work.records import Added, NewItem
 endpoints = Endpoints("work-items", "Items of work distribution: what a project gives to claimants.")
 
 QueueName = Literal["todo", "secondary", "redo"]
-ListName = Annotated[
-    Literal["todo", "secondary", "redo", "done"], Field(description="A queue, or the finished items.")
-]
+ListName = Annotated[Literal["todo", "secondary", "redo", "done"], Field(description="A queue, or the finished items.")]
 UNKNOWN_ITEM = {404: "Unknown project or item."}
 Copies = Annotated[int, Field(ge=1, le=1000, description="How many claimants get each item.")]
 
@@ -147,9 +145,7 @@ async def show(call: Call, project: ProjectText, query: ItemName) -> ItemDetails
     found = await call.store.work.items.status(project, query.name)
     if found.status is None:
         raise not_found("item")
-    return ItemDetails(
-        item=found.name, status=found.status, copies=found.copies, claimants=list(found.claimants)
-    )
+    return ItemDetails(item=found.name, status=found.status, copies=found.copies, claimants=list(found.claimants))
 
 
 @endpoints.delete("/work/projects/{project}/item", "Remove an item", errors=UNKNOWN_ITEM)

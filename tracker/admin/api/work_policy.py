@@ -45,8 +45,5 @@ async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> Polic
     """Changes nothing. The tracker runs the policy every ten minutes."""
     found = await policy_preview(call.store, project, max_torrents=query.max_torrents)
     return PolicyPreview(
-        items=[
-            PolicyRow.from_record(each, info_hash=each.info_hash.hex(), asked=list(each.asked))
-            for each in found
-        ]
+        items=[PolicyRow.from_record(each, info_hash=each.info_hash.hex(), asked=list(each.asked)) for each in found]
     )

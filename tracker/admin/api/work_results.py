@@ -38,9 +38,7 @@ class LogPage(Reply):
 
 
 class LogQuery(Query):
-    before: EntryId | None = Field(
-        None, description="Only older entries: `next_before` of the previous page."
-    )
+    before: EntryId | None = Field(None, description="Only older entries: `next_before` of the previous page.")
     limit: Limit = Field(100, description="Max entries per page.")
 
 

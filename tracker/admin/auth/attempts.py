@@ -33,9 +33,7 @@ OVERALL = Pace(200, 0.3)
 class Attempts:
     """Counts failed attempts. ``clock`` returns monotonic seconds."""
 
-    def __init__(
-        self, clock: Callable[[], float], per_address: Pace = PER_ADDRESS, overall: Pace = OVERALL
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], per_address: Pace = PER_ADDRESS, overall: Pace = OVERALL) -> None:
         self._clock = clock
         self._per_address = per_address
         self._overall = overall

@@ -102,9 +102,7 @@ IDENTITY = web.RequestKey("identity", Identity)
 class Access:
     """Authenticates requests and checks their permissions."""
 
-    def __init__(
-        self, tokens: Tokens, clock: Callable[[], float], proxies: TrustedProxies | None = None
-    ) -> None:
+    def __init__(self, tokens: Tokens, clock: Callable[[], float], proxies: TrustedProxies | None = None) -> None:
         """``clock`` returns monotonic seconds. ``proxies``: whose forwarding headers tell the client's address."""
         self.attempts = Attempts(clock)
         self._metrics_auth_cache: MetricsAuthCache[Identity] = MetricsAuthCache(clock)
@@ -139,11 +137,7 @@ class Access:
         """Counts a failed authentication. Returns 0.0, or the seconds to wait if there were too many."""
         wait = self.attempts.failed(request.remote or "")
         if not wait:
-            log.warning(
-                "admin authentication failed",
-                address=request.remote or "unix",
-                what=describe_request(request),
-            )
+            log.warning("admin authentication failed", address=request.remote or "unix", what=describe_request(request))
         return wait
 
     async def admit(self, request: web.Request) -> None:
@@ -226,9 +220,7 @@ async def still_signed_in(request: web.Request) -> bool:
 
 def too_many(wait: float) -> Problem:
     """``wait`` is in seconds."""
-    return Problem(
-        429, detail="too many failed attempts", headers={"Retry-After": str(max(1, math.ceil(wait)))}
-    )
+    return Problem(429, detail="too many failed attempts", headers={"Retry-After": str(max(1, math.ceil(wait)))})
 
 
 def _check_role(identity: Identity, method: str, route: str) -> None:

@@ -37,10 +37,7 @@ class Hosts:
             raise Problem(400, detail="exactly one Host header and a path starting with / are required")
         name = _authority(given[0])
         if name is None or not (name[0] in self._names or (local and name[0] == _host(local))):
-            raise Problem(
-                421,
-                detail="unknown host name; add it to TRACKER_ADMIN__HOSTS",
-            )
+            raise Problem(421, detail="unknown host name; add it to TRACKER_ADMIN__HOSTS")
         if method not in SAFE_METHODS:
             self._check_origin(headers, given[0])
 

@@ -149,8 +149,5 @@ _PAGES: dict[str, Rule] = {
     "POST /sign-out": Rule("read"),
 }
 
-RULES: dict[str, Rule] = {
-    **{key.replace(" ", " /api/v1", 1): rule for key, rule in _API.items()},
-    **_PAGES,
-}
+RULES: dict[str, Rule] = {**{key.replace(" ", " /api/v1", 1): rule for key, rule in _API.items()}, **_PAGES}
 """By method and route."""

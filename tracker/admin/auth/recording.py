@@ -81,11 +81,7 @@ def _caller(identity: Identity, *, is_api: bool) -> Caller:
 
 async def touch_named(change: Change, values: Mapping[str, Any]) -> None:
     """Notes the objects and the fields that parameters and fields of a request name."""
-    texts = {
-        name: value
-        for name, value in values.items()
-        if isinstance(value, str) and 0 < len(value) <= _MAX_NAME
-    }
+    texts = {name: value for name, value in values.items() if isinstance(value, str) and 0 < len(value) <= _MAX_NAME}
     change.given(values)
     change.note(**{name: values[name] for name in _DETAILS.get(change.operation, ()) if name in values})
     if change.operation == "multipliers.set":

@@ -157,9 +157,7 @@ class Server(GuardedServer):
     neither, the new connection serves probes only.
     """
 
-    def __init__(
-        self, handler: Handler, limits: Limits, connection: type[Connection], **options: Any
-    ) -> None:
+    def __init__(self, handler: Handler, limits: Limits, connection: type[Connection], **options: Any) -> None:
         self.limits = limits
         self._connection = connection
         self._anonymous_bodies: dict[Connection, None] = {}
@@ -191,10 +189,7 @@ class Server(GuardedServer):
     def track_anonymous_body(self, connection: Connection) -> None:
         """Track an unfinished body of an unauthenticated client; beyond the max number one is closed."""
         self._anonymous_bodies.setdefault(connection)
-        if (
-            len(self._anonymous_bodies) > MAX_ANONYMOUS_BODIES
-            and (worst := self._oldest_anonymous_body()) is not None
-        ):
+        if len(self._anonymous_bodies) > MAX_ANONYMOUS_BODIES and (worst := self._oldest_anonymous_body()) is not None:
             worst.force_close()
             self._anonymous_bodies.pop(worst, None)
 
@@ -255,9 +250,7 @@ async def _handle(handler: Handler, limits: Limits, request: web.Request) -> web
         if "Authorization" not in request.headers and not cookie_of(request):
             mark_anonymous(request)
         loop = asyncio.get_running_loop()
-        timers.append(
-            loop.call_later(limits.anonymous_body_seconds, _time_out_anonymous_body, request, connection)
-        )
+        timers.append(loop.call_later(limits.anonymous_body_seconds, _time_out_anonymous_body, request, connection))
         timers.append(loop.call_later(limits.body_seconds, _time_out_body, request))
     try:
         return await handler(request)
@@ -306,9 +299,7 @@ def _time_out_anonymous_body(request: web.Request, connection: Connection) -> No
 
 def _time_out_body(request: web.Request) -> None:
     if not request.content.is_eof():
-        request.content.set_exception(
-            Problem(408, detail="request body timed out", headers={"Connection": "close"})
-        )
+        request.content.set_exception(Problem(408, detail="request body timed out", headers={"Connection": "close"}))
 
 
 def malformed(error: BaseException | None) -> Problem:

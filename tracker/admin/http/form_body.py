@@ -49,9 +49,7 @@ def _field(part: bytes) -> tuple[str, Field]:
     disposition = _DISPOSITION.search(head)
     if not blank or disposition is None:
         raise ValueError("no field")
-    parameters = {
-        found[1].lower(): found[2] or found[3] or b"" for found in _PARAMETER.finditer(disposition[1])
-    }
+    parameters = {found[1].lower(): found[2] or found[3] or b"" for found in _PARAMETER.finditer(disposition[1])}
     name = parameters[b"name"].decode() if b"name" in parameters else ""
     if not name:
         raise ValueError("no name")

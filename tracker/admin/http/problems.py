@@ -38,13 +38,7 @@ class Problem(Exception):
     """
 
     def __init__(
-        self,
-        status: int,
-        title: str = "",
-        detail: str = "",
-        *,
-        headers: Mapping[str, str] | None = None,
-        **extra: Any,
+        self, status: int, title: str = "", detail: str = "", *, headers: Mapping[str, str] | None = None, **extra: Any
     ) -> None:
         self.status = status
         self.title = title or _phrase(status)
@@ -54,12 +48,7 @@ class Problem(Exception):
         super().__init__(f"{status} {self.title}")
 
     def response(self) -> web.Response:
-        return web.Response(
-            status=self.status,
-            body=self.body(),
-            content_type=CONTENT_TYPE,
-            headers=self.headers,
-        )
+        return web.Response(status=self.status, body=self.body(), content_type=CONTENT_TYPE, headers=self.headers)
 
     def body(self) -> bytes:
         members: dict[str, Any] = {"type": "about:blank", "title": self.title, "status": self.status}

@@ -18,12 +18,7 @@ from tracker.admin.http.problems import Problem
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
-_TYPES = {
-    ".js": "text/javascript",
-    ".mjs": "text/javascript",
-    ".svg": "image/svg+xml",
-    ".woff2": "font/woff2",
-}
+_TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 _GAINS_FROM_GZIP = ("text/", "image/svg", "application/json")
 _MIN_GZIPPED_BYTES = 1024
 

@@ -62,9 +62,7 @@ def about(context: AdminContext, started: float) -> dict[Source, float]:
         ("tracker_start_time_seconds", ()): started,
         ("tracker_ready", ()): int(not context.problems()),
         ("tracker_shards_unavailable", ()): len(context.store.shards.unavailable),
-        ("tracker_store_refuses_writes", ()): int(
-            any(shard.connection.refusal for shard in context.store.shards.all)
-        ),
+        ("tracker_store_refuses_writes", ()): int(any(shard.connection.refusal for shard in context.store.shards.all)),
         ("tracker_reap_interval_seconds", ()): context.settings.reaper.interval_seconds,
     }
     if context.settings.geoip_file is not None:
@@ -82,9 +80,7 @@ def _counted(snapshot: Snapshot) -> dict[Source, float]:
         source = None if name in COUNTED else _source(name)
         if source is None:
             continue
-        if (
-            source[0] == "tracker_job_changes_total"
-        ):  # so that the first failure of a queue shows as an increase
+        if source[0] == "tracker_job_changes_total":  # so that the first failure of a queue shows as an increase
             for status in STATUSES:
                 values.setdefault((source[0], (source[1][0], status)), 0)
         _add(values, source, number)
@@ -176,11 +172,7 @@ def _families(values: dict[Source, float], histograms: Histograms) -> Iterator[M
 
 
 def _family(
-    name: str,
-    kind: str,
-    text: str,
-    label_names: Sequence[str],
-    samples: Iterable[tuple[Sequence[str], float]],
+    name: str, kind: str, text: str, label_names: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
 ) -> Metric:
     make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
     family = make(name, text, labels=label_names)

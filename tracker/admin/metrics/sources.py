@@ -52,10 +52,7 @@ COUNTED: dict[str, Source] = {
     },
     "sockets.stuck": ("tracker_websockets_stuck_total", ()),
     **{
-        f"bytes.{way}{over}.{family}": (
-            f"tracker{over.replace('.', '_')}_reported_bytes_total",
-            (way, family),
-        )
+        f"bytes.{way}{over}.{family}": (f"tracker{over.replace('.', '_')}_reported_bytes_total", (way, family))
         for over in ("", ".udp")
         for way in ("up", "down")
         for family in ("v4", "v6")

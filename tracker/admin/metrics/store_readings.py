@@ -51,9 +51,7 @@ async def read_store(store: Store, seconds: float = READ_SECONDS) -> StoreReadin
     return readings
 
 
-async def _read(
-    part: Callable[[Store, StoreReadings], Awaitable[None]], store: Store, readings: StoreReadings
-) -> None:
+async def _read(part: Callable[[Store, StoreReadings], Awaitable[None]], store: Store, readings: StoreReadings) -> None:
     """A key of a wrong type, or a forbidden command, drops only its own values; so does the main store of several
     shards that is unavailable."""
     try:

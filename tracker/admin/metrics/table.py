@@ -43,9 +43,7 @@ _TRACKER = (
         "(lost)",
         ("outcome",),
     ),
-    Metric(
-        "tracker_websockets_stuck_total", "counter", "WebSockets closed because their clients did not read"
-    ),
+    Metric("tracker_websockets_stuck_total", "counter", "WebSockets closed because their clients did not read"),
     Metric("tracker_dht_up", "gauge", "0 if no DHT node has answered for 60 s, or within 30 s of the start"),
     Metric("tracker_dht_answer_timestamp_seconds", "gauge", "Last answer of a DHT node, in epoch seconds"),
     Metric("tracker_dht_torrents", "gauge", "Registered torrents that take part in the DHT, estimated"),
@@ -64,25 +62,13 @@ _TRACKER = (
     Metric("tracker_dht_bytes_total", "counter", "Bytes of the DHT node", ("direction",)),
     Metric("tracker_dht_lookups_total", "counter", "Lookups of thin torrents in the DHT", ("outcome",)),
     Metric("tracker_dht_given_peers_total", "counter", "Peers found in the DHT that announces got"),
-    Metric(
-        "tracker_failures_total", "counter", "Refused requests, by reason (troubleshooting.md)", ("reason",)
-    ),
-    Metric(
-        "tracker_limited_total",
-        "counter",
-        "Rate-limited requests, by limit and action",
-        ("limit", "action"),
-    ),
+    Metric("tracker_failures_total", "counter", "Refused requests, by reason (troubleshooting.md)", ("reason",)),
+    Metric("tracker_limited_total", "counter", "Rate-limited requests, by limit and action", ("limit", "action")),
     Metric("tracker_joins_total", "counter", "Peers that joined a swarm, by address family", ("family",)),
     Metric("tracker_udp_joins_total", "counter", "Those of them that joined over UDP", ("family",)),
+    Metric("tracker_websocket_joins_total", "counter", "Those of them that joined over a WebSocket", ("family",)),
     Metric(
-        "tracker_websocket_joins_total", "counter", "Those of them that joined over a WebSocket", ("family",)
-    ),
-    Metric(
-        "tracker_reported_bytes_total",
-        "counter",
-        "Bytes transferred, as reported by peers",
-        ("direction", "family"),
+        "tracker_reported_bytes_total", "counter", "Bytes transferred, as reported by peers", ("direction", "family")
     ),
     Metric(
         "tracker_udp_reported_bytes_total",
@@ -90,28 +76,16 @@ _TRACKER = (
         "Those of them that were reported over UDP",
         ("direction", "family"),
     ),
-    Metric(
-        "tracker_announce_seconds", "histogram", "Announce latency: time from request read to reply ready"
-    ),
+    Metric("tracker_announce_seconds", "histogram", "Announce latency: time from request read to reply ready"),
     Metric("tracker_announce_batch_size", "histogram", "Announces per store call"),
-    Metric(
-        "tracker_announces_in_flight", "gauge", "Announces waiting for the store or being processed by it"
-    ),
+    Metric("tracker_announces_in_flight", "gauge", "Announces waiting for the store or being processed by it"),
     Metric("tracker_announces_waiting", "gauge", "Announces waiting for the next store call"),
     Metric("tracker_http_connections", "gauge", "Open connections of peers and proxies"),
     Metric("tracker_asyncio_tasks", "gauge", "Tasks of the event loops; steady growth indicates a leak"),
     Metric("tracker_reaps_total", "counter", "Timed-out peers removed, by trigger", ("cause",)),
-    Metric(
-        "tracker_reap_lag_seconds",
-        "histogram",
-        "Time from timeout to removal of peers found by a due list",
-    ),
+    Metric("tracker_reap_lag_seconds", "histogram", "Time from timeout to removal of peers found by a due list"),
     Metric("tracker_reap_behind_seconds", "gauge", "Age of the oldest unprocessed due list"),
-    Metric(
-        "tracker_reap_interval_seconds",
-        "gauge",
-        "Configured reap interval; a sweep round should not take longer",
-    ),
+    Metric("tracker_reap_interval_seconds", "gauge", "Configured reap interval; a sweep round should not take longer"),
     Metric("tracker_sweep_repairs_total", "counter", "Repairs made by the sweep; 0 expected"),
     Metric("tracker_sweep_last_seconds", "gauge", "Duration of the last complete sweep round"),
     Metric(
@@ -120,11 +94,7 @@ _TRACKER = (
         "End of the last complete sweep round, in epoch seconds; missing before the first",
     ),
     Metric("tracker_torrents_forgotten_total", "counter", "Empty torrents removed in open mode"),
-    Metric(
-        "tracker_torrents_forgotten_full_total",
-        "counter",
-        "Empty torrents removed to make room for a new torrent",
-    ),
+    Metric("tracker_torrents_forgotten_full_total", "counter", "Empty torrents removed to make room for a new torrent"),
     Metric("tracker_torrents_scored_total", "counter", "Scored torrents, each at most once an hour"),
     Metric("tracker_new_unique_users_total", "counter", "New unique users: addresses new to a torrent"),
     Metric(
@@ -139,9 +109,7 @@ _TRACKER = (
     ),
     Metric("tracker_joins_waiting", "gauge", "Joins queued for the unique-user count"),
     Metric(
-        "tracker_joins_dropped_total",
-        "counter",
-        "Joins missing from the unique-user count because its queue was full",
+        "tracker_joins_dropped_total", "counter", "Joins missing from the unique-user count because its queue was full"
     ),
     Metric("tracker_software_waiting", "gauge", "Joins and refusals queued for the client-software count"),
     Metric(
@@ -151,27 +119,15 @@ _TRACKER = (
     ),
     Metric("tracker_geoip_misses_total", "counter", "GeoIP lookups of unknown addresses"),
     Metric("tracker_geoip_usable", "gauge", "1 if the configured GeoIP database is in use, else 0"),
-    Metric(
-        "tracker_geoip_build_timestamp_seconds", "gauge", "Build time of the GeoIP database, in epoch seconds"
-    ),
-    Metric(
-        "tracker_job_changes_total",
-        "counter",
-        "Job status changes, by queue and new status",
-        ("queue", "status"),
-    ),
+    Metric("tracker_geoip_build_timestamp_seconds", "gauge", "Build time of the GeoIP database, in epoch seconds"),
+    Metric("tracker_job_changes_total", "counter", "Job status changes, by queue and new status", ("queue", "status")),
     Metric(
         "tracker_figures_total",
         "counter",
         "Samples for StatHat or StatsD: sent, or dropped because the receiver refused them",
         ("receiver", "outcome"),
     ),
-    Metric(
-        "tracker_figure_requests_failed_total",
-        "counter",
-        "Failed requests to StatHat or StatsD",
-        ("receiver",),
-    ),
+    Metric("tracker_figure_requests_failed_total", "counter", "Failed requests to StatHat or StatsD", ("receiver",)),
     Metric(
         "tracker_webhook_deliveries_total",
         "counter",
@@ -196,28 +152,15 @@ _TRACKER = (
         "Rows of the site's own tables: written, repaired by the daily comparison, or refused because they do not fit",
         ("outcome",),
     ),
-    Metric(
-        "tracker_site_errors_total",
-        "counter",
-        "Rounds of the site sync that failed; the next one repeats them",
-    ),
+    Metric("tracker_site_errors_total", "counter", "Rounds of the site sync that failed; the next one repeats them"),
     Metric(
         "tracker_site_lag_seconds",
         "gauge",
         "How far the site's own tables are behind; 0 where this tracker does not keep them",
     ),
-    Metric(
-        "tracker_store_round_trips_total",
-        "counter",
-        "Round trips to the store, by outcome",
-        ("outcome",),
-    ),
+    Metric("tracker_store_round_trips_total", "counter", "Round trips to the store, by outcome", ("outcome",)),
     Metric("tracker_store_round_trip_seconds", "histogram", "Duration of a round trip to the store"),
-    Metric(
-        "tracker_processes_without_store",
-        "gauge",
-        "Processes of this tracker waiting for the store",
-    ),
+    Metric("tracker_processes_without_store", "gauge", "Processes of this tracker waiting for the store"),
     Metric(
         "tracker_shards_unavailable",
         "gauge",
@@ -263,14 +206,10 @@ _STORE = (
     Metric("tracker_users", "gauge", "Users", (), "store"),
     Metric("tracker_scored_torrents", "gauge", "Torrents in the ranking", (), "store"),
     Metric("tracker_scores_due", "gauge", "Torrents due for scoring", (), "store"),
-    Metric(
-        "tracker_scores_late", "gauge", "Torrents overdue for scoring by more than one interval", (), "store"
-    ),
+    Metric("tracker_scores_late", "gauge", "Torrents overdue for scoring by more than one interval", (), "store"),
     Metric("tracker_scores_oldest_seconds", "gauge", "Time since the oldest scoring", (), "store"),
     Metric("tracker_jobs", "gauge", "Jobs, by queue and status", ("queue", "status"), "store"),
-    Metric(
-        "tracker_figures_waiting", "gauge", "Samples waiting to be sent to StatHat or StatsD", (), "store"
-    ),
+    Metric("tracker_figures_waiting", "gauge", "Samples waiting to be sent to StatHat or StatsD", (), "store"),
     Metric("tracker_changes", "gauge", "Changes in the change feed", (), "store"),
     Metric(
         "tracker_work_items",
@@ -286,22 +225,10 @@ _STORE = (
         ("project", "outcome"),
         "store",
     ),
+    Metric("tracker_work_reported_bytes_total", "counter", "Bytes reported by claimants", ("project",), "store"),
+    Metric("tracker_work_verified_seconds_total", "counter", "Verified seed time of claims", ("project",), "store"),
     Metric(
-        "tracker_work_reported_bytes_total", "counter", "Bytes reported by claimants", ("project",), "store"
-    ),
-    Metric(
-        "tracker_work_verified_seconds_total",
-        "counter",
-        "Verified seed time of claims",
-        ("project",),
-        "store",
-    ),
-    Metric(
-        "tracker_work_unverified_done_total",
-        "counter",
-        "Finished claims that nothing verified",
-        ("project",),
-        "store",
+        "tracker_work_unverified_done_total", "counter", "Finished claims that nothing verified", ("project",), "store"
     ),
     Metric(
         "tracker_work_bytes",

@@ -66,11 +66,7 @@ _PROGRAM_PATHS = ("/api/", "/metrics", "/live")
 async def error_page_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The outermost middleware: turns problem details into an HTML page when a browser navigates."""
     response = await handler(request)
-    if not (
-        isinstance(response, web.Response)
-        and response.content_type == CONTENT_TYPE
-        and _is_navigation(request)
-    ):
+    if not (isinstance(response, web.Response) and response.content_type == CONTENT_TYPE and _is_navigation(request)):
         return response
     assert isinstance(response.body, bytes)
     page = render(request, "error.html", {"problem": orjson.loads(response.body)}, status=response.status)

@@ -39,9 +39,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         except ClientError as problem:
             wanted, error = AuditFilter(), str(problem)
         given = {name: text for name, text in texts.items() if text}
-        exported = {
-            name: getattr(wanted, name) for name in _FIELDS if getattr(wanted, name) not in (None, "")
-        }
+        exported = {name: getattr(wanted, name) for name in _FIELDS if getattr(wanted, name) not in (None, "")}
         variables = {
             "entries": [(entry, [(each, changed(each)) for each in entry.objects]) for entry in entries],
             # The browser refuses other values than such times.

@@ -51,11 +51,7 @@ class ClientPages:
         """The versions of a program, and its refusals. The query has ``name`` and ``period``."""
         name, period = request.query.get("name", ""), self._period(request.query.get("period", ""))
         versions, refused = [
-            [
-                row
-                for row in await self._client_software.top(kind, period, MAX_MEMBERS)
-                if program_of(row[0]) == name
-            ]
+            [row for row in await self._client_software.top(kind, period, MAX_MEMBERS) if program_of(row[0]) == name]
             for kind in ("joins", "failures")
         ]
         if not versions and not refused:
@@ -70,9 +66,7 @@ class ClientPages:
         }
         return render(request, "program.html", variables)
 
-    async def _page(
-        self, request: web.Request, form: Mapping[str, Mapping[str, str]] | None = None
-    ) -> web.Response:
+    async def _page(self, request: web.Request, form: Mapping[str, Mapping[str, str]] | None = None) -> web.Response:
         """``form``: the error of a list, with the values of its refused form."""
         period = self._period(request.query.get("period", ""))
         joins, refused = (page_number(request.query.get(which, "")) for which in ("page", "refused"))
@@ -94,10 +88,7 @@ class ClientPages:
         cursor = cursor_number(request.query.get(f"{which}_cursor", ""))
         after, found = await self._lists[which].page(cursor, _LIST_PAGE)
         more = f"/clients?{urlencode({f'{which}_cursor': after})}#{which}"
-        return {
-            "rows": sorted((format_prefix(prefix), text) for prefix, text in found),
-            "more": more if after else "",
-        }
+        return {"rows": sorted((format_prefix(prefix), text) for prefix, text in found), "more": more if after else ""}
 
     def _period(self, text: str) -> str:
         return text if text in self._months() else ALL_TIME

@@ -60,10 +60,7 @@ def _view(status: NodeStatus, now: float) -> NodeView:
     state = status.state(now)
     buckets = sorted({bucket for family in status.buckets.values() for bucket in family})
     sizes = [
-        (
-            bucket,
-            [status.buckets[family].get(bucket, 0) if family in status.ids else None for family in FAMILIES],
-        )
+        (bucket, [status.buckets[family].get(bucket, 0) if family in status.ids else None for family in FAMILIES])
         for bucket in buckets
     ]
     largest = max((size for _, row in sizes for size in row if size is not None), default=0)

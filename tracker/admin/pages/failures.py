@@ -72,8 +72,7 @@ class FailurePages:
 def _for_page(reason: Reason) -> tuple[str, str, str]:
     """(text, meaning, remedy) without the Markdown of the documents."""
     meaning, remedy = (
-        re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
-        for text in (reason.meaning, reason.remedy)
+        re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "") for text in (reason.meaning, reason.remedy)
     )
     return reason.text, meaning, remedy
 

@@ -79,8 +79,7 @@ def prose(text: str) -> Markup:
     """Text with backticks as code; everything is escaped."""
     parts = text.split("`")
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
-        for index, part in enumerate(parts)
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in enumerate(parts)
     )
 
 
@@ -95,9 +94,7 @@ def moment(at: float | None) -> Markup | str:
     then = _utc(at)
     if then is None:
         return NOTHING
-    return Markup('<time datetime="{}">{}</time>').format(
-        then.isoformat(), then.strftime("%Y-%m-%d %H:%M:%S UTC")
-    )
+    return Markup('<time datetime="{}">{}</time>').format(then.isoformat(), then.strftime("%Y-%m-%d %H:%M:%S UTC"))
 
 
 def input_time(at: float | None) -> str:

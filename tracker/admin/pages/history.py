@@ -13,26 +13,9 @@ from tracker.admin.http.problems import Problem
 from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, size
 from tracker.admin.pages.rendering import render
 from tracker.operations import history
-from tracker.operations.history import (
-    CHARTS,
-    MIN_SPAN,
-    PARTS,
-    RANGES,
-    Chart,
-    Line,
-    Part,
-    Range,
-    Slices,
-    Unit,
-    Window,
-)
+from tracker.operations.history import CHARTS, MIN_SPAN, PARTS, RANGES, Chart, Line, Part, Range, Slices, Unit, Window
 
-UNITS: dict[Unit, str] = {
-    "per second": "/s",
-    "bytes per second": "B/s",
-    "seconds": " ms",
-    "count": "",
-}
+UNITS: dict[Unit, str] = {"per second": "/s", "bytes per second": "B/s", "seconds": " ms", "count": ""}
 """What charts.js shows after a value. Seconds are drawn as milliseconds."""
 
 
@@ -46,8 +29,7 @@ def chart_data(chart: Chart, slices: Slices, by: Part = "total") -> dict[str, An
             {
                 "name": line.label,
                 "values": [
-                    None if value is None else round(value * factor, digits)
-                    for value in slices.values[line.name]
+                    None if value is None else round(value * factor, digits) for value in slices.values[line.name]
                 ],
             }
             for line in chart.lines_by(by)
@@ -196,13 +178,7 @@ def _chart(request: web.Request) -> Chart:
 
 
 def _variables(shown: Shown, window: Window) -> Mapping[str, Any]:
-    return {
-        "shown": shown,
-        "window": window,
-        "ranges": RANGES.values(),
-        "parts": PARTS,
-        "links": shown.links(),
-    }
+    return {"shown": shown, "window": window, "ranges": RANGES.values(), "parts": PARTS, "links": shown.links()}
 
 
 def _rows(unit: Unit, lines: Sequence[Line], slices: Slices) -> list[tuple[int, bool, list[str]]]:
@@ -210,11 +186,7 @@ def _rows(unit: Unit, lines: Sequence[Line], slices: Slices) -> list[tuple[int, 
     written = FORMATS[unit]
     last = len(slices.starts) - 1
     rows = [
-        (
-            start,
-            slices.incomplete and place == last,
-            [written(slices.values[e.name][place]) for e in lines],
-        )
+        (start, slices.incomplete and place == last, [written(slices.values[e.name][place]) for e in lines])
         for place, start in enumerate(slices.starts)
     ]
     return rows[::-1]

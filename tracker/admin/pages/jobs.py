@@ -49,14 +49,9 @@ class JobPages:
 
     async def _page(self, request: web.Request, error: str = "", form: Form | None = None) -> web.Response:
         variables = await self._listing(request)
-        variables |= {
-            "error": error,
-            "filters": {name: form.text(name) if form else "" for name in FILTERS},
-        }
+        variables |= {"error": error, "filters": {name: form.text(name) if form else "" for name in FILTERS}}
         part = wants_part(request) and not error
-        return render(
-            request, "parts/jobs.html" if part else "jobs.html", variables, status=422 if error else 200
-        )
+        return render(request, "parts/jobs.html" if part else "jobs.html", variables, status=422 if error else 200)
 
     async def _listing(self, request: web.Request) -> dict[str, Any]:
         queues = [(name, await self._jobs.sizes(name)) for name in (await self._jobs.queues())[:_MAX_QUEUES]]

@@ -56,9 +56,7 @@ class LatestReading:
                 if now - self._failures_at >= FAILURES_SECONDS:
                     self._failures = await overview_readings.read_failures(self._context)
                     self._failures_at = now
-                self._latest = await overview_readings.read_overview(
-                    self._context, self._failures, self._p95(now)
-                )
+                self._latest = await overview_readings.read_overview(self._context, self._failures, self._p95(now))
                 self._read_at = now
             return self._latest
 
@@ -106,9 +104,7 @@ class Live:
             await self._events(request, response, stopping)
         return response
 
-    async def _events(
-        self, request: web.Request, response: web.StreamResponse, stopping: asyncio.Event
-    ) -> None:
+    async def _events(self, request: web.Request, response: web.StreamResponse, stopping: asyncio.Event) -> None:
         checked = time.monotonic()
         while not stopping.is_set():
             if time.monotonic() - checked >= self._limits.identity_seconds:

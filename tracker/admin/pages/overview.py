@@ -23,9 +23,7 @@ def routes(context: AdminContext, latest_reading: LatestReading) -> list[web.Abs
     return [web.get("/", overview)]
 
 
-async def _variables(
-    context: AdminContext, latest_reading: LatestReading, request: web.Request
-) -> dict[str, Any]:
+async def _variables(context: AdminContext, latest_reading: LatestReading, request: web.Request) -> dict[str, Any]:
     """Without the store the page shows the problem, and recovers with the store."""
     problems = list(context.problems())
     variables: dict[str, Any] = {

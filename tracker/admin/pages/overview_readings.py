@@ -137,10 +137,7 @@ def _all_texts(reading: OverviewReading) -> dict[str, str]:
 def tones(reading: OverviewReading) -> dict[str, str]:
     """The colours of tiles that signal good or bad."""
     totals = reading.totals
-    return {
-        "repairs": "bad" if totals["repairs"] else "good",
-        "credit_cut": "warn" if totals["credit_cut"] > 0 else "",
-    }
+    return {"repairs": "bad" if totals["repairs"] else "good", "credit_cut": "warn" if totals["credit_cut"] > 0 else ""}
 
 
 def charts(slices: Slices) -> dict[str, Any]:

@@ -25,9 +25,7 @@ def read_size(request: web.Request) -> int:
     return int(text) if text in map(str, SIZES) else DEFAULT_SIZE
 
 
-def numbered(
-    page: int, size: int, shown: int, total: int | None, href: Callable[[int], str]
-) -> dict[str, Any]:
+def numbered(page: int, size: int, shown: int, total: int | None, href: Callable[[int], str]) -> dict[str, Any]:
     """The variables of the macro ``paging`` for a list whose number of entries is known. ``page`` begins with 1;
     ``shown``: rows of this page."""
     first, count = (page - 1) * size, total or 0

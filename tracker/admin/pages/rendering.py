@@ -129,9 +129,7 @@ def static(name: str) -> str:
     return f"/static/{name}?v={digest[:12]}"
 
 
-def render(
-    request: web.Request, template: str, variables: Mapping[str, Any], *, status: int = 200
-) -> web.Response:
+def render(request: web.Request, template: str, variables: Mapping[str, Any], *, status: int = 200) -> web.Response:
     """Render a page, or a part of one."""
     # No context processors of aiohttp_jinja2: they store the context under a request key that aiohttp warns about.
     variables = {**_surroundings(request), **variables}

@@ -35,9 +35,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         if isinstance(link, str) and link:
             signed_in = await tokens.sign_in_by_link(link, seconds)
         elif isinstance(text, str):
-            signed_in = await tokens.sign_in_by_token(
-                text.strip(), seconds, request.app[ACCESS].address_of(request)
-            )
+            signed_in = await tokens.sign_in_by_token(text.strip(), seconds, request.app[ACCESS].address_of(request))
         if signed_in is None:
             if wait := request.app[ACCESS].note_failure(request):
                 raise too_many(wait)
@@ -54,11 +52,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         delete_cookies(response)
         return response
 
-    return [
-        web.get(SIGN_IN, show),
-        web.post(SIGN_IN, sign_in),
-        web.post("/sign-out", sign_out),
-    ]
+    return [web.get(SIGN_IN, show), web.post(SIGN_IN, sign_in), web.post("/sign-out", sign_out)]
 
 
 def _page(request: web.Request, failed: str = "", status: int = 200) -> web.Response:

@@ -36,12 +36,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         checked = DoctorContext(context.store, context.settings, context.clock)
         findings = [finding async for finding in run_checks(checked)]
         levels = Counter(finding.level for finding in findings)
-        variables = {
-            "findings": findings,
-            "levels": levels,
-            "problems": context.problems(),
-            "at": context.clock(),
-        }
+        variables = {"findings": findings, "levels": levels, "problems": context.problems(), "at": context.clock()}
         return render(request, "parts/findings.html" if wants_part(request) else "doctor.html", variables)
 
     return [web.get("/settings", settings), web.get("/doctor", doctor)]

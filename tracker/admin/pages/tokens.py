@@ -15,9 +15,7 @@ from tracker.store.schema.multipliers import parse_end
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     tokens = context.store.tokens
 
-    async def page(
-        request: web.Request, *, secret: str = "", error: str = "", name: str = ""
-    ) -> web.Response:
+    async def page(request: web.Request, *, secret: str = "", error: str = "", name: str = "") -> web.Response:
         variables = {
             "tokens": await tokens.list(),
             "roles": ROLES,

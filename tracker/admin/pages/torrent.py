@@ -38,10 +38,7 @@ _PLACES = 200
 """Max locations of a torrent searched for countries; cities and postcodes are among them."""
 MIN_POINTS = 2
 """A chart needs at least two points."""
-CHARTS = {
-    "swarm": {"seeders": "Seeders", "leechers": "Leechers"},
-    "score": {"score": "Score"},
-}
+CHARTS = {"swarm": {"seeders": "Seeders", "leechers": "Leechers"}, "score": {"score": "Score"}}
 """Charts by name: fields with the labels of their lines."""
 
 
@@ -104,8 +101,7 @@ class TorrentPage:
             raise Problem(404, detail="unknown chart")
         points = await self._torrents.history(await self._torrent(request))
         series = [
-            {"name": label, "values": [getattr(point, field) for point in points]}
-            for field, label in fields.items()
+            {"name": label, "values": [getattr(point, field) for point in points]} for field, label in fields.items()
         ]
         return web.json_response({"x": [point.at for point in points], "series": series})
 
@@ -141,9 +137,7 @@ class TorrentPage:
         after, peers = await self._torrents.peers(torrent, cursor, PEERS)
         views = await peer_views(self._context.store, peers, self._context.places)
         prefixes = [format_prefix(peer.peer_id[:8]) for peer in peers]
-        return after, [
-            (view, country_name(view.country), prefix) for view, prefix in zip(views, prefixes, strict=True)
-        ]
+        return after, [(view, country_name(view.country), prefix) for view, prefix in zip(views, prefixes, strict=True)]
 
     async def _unique_users(self, torrent: Torrent) -> dict[str, Any]:
         unique_users = self._context.store.unique_users
@@ -160,9 +154,7 @@ class TorrentPage:
         fields = {name: form.text(name) for name in names}
         return await self._change(request, {**fields, "private": str(int(form.ticked("private")))})
 
-    async def change_rule(
-        self, rule: Callable[[Form, float], RuleChange], request: web.Request
-    ) -> web.Response:
+    async def change_rule(self, rule: Callable[[Form, float], RuleChange], request: web.Request) -> web.Response:
         torrent, form = await self._torrent(request), await read_form(request)
         try:
             change = rule(form, self._context.clock())

@@ -18,15 +18,7 @@ from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.errors import ClientError
 from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
 from tracker.operations.lists import find_torrents
-from tracker.operations.torrents import (
-    NOT_SERVED,
-    Added,
-    add_file,
-    add_torrent,
-    parse_hash,
-    state_of,
-    torrent_fields,
-)
+from tracker.operations.torrents import NOT_SERVED, Added, add_file, add_torrent, parse_hash, state_of, torrent_fields
 from tracker.store.torrents.filter import Order, TorrentFilter
 from tracker.store.torrents.records import Enabled
 
@@ -44,10 +36,7 @@ SORTS: dict[Order, str] = {
 }
 """Sort orders of the list, with their column headings."""
 FILTERS: dict[str, tuple[str, dict[str, str]]] = {
-    "state": (
-        "State",
-        {"": "All states", "enabled": "Enabled", "pending": "Pending", "disabled": "Disabled"},
-    ),
+    "state": ("State", {"": "All states", "enabled": "Enabled", "pending": "Pending", "disabled": "Disabled"}),
     "seeders": ("Seeders", {"": "Any seeders", "none": "No seeders", "some": "With seeders"}),
     "private": ("Private", {"": "Public and private", "yes": "Private", "no": "Public"}),
 }
@@ -69,9 +58,7 @@ class Query(ListQuery):
 
     path: ClassVar[str] = "/torrents"
     sorts: ClassVar[Mapping[Order, str]] = SORTS
-    choices: ClassVar[Mapping[str, Mapping[str, str]]] = {
-        name: values for name, (_, values) in FILTERS.items()
-    }
+    choices: ClassVar[Mapping[str, Mapping[str, str]]] = {name: values for name, (_, values) in FILTERS.items()}
     lowest_first: ClassVar[tuple[str, ...]] = ("name",)
 
     sort: Order = "seeders"
@@ -178,8 +165,7 @@ class TorrentPages:
         reason = form.text(f"{action}_reason") or NOT_SERVED
         files = self._context.torrent_files
         change.count(
-            selected=len(chosen),
-            changed=await change_torrents(self._context.store, files, action, chosen, reason),
+            selected=len(chosen), changed=await change_torrents(self._context.store, files, action, chosen, reason)
         )
         return done(request, f"/torrents{back}", "changed")
 
@@ -235,9 +221,7 @@ class TorrentPages:
         )
         return await add_torrent(self._context.store, parse_hash(text), fields)
 
-    def _answer(
-        self, request: web.Request, added: list[Added], refused: list[Refused], status: int
-    ) -> web.Response:
+    def _answer(self, request: web.Request, added: list[Added], refused: list[Refused], status: int) -> web.Response:
         variables = {
             "added": added,
             "refused": refused,

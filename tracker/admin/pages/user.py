@@ -39,12 +39,7 @@ EVENTS = {
     "hit_and_run_forgiven": "Hit-and-run forgiven",
 }
 """Labels of events; others are shown as stored."""
-LIMITS = {
-    "torrents": MAX_TORRENTS,
-    "completed": MAX_COMPLETED,
-    "changes": MAX_CHANGES,
-    "unregistered": MAX_KEPT,
-}
+LIMITS = {"torrents": MAX_TORRENTS, "completed": MAX_COMPLETED, "changes": MAX_CHANGES, "unregistered": MAX_KEPT}
 """How much is searched for what the user does and did."""
 ROTATED = "New passkey created. The old one no longer works."
 
@@ -139,9 +134,7 @@ class UserPage:
             return await self._page(request, user.user_id, str(error))
         return _back(request, user, "saved")
 
-    async def change_rule(
-        self, rule: Callable[[Form, float], RuleChange], request: web.Request
-    ) -> web.Response:
+    async def change_rule(self, rule: Callable[[Form, float], RuleChange], request: web.Request) -> web.Response:
         user, form = await self._user(request), await read_form(request)
         try:
             await self._users.change_rule(user.passkey, rule(form, self._context.clock()))

@@ -108,8 +108,7 @@ class UserPages:
             "sizes": SIZES,
             "labels": list(SORTS.values()),
             "states": [
-                (replace(query, state=state).href(), label, state == query.state)
-                for state, label in STATES.items()
+                (replace(query, state=state).href(), label, state == query.state) for state, label in STATES.items()
             ],
             "headings": query.headings(),
             "registered": await self._users.count(),
@@ -252,9 +251,7 @@ class UserPages:
             {"user": user, "announce_urls": urls, "message": f"User {user.user_id} created."},
         )
 
-    async def change_rule(
-        self, rule: Callable[[Form, float], RuleChange], request: web.Request
-    ) -> web.Response:
+    async def change_rule(self, rule: Callable[[Form, float], RuleChange], request: web.Request) -> web.Response:
         """Sets or removes a rule for all users."""
         form = await read_form(request)
         try:

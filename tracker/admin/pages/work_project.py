@@ -68,10 +68,7 @@ class ProjectPages:
             **frame,
             "ranks": ranks,
             "board": board,
-            "boards": [
-                (each, f"{here}?{urlencode({**query, 'by': each})}", each == board)
-                for each in get_args(Board)
-            ],
+            "boards": [(each, f"{here}?{urlencode({**query, 'by': each})}", each == board) for each in get_args(Board)],
             "period": period,
             "spans": spans,
             **turned(f"{here}?{urlencode(query)}", number, PAGE, total),
@@ -93,9 +90,7 @@ class ProjectPages:
         place = _place(request.query.get("list", ""))
         claimant, cursor = clean(request.query.get("claimant", ""), 30), request.query.get("cursor", "")
         try:
-            page = await self._work.items.page(
-                name, place, claimant=claimant, cursor=cursor[:_MAX_CURSOR], count=PAGE
-            )
+            page = await self._work.items.page(name, place, claimant=claimant, cursor=cursor[:_MAX_CURSOR], count=PAGE)
         except ClientError:  # no such cursor or claimant
             page, claimant, cursor = await self._work.items.page(name, place, count=PAGE), "", ""
         query = {"list": place, **({"claimant": claimant} if claimant else {})}
@@ -127,10 +122,7 @@ class ProjectPages:
         queue = form.text("queue")
         claimant = form.text("claimant")
         try:
-            new = [
-                NewItem(item, cast("Queue", queue), (claimant,) if claimant else ())
-                for item in items_of(text)
-            ]
+            new = [NewItem(item, cast("Queue", queue), (claimant,) if claimant else ()) for item in items_of(text)]
             added = await add_items(self._store, name, new, again=form.ticked("again"))
         except UnknownProject as error:
             raise unknown_project() from error

@@ -110,10 +110,7 @@ class WorldPages:
     async def _memory(self, period: str) -> dict[str, Any]:
         """Counting errors because the store was short of memory."""
         totals = await self._context.store.counters.totals()
-        return {
-            "skipped": totals["unique_skipped"],
-            "may_exceed": await self._unique_users.may_exceed(period),
-        }
+        return {"skipped": totals["unique_skipped"], "may_exceed": await self._unique_users.may_exceed(period)}
 
     def _database(self) -> dict[str, Any]:
         """The state of the GeoIP database."""
@@ -206,9 +203,7 @@ class WorldPages:
 
     async def _lines(self, board: str, period: str, count: int, offset: int = 0) -> list[Line]:
         entries = await self._unique_users.top(board, period, count, offset)
-        return (
-            await self._torrents(entries) if board == "torrents" else [_place(one, board) for one in entries]
-        )
+        return await self._torrents(entries) if board == "torrents" else [_place(one, board) for one in entries]
 
     async def _torrents(self, entries: Sequence[LeaderboardEntry]) -> list[Line]:
         hashes = [found for entry in entries if (found := _info_hash(entry.name)) is not None]
@@ -280,8 +275,7 @@ def shapes_of(countries: list[LeaderboardEntry], shades: list[Shade]) -> list[Sh
         return CLASSES - len(shades) + reached if number > 0 else 0
 
     lands = [
-        Shape(code, country_name(code), users[code], shade(users[code]), path)
-        for code, path in earth.outlines.items()
+        Shape(code, country_name(code), users[code], shade(users[code]), path) for code, path in earth.outlines.items()
     ]
     dots = [
         Shape(code, country_name(code), users[code], shade(users[code]), x=x, y=y)

@@ -58,9 +58,7 @@ async def save_torrent(
             raise Conflict(error.text) from error
         return
     if known.torrent_id != str(torrent_id):
-        raise Conflict(
-            f"this info hash has the id {known.torrent_id}; `tracker torrent renumber` changes ids"
-        )
+        raise Conflict(f"this info hash has the id {known.torrent_id}; `tracker torrent renumber` changes ids")
     await edit_torrent(store, info_hash, {k: v for k, v in fields.items() if k != "snatches"})
     await change_torrent_rule(store, info_hash, rule)
 

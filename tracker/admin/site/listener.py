@@ -51,10 +51,7 @@ log = Logger("tracker.site")
 
 @asynccontextmanager
 async def serve_site(
-    context: AdminContext,
-    apply: Callable[[Settings], None],
-    count: Callable[[str], None],
-    limits: Limits | None = None,
+    context: AdminContext, apply: Callable[[Settings], None], count: Callable[[str], None], limits: Limits | None = None
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serves until the block is left, if a setting says so; yields the addresses, with real ports in place of 0.
 
@@ -153,9 +150,7 @@ class Site:
         """Runs a call with these fields. What it has changed is in the audit log under ``operation``, also if it fails
         then. Raises Problem."""
         address = format_address(_address_of(request)) if _address_of(request) else ""
-        change = Change(
-            self._context.store, Caller(self.settings.name, "operate", "site", "", address), operation
-        )
+        change = Change(self._context.store, Caller(self.settings.name, "operate", "site", "", address), operation)
         done = False
         try:
             reply = await handle(SiteCall(self._context, change, self._rates, self._apply))
@@ -173,11 +168,7 @@ def _address_of(request: web.Request) -> Address:
 
 
 def _refused(
-    request: web.Request,
-    operation: str,
-    error: ClientError,
-    fields: Mapping[str, object],
-    objects: Sequence[str] = (),
+    request: web.Request, operation: str, error: ClientError, fields: Mapping[str, object], objects: Sequence[str] = ()
 ) -> Problem:
     """``fields``: of the call, ``objects``: which it has read. Both are in the log, without passkeys."""
     status = 404 if isinstance(error, NotFound) else 409 if isinstance(error, Conflict) else 400
@@ -195,9 +186,7 @@ def _refused(
 def _ids(fields: Mapping[str, object]) -> dict[str, str]:
     """Which torrent and user a call names, as far as these are ids. Ocelot's info hashes are 20 characters."""
     found = {name: str(fields[name]) for name in ("id", "user_id", "userid", "torrent_id") if name in fields}
-    found = {
-        name: text for name, text in found.items() if text.isascii() and text.isdigit() and len(text) < 20
-    }
+    found = {name: text for name, text in found.items() if text.isascii() and text.isdigit() and len(text) < 20}
     info_hash = fields.get("info_hash")
     if isinstance(info_hash, str) and _HASH.fullmatch(info_hash):
         return {**found, "info_hash": info_hash.lower()}
@@ -249,17 +238,13 @@ def _unit3d(site: Site, calls: Sequence[Unit3dCall]) -> list[web.RouteDef]:
 
         async def answer(request: web.Request) -> web.Response:
             site.admit(request, site.settings.key)
-            fields: dict[str, object] = {
-                key: request.match_info[key] for key in ("id",) if key in request.match_info
-            }
+            fields: dict[str, object] = {key: request.match_info[key] for key in ("id",) if key in request.match_info}
             arguments: list[object] = [int(str(value)) for value in fields.values()]
             if (model := call.body) is not None:
                 data = await request.read()
                 fields = _fields_of(data)
                 arguments.append(_checked(request, fields, lambda: model.model_validate_json(data)))
-            reply = await site.run(
-                request, call.operation, fields, lambda this: call.handler(this, *arguments)
-            )
+            reply = await site.run(request, call.operation, fields, lambda this: call.handler(this, *arguments))
             return (
                 web.Response()
                 if reply is None
@@ -291,7 +276,4 @@ def _ocelot(site: Site) -> list[web.RouteDef]:
             text = await site.run(request, "", {}, lambda this: ocelot.report(this, fields))
         return web.Response(text=f"{text}success")
 
-    return [
-        web.get("/{key}/update", update, allow_head=False),
-        web.get("/{key}/report", report, allow_head=False),
-    ]
+    return [web.get("/{key}/update", update, allow_head=False), web.get("/{key}/report", report, allow_head=False)]

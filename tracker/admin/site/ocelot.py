@@ -31,15 +31,7 @@ PASSKEY_LENGTH = 32
 FACTORS = {0: (1, 1), 1: (1, 0), 2: (0, 0)}
 """(of upload, of download) by `freetorrent`: normal, freeleech, neutral."""
 DELETED = (
-    *(
-        "Dupe",
-        "Trump",
-        "Bad file names",
-        "Bad folder names",
-        "Bad tags",
-        "Disallowed format",
-        "Discs missing",
-    ),
+    *("Dupe", "Trump", "Bad file names", "Bad folder names", "Bad tags", "Disallowed format", "Discs missing"),
     *("Discography", "Edited log", "Inaccurate bitrate", "Low bitrate", "Mutt rip", "Disallowed source"),
     *("Encode errors", "Specifically banned", "Tracks missing", "Transcode", "Unapproved cassette"),
     *("Unsplit album", "User compilation", "Wrong format", "Wrong media", "Audience recording"),

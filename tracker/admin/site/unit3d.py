@@ -36,11 +36,7 @@ MAX_PEERS = 10_000
 _PEERS_A_CALL = 500
 DAY_SECONDS = 86_400
 STATUSES = ("Pending", "Approved", "Rejected", "Postponed")
-WAITING = {
-    0: "this torrent waits for approval",
-    2: "this torrent was rejected",
-    3: "this torrent was postponed",
-}
+WAITING = {0: "this torrent waits for approval", 2: "this torrent was rejected", 3: "this torrent was postponed"}
 """Reasons, by status. Clients ask again within half a minute, so that they begin soon after the approval."""
 DELETED = "this torrent was deleted"
 MAY_NOT_ANNOUNCE = frozenset({"banned", "validating", "disabled"})

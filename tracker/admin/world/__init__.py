@@ -51,8 +51,6 @@ def _country_codes() -> dict[str, str]:
 def _plain_name(name: str) -> str:
     """Removes accents, punctuation, capitals, "the" and "and"."""
     decomposed = unicodedata.normalize("NFKD", name.casefold())
-    letters = "".join(
-        char if char.isalpha() else " " for char in decomposed if not unicodedata.combining(char)
-    )
+    letters = "".join(char if char.isalpha() else " " for char in decomposed if not unicodedata.combining(char))
     words = {"saint": "st", "the": "", "and": ""}
     return " ".join(filter(None, (words.get(word, word) for word in letters.split())))

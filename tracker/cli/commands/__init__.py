@@ -86,8 +86,7 @@ def _find_config(ctx: typer.Context, value: Path | None) -> Path | None:
 
 
 Config = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="TOML file with settings.", callback=_find_config),
+    Path | None, typer.Option("--config", metavar="FILE", help="TOML file with settings.", callback=_find_config)
 ]
 _config: ContextVar[Path | None] = ContextVar("config", default=None)
 """Of the command that runs."""
@@ -105,8 +104,7 @@ def _check_month(month: str | None) -> str | None:
 
 
 Month = Annotated[
-    str | None,
-    typer.Option(metavar="YYYY-MM", help="Only this month (UTC). Default: all time.", callback=_check_month),
+    str | None, typer.Option(metavar="YYYY-MM", help="Only this month (UTC). Default: all time.", callback=_check_month)
 ]
 
 
@@ -154,9 +152,7 @@ def runnable(function: Command) -> Command:
     yields pages, has ``--json``."""
     inner = inspect.unwrap(function)
     shows = inspect.isasyncgenfunction(inner) or inner.__annotations__["return"] is Row
-    parameters = [
-        each for each in signature(function).parameters.values() if each.name not in ("store", "change")
-    ]
+    parameters = [each for each in signature(function).parameters.values() if each.name not in ("store", "change")]
     if shows:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
     parameters.append(Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=Config))
@@ -324,9 +320,7 @@ def each(operation: str, kind: "Kind", *, secret: bool = False) -> Callable[[Com
         @wraps(function)
         def run(**arguments: Any) -> None:
             items = arguments.pop(first.name)
-            run_each(
-                items, lambda store, item: function(store, item, **arguments), operation, kind, secret=secret
-            )
+            run_each(items, lambda store, item: function(store, item, **arguments), operation, kind, secret=secret)
 
         run.__signature__ = Signature([many, *others])  # type: ignore[attr-defined]
         run.operation = operation  # type: ignore[attr-defined]
@@ -383,9 +377,7 @@ EVERYTHING = 2**53
 T = TypeVar("T")
 
 
-async def in_order(
-    limit: int, read: Callable[[int, int], Awaitable[Sequence[T]]]
-) -> AsyncIterator[Sequence[T]]:
+async def in_order(limit: int, read: Callable[[int, int], Awaitable[Sequence[T]]]) -> AsyncIterator[Sequence[T]]:
     """Pages of an ordered list, up to ``limit`` items. ``read`` takes an offset and a count.
 
     The first page is yielded even if it is empty. The next empty page is the end; a short page is not, because items
@@ -398,9 +390,7 @@ async def in_order(
         yield page
 
 
-async def in_no_order(
-    read: Callable[[int, int], Awaitable[tuple[int, Sequence[T]]]],
-) -> AsyncIterator[Sequence[T]]:
+async def in_no_order(read: Callable[[int, int], Awaitable[tuple[int, Sequence[T]]]]) -> AsyncIterator[Sequence[T]]:
     """Pages of a set. ``read`` takes a cursor and an approximate count; it returns the next cursor (0: the end) and a
     page."""
     cursor = -1

@@ -39,9 +39,7 @@ def show_audit(
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv")
     if as_csv and sys.stdout.isatty():
-        raise typer.BadParameter(
-            "names are not escaped in CSV, which is unsafe in a terminal: redirect the output"
-        )
+        raise typer.BadParameter("names are not escaped in CSV, which is unsafe in a terminal: redirect the output")
     now = time.time()
     times = (parse_past(text or "", now) for text in (since, until))
     wanted = AuditFilter(actor, operation, object_id, way or "", *times)

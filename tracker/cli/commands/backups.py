@@ -74,9 +74,7 @@ def restore(
         counted["keys"] = await store.maintenance.key_count()
 
     before = asyncio.run(restore_store(source, directory, prepare, replace=replace))
-    describe(
-        {"directory": str(directory), **counted, "before": str(before) if before else None}, as_json=as_json
-    )
+    describe({"directory": str(directory), **counted, "before": str(before) if before else None}, as_json=as_json)
     typer.echo(_RESTORED, err=True)
 
 

@@ -20,8 +20,7 @@ _COLUMNS = "at:20 change:20 info_hash:40 user_id:8 uploaded>14? downloaded>14? s
 
 def show_changes(
     since: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Only changes after this one.", show_default="all that are kept"),
+        str | None, typer.Option(metavar="ID", help="Only changes after this one.", show_default="all that are kept")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more changes, until Ctrl-C.")] = False,
     as_json: AsJson = False,

@@ -14,9 +14,7 @@ from tracker.store.store import Store
 
 # Most peer-id prefixes begin with a dash.
 _DASHES = {"ignore_unknown_options": True}
-Prefix = Annotated[
-    str, typer.Argument(metavar="PREFIX", help="Such as -TR40; percent-encode other bytes, e.g. %00.")
-]
+Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="Such as -TR40; percent-encode other bytes, e.g. %00.")]
 
 
 clients = group("Manage allowed and denied clients, by peer-id prefix; show client statistics.")
@@ -55,8 +53,7 @@ async def deny_client(
     store: Store,
     prefix: Prefix,
     reason: Annotated[
-        str,
-        typer.Option(help="Reason shown to clients, at most 200 characters.", show_default="a default text"),
+        str, typer.Option(help="Reason shown to clients, at most 200 characters.", show_default="a default text")
     ] = "",
 ) -> str:
     """Refuse clients by peer-id prefix, even allowed ones; only while TRACKER_CLIENTS__DENY_LIST is on."""
@@ -85,10 +82,7 @@ async def list_denied(store: Store) -> Pages:
 async def seen(
     store: Store,
     failures: Annotated[
-        bool,
-        typer.Option(
-            "--failures", help="List refused clients with the reason, instead of clients that joined."
-        ),
+        bool, typer.Option("--failures", help="List refused clients with the reason, instead of clients that joined.")
     ] = False,
     month: Month = None,
     limit: Limit = 20,

@@ -30,13 +30,11 @@ Pages = AsyncIterator[list[Row]]
 
 def export_records(
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="Created readable by you only. Default: standard output."),
+        Path | None, typer.Argument(metavar="[FILE]", help="Created readable by you only. Default: standard output.")
     ] = None,
     what: Annotated[str, typer.Option(help=f"{', '.join(WHAT)} or all.")] = "torrents",
     format: Annotated[
-        str | None,
-        typer.Option(help="csv or jsonl (JSON lines).", show_default="by the name of FILE, else jsonl"),
+        str | None, typer.Option(help="csv or jsonl (JSON lines).", show_default="by the name of FILE, else jsonl")
     ] = None,
     no_passkeys: Annotated[bool, typer.Option("--no-passkeys", help="Leave out passkeys.")] = False,
     with_auto: Annotated[
@@ -54,9 +52,7 @@ def export_records(
     if form not in _FORMATS:
         raise typer.BadParameter("--format must be csv or jsonl")
     if form == "csv" and what == "all":
-        raise typer.BadParameter(
-            "a CSV file holds one kind of record: choose it with --what, or use --format jsonl"
-        )
+        raise typer.BadParameter("a CSV file holds one kind of record: choose it with --what, or use --format jsonl")
     if form == "csv" and file is None and sys.stdout.isatty():
         raise typer.BadParameter("names are not escaped in CSV, which is unsafe in a terminal: give a FILE")
     kinds = tuple(WHAT.values()) if what == "all" else (WHAT[what],)
@@ -73,9 +69,7 @@ def export_records(
                             rows.write(kind, row)
                         shown.advance(len(page))
             if missing:
-                raise StoreUnavailable(
-                    f"the store does not answer for {named(missing)}; nothing was exported"
-                )
+                raise StoreUnavailable(f"the store does not answer for {named(missing)}; nothing was exported")
             out.flush()
 
     with_store(work)

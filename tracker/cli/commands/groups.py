@@ -22,9 +22,7 @@ groups = group("Manage groups of users: rules for all users of a group.")
 @groups.command("set")
 @options_of(Group)
 @audited("group.set")
-async def set_group(
-    store: Store, change: Change, group_id: GroupId, given: Given = None, until: Until = None
-) -> Row:
+async def set_group(store: Store, change: Change, group_id: GroupId, given: Given = None, until: Until = None) -> Row:
     """Add a group, or change one from the next announce of its users on; other fields are unchanged."""
     fields = given_multipliers(given or {}, until)
     await change.touch("group", str(group_id))

@@ -28,9 +28,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 def health(
     ready: Annotated[bool, typer.Option("--ready", help="Check readiness, not just liveness.")] = False,
-    public: Annotated[
-        bool, typer.Option("--public", help="Use the public port, not the admin port.")
-    ] = False,
+    public: Annotated[bool, typer.Option("--public", help="Use the public port, not the admin port.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check the health of the tracker on this machine; exit code 1 if it is unhealthy or, with --ready, not ready."""
@@ -40,9 +38,7 @@ def health(
     try:
         status, text = _ask(listen[0], path)
     except (OSError, http.client.HTTPException) as error:
-        raise ClientError(
-            f"no answer from a tracker at {listen[0]}: {str(error) or type(error).__name__}"
-        ) from error
+        raise ClientError(f"no answer from a tracker at {listen[0]}: {str(error) or type(error).__name__}") from error
     describe({"healthy": status == 200, "answer": text, "address": listen[0]}, as_json=as_json)
     if status != 200:
         raise typer.Exit(1)

@@ -97,9 +97,7 @@ _BATCH = 1000
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="FOLDER|FILE…", help="Folders of .torrent files, or .torrent, .csv and .jsonl files."
-    ),
+    typer.Argument(metavar="FOLDER|FILE…", help="Folders of .torrent files, or .torrent, .csv and .jsonl files."),
 ]
 What = Annotated[
     str | None,
@@ -119,25 +117,19 @@ ReplaceTotals = Annotated[
 AddToTotals = Annotated[
     bool,
     typer.Option(
-        "--add-to-totals",
-        help="Add what rows of users on torrents change to the totals of these users and torrents.",
+        "--add-to-totals", help="Add what rows of users on torrents change to the totals of these users and torrents."
     ),
 ]
 Check = Annotated[
     bool, typer.Option("--check", help="Read and check all records first, and import none if one is invalid.")
 ]
 Tsv = Annotated[
-    bool,
-    typer.Option(
-        "--tsv", help="The files are tab-separated, as `mysql --batch` writes them, with its escapes."
-    ),
+    bool, typer.Option("--tsv", help="The files are tab-separated, as `mysql --batch` writes them, with its escapes.")
 ]
 Resume = Annotated[
     Path | None,
     typer.Option(
-        "--resume",
-        metavar="FILE",
-        help="Keep the progress in FILE, and continue from there after an interruption.",
+        "--resume", metavar="FILE", help="Keep the progress in FILE, and continue from there after an interruption."
     ),
 ]
 
@@ -248,11 +240,7 @@ class _Import:
             places = [n for n, each in enumerate(batch) if isinstance(each, Item) and each.kind == kind]
             rows = [each.row for each in batch if isinstance(each, Item) and each.kind == kind]
             if rows:
-                found = (
-                    await self._write(store, kind, rows)
-                    if store
-                    else [self._check(kind, row) for row in rows]
-                )
+                found = await self._write(store, kind, rows) if store else [self._check(kind, row) for row in rows]
                 outcomes |= dict(zip(places, found, strict=True))
         counts = Counter(self._done.outcomes)
         for number, each in enumerate(batch):
@@ -271,9 +259,7 @@ class _Import:
         """For each record whether it is new, or why it is not imported."""
         if kind == "torrent":
             outcomes = await _write_torrents(store, rows)
-            await self._link(
-                store, [row for row, each in zip(rows, outcomes, strict=True) if isinstance(each, bool)]
-            )
+            await self._link(store, [row for row, each in zip(rows, outcomes, strict=True) if isinstance(each, bool)])
             return outcomes
         if kind == "user":
             saved = await store.user_import.save(rows, replace_totals=self._replace_totals)

@@ -9,18 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tracker.cli.commands import (
-    EVERYTHING,
-    PAGE,
-    LimitOrAll,
-    Pages,
-    Yes,
-    audited,
-    change_store,
-    each,
-    group,
-    lists,
-)
+from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audited, change_store, each, group, lists
 from tracker.cli.commands.options import Given, columns_of, options_of
 from tracker.cli.progress import progress
 from tracker.cli.terminal import Row, columns, note, say

@@ -73,8 +73,7 @@ async def reindex(store: Store, change: Change, as_json: AsJson = False) -> None
 def wipe_stats(
     uniques: Annotated[bool, typer.Option("--uniques", help="Delete unique users too.")] = False,
     repairs: Annotated[
-        bool,
-        typer.Option("--repairs", help="Reset only the count of repairs, which `tracker doctor` reports."),
+        bool, typer.Option("--repairs", help="Reset only the count of repairs, which `tracker doctor` reports.")
     ] = False,
     yes: Yes = False,
 ) -> None:
@@ -86,9 +85,7 @@ def wipe_stats(
         raise typer.BadParameter("give --uniques or --repairs")
     if not yes and not repairs:
         too = " and all unique users" if uniques else ""
-        typer.confirm(
-            f"Delete all counters, latencies, histories and totals of the tracker{too}?", abort=True
-        )
+        typer.confirm(f"Delete all counters, latencies, histories and totals of the tracker{too}?", abort=True)
 
     async def work(store: Store, change: Change) -> None:
         if repairs:

@@ -35,12 +35,9 @@ Until = Annotated[
 
 
 Rule = Annotated[
-    str | None,
-    typer.Option("--rule", metavar="NAME", help="Set only the rule of this name; the others stay."),
+    str | None, typer.Option("--rule", metavar="NAME", help="Set only the rule of this name; the others stay.")
 ]
-RemoveRule = Annotated[
-    str | None, typer.Option("--remove-rule", metavar="NAME", help="Remove the rule of this name.")
-]
+RemoveRule = Annotated[str | None, typer.Option("--remove-rule", metavar="NAME", help="Remove the rule of this name.")]
 
 
 class _Shown(str):
@@ -51,9 +48,7 @@ class _Shown(str):
     def __str__(self) -> str:
         rules = multipliers_of(self[:])
         return ", ".join(
-            " ".join(
-                [f"{rule.factor:g}", *([f"until {Moment(rule.until)}"] if rule.until else []), rule.name]
-            ).rstrip()
+            " ".join([f"{rule.factor:g}", *([f"until {Moment(rule.until)}"] if rule.until else []), rule.name]).rstrip()
             for rule in rules
         )
 

@@ -20,9 +20,7 @@ Given = Mapping[str, Any] | None
 def options_of(*records: type, without: Iterable[str] = ()) -> Callable[[Command], Command]:
     """The command has an option for each field of the records that programs set. Its parameter ``given`` gets those
     that were given, by name."""
-    fields = {
-        name: field for record in records for name, field in settable(record).items() if name not in without
-    }
+    fields = {name: field for record in records for name, field in settable(record).items() if name not in without}
 
     def decorate(command: Command) -> Command:
         parameters: list[Parameter] = []

@@ -45,9 +45,7 @@ def _read(file: Path) -> dict[str | InfoHash, str]:
         if words == [""] or (number == 1 and not words[-1].isdigit()):
             continue
         if len(words) != 2 or not is_torrent_id(words[1]):
-            raise ClientError(
-                f"{file} line {number}: needs an info hash or an id, and a new id of at most 14 digits"
-            )
+            raise ClientError(f"{file} line {number}: needs an info hash or an id, and a new id of at most 14 digits")
         try:
             old = parse_info_hash(words[0]) if len(words[0]) == _HASH_DIGITS else words[0]
         except ClientError as error:

@@ -65,9 +65,7 @@ def _url_of(url: str | None, file: Path | None) -> str | None:
     return file.read_text(encoding="utf-8").strip() if file is not None else url
 
 
-def _target(
-    settings: "Settings", shards: int, url: str | None, *, private: bool, prefix: str | None
-) -> "Settings":
+def _target(settings: "Settings", shards: int, url: str | None, *, private: bool, prefix: str | None) -> "Settings":
     """The settings of the new store."""
     from pydantic import SecretStr, ValidationError  # noqa: PLC0415
 
@@ -133,9 +131,7 @@ async def _run(settings: "Settings", new: "Settings", *, dry_run: bool, as_json:
         await change.record()
         _show(before, after, as_json=as_json)
         if not as_json:
-            say(
-                f"the new store is complete: set TRACKER_REDIS__SHARDS={new.redis.shards} before the next start"
-            )
+            say(f"the new store is complete: set TRACKER_REDIS__SHARDS={new.redis.shards} before the next start")
 
 
 async def _copy(run: "Reshard", source: "Parts", target: "Parts", before: "Counts") -> "Counts":

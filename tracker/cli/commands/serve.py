@@ -30,8 +30,7 @@ Workers = Annotated[
 
 
 FailFast = Annotated[
-    bool,
-    typer.Option("--fail-fast", help="End if the store is not ready within a second, instead of waiting."),
+    bool, typer.Option("--fail-fast", help="End if the store is not ready within a second, instead of waiting.")
 ]
 
 

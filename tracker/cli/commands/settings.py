@@ -11,9 +11,7 @@ from tracker.settings.sources import load
 
 
 def show_settings(
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print a page that explains all settings.")
-    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a page that explains all settings.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the current settings, with secrets masked."""

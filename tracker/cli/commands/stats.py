@@ -46,12 +46,8 @@ def _check_precision(value: int) -> int:
     return value
 
 
-Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME…]", help="Names or patterns, such as 'failures.*'.")
-]
-Precision = Annotated[
-    int, typer.Option(metavar="SECONDS", help="Length of a time slice.", callback=_check_precision)
-]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Names or patterns, such as 'failures.*'.")]
+Precision = Annotated[int, typer.Option(metavar="SECONDS", help="Length of a time slice.", callback=_check_precision)]
 
 
 def show_stats(
@@ -59,9 +55,7 @@ def show_stats(
     precision: Precision = 60,
     fill: Annotated[bool, typer.Option("--fill", help="With --json: include empty slices.")] = False,
     only_names: Annotated[bool, typer.Option("--names", help="List all names.")] = False,
-    totals: Annotated[
-        bool, typer.Option("--totals", help="Print all-time totals and current numbers.")
-    ] = False,
+    totals: Annotated[bool, typer.Option("--totals", help="Print all-time totals and current numbers.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print counters and distributions of the last 120 time slices.
@@ -115,19 +109,14 @@ async def _print_totals(store: Store, *, as_json: bool) -> None:
 async def _print_names(store: Store, patterns: Sequence[str], *, as_json: bool) -> None:
     listing = Listing("kind:12 name", as_json=as_json)
     counters = store.counters
-    for kind, known in (
-        ("counter", await counters.names()),
-        ("distribution", await counters.distribution_names()),
-    ):
+    for kind, known in (("counter", await counters.names()), ("distribution", await counters.distribution_names())):
         listing.page({"kind": kind, "name": name} for name in _matching(known, patterns))
 
 
 def _matching(known: Iterable[str], patterns: Sequence[str]) -> list[str]:
     """Matching names in the order of the patterns, without duplicates."""
     known = list(known)
-    return list(
-        dict.fromkeys(name for pattern in patterns for name in known if fnmatch.fnmatchcase(name, pattern))
-    )
+    return list(dict.fromkeys(name for pattern in patterns for name in known if fnmatch.fnmatchcase(name, pattern)))
 
 
 def _last(series: list[tuple[int, int]], precision: int, now: float) -> int:

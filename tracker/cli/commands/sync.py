@@ -52,8 +52,7 @@ async def import_site(
     change: Change,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check each row and write nothing.")] = False,
     again: Annotated[
-        bool,
-        typer.Option("--again", help="Replace the totals of users that were imported before."),
+        bool, typer.Option("--again", help="Replace the totals of users that were imported before.")
     ] = False,
 ) -> None:
     """Read users, torrents, history, tokens, groups and client lists from the site's database. An interrupted import

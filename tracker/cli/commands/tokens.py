@@ -101,9 +101,7 @@ def sign_in_link(as_json: AsJson = False) -> None:
     """Print a link that signs a browser in to the dashboard, once, within 15 minutes, with role admin."""
     admin = load(config_file()).admin
     if not admin.enabled:
-        note(
-            "TRACKER_ADMIN__ENABLED is false in these settings: only a tracker with other settings accepts the link"
-        )
+        note("TRACKER_ADMIN__ENABLED is false in these settings: only a tracker with other settings accepts the link")
 
     async def work(store: Store, _change: Change) -> None:
         links = sign_in_urls(admin, await store.tokens.new_link())
@@ -124,9 +122,7 @@ def sign_in_urls(admin: AdminSettings, secret: str) -> Sequence[str]:
     network of containers, and IP addresses rarely have a certificate, so they come last.
     """
     path = f"/sign-in#{secret}"
-    listened = [
-        address for address in admin.listen if not address.startswith("unix:") and address[-2:] != ":0"
-    ]
+    listened = [address for address in admin.listen if not address.startswith("unix:") and address[-2:] != ":0"]
     public = [f"https://{host}{path}" for host in admin.hosts if not _is_local_name(host)]
     local = [f"https://{host}{path}" for host in admin.hosts if _is_local_name(host)]
     configured = [admin.url + path] if admin.url else []

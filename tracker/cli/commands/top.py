@@ -57,9 +57,7 @@ async def take_snapshot(store: Store, sort: Sort = "seeders", count: int = _TORR
     now = time.time() - 1  # the current second is incomplete
     counters, main_or = store.counters, store.shards.main_or
     series = await main_or(_series(store, now), {})
-    _, latency = await main_or(
-        counters.distribution("announce_seconds", 5, first=now - 60, last=now), ([], None)
-    )
+    _, latency = await main_or(counters.distribution("announce_seconds", 5, first=now - 60, last=now), ([], None))
     jobs = await main_or(_jobs(store), {})
     memory = await read_usages(store.shards.servers)
     top: list[Row] = [
@@ -106,9 +104,7 @@ async def _jobs(store: Store) -> dict[str, int]:
 def show_top(
     once: Annotated[bool, typer.Option("--once", help="Print one snapshot and exit.")] = False,
     sort: Annotated[Sort, typer.Option(help="Sort torrents by this; the key s changes it.")] = "seeders",
-    limit: Annotated[
-        int, typer.Option(min=1, max=1000, help="Maximum number of torrents in a snapshot.")
-    ] = 10,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of torrents in a snapshot.")] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Show rates, swarms, latency and the top torrents, live. Keys: q quits, s changes the order."""

@@ -26,14 +26,7 @@ from tracker.cli.commands import (
     run_each,
     torrent_files,
 )
-from tracker.cli.commands.multipliers import (
-    RemoveRule,
-    Rule,
-    Until,
-    check_removed,
-    given_multipliers,
-    given_rules,
-)
+from tracker.cli.commands.multipliers import RemoveRule, Rule, Until, check_removed, given_multipliers, given_rules
 from tracker.cli.commands.options import Given, options_of, row_of
 from tracker.cli.terminal import Listing, Moment, Row, note
 from tracker.errors import ClientError
@@ -65,16 +58,12 @@ torrents = group("Register and inspect torrents.")
 def add_torrent(
     what: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE.torrent|INFO_HASH…", help="Torrent files, or info hashes in hexadecimal."
-        ),
+        typer.Argument(metavar="FILE.torrent|INFO_HASH…", help="Torrent files, or info hashes in hexadecimal."),
     ],
     given: Given = None,
     pending: Pending = False,
     until: Until = None,
-    reset_score: Annotated[
-        bool, typer.Option("--reset-score", help="Reset the scores of known torrents.")
-    ] = False,
+    reset_score: Annotated[bool, typer.Option("--reset-score", help="Reset the scores of known torrents.")] = False,
 ) -> None:
     """Register torrents, hybrid files under both info hashes as one torrent. Known ones keep their statistics.
 
@@ -157,8 +146,7 @@ def renumber_torrents(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE",
-            help="Two columns: info hash or present id, and new id. A first line of names is skipped.",
+            metavar="FILE", help="Two columns: info hash or present id, and new id. A first line of names is skipped."
         ),
     ],
 ) -> None:
@@ -174,9 +162,7 @@ def renumber_torrents(
 @torrents.command("edit")
 @options_of(Torrent, without=("enabled", "reason"))
 def edit_torrent(
-    info_hashes: Annotated[
-        list[str], typer.Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")
-    ],
+    info_hashes: Annotated[list[str], typer.Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")],
     given: Given = None,
     pending: Pending = False,
     until: Until = None,
@@ -205,9 +191,7 @@ def edit_torrent(
 @torrents.command("search")
 async def search_torrents(
     store: Store,
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="Part of a name, or the beginning of an info hash.")
-    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Part of a name, or the beginning of an info hash.")],
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
@@ -247,9 +231,7 @@ async def list_torrents(
     seeded: Annotated[
         bool | None, typer.Option("--seeded/--unseeded", help="Only torrents with seeders, or only others.")
     ] = None,
-    search: Annotated[
-        str, typer.Option(help="Only torrents with this text in their name; sorted by name.")
-    ] = "",
+    search: Annotated[str, typer.Option(help="Only torrents with this text in their name; sorted by name.")] = "",
     count: Annotated[bool, typer.Option("--count", help="Print only their number.")] = False,
     limit: LimitOrAll = EVERYTHING,
     as_json: AsJson = False,

@@ -23,9 +23,7 @@ _NAME = re.compile(r"[^:.\x00-\x20]{1,200}")
 
 def _check_names(names: list[str]) -> list[str]:
     if not all(map(_NAME.fullmatch, names)):
-        raise typer.BadParameter(
-            "write places as `tracker unique top` prints them, such as United_Kingdom/London"
-        )
+        raise typer.BadParameter("write places as `tracker unique top` prints them, such as United_Kingdom/London")
     return names
 
 
@@ -33,13 +31,9 @@ uniques = group("Show unique users by location and torrent.")
 
 
 @uniques.command("top")
-async def top(
-    store: Store, scope: AScope, month: Month = None, limit: Limit = 20, as_json: AsJson = False
-) -> None:
+async def top(store: Store, scope: AScope, month: Month = None, limit: Limit = 20, as_json: AsJson = False) -> None:
     """List locations or torrents by unique users, highest first."""
-    listing = Listing(
-        "info_hash:40 users>10 name" if scope == "torrents" else "users>10 place", as_json=as_json
-    )
+    listing = Listing("info_hash:40 users>10 name" if scope == "torrents" else "users>10 place", as_json=as_json)
 
     await _note_memory(store, month)
     read = store.unique_users.top
@@ -55,9 +49,7 @@ async def top(
 async def _note_memory(store: Store, month: str | None) -> None:
     """Prints a note if numbers of the period may be too high."""
     if exceed := await store.unique_users.may_exceed(month or ALL_TIME):
-        note(
-            f"these numbers may be too high, by at most {exceed} in total: markers were deleted to free memory"
-        )
+        note(f"these numbers may be too high, by at most {exceed} in total: markers were deleted to free memory")
 
 
 def _none_counted(scope: Board, month: str | None) -> str:
@@ -98,9 +90,7 @@ async def show_figures(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="LOCATION|INFO_HASH…",
-            help="Names as printed by `tracker unique top`.",
-            callback=_check_names,
+            metavar="LOCATION|INFO_HASH…", help="Names as printed by `tracker unique top`.", callback=_check_names
         ),
     ],
     month: Month = None,

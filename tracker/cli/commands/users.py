@@ -26,14 +26,7 @@ from tracker.cli.commands import (
     load_settings,
     run_each,
 )
-from tracker.cli.commands.multipliers import (
-    RemoveRule,
-    Rule,
-    Until,
-    check_removed,
-    given_multipliers,
-    given_rules,
-)
+from tracker.cli.commands.multipliers import RemoveRule, Rule, Until, check_removed, given_multipliers, given_rules
 from tracker.cli.commands.options import Given, columns_of, options_of, row_of
 from tracker.cli.terminal import Listing, Moment, Row, columns, note, say
 from tracker.errors import ClientError
@@ -66,9 +59,7 @@ def _read_secret(text: str | None) -> str | None:
 
 Who = Annotated[
     str,
-    typer.Argument(
-        metavar="USER", help="User id or passkey; `-` reads it from standard input.", callback=_read_secret
-    ),
+    typer.Argument(metavar="USER", help="User id or passkey; `-` reads it from standard input.", callback=_read_secret),
 ]
 EachUser = Annotated[str, typer.Argument(metavar="USER", help="User ids or passkeys.")]
 Passkey = Annotated[
@@ -89,9 +80,7 @@ users = group("Manage users: passkeys, totals, hit-and-runs.")
 @users.command("add")
 @options_of(User)
 def add_user(
-    user_id: Annotated[
-        str | None, typer.Option("--id", help="User id. Default: the next free number.")
-    ] = None,
+    user_id: Annotated[str | None, typer.Option("--id", help="User id. Default: the next free number.")] = None,
     passkey: Passkey = None,
     given: Given = None,
     until: Until = None,
@@ -145,9 +134,7 @@ async def enable_user(store: Store, who: EachUser) -> str:
 async def disable_user(store: Store, who: EachUser, reason: Reason = None) -> str:
     """Disable users: they are refused from their next announce on."""
     found = await store.users.find(who)
-    await store.users.edit(
-        found.passkey, {"enabled": False, **({} if reason is None else {"reason": reason})}
-    )
+    await store.users.edit(found.passkey, {"enabled": False, **({} if reason is None else {"reason": reason})})
     return f"disabled user {found.user_id}"
 
 
@@ -218,15 +205,12 @@ async def show_user(store: Store, who: Who, passkeys: Passkeys = False) -> Row:
 
 
 @users.command("torrents")
-@lists(
-    "torrent_id>10 uploaded>16 downloaded>16 total_seconds>13 seed_seconds>13 credit_cut>16 info_hash:40 name"
-)
+@lists("torrent_id>10 uploaded>16 downloaded>16 total_seconds>13 seed_seconds>13 credit_cut>16 info_hash:40 name")
 async def list_torrents(
     store: Store,
     who: Who,
     name: Annotated[
-        Literal["active", "complete", "incomplete", "hnr"],
-        typer.Argument(metavar="SET", help="hnr: hit-and-runs."),
+        Literal["active", "complete", "incomplete", "hnr"], typer.Argument(metavar="SET", help="hnr: hit-and-runs.")
     ],
 ) -> Pages:
     """List the torrents in one of a user's sets, with the user's totals (bytes and seconds)."""
@@ -248,13 +232,7 @@ def forgive_user(
 ) -> None:
     """Clear a user's hit-and-runs. Past downloads will not count again."""
     if torrents:
-        run_each(
-            torrents,
-            lambda store, text: _forgive_one(store, who, text),
-            "user.forgive",
-            "user",
-            objects=[who],
-        )
+        run_each(torrents, lambda store, text: _forgive_one(store, who, text), "user.forgive", "user", objects=[who])
         return
 
     async def work(store: Store, change: Change) -> None:
@@ -288,12 +266,9 @@ async def list_users(
         bool | None, typer.Option("--enabled/--disabled", help="Only enabled, or only disabled users.")
     ] = None,
     can_leech: Annotated[
-        bool | None,
-        typer.Option("--can-leech/--no-leech", help="Only users who may download, or only others."),
+        bool | None, typer.Option("--can-leech/--no-leech", help="Only users who may download, or only others.")
     ] = None,
-    search: Annotated[
-        str, typer.Option(help="Only users with this text in their name; sorted by name.")
-    ] = "",
+    search: Annotated[str, typer.Option(help="Only users with this text in their name; sorted by name.")] = "",
     limit: LimitOrAll = EVERYTHING,
     passkeys: Passkeys = False,
     as_json: AsJson = False,

@@ -111,9 +111,7 @@ def _read_torrent(path: Path, keep: Keep | None) -> Items:
         yield Item("torrent", {name: value for name, value in row.items() if value}, str(path))
 
 
-def _read_rows(
-    file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None, *, tsv: bool
-) -> Items:
+def _read_rows(file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None, *, tsv: bool) -> Items:
     if tsv:
         yield from _read_table(_tsv_rows(file), path, kind, mapping, _as_it_is)
     elif path.name.lower().endswith(JSON_ENDINGS):
@@ -206,10 +204,7 @@ def _tsv_rows(file: TextIOWrapper) -> Rows:
         if len(line) > MAX_LINE:
             yield number, "the line is too long"
         else:
-            yield (
-                number,
-                [] if cells == [""] else ["" if each == "NULL" else _unescaped(each) for each in cells],
-            )
+            yield (number, [] if cells == [""] else ["" if each == "NULL" else _unescaped(each) for each in cells])
 
 
 def _unescaped(cell: str) -> str:

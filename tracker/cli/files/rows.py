@@ -44,9 +44,7 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
 }
 """The first field identifies the record and is required."""
 _FIELDS = [field for record in (User, Torrent, History) for field in settable(record).values()]
-TEXTS = frozenset({"prefix", *(each.name for each in _FIELDS if each.kind in ("text", "names"))}) - {
-    "hybrid_of"
-}
+TEXTS = frozenset({"prefix", *(each.name for each in _FIELDS if each.kind in ("text", "names"))}) - {"hybrid_of"}
 _FLAGS = frozenset(each.name for each in _FIELDS if each.kind == "flag")
 _NUMBERS = (
     frozenset((*COLUMNS["user"], *COLUMNS["torrent"], *COLUMNS["user_torrent"], "until"))

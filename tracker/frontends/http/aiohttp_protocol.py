@@ -165,9 +165,7 @@ class Connection(GuardedConnection):
             self._parse(with_host(head) if self.trusted and whole and not self._head_bytes else head)
         if not self._body.is_eof():
             self._parse(data)
-            self._tail, self._seen = (
-                (len(data), data[1 - len(_HEAD_END) :]) if self._body.is_eof() else (0, b"")
-            )
+            self._tail, self._seen = (len(data), data[1 - len(_HEAD_END) :]) if self._body.is_eof() else (0, b"")
         else:
             self._ahead += data
 

@@ -79,8 +79,7 @@ class Budget(Generic[Holder]):
     def _worst(self) -> Holder:
         """Among the oldest, the one whose network holds the most bytes: one network must not displace the others."""
         return max(
-            islice(self._held, _MAX_EXAMINED),
-            key=lambda holder: self._of_network[self._network_of(holder) or holder],
+            islice(self._held, _MAX_EXAMINED), key=lambda holder: self._of_network[self._network_of(holder) or holder]
         )
 
 
@@ -150,13 +149,9 @@ class ConnectionTable:
         self._connections: dict[ManagedConnection, bytes | None] = {}
         """The network of each connection; None for a trusted proxy's."""
         self._networks: dict[bytes, dict[ManagedConnection, None]] = {}
-        self.requests = Budget[ManagedConnection](
-            max_pending_request_bytes, self._connections.get, self._close_holder
-        )
+        self.requests = Budget[ManagedConnection](max_pending_request_bytes, self._connections.get, self._close_holder)
         """Bytes of requests that are unfinished, or wait for the answer to an earlier one."""
-        self.answers = Budget[ManagedConnection](
-            max_unread_answer_bytes, self._connections.get, self._close_holder
-        )
+        self.answers = Budget[ManagedConnection](max_unread_answer_bytes, self._connections.get, self._close_holder)
         """Bytes of answers that clients have not read."""
         self._peak = 0
         self._sweep_seconds = min(http.header_seconds, http.keepalive_seconds) / _HEAD_SWEEPS
@@ -178,9 +173,7 @@ class ConnectionTable:
     def closing(self) -> bool:
         return self._empty is not None
 
-    def add(
-        self, connection: ManagedConnection, transport: asyncio.BaseTransport
-    ) -> tuple[Address, bool] | None:
+    def add(self, connection: ManagedConnection, transport: asyncio.BaseTransport) -> tuple[Address, bool] | None:
         """Adds a connection. Returns the packed peer address (NO_ADDRESS on a unix socket) and whether the peer is a
         trusted proxy, or None if a limit refuses it."""
         address, trusted = self._peer_of(transport)

@@ -32,9 +32,7 @@ _OPEN = {b"GET /announce": True, b"GET /scrape": False}
 _OPEN_PHP = {b"GET /announce.php": True, b"GET /scrape.php": False}
 """The same, where the query may carry a passkey."""
 _BEFORE = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
-_AFTER = re.compile(
-    rb"GET /(announce|scrape)/(?!(?:announce|scrape)\.php$)([A-Za-z0-9._~=+-]{1,128})"
-).fullmatch
+_AFTER = re.compile(rb"GET /(announce|scrape)/(?!(?:announce|scrape)\.php$)([A-Za-z0-9._~=+-]{1,128})").fullmatch
 _PARAMETER = PASSKEY_PARAMETER.encode()
 _FIRST_PARAMETER = re.compile(rb"passkey=([A-Za-z0-9._~-]{1,128})[&?](.+)", re.DOTALL).fullmatch
 """Clients append their parameters to the query of the announce URL, some after a second ``?``."""
@@ -221,9 +219,7 @@ class FastHttpProtocol(asyncio.Protocol):
         if self._needs_head or stated is not None:
             announce = with_agent(announce, head.user_agent)
             handler = self._server.handler
-            address = handler.client_address(
-                address, self._trusted, head.forwarded_for, head.forwarded, stated
-            )
+            address = handler.client_address(address, self._trusted, head.forwarded_for, head.forwarded, stated)
         if self._server.log_request is not None:
             self._began = (*self._began[:2], address)
         self._request = announce
@@ -234,9 +230,7 @@ class FastHttpProtocol(asyncio.Protocol):
         if query.translate(None, VISIBLE):
             return False
         scrape = parse_scrape(query, server.handler.max_scrape)
-        address = server.handler.client_address(
-            self._client, self._trusted, head.forwarded_for, head.forwarded, None
-        )
+        address = server.handler.client_address(self._client, self._trusted, head.forwarded_for, head.forwarded, None)
         if server.log_request is not None:
             self._began = (*self._began[:2], address)
         self._request = scrape

@@ -11,13 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, cast
 
 from aiohttp import web
-from aiohttp.http_exceptions import (
-    BadHttpMethod,
-    BadStatusLine,
-    HttpProcessingError,
-    InvalidURLError,
-    LineTooLong,
-)
+from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessingError, InvalidURLError, LineTooLong
 
 from tracker.bittorrent import (
     Address,
@@ -38,19 +32,11 @@ from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
 from tracker.system.logger import Logger
 from tracker.wire.announce_path import Route, find_route, socket_passkey
-from tracker.wire.http_reply import (
-    encode_announce,
-    encode_failure,
-    encode_scrape,
-    encode_scrape_parts,
-    ready_text,
-)
+from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts, ready_text
 from tracker.wire.http_request import parse_announce, parse_scrape
 from tracker.wire.proxy import TrustedProxies, named_client
 
-_INDEX = (
-    b"This is a BitTorrent tracker. Its announce path is /announce, or /<passkey>/announce with a passkey.\n"
-)
+_INDEX = b"This is a BitTorrent tracker. Its announce path is /announce, or /<passkey>/announce with a passkey.\n"
 _NOT_FOUND = b"There is nothing here. The announce path of this tracker is /announce.\n"
 _HEALTH, _READY = "/health", "/ready"
 
@@ -71,11 +57,7 @@ class Tracker(Protocol):
         """As announce, with a callback. Returns False, and does nothing, when the store must be read first."""
 
     def submit_scrape(
-        self,
-        scrape: Scrape,
-        passkey: str | None,
-        address: Address,
-        answer: Callable[[ScrapeReply | Refusal], None],
+        self, scrape: Scrape, passkey: str | None, address: Address, answer: Callable[[ScrapeReply | Refusal], None]
     ) -> bool:
         """As scrape, with a callback. Returns False, and does nothing, for a full scrape."""
 
@@ -150,9 +132,7 @@ class HttpHandler:
             return self.crashed(error)
         return Answer(_INDEX) if route.kind == "index" else self._probe(path)
 
-    async def _open_socket(
-        self, upgrade: "Upgrade", request: Request, path: str, query: str
-    ) -> web.StreamResponse:
+    async def _open_socket(self, upgrade: "Upgrade", request: Request, path: str, query: str) -> web.StreamResponse:
         request.kind = "websocket"
         try:
             passkey = socket_passkey(path, query, self.passkey_forms)
@@ -270,9 +250,7 @@ class HttpHandler:
     def _warn_once(self, text: str) -> None:
         if text not in self._mismatches:
             self._mismatches.add(text)
-            log.warning(
-                text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=self.rules.settings.proxy_protocol
-            )
+            log.warning(text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=self.rules.settings.proxy_protocol)
 
     def crashed(self, error: BaseException | None) -> Answer:
         answer = Answer(self.crash(error))

@@ -52,9 +52,7 @@ class AccessLog(AbstractAccessLogger):
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         request = cast(Request, request)
-        log_request(
-            request.kind, response.status, time, request.client or cast(Connection, request.protocol).address
-        )
+        log_request(request.kind, response.status, time, request.client or cast(Connection, request.protocol).address)
 
 
 def log_request(kind: str, status: int, seconds: float, client: Address) -> None:

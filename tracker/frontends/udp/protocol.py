@@ -90,21 +90,11 @@ Origin = tuple[bytes, tuple[str, int], Ancillary]
 class Tracker(Protocol):
     """The parts of core.announce.Tracker that this front end uses."""
 
-    def submit(
-        self,
-        announce: Announce,
-        passkey: str | None,
-        address: Address,
-        answer: Answer,
-    ) -> bool:
+    def submit(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> bool:
         """Calls ``answer`` with the reply. Returns False, and does nothing, when the store must be read first."""
 
     def submit_scrape(
-        self,
-        scrape: Scrape,
-        passkey: str | None,
-        address: Address,
-        answer: Callable[[ScrapeReply | Refusal], None],
+        self, scrape: Scrape, passkey: str | None, address: Address, answer: Callable[[ScrapeReply | Refusal], None]
     ) -> bool: ...
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply: ...
@@ -214,14 +204,7 @@ class UdpProtocol:
         self._full_since = min(self._full_since, moment) if self._fill else inf
 
     def _receive(
-        self,
-        packet: bytes,
-        ancillary: Ancillary,
-        sender: tuple[str, int],
-        now: float,
-        moment: float,
-        *,
-        late: bool,
+        self, packet: bytes, ancillary: Ancillary, sender: tuple[str, int], now: float, moment: float, *, late: bool
     ) -> None:
         server, kind = self._server, request_kind(packet)
         if kind in _IGNORED:
@@ -285,13 +268,7 @@ class UdpProtocol:
         except OSError:
             server.counts["udp.unsent"] += 1
 
-    def _log_and_answer(
-        self,
-        answer: Answer,
-        began: float,
-        address: Address,
-        reply: AnnounceReply | Refusal,
-    ) -> None:
+    def _log_and_answer(self, answer: Answer, began: float, address: Address, reply: AnnounceReply | Refusal) -> None:
         assert self._server.log_request is not None
         self._server.log_request("announce", self._server.timer() - began, address)
         answer(reply)
@@ -310,9 +287,7 @@ class UdpProtocol:
         server.waiting += 1
         server.tracker.submit_scrape(scrape, None, address, partial(self._on_scrape_reply, origin, hashes))
 
-    def _on_scrape_reply(
-        self, origin: Origin, hashes: tuple[InfoHash, ...], reply: ScrapeReply | Refusal
-    ) -> None:
+    def _on_scrape_reply(self, origin: Origin, hashes: tuple[InfoHash, ...], reply: ScrapeReply | Refusal) -> None:
         server = self._server
         server.waiting -= 1
         if isinstance(reply, Refusal):
@@ -335,9 +310,7 @@ class UdpProtocol:
     def _send(self, origin: Origin, packet: bytes) -> None:
         try:
             self._socket.sendmsg((packet,), origin[2], 0, origin[1])
-        except (
-            OSError
-        ):  # no route, a full buffer, or the socket is closed: nothing can be done for this client
+        except OSError:  # no route, a full buffer, or the socket is closed: nothing can be done for this client
             self._server.counts["udp.unsent"] += 1
 
 

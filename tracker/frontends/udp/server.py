@@ -6,15 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from tracker.bittorrent import Address, Announce, AnnounceReply
-from tracker.frontends.udp.protocol import (
-    CRASHED,
-    Answer,
-    Count,
-    LaterAnnounce,
-    Tracker,
-    UdpProtocol,
-    UdpServer,
-)
+from tracker.frontends.udp.protocol import CRASHED, Answer, Count, LaterAnnounce, Tracker, UdpProtocol, UdpServer
 from tracker.refusals import Refusal
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
@@ -37,13 +29,7 @@ log = Logger(__name__)
 
 def log_request(kind: str, seconds: float, client: Address) -> None:
     """Logs one line per announce, as for HTTP; without its passkey."""
-    log.info(
-        "request",
-        kind=kind,
-        protocol="udp",
-        milliseconds=round(seconds * 1000, 3),
-        client=format_address(client),
-    )
+    log.info("request", kind=kind, protocol="udp", milliseconds=round(seconds * 1000, 3), client=format_address(client))
 
 
 @contextlib.asynccontextmanager
@@ -141,9 +127,7 @@ class _Later:
             while True:
                 group.create_task(self._announce(*await self._queue.get()))
 
-    async def _announce(
-        self, announce: Announce, passkey: str | None, address: Address, answer: Answer
-    ) -> None:
+    async def _announce(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> None:
         try:
             reply: AnnounceReply | Refusal = await self._tracker.announce(announce, passkey, address)
         except Refusal as error:

@@ -206,11 +206,7 @@ class SocketConnection:
         return known
 
     def _on_reply(
-        self,
-        announce: AnnounceOverSocket,
-        offers: tuple[Offer, ...],
-        is_new: bool,
-        reply: AnnounceReply | Refusal,
+        self, announce: AnnounceOverSocket, offers: tuple[Offer, ...], is_new: bool, reply: AnnounceReply | Refusal
     ) -> None:
         """The reply goes out before the offers are passed on. ``is_new``: a refused peer is not in the swarm."""
         info_hash = announce.info_hash

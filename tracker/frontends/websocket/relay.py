@@ -107,12 +107,7 @@ class Relay:
         self._news = asyncio.Event()
 
     def pass_offers(
-        self,
-        sender: SocketId,
-        info_hash: InfoHash,
-        peer_id: PeerId,
-        offers: tuple[Offer, ...],
-        to: list[SocketId],
+        self, sender: SocketId, info_hash: InfoHash, peer_id: PeerId, offers: tuple[Offer, ...], to: list[SocketId]
     ) -> None:
         """Passes an offer on to each of these WebSockets."""
         for receiver, offer in zip(to, offers, strict=False):

@@ -15,9 +15,7 @@ OK = "OK\n"
 class Calls:
     """``default`` is the project of paths without a name, ``body_seconds`` the time for a body."""
 
-    def __init__(
-        self, work: WorkRequests, senders: Senders, links: Links, default: str, body_seconds: float
-    ) -> None:
+    def __init__(self, work: WorkRequests, senders: Senders, links: Links, default: str, body_seconds: float) -> None:
         self._work = work
         self._senders = senders
         self._links = links
@@ -117,10 +115,7 @@ def _held(held: Held, claimant: Claimant) -> dict[str, object]:
     """Tokens are for the owners of passkeys only, because any client can give a name."""
     row: dict[str, object] = {"item_name": held.item, "state": held.state}
     if held.claim is not None:
-        row |= {
-            "claimed_at": math.floor(held.claim.claimed_at),
-            "lease_ends": math.floor(held.claim.lease_ends),
-        }
+        row |= {"claimed_at": math.floor(held.claim.claimed_at), "lease_ends": math.floor(held.claim.lease_ends)}
         if claimant.passkey:
             row["token"] = held.claim.token
     if claimant.project.kind != "seeding":

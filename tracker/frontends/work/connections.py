@@ -73,9 +73,7 @@ class Connection(GuardedConnection):
     def data_received(self, data: bytes) -> None:
         if self._preface is not None:
             data = self._take_preface(data)
-        elif (
-            self._is_fresh() and begins_proxy_header(data) and (self.trusted or not is_routable(self.address))
-        ):
+        elif self._is_fresh() and begins_proxy_header(data) and (self.trusted or not is_routable(self.address)):
             self._server.warn_once(PROXY_HEADER_UNEXPECTED)
         if not data:
             return
@@ -192,9 +190,7 @@ class Server(GuardedServer):
         if not has_room:
             transport.abort()
             return
-        self._open[connection] = self._by_network.setdefault(connection.counted, neighbours)[connection] = (
-            None
-        )
+        self._open[connection] = self._by_network.setdefault(connection.counted, neighbours)[connection] = None
 
     def _make_room(self, among: dict[Connection, None]) -> bool:
         """Closes the oldest idle one."""
@@ -220,9 +216,7 @@ class Server(GuardedServer):
 class Runner(web.AppRunner):
     """Runs an application on this Server."""
 
-    def __init__(
-        self, app: web.Application, limits: Limits, proxies: TrustedProxies, *, proxy_protocol: bool
-    ) -> None:
+    def __init__(self, app: web.Application, limits: Limits, proxies: TrustedProxies, *, proxy_protocol: bool) -> None:
         super().__init__(app, shutdown_timeout=limits.stop_seconds)
         self._limits = limits
         self._proxies = proxies

@@ -24,10 +24,7 @@ class Links:
         """None where no setting names it and it cannot be derived from the request."""
         if urls := self._settings.announce.urls_of(passkey):
             return urls[0]
-        host, path = (
-            _host(request.headers.get("Host", "")),
-            f"/{passkey}/announce" if passkey else "/announce",
-        )
+        host, path = (_host(request.headers.get("Host", "")), f"/{passkey}/announce" if passkey else "/announce")
         if not host or not self._port:
             return None
         return f"http://{host}{path}" if self._port == "80" else f"http://{host}:{self._port}{path}"

@@ -46,9 +46,7 @@ def order_of(id: str) -> tuple[int, int]:
 class Tail:
     """The end of a project's log, and the counts of its items with the current periods. ``timer`` returns seconds."""
 
-    def __init__(
-        self, read: Read, newest: str, timer: Callable[[], float], count: Count | None = None
-    ) -> None:
+    def __init__(self, read: Read, newest: str, timer: Callable[[], float], count: Count | None = None) -> None:
         self._read = read
         self._timer = timer
         self._count = count

@@ -29,9 +29,7 @@ STATIC: Mapping[str, str] = {"work.js": "text/javascript", "work.css": "text/css
 class Public:
     """``default`` is the project of paths without a name."""
 
-    def __init__(
-        self, work: WorkRequests, figures: WorkFigures, senders: Senders, links: Links, default: str
-    ) -> None:
+    def __init__(self, work: WorkRequests, figures: WorkFigures, senders: Senders, links: Links, default: str) -> None:
         self._work = work
         self._figures = figures
         self._senders = senders

@@ -38,9 +38,7 @@ def refusal(error: Refused, *, legacy_status: bool) -> web.Response:
     status = STATUSES[error.reason]
     if status == 429 and legacy_status:
         status = 420
-    reply = web.Response(
-        status=status, reason=PHRASES.get(status), text=f"{error.text}\n" if error.text else ""
-    )
+    reply = web.Response(status=status, reason=PHRASES.get(status), text=f"{error.text}\n" if error.text else "")
     if error.reason == "rate":
         reply.headers["Retry-After"] = str(max(1, math.ceil(error.seconds)))
     if status == 401:

@@ -118,9 +118,7 @@ class Senders:
         if connection.trusted and not (connection.named and not forwarded_for and not forwarded):
             address = named_client(address, forwarded_for, forwarded, self._proxies)
         if not address:
-            raise Refused(
-                "malformed", "the tracker cannot see your address: its proxy must send X-Forwarded-For"
-            )
+            raise Refused("malformed", "the tracker cannot see your address: its proxy must send X-Forwarded-For")
         return address
 
     def sender(self, request: web.Request, fields: Fields, *, name: str = "", passkey: str = "") -> Sender:

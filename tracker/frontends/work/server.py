@@ -59,14 +59,7 @@ async def serve_work(
     limits = limits or Limits()
     proxies = TrustedProxies(settings.http.trusted_proxies)
     app = make_app(
-        work,
-        figures,
-        settings.work,
-        Senders(proxies),
-        address_limit,
-        Links(settings, listening),
-        clock,
-        limits,
+        work, figures, settings.work, Senders(proxies), address_limit, Links(settings, listening), clock, limits
     )
     listeners = await open_listeners(settings.work.listen)
     runner = Runner(app, limits, proxies, proxy_protocol=settings.http.proxy_protocol)

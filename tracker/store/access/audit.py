@@ -127,9 +127,7 @@ class Audit(Part):
             return True
         return False
 
-    async def page(
-        self, wanted: AuditFilter, cursor: str = "", limit: int = 100
-    ) -> tuple[list[AuditEntry], str]:
+    async def page(self, wanted: AuditFilter, cursor: str = "", limit: int = 100) -> tuple[list[AuditEntry], str]:
         """The newest ``limit`` entries that match, older than the one with the id ``cursor`` if there is one.
 
         Also returns the next cursor, empty at the end. Reads at most MAX_SCANNED entries, so a page may have fewer than

@@ -82,9 +82,7 @@ class AllowList(_List):
 
         A prefix whose hash a site deleted is left out.
         """
-        after, prefixes = await self._connection.command(
-            "SSCAN", self._keys.allowed_clients(), cursor, "COUNT", count
-        )
+        after, prefixes = await self._connection.command("SSCAN", self._keys.allowed_clients(), cursor, "COUNT", count)
         hashes = [self._keys.allowed_client(prefix) for prefix in prefixes]
         asked = [("EXISTS", key) for key in hashes] + [("HGET", key, "name") for key in hashes]
         found = await self._connection.pipeline(*asked) if asked else []
@@ -100,9 +98,7 @@ class AllowList(_List):
         async def read(shard: Shard) -> list[bytes]:
             prefixes = [peer_id[:length] for length in range(1, HASH_LENGTH + 1)]
             keys = [shard.keys.allowed_client(prefix) for prefix in prefixes]
-            if not await shard.connection.command(
-                "EXISTS", *keys
-            ):  # an unknown peer id costs one command only
+            if not await shard.connection.command("EXISTS", *keys):  # an unknown peer id costs one command only
                 return []
             hashes = await shard.connection.pipeline(*(("EXISTS", key) for key in keys))
             found = [prefix for prefix, exists in zip(prefixes, hashes, strict=True) if exists == 1]
@@ -157,9 +153,7 @@ class AllowListCache:
     seconds and never goes back. The cache holds about ``max_remembered`` prefixes and peer ids at most.
     """
 
-    def __init__(
-        self, allow_list: AllowList, clock: Callable[[], float], max_remembered: int = 10_000
-    ) -> None:
+    def __init__(self, allow_list: AllowList, clock: Callable[[], float], max_remembered: int = 10_000) -> None:
         self._allow_list = allow_list
         self._clock = clock
         self._max_remembered = max_remembered
@@ -244,9 +238,7 @@ class DenyList(_List):
 
         A small list comes in one page, whatever ``count`` is.
         """
-        after, flat = await self._connection.command(
-            "HSCAN", self._keys.denied_clients(), cursor, "COUNT", count
-        )
+        after, flat = await self._connection.command("HSCAN", self._keys.denied_clients(), cursor, "COUNT", count)
         return int(after), self._pairs(flat[::2], flat[1::2])
 
     async def all(self) -> dict[bytes, str]:

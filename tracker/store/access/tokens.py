@@ -66,9 +66,7 @@ class Token:
     role: Annotated[Role, Field()]
     created: Annotated[int, Field(unit="epoch s")]
     last_used: Annotated[int | None, Field("Precise to a minute; null if never used.", unit="epoch s")] = None
-    expires: Annotated[int | None, Field("When the token becomes invalid; null: never.", unit="epoch s")] = (
-        None
-    )
+    expires: Annotated[int | None, Field("When the token becomes invalid; null: never.", unit="epoch s")] = None
     addresses: Annotated[tuple[str, ...], Field("The networks it may be used from; empty: any address.")] = ()
 
     def admits(self, address: Address, now: float) -> bool:
@@ -195,17 +193,13 @@ class Tokens(Part):
         # A store that is full or read-only must not make a valid token invalid.
         with suppress(RedisError, StoreUnavailable):
             # XX: does not list a token again that is being revoked at the same time.
-            await self._connection.command(
-                "ZADD", self._keys.admin_tokens(), "XX", "GT", self._now(), token_id
-            )
+            await self._connection.command("ZADD", self._keys.admin_tokens(), "XX", "GT", self._now(), token_id)
 
     async def new_link(self) -> str:
         """Creates a sign-in link and returns its secret. It gives role ``admin`` once, within LINK_SECONDS."""
         secret = _new_secret()
         ends = self._now() + LINK_SECONDS
-        await self._connection.command(
-            "SET", self._keys.admin_link(_digest(secret)), ends, "EX", LINK_SECONDS
-        )
+        await self._connection.command("SET", self._keys.admin_link(_digest(secret)), ends, "EX", LINK_SECONDS)
         return secret
 
     async def sign_in_by_link(self, secret: str, seconds: int) -> tuple[Session, str] | None:
@@ -220,9 +214,7 @@ class Tokens(Part):
             return None
         return await self._sign_in(LINK_NAME, "admin", "", self._now() + seconds)
 
-    async def sign_in_by_token(
-        self, text: str, seconds: int, address: Address = UNKNOWN
-    ) -> tuple[Session, str] | None:
+    async def sign_in_by_token(self, text: str, seconds: int, address: Address = UNKNOWN) -> tuple[Session, str] | None:
         """Starts a session with the role of a token, and returns it with its secret. None if the token is invalid.
 
         The session ends with the token, and is valid only for its addresses.
@@ -306,9 +298,7 @@ class Tokens(Part):
             await self._shards.run(script_of, dict.fromkeys(self._shards.others, argv))
 
     async def _read_sessions(self, argv: Sequence[Argument]) -> dict[Shard, Any]:
-        return await self._shards.run(
-            lambda shard: shard.scripts.session, dict.fromkeys(self._shards.others, argv)
-        )
+        return await self._shards.run(lambda shard: shard.scripts.session, dict.fromkeys(self._shards.others, argv))
 
     async def _copies(
         self, error: StoreUnavailable, read: Callable[[_Given], Awaitable[dict[Shard, Any]]], given: _Given

@@ -75,21 +75,15 @@ class Change:
     leechers: Annotated[int | None, Field("Leechers of the torrent after this change.")]
     credited_uploaded: Annotated[
         int | None,
-        Field(
-            "`uploaded` with multipliers and limits: what the user got credited; null for an anonymous peer."
-        ),
+        Field("`uploaded` with multipliers and limits: what the user got credited; null for an anonymous peer."),
     ]
     credited_downloaded: Annotated[int | None, Field("The same for bytes downloaded.")]
     endpoints: Annotated[tuple[str, ...], Field("Of the peer, such as `192.0.2.1:6881`; one or two.")]
-    announced_id: Annotated[
-        str | None, Field("The peer ID as the client announced it, 40 hexadecimal digits.")
-    ]
+    announced_id: Annotated[str | None, Field("The peer ID as the client announced it, 40 hexadecimal digits.")]
     client: Annotated[str | None, Field("The program that the peer ID names.")]
     user_agent: Annotated[
         str | None,
-        Field(
-            "Of the client's request, up to 64 characters; null unless TRACKER_HTTP__KEEP_USER_AGENTS is on."
-        ),
+        Field("Of the client's request, up to 64 characters; null unless TRACKER_HTTP__KEEP_USER_AGENTS is on."),
     ]
     peer_uploaded: Annotated[int | None, Field("The client's own counter: bytes since it started.")]
     peer_downloaded: Annotated[int | None, Field("The same for bytes downloaded.")]
@@ -145,9 +139,7 @@ class Changes:
     async def _after(self, position: str, limit: int) -> ChangePage:
         start = order_of(position)
         found = await self._read(self._feed, start, limit)
-        gap = await self._is_trimmed_after(self._feed, start) or (
-            position != FIRST and not await self._exists(start)
-        )
+        gap = await self._is_trimmed_after(self._feed, start) or (position != FIRST and not await self._exists(start))
         if found:
             return ChangePage(found, found[-1].id, gap)
         return ChangePage(found, await self._newest_at(start) if gap else position, gap)
@@ -242,10 +234,7 @@ class Changes:
             if len(rows) == some < limit and (last is None or _position(rows[-1], place, len(parts)) < last)
         ]
         more = await self._shards.send(
-            [
-                (streams[place], ("XRANGE", streams[place].key, after[place], "+", "COUNT", limit))
-                for place in full
-            ]
+            [(streams[place], ("XRANGE", streams[place].key, after[place], "+", "COUNT", limit)) for place in full]
         )
         for place, rows in zip(full, more, strict=True):
             parts[place] = rows
@@ -253,9 +242,7 @@ class Changes:
 
     async def _states(self, streams: Sequence[_Stream]) -> list[tuple[bool, _Position | None]]:
         """As ``state_of``, of each stream."""
-        infos: list[tuple[_Stream, tuple[str, ...]]] = [
-            (stream, ("XINFO", "STREAM", stream.key)) for stream in streams
-        ]
+        infos: list[tuple[_Stream, tuple[str, ...]]] = [(stream, ("XINFO", "STREAM", stream.key)) for stream in streams]
         return [state_of(reply) for reply in await self._shards.send(infos, keep_errors=True)]
 
     async def _is_trimmed_after(self, streams: Sequence[_Stream], start: _Position) -> bool:

@@ -59,9 +59,7 @@ class Webhooks(Part):
         super().__init__(shard, clock)
         self._feed = feed
 
-    async def hold(
-        self, id: str, token: str, changed: Mapping[str, str | int] | None = None
-    ) -> WebhookState | None:
+    async def hold(self, id: str, token: str, changed: Mapping[str, str | int] | None = None) -> WebhookState | None:
         """Takes or extends the lease. With ``changed`` only extends it, and writes these fields of the state.
 
         None: another tracker has it, or had it meanwhile.
@@ -84,13 +82,8 @@ class Webhooks(Part):
 
     async def all(self, urls: Sequence[str]) -> list[tuple[str, WebhookState]]:
         """(receiver_of, state) of each URL."""
-        rows = [
-            await self._connection.command("HGETALL", self._keys.webhook(webhook_id(url))) for url in urls
-        ]
-        states = [
-            _state(row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True)))
-            for row in rows
-        ]
+        rows = [await self._connection.command("HGETALL", self._keys.webhook(webhook_id(url))) for url in urls]
+        states = [_state(row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))) for row in rows]
         return list(zip(map(receiver_of, urls), states, strict=True))
 
 

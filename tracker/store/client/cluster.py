@@ -62,9 +62,7 @@ class Cluster(Topology):
     """The nodes of a cluster. ``addresses`` are known ones, at least one; ``ranges`` say which of them serves which
     slot: commands without a key, such as SCAN, never get MOVED."""
 
-    def __init__(
-        self, server_at: ServerAt, addresses: Sequence[Address], ranges: Sequence[SlotRange] = ()
-    ) -> None:
+    def __init__(self, server_at: ServerAt, addresses: Sequence[Address], ranges: Sequence[SlotRange] = ()) -> None:
         super().__init__()
         self._server_at = server_at
         self._first = addresses[0]
@@ -148,11 +146,7 @@ class Cluster(Topology):
     def cause_of(self, error: Exception) -> str:
         if isinstance(error, AskError | TryAgainError):
             return "the slot is moving to another node"
-        return (
-            "the node does not serve the slot"
-            if isinstance(error, ClusterDownError)
-            else "the node does not answer"
-        )
+        return "the node does not serve the slot" if isinstance(error, ClusterDownError) else "the node does not answer"
 
     async def states(self) -> list[NodeState]:
         """Of a node that is known by its address only, nothing but the address."""
@@ -170,9 +164,7 @@ class Cluster(Topology):
         await self._with_each([node.address for node in nodes], ask)
         return sorted(found, key=lambda node: (node.slots or ((SLOTS, 0),), node.address))
 
-    async def _with_each(
-        self, addresses: Iterable[Address], call: Callable[[Server], Awaitable[None]]
-    ) -> None:
+    async def _with_each(self, addresses: Iterable[Address], call: Callable[[Server], Awaitable[None]]) -> None:
         """On connections of its own: those of announces may hang."""
 
         async def on_one(address: Address) -> None:
@@ -257,9 +249,7 @@ async def find_nodes(server: Server, prefix: str, shown: str) -> SlotMap:
     try:
         ranges, addresses = await read_slot_map(server)
     except (RedisError, OSError) as error:
-        raise StoreNotReady(
-            f"the store at {shown} does not tell the nodes of its cluster: {error}"
-        ) from error
+        raise StoreNotReady(f"the store at {shown} does not tell the nodes of its cluster: {error}") from error
     asked = (pool.connection_kwargs["host"], pool.connection_kwargs["port"])
     known = list(dict.fromkeys(addresses)) or [asked]
     return ranges, sorted(known, key=lambda address: address != asked)  # another one may not answer

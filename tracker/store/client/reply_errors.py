@@ -36,11 +36,7 @@ def refused_writes(error: BaseException | None) -> str:
     """Why the store refuses writes, if ``error`` of a write says so; else empty. A fixed text for /ready and logs."""
     if str(error).startswith("MISCONF "):
         return "disk full"
-    reasons = (
-        (ReadOnlyError, "read-only"),
-        (NoPermissionError, "no permission"),
-        (OutOfMemoryError, "out of memory"),
-    )
+    reasons = ((ReadOnlyError, "read-only"), (NoPermissionError, "no permission"), (OutOfMemoryError, "out of memory"))
     return next((reason for kind, reason in reasons if isinstance(error, kind)), "")
 
 

@@ -19,12 +19,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.asyncio.connection import SSLConnection
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import (
-    MasterNotFoundError,
-    Sentinel,
-    SentinelConnectionPool,
-    SentinelManagedConnection,
-)
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool, SentinelManagedConnection
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
@@ -79,10 +74,7 @@ class _Sentinels(Sentinel):
         began = clock()
         async with self._lock:
             if self._latest is None or self._latest[0] < began:
-                self._latest = (
-                    clock(),
-                    _latest(service_name, await self.ask(service_name, first_majority=True)),
-                )
+                self._latest = (clock(), _latest(service_name, await self.ask(service_name, first_majority=True)))
             return self._latest[1]
 
     async def ask(self, service_name: str, *, first_majority: bool) -> list[SentinelReply]:
@@ -170,9 +162,7 @@ class MasterPool(SentinelConnectionPool):
         await self.sentinel_manager.aclose()
 
 
-def open_pool(
-    url: SentinelUrl, sentinel_login: tuple[str | None, str | None], options: dict[str, Any]
-) -> MasterPool:
+def open_pool(url: SentinelUrl, sentinel_login: tuple[str | None, str | None], options: dict[str, Any]) -> MasterPool:
     """``options`` are redis-py's for a connection to the store; the sentinels get those that also apply to them."""
     seconds = float(options["socket_connect_timeout"])
     user, password = sentinel_login

@@ -80,12 +80,7 @@ class Server:
     outcome and duration of each round trip."""
 
     def __init__(
-        self,
-        client: Redis,
-        *,
-        timeout: float,
-        on_round_trip: OnRoundTrip | None = None,
-        address: Address | None = None,
+        self, client: Redis, *, timeout: float, on_round_trip: OnRoundTrip | None = None, address: Address | None = None
     ) -> None:
         self.client = client
         self.timeout = timeout

@@ -80,9 +80,7 @@ def _may_pass(error: Exception) -> bool:
     """Not a wrong password, protocol or certificate."""
     lasting = (AuthenticationError, InvalidResponse, ssl.SSLError)
     causes = (error, error.__cause__, error.__context__)
-    return (isinstance(error, NO_REPLY) or is_refusal(error)) and not any(
-        isinstance(each, lasting) for each in causes
-    )
+    return (isinstance(error, NO_REPLY) or is_refusal(error)) and not any(isinstance(each, lasting) for each in causes)
 
 
 def _advice(shown: str, error: Exception) -> str:

@@ -34,9 +34,7 @@ class Subscriber:
     """The messages of some channels and patterns from ``start`` on; iterating yields them. Raises
     redis.exceptions.RedisError once it is closed or the connection is broken."""
 
-    def __init__(
-        self, subscription: "Subscription", channels: Sequence[str], patterns: Sequence[str]
-    ) -> None:
+    def __init__(self, subscription: "Subscription", channels: Sequence[str], patterns: Sequence[str]) -> None:
         self._subscription = subscription
         self.names = [(b"message", name.encode()) for name in channels]
         self.names += [(b"pmessage", name.encode()) for name in patterns]

@@ -21,14 +21,11 @@ _SENTINELS = ("redis+sentinel", "rediss+sentinel")
 _QUERY = re.compile(r"(?:db=([0-9]{1,9}))?")
 _DATABASE = re.compile(r"(/[0-9]{0,9})?")
 _SENTINEL_PATH = re.compile(r"/([A-Za-z0-9._-]+)(?:/([0-9]{0,9}))?")
-_HOSTS_URL = re.compile(
-    r"(rediss?(?:\+sentinel)?)://([^/?#\s]*)([^?#\s]*)(?:\?([^#\s]*))?(?:#(\S*))?", re.IGNORECASE
-)
+_HOSTS_URL = re.compile(r"(rediss?(?:\+sentinel)?)://([^/?#\s]*)([^?#\s]*)(?:\?([^#\s]*))?(?:#(\S*))?", re.IGNORECASE)
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/@,]+))(?::([0-9]{1,5}))?")
 _SCHEMES_SHOWN = "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"
 _SENTINEL_SHOWN = (
-    "sentinels are written redis+sentinel://user:password@host:26379,host:26379"
-    "/<name of the master>/<database>"
+    "sentinels are written redis+sentinel://user:password@host:26379,host:26379/<name of the master>/<database>"
 )
 
 
@@ -142,8 +139,6 @@ def bad_url(reason: str = _SCHEMES_SHOWN) -> StartupError:
 def check_ca_file(path: str, url: str) -> None:
     """Raises StartupError for a file of certificates that is not there, or has no use."""
     if not url.lower().startswith("rediss"):
-        raise StartupError(
-            "TRACKER_REDIS__TLS_CA_FILE is set, but only a rediss:// URL in TRACKER_REDIS__URL uses TLS"
-        )
+        raise StartupError("TRACKER_REDIS__TLS_CA_FILE is set, but only a rediss:// URL in TRACKER_REDIS__URL uses TLS")
     if not Path(path).is_file():
         raise StartupError(f"TRACKER_REDIS__TLS_CA_FILE is no file: {path}")

@@ -151,7 +151,5 @@ def _read_counts(text: str) -> dict[str, int]:
     if not isinstance(found, dict):
         return {}
     return {
-        name: number
-        for name, number in list(found.items())[:_MAX_NAMES]
-        if type(number) is int and 0 <= number < 2**53
+        name: number for name, number in list(found.items())[:_MAX_NAMES] if type(number) is int and 0 <= number < 2**53
     }

@@ -70,9 +70,7 @@ class DhtTorrents:
         length = 6 if family == 4 else 18
         return StoredSwarm(_split(found[0], length), _split(found[1], length))
 
-    async def _swarm(
-        self, info_hash: InfoHash, family: int, part: int, endpoints: int, seed: int
-    ) -> list[bytes]:
+    async def _swarm(self, info_hash: InfoHash, family: int, part: int, endpoints: int, seed: int) -> list[bytes]:
         """Empty if the torrent does not take part."""
         argv: list[Argument] = [info_hash.hex(), family, part, endpoints, seed]
         found: list[bytes] = await self._shards.of(info_hash).scripts.dht_swarm(argv)
@@ -124,13 +122,7 @@ class DhtTorrents:
         return bool(await self._shards.of(info_hash).scripts.dht_found(argv))
 
     async def give(
-        self,
-        info_hash: InfoHash,
-        peers: Sequence[Endpoint],
-        now: int,
-        found_at: int,
-        *,
-        all_torrents: bool,
+        self, info_hash: InfoHash, peers: Sequence[Endpoint], now: int, found_at: int, *, all_torrents: bool
     ) -> bool:
         """Stores peers of one family, found at ``found_at`` (epoch s), for announces. Returns False if the torrent does
         not take part any longer, or they are too old."""
@@ -154,9 +146,7 @@ class DhtTorrents:
         for info_hash, row in zip(info_hashes, rows, strict=True):
             if isinstance(row, RedisError) or not row or row[0] == b"1":
                 continue
-            peers, at = (
-                int(text) if text and text.isdigit() and len(text) <= 15 else None for text in row[1:]
-            )
+            peers, at = (int(text) if text and text.isdigit() and len(text) <= 15 else None for text in row[1:])
             if peers is not None and at is not None and now - at <= RESULT_SECONDS:
                 found[info_hash] = peers
         return found
@@ -183,9 +173,7 @@ class DhtTorrents:
         """How many torrents take part. Reads at most COUNTED_PAGES pages of each register, twice unless
         ``all_torrents``."""
         sizes = await self._sizes()
-        found = await self._shards.gather(
-            lambda shard: _participation(shard, sizes[shard], all_torrents), list(sizes)
-        )
+        found = await self._shards.gather(lambda shard: _participation(shard, sizes[shard], all_torrents), list(sizes))
         return Participation(*map(sum, zip(*found.values(), strict=True)))
 
     async def last_lookups(self, offset: int, count: int) -> list[tuple[str, int]]:
@@ -198,9 +186,7 @@ class DhtTorrents:
         pages of the registers; of a larger one, the number is an estimate."""
         sizes = await self._sizes()
         pages = max(1, max_pages // len(self._shards))
-        found = await self._shards.gather(
-            lambda shard: _some_public(shard, sizes[shard], count, pages), list(sizes)
-        )
+        found = await self._shards.gather(lambda shard: _some_public(shard, sizes[shard], count, pages), list(sizes))
         chosen = [info_hash for part, _ in found.values() for info_hash in part]
         return random.sample(chosen, min(len(chosen), count)), sum(total for _, total in found.values())
 

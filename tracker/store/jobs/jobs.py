@@ -106,13 +106,7 @@ class Jobs(Part):
             raise ValueError(f"a priority is a number from {-MAX_PRIORITY} to {MAX_PRIORITY}")
         retries = self.limits.max_retries if max_retries is None else max_retries
         texts = [canonical_json(payload) for payload in payloads]
-        head = (
-            queue,
-            *self._priority(queue, priority),
-            _milliseconds(run_after),
-            _milliseconds(deadline),
-            retries,
-        )
+        head = (queue, *self._priority(queue, priority), _milliseconds(run_after), _milliseconds(deadline), retries)
         enqueued: list[Enqueued] = []
         for first in range(0, len(texts), MAX_BATCH):
             argv: list[Argument] = [self._now(), self.limits.max_waiting, *head]
@@ -259,9 +253,7 @@ class Jobs(Part):
         ids = await self._connection.command(
             "ZRANGE", self._keys.queue_jobs(queue, status), offset, offset + count - 1, *order
         )
-        rows = await self._connection.pipeline(
-            *(("HMGET", self._keys.job(id.decode()), *FIELDS) for id in ids)
-        )
+        rows = await self._connection.pipeline(*(("HMGET", self._keys.job(id.decode()), *FIELDS) for id in ids))
         jobs = (parse_job(row) for row in rows if not isinstance(row, Exception))
         return [job for job in jobs if job is not None]
 

@@ -15,13 +15,7 @@ class Lease:
     the holder; ``clock`` returns epoch seconds."""
 
     def __init__(
-        self,
-        scripts: Scripts,
-        kind: str,
-        name: str,
-        seconds: int,
-        clock: Callable[[], float],
-        token: str = "",
+        self, scripts: Scripts, kind: str, name: str, seconds: int, clock: Callable[[], float], token: str = ""
     ) -> None:
         self.held = False
         """Whether this tracker had it when it asked last."""

@@ -155,9 +155,7 @@ class Maintenance:
 
     async def reset_repairs(self) -> int:
         """Resets the counter of repairs by the sweep. Returns what it was."""
-        counts = [
-            await shard.connection.command("GETDEL", shard.keys.stat("repairs")) for shard in self._shards.all
-        ]
+        counts = [await shard.connection.command("GETDEL", shard.keys.stat("repairs")) for shard in self._shards.all]
         return sum(int(count or 0) for count in counts)
 
     async def reindex(self, progress: Progress = lambda _: None) -> list[Finding]:
@@ -182,9 +180,7 @@ class Maintenance:
         """How many keys the main database holds, whatever their prefix."""
         return int(await self._connection.command("DBSIZE"))
 
-    async def _pages(
-        self, shard: Shard, progress: Progress = lambda _: None
-    ) -> AsyncIterator[dict[str, list[bytes]]]:
+    async def _pages(self, shard: Shard, progress: Progress = lambda _: None) -> AsyncIterator[dict[str, list[bytes]]]:
         """All keys without the prefix by the pattern of their row, unknown ones under ``""``. A key may come twice;
         one that exists all the time comes at least once."""
         prefix = shard.keys.prefix
@@ -223,9 +219,7 @@ class Maintenance:
             step = await self._adoption.step(cursor)
             findings.add("users that were not listed", [user.encode() for user in step.users], changed=True)
             findings.add("clients that were not listed", step.clients, changed=True)
-            findings.add(
-                "users who were not listed by name", [user.encode() for user in step.names], changed=True
-            )
+            findings.add("users who were not listed by name", [user.encode() for user in step.names], changed=True)
             findings.add(UNUSABLE_IDS, [user.encode() for user in step.unusable], changed=False)
             if (cursor := step.cursor) == START:
                 return

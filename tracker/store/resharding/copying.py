@@ -111,13 +111,9 @@ class Copying:
             places = defaultdict[Place, list[Found]](list)
             for each in some:
                 places[place_of(each.row, each.name)].append(each)
-            whole = [
-                each for place in (Place.MAIN, Place.COPIED) for each in places[place] if self._is_main(part)
-            ]
+            whole = [each for place in (Place.MAIN, Place.COPIED) for each in places[place] if self._is_main(part)]
             targets = [self._target.main] * len(whole)
-            targets += await self._targets(
-                part, [torrent_in(each.row, each.name) for each in places[Place.TORRENT]]
-            )
+            targets += await self._targets(part, [torrent_in(each.row, each.name) for each in places[Place.TORRENT]])
             whole += places[Place.TORRENT]
             await self._copy_whole(part, whole, targets)
             await self._split(part, places[Place.SPLIT])
@@ -182,10 +178,7 @@ class Copying:
     async def _write_values(self, found: Sequence[Found], targets: Sequence[Shard]) -> None:
         reads: list[Command] = []
         for each in found:
-            reads += (
-                (each.part, ("PEXPIRETIME", each.key)),
-                (each.part, read_command(each.row.type, each.key)),
-            )
+            reads += ((each.part, ("PEXPIRETIME", each.key)), (each.part, read_command(each.row.type, each.key)))
         replies = await self._source.send(reads)
         writes: list[Command] = []
         for each, target, ends, value in zip(found, targets, replies[::2], replies[1::2], strict=True):
@@ -208,9 +201,7 @@ class Copying:
                 name, last = group[b"name"], group[b"last-delivered-id"]
                 (pending,) = await self._source.send([(each.part, ("XPENDING", each.key, name))])
                 after = id_before(pending[1]) if pending[0] else last
-                await self._target.send(
-                    [(self._target.main, ("XGROUP", "CREATE", key, name, after, "MKSTREAM"))]
-                )
+                await self._target.send([(self._target.main, ("XGROUP", "CREATE", key, name, after, "MKSTREAM"))])
 
     def _note_end(self, each: Found, ends: Any) -> None:
         if ends > 0 or ends == _GONE:
@@ -249,13 +240,9 @@ class Copying:
                 (b"0", reply) if each.row.type == "LIST" else reply
                 for (each, _, _), reply in zip(pending, replies, strict=True)
             ]
-            await self._add(
-                part, [(each, end, page) for (each, end, _), (_, page) in zip(pending, pages, strict=True)]
-            )
+            await self._add(part, [(each, end, page) for (each, end, _), (_, page) in zip(pending, pages, strict=True)])
             pending = [
-                (each, end, after)
-                for (each, end, _), (after, _) in zip(pending, pages, strict=True)
-                if after != b"0"
+                (each, end, after) for (each, end, _), (after, _) in zip(pending, pages, strict=True) if after != b"0"
             ]
 
     async def _add(self, part: Shard, pages: Sequence[tuple[Found, Any, Sequence[bytes]]]) -> None:
@@ -314,23 +301,17 @@ class Copying:
         }
         if self._source.others:
             totals = await self._source.store.user_sums.totals(each.name.partition(b":")[2].decode())
-            values |= {
-                name.encode(): total for name, total in totals.items() if total or name.encode() in fields
-            }
+            values |= {name.encode(): total for name, total in totals.items() if total or name.encode() in fields}
         if self._target.others:
             values |= {b"base_" + name: values[name] for name in map(str.encode, SUMMED) if name in values}
         return values
 
-    async def _shard_fields(
-        self, part: Shard, fields: dict[bytes, bytes]
-    ) -> list[tuple[Shard, dict[bytes, bytes]]]:
+    async def _shard_fields(self, part: Shard, fields: dict[bytes, bytes]) -> list[tuple[Shard, dict[bytes, bytes]]]:
         credited = {field: fields[field] for field in _CREDITED if field in fields}
         parts = [(target, credited) for target in self._target.shards] if credited else []
         tokens = [field for field in fields if field.startswith(_FREELEECH)]
         targets = await self._targets(part, [("tid", field.removeprefix(_FREELEECH)) for field in tokens])
-        return parts + [
-            (target, {field: fields[field]}) for field, target in zip(tokens, targets, strict=True)
-        ]
+        return parts + [(target, {field: fields[field]}) for field, target in zip(tokens, targets, strict=True)]
 
     async def _note_copies(self, users: Iterable[Found]) -> None:
         """Lists passkeys under the main prefix, so that the shards get them."""

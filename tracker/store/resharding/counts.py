@@ -52,9 +52,7 @@ async def count(parts: Parts, progress: Progress = lambda _: None) -> Counts:
             is_main = part == parts.main
             if place is Place.DROPPED:
                 counts.dropped += 1
-            elif (place in _WHOLE and (is_main or place is Place.TORRENT)) or (
-                row.pattern == USER and is_main
-            ):
+            elif (place in _WHOLE and (is_main or place is Place.TORRENT)) or (row.pattern == USER and is_main):
                 counts.rows[row.pattern] += 1
     for index in _SINGLE:
         sizes = await parts.send([(part, ("ZCARD", f"{part.keys.prefix}{index}")) for part in parts.shards])
@@ -82,8 +80,7 @@ def differences(before: Counts, after: Counts, expiring: set[str]) -> list[str]:
     found = [
         f"{name}: {before.rows[name]} before, {after.rows[name]} after"
         for name in names
-        if after.rows[name] > before.rows[name]
-        or (name not in expiring and after.rows[name] < before.rows[name])
+        if after.rows[name] > before.rows[name] or (name not in expiring and after.rows[name] < before.rows[name])
     ]
     for name in ("seeders", "leechers", "changes"):
         if getattr(before, name) != getattr(after, name):

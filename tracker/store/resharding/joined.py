@@ -129,11 +129,7 @@ async def _rank_hit_and_runs(source: Parts, target: Parts) -> None:
             (page,) = await source.send([(part, ("ZSCAN", part.keys.hit_and_runs(), cursor, "COUNT", _PAGE))])
             cursor, users = page[0], [user.decode() for user in page[1][::2]]
             sizes = await target.send(
-                [
-                    (each, ("SCARD", each.keys.user_set(user, "hnr")))
-                    for user in users
-                    for each in target.shards
-                ]
+                [(each, ("SCARD", each.keys.user_set(user, "hnr"))) for user in users for each in target.shards]
             )
             await target.send(_rank_commands(target, users, sizes))
             if cursor == b"0":
@@ -146,9 +142,7 @@ def _rank_commands(target: Parts, users: list[str], sizes: list[int]) -> list[Co
     for number, user in enumerate(users):
         own = sizes[number * shards : (number + 1) * shards]
         ranked = dict(zip(target.shards, own, strict=True)) | {target.main: sum(own)}
-        commands += [
-            (part, ("ZADD", part.keys.hit_and_runs(), size, user)) for part, size in ranked.items() if size
-        ]
+        commands += [(part, ("ZADD", part.keys.hit_and_runs(), size, user)) for part, size in ranked.items() if size]
     return commands
 
 
@@ -161,9 +155,7 @@ async def _count_addresses(target: Parts, part: Shard) -> None:
         (page,) = await target.send([(part, ("ZSCAN", part.keys.index("seeders"), cursor, "COUNT", _PAGE))])
         cursor, ids = page[0], [each.decode() for each in page[1][::2]]
         hashes = await target.send([(part, ("GET", part.keys.torrent_id(each))) for each in ids])
-        rows = await target.send(
-            [(part, ("HGETALL", f"{prefix}addresses:{each.decode()}")) for each in hashes if each]
-        )
+        rows = await target.send([(part, ("HGETALL", f"{prefix}addresses:{each.decode()}")) for each in hashes if each])
         counts = Counter[bytes]()
         for row in rows:
             for network, entries in zip(row[::2], row[1::2], strict=True):

@@ -137,9 +137,7 @@ async def check_idle(parts: Parts, now: float, shown: str) -> None:
     """Raises ClientError while a tracker runs on the store; ``shown``: which one."""
     if any(abs(now - float(beat)) < ALIVE_SECONDS for beat in await heartbeats(parts) if beat):
         which = f"the {shown} store" if shown else "the store"
-        raise ClientError(
-            f"a tracker runs on {which}, or ran {ALIVE_SECONDS:.0f} seconds ago: stop it before"
-        )
+        raise ClientError(f"a tracker runs on {which}, or ran {ALIVE_SECONDS:.0f} seconds ago: stop it before")
 
 
 def by_part(found: Sequence[Found]) -> dict[Shard, list[Found]]:

@@ -62,11 +62,7 @@ class Renumber:
         """By old id."""
         hashes = [each for each in wanted if isinstance(each, bytes)]
         rows = await self._parts.send(
-            [
-                (part, ("GET", part.keys.info_hash(each)))
-                for each in hashes
-                for part in [self._parts.shards.of(each)]
-            ]
+            [(part, ("GET", part.keys.info_hash(each))) for each in hashes for part in [self._parts.shards.of(each)]]
         )
         known = dict(zip(hashes, rows, strict=True))
         ids: dict[str, str] = {}
@@ -103,9 +99,7 @@ class Renumber:
 
     async def _counters(self) -> list[int]:
         """The highest id that each shard gave out."""
-        rows = await self._parts.send(
-            [(part, ("GET", f"{part.keys.prefix}torrent_id")) for part in self._parts.shards]
-        )
+        rows = await self._parts.send([(part, ("GET", f"{part.keys.prefix}torrent_id")) for part in self._parts.shards])
         several = MAX_SHARDS if self._parts.others else 1
         return [(int(row) + 1) * several for row in rows if row and row.isdigit()]
 
@@ -140,18 +134,14 @@ class Renumber:
                 case "value":
                     await self._replace_value(each, ("GET", each.key), ("SET", each.key), new_id)
                 case "field":
-                    await self._replace_value(
-                        each, ("HGET", each.key, "tid"), ("HSET", each.key, "tid"), new_id
-                    )
+                    await self._replace_value(each, ("HGET", each.key, "tid"), ("HSET", each.key, "tid"), new_id)
                 case "token":
                     await self._replace_tokens(each, new_id)
                 case "stream":
                     await self._rewrite_stream(each, new_id)
         await self._parts.store.shards.send(renames, keep_errors=True)  # one may have expired
 
-    async def _replace_value(
-        self, each: Found, get: tuple[Any, ...], set_: tuple[Any, ...], new_id: _NewId
-    ) -> None:
+    async def _replace_value(self, each: Found, get: tuple[Any, ...], set_: tuple[Any, ...], new_id: _NewId) -> None:
         (value,) = await self._send((each.part, get))
         if value is not None and (new := new_id(value)) is not None:
             await self._send((each.part, (*set_, new)))
@@ -161,8 +151,7 @@ class Renumber:
         for field, value in zip(flat[::2], flat[1::2], strict=True):
             if field.startswith(FREELEECH) and (new := new_id(field.removeprefix(FREELEECH))) is not None:
                 await self._send(
-                    (each.part, ("HSET", each.key, FREELEECH + new, value)),
-                    (each.part, ("HDEL", each.key, field)),
+                    (each.part, ("HSET", each.key, FREELEECH + new, value)), (each.part, ("HDEL", each.key, field))
                 )
 
     async def _replace_entries(self, each: Found, new_id: _NewId) -> None:
@@ -174,9 +163,7 @@ class Renumber:
                 if (new := new_id(entry[head:])) is not None:
                     await self._send((each.part, ("LSET", each.key, place, entry[:head] + new)))
             return
-        add, remove, scan = (
-            ("ZADD", "ZREM", "ZSCAN") if each.row.type == "ZSET" else ("SADD", "SREM", "SSCAN")
-        )
+        add, remove, scan = ("ZADD", "ZREM", "ZSCAN") if each.row.type == "ZSET" else ("SADD", "SREM", "SSCAN")
         cursor = -1
         while cursor:
             how = (scan, each.key, max(cursor, 0), "COUNT", _ENTRIES)
@@ -194,9 +181,7 @@ class Renumber:
     async def _rewrite_stream(self, each: Found, new_id: _NewId) -> None:
         """A copy with the same ids takes the place of the feed."""
         copy = each.part.keys.renumbered_changes()
-        (info, _) = await self._send(
-            (each.part, ("XINFO", "STREAM", each.key)), (each.part, ("UNLINK", copy))
-        )
+        (info, _) = await self._send((each.part, ("XINFO", "STREAM", each.key)), (each.part, ("UNLINK", copy)))
         fields = info if isinstance(info, dict) else dict(zip(info[::2], info[1::2], strict=True))
         start: bytes | str = "-"
         while True:

@@ -88,11 +88,7 @@ class Reshard:
                     yield read
 
     async def _save_position(self, page: Page, read: int, expiring: set[str]) -> None:
-        position = (
-            {"copied": 1}
-            if page.after is None
-            else {"server": page.after.server, "cursor": page.after.cursor}
-        )
+        position = {"copied": 1} if page.after is None else {"server": page.after.server, "cursor": page.after.cursor}
         await self._save({**position, "read": read, "expiring": " ".join(sorted(expiring))})
 
     async def join(self) -> None:
@@ -104,9 +100,7 @@ class Reshard:
         after = await count(self._target, progress)
         state = await self._read_state()
         expiring = set(state.get("expiring", "").split())
-        if differences(
-            before, after, expiring
-        ):  # a server that resizes its tables may have named a key twice
+        if differences(before, after, expiring):  # a server that resizes its tables may have named a key twice
             before, after = await count(self._source), await count(self._target)
         if found := differences(before, after, expiring):
             await self._save({"runs": ""})

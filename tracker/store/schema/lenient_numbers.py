@@ -22,8 +22,7 @@ def signed(value: bytes | None) -> int:
 def ranked(flat: Sequence[bytes]) -> list[tuple[str, int]]:
     """Parses a reply of ZSCAN or WITHSCORES, which alternates members and scores, into (member, score) pairs."""
     return [
-        (member.decode("utf-8", "replace"), score(value))
-        for member, value in zip(flat[::2], flat[1::2], strict=True)
+        (member.decode("utf-8", "replace"), score(value)) for member, value in zip(flat[::2], flat[1::2], strict=True)
     ]
 
 

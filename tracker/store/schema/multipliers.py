@@ -10,9 +10,7 @@ from tracker.errors import ClientError
 
 _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?", re.ASCII)
 _END = re.compile(r"[1-9][0-9]{0,12}", re.ASCII)
-_STORED = re.compile(
-    r" *([0-9.]+)(?= |\Z) ?([0-9]{0,12})(?<! )(?= |\Z) ?([A-Za-z][A-Za-z0-9_-]*|) *", re.ASCII
-)
+_STORED = re.compile(r" *([0-9.]+)(?= |\Z) ?([0-9]{0,12})(?<! )(?= |\Z) ?([A-Za-z][A-Za-z0-9_-]*|) *", re.ASCII)
 _SPAN = re.compile(r"([1-9][0-9]{0,5})([dhm])", re.ASCII)
 _UNITS = {"d": 86_400, "h": 3600, "m": 60}
 _DAYS = {"today": 0, "yesterday": 86_400}
@@ -115,8 +113,7 @@ def refuse_ended(texts: Iterable[str], now: float) -> None:
 def factors(upload: Rules, download: Rules, now: float) -> tuple[float, float]:
     """The multipliers that apply: the highest of upload, the lowest of download. 1 means none."""
     ups, downs = (
-        [rule.factor for rule in rules if rule.is_active(now) and rule.factor != 1]
-        for rules in (upload, download)
+        [rule.factor for rule in rules if rule.is_active(now) and rule.factor != 1] for rules in (upload, download)
     )
     return max(ups, default=1.0), min(downs, default=1.0)
 
@@ -154,8 +151,7 @@ def rule_change(
     if (name and not re.fullmatch(RULE_NAME, name)) or name.lower() in _NUMBERS_OF_LUA:
         raise ClientError("the name of a rule is 1 to 64 letters, digits, _ or -, and begins with a letter")
     texts = [
-        "" if factor is None else checked_multipliers(with_end(factor, until, name))
-        for factor in (upload, download)
+        "" if factor is None else checked_multipliers(with_end(factor, until, name)) for factor in (upload, download)
     ]
     refuse_ended(texts, now)
     return RuleChange(int(now), name, *texts)
@@ -214,17 +210,12 @@ def split_end(name: str, rules: Rules) -> dict[str, float | int | str | None]:
     """
     first, *others = rules or (Multiplier(),)
     is_plain = not others and not first.name
-    return {
-        name: first.factor if is_plain else rules_text(rules),
-        f"{name}_until": first.until if is_plain else None,
-    }
+    return {name: first.factor if is_plain else rules_text(rules), f"{name}_until": first.until if is_plain else None}
 
 
 def with_end_names(names: Iterable[str]) -> tuple[str, ...]:
     """The names of fields, each of MULTIPLIERS followed by that of its end."""
-    return tuple(
-        each for name in names for each in ((name, f"{name}_until") if name in MULTIPLIERS else (name,))
-    )
+    return tuple(each for name in names for each in ((name, f"{name}_until") if name in MULTIPLIERS else (name,)))
 
 
 def parse_end(text: str, now: float) -> int | None:
@@ -246,9 +237,7 @@ def parse_time(text: str) -> int:
     except (ValueError, OverflowError):
         end = 0
     if not 0 < end <= MAX_END:
-        raise ClientError(
-            "a time is a date such as 2026-12-31 or 2026-12-31T18:00 (UTC), or a span such as 3d or 12h"
-        )
+        raise ClientError("a time is a date such as 2026-12-31 or 2026-12-31T18:00 (UTC), or a span such as 3d or 12h")
     return end
 
 

@@ -13,13 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from tracker.errors import ClientError
 from tracker.names import clean_text
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.schema.multipliers import (
-    Rules,
-    checked_multipliers,
-    multipliers_of,
-    rules_text,
-    split_end,
-)
+from tracker.store.schema.multipliers import Rules, checked_multipliers, multipliers_of, rules_text, split_end
 
 Kind = Literal["flag", "number", "limit", "rules", "text", "choice", "names", "other"]
 MAX_EXACT = 2**53 - 1

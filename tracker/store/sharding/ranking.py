@@ -107,9 +107,7 @@ class _Ranking:
             chosen = self._median({shard: (part[0], sizes[shard]) for shard, part in entries.items() if part})
             if chosen is None:
                 continue
-            before = await self._before(
-                entries[chosen][0], [shard for shard in starts if shard is not chosen]
-            )
+            before = await self._before(entries[chosen][0], [shard for shard in starts if shard is not chosen])
             before[chosen] = tried[chosen]
             is_before = sum(before.values()) < offset
             for shard, number in before.items():
@@ -123,9 +121,7 @@ class _Ranking:
     def _median(self, weighted: Mapping[Shard, tuple[_Entry, int]]) -> Shard | None:
         """The shard of the entry in the middle."""
         half = sum(size for _, size in weighted.values()) / 2
-        for shard, (_, size) in sorted(
-            weighted.items(), key=lambda pair: pair[1][0], reverse=self._descending
-        ):
+        for shard, (_, size) in sorted(weighted.items(), key=lambda pair: pair[1][0], reverse=self._descending):
             half -= size
             if half <= 0:
                 return shard

@@ -18,12 +18,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script, Scripts
 from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of, shard_prefixes
-from tracker.store.sharding.unavailable import (
-    MAIN,
-    named,
-    note_unavailable_shards,
-    noting_unavailable_shards,
-)
+from tracker.store.sharding.unavailable import MAIN, named, note_unavailable_shards, noting_unavailable_shards
 
 ROWS_A_TURN = 10
 """Rows that are read in one turn of the event loop, which takes a fifth of a millisecond."""
@@ -211,9 +206,7 @@ class Shards:
         outcomes = await self._outcomes([(shard, command(shard)) for shard in asked])
         return self._answered(asked, _without_errors(outcomes))
 
-    async def several(
-        self, commands: Callable[[Shard], Sequence[tuple[Argument, ...]]]
-    ) -> dict[Shard, list[Any]]:
+    async def several(self, commands: Callable[[Shard], Sequence[tuple[Argument, ...]]]) -> dict[Shard, list[Any]]:
         """The replies of several commands to each shard, as many to each. An error is the reply of its command, but
         shards that are unavailable are left out, as by ``gather``."""
         asked = [(shard, command) for shard in self._shards for command in commands(shard)]
@@ -228,9 +221,7 @@ class Shards:
         self, script_of: Callable[[Shard], Script], arguments: Mapping[Shard, Sequence[Argument]]
     ) -> dict[Shard, Any]:
         """The replies of a script in some shards, each with its own arguments; raises as ``gather`` does."""
-        outcomes = await self._outcomes(
-            [(shard, (*script_of(shard).head, *argv)) for shard, argv in arguments.items()]
-        )
+        outcomes = await self._outcomes([(shard, (*script_of(shard).head, *argv)) for shard, argv in arguments.items()])
         for place, (shard, argv) in enumerate(arguments.items()):
             if isinstance(outcomes[place], NoScriptError):
                 try:
@@ -295,9 +286,7 @@ class Shards:
                 replies[place] = None
         return replies
 
-    def by_shard(
-        self, items: Sequence[_Item], info_hash_of: Callable[[_Item], InfoHash]
-    ) -> dict[Shard, list[_Item]]:
+    def by_shard(self, items: Sequence[_Item], info_hash_of: Callable[[_Item], InfoHash]) -> dict[Shard, list[_Item]]:
         """The items of each shard that has some."""
         parts = defaultdict[Shard, list[_Item]](list)
         for item in items:
@@ -315,9 +304,7 @@ class Shards:
         parts = defaultdict[Shard, list[int]](list)
         for index, item in enumerate(items):
             parts[self.of(info_hash_of(item))].append(index)
-        found = await together(
-            [call(shard, [items[index] for index in indexes]) for shard, indexes in parts.items()]
-        )
+        found = await together([call(shard, [items[index] for index in indexes]) for shard, indexes in parts.items()])
         results: dict[int, _Result] = {}
         for indexes, part in zip(parts.values(), found, strict=True):
             results |= zip(indexes, part, strict=True)
@@ -390,16 +377,12 @@ class Shards:
         """The shard that gave out an id, if one did."""
         if only := self._only:
             return only
-        number = (
-            int(torrent_id) % MAX_SHARDS if torrent_id.isdecimal() and torrent_id.isascii() else MAX_SHARDS
-        )
+        number = int(torrent_id) % MAX_SHARDS if torrent_id.isdecimal() and torrent_id.isascii() else MAX_SHARDS
         return self._shards[number] if number < len(self._shards) else None
 
     async def _find(self, ids: Mapping[Shard, Sequence[str]]) -> dict[str, tuple[Shard, InfoHash]]:
         """``ids``: those that are looked for in each shard."""
-        replies = await self.ask(
-            [(shard, ("MGET", *map(shard.keys.torrent_id, some))) for shard, some in ids.items()]
-        )
+        replies = await self.ask([(shard, ("MGET", *map(shard.keys.torrent_id, some))) for shard, some in ids.items()])
         return {
             torrent_id: (shard, info_hash)
             for (shard, some), texts in zip(ids.items(), replies, strict=True)

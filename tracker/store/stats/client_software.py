@@ -41,9 +41,7 @@ class ClientSoftware(Part):
     """The client software of one prefix. Each object counts as one process: its batches are numbered, and a batch
     sent again after a lost reply counts once."""
 
-    def __init__(
-        self, shard: Shard, *, kept_members: int = KEPT_MEMBERS, max_members: int = MAX_MEMBERS
-    ) -> None:
+    def __init__(self, shard: Shard, *, kept_members: int = KEPT_MEMBERS, max_members: int = MAX_MEMBERS) -> None:
         super().__init__(shard)
         self._bounds = (kept_members, max_members)
         self._process = secrets.token_hex(8)
@@ -81,9 +79,7 @@ class ClientSoftware(Part):
         """(client, count), most frequent first, such as ``qBittorrent 5.0.2``; for failures with the reason, such as
         ``qBittorrent 5.0.2: unknown torrent``. ``period`` is ``all`` or a UTC month (``YYYY-MM``)."""
         board = self._keys.client_software(kind, period)
-        return ranked(
-            await self._connection.command("ZRANGE", board, offset, offset + count - 1, "REV", "WITHSCORES")
-        )
+        return ranked(await self._connection.command("ZRANGE", board, offset, offset + count - 1, "REV", "WITHSCORES"))
 
     async def size(self, kind: Outcome, period: str = ALL_TIME) -> int:
         """The number of members of the board."""

@@ -200,9 +200,7 @@ def _by_name(counts: dict[tuple[str, ...], int]) -> Counter[str]:
     return +sums
 
 
-def _add_counts(
-    to: dict[int, dict[tuple[str, ...], int]], second: int, counts: dict[tuple[str, ...], int]
-) -> None:
+def _add_counts(to: dict[int, dict[tuple[str, ...], int]], second: int, counts: dict[tuple[str, ...], int]) -> None:
     there = to.get(second)
     if there is None:
         to[second] = counts
@@ -211,8 +209,6 @@ def _add_counts(
         there[names] = there.get(names, 0) + number
 
 
-def _add_measured(
-    to: dict[int, dict[str, Distribution]], second: int, name: str, distribution: Distribution
-) -> None:
+def _add_measured(to: dict[int, dict[str, Distribution]], second: int, name: str, distribution: Distribution) -> None:
     there = to.setdefault(second, {})
     there[name] = there[name].merge(distribution) if name in there else distribution

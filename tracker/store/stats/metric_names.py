@@ -29,9 +29,7 @@ _CUT = "%-"
 """Precedes the hash at the end of a cut name. Escaping never produces it, as hex digits follow each ``%``."""
 _HASH_BYTES = 16
 _ESCAPED = re.compile("(?:%[0-9A-F]{2})+")
-_UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Invisible letters and marks. Names that differ only in them would look the same."""
 
 
@@ -94,8 +92,7 @@ def unescape(part: str) -> str:
     if _CUT in part:
         raise ValueError("a cut name cannot be unescaped")
     return _ESCAPED.sub(
-        lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "surrogatepass"),
-        part.replace("_", " "),
+        lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "surrogatepass"), part.replace("_", " ")
     )
 
 

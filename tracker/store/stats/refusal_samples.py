@@ -39,25 +39,15 @@ class RefusalSamples(Part):
         commands: list[tuple[str | int, ...]] = []
         for reason, announces in samples.items():
             key = self._keys.refused(reason)
-            entries = [
-                f"{each.at} {each.info_hash.hex()} {each.user_id or '-'} {each.client}" for each in announces
-            ]
-            commands += [
-                ("LPUSH", key, *entries),
-                ("LTRIM", key, 0, MAX_KEPT - 1),
-                ("EXPIRE", key, LIFETIME_SECONDS),
-            ]
-        wrong = [
-            reply for reply in await self._connection.pipeline(*commands) if isinstance(reply, RedisError)
-        ]
+            entries = [f"{each.at} {each.info_hash.hex()} {each.user_id or '-'} {each.client}" for each in announces]
+            commands += [("LPUSH", key, *entries), ("LTRIM", key, 0, MAX_KEPT - 1), ("EXPIRE", key, LIFETIME_SECONDS)]
+        wrong = [reply for reply in await self._connection.pipeline(*commands) if isinstance(reply, RedisError)]
         if wrong:
             log.error("samples of refused announces were not written", error=str(wrong[0]))
 
     async def user_ids(self, passkeys: Sequence[str]) -> dict[str, str]:
         """The user ids of those passkeys that have one."""
-        found = await self._connection.pipeline(
-            *(("HGET", self._keys.passkey(each), "user_id") for each in passkeys)
-        )
+        found = await self._connection.pipeline(*(("HGET", self._keys.passkey(each), "user_id") for each in passkeys))
         ids = (reply.decode("latin-1") if isinstance(reply, bytes) else "" for reply in found)
         return {passkey: id for passkey, id in zip(passkeys, ids, strict=True) if _USER_ID.fullmatch(id)}
 

@@ -67,12 +67,7 @@ class Series:
         return await self._names(self._keys.known_distributions(), pattern)
 
     async def series(
-        self,
-        name: str,
-        precision: int,
-        first: float | None = None,
-        last: float | None = None,
-        fill: bool = False,
+        self, name: str, precision: int, first: float | None = None, last: float | None = None, fill: bool = False
     ) -> list[tuple[int, int]]:
         """(start, count) of each retained slice, sorted. ``first`` and ``last`` (epoch s) lie in the first and last
         slice wanted. ``fill`` adds empty slices as 0, up to the current one."""

@@ -101,9 +101,7 @@ class UniqueUsers:
         self.dropped += sum(len(events) for shard, events in parts.items() if shard not in present)
         return sum(new) + new_in_main
 
-    async def _count_in(
-        self, shard: Shard, batch: Sequence[UniqueUserEvent], now: float, max_outbox: int
-    ) -> int:
+    async def _count_in(self, shard: Shard, batch: Sequence[UniqueUserEvent], now: float, max_outbox: int) -> int:
         if not batch:
             return 0
         rules, scripts = self._rules, shard.scripts
@@ -129,9 +127,7 @@ class UniqueUsers:
         user = event.user.encode()
         if self._rules.mode == "hashed":
             user = (
-                blake2b(user, digest_size=16, key=self._rules.secret[:64], person=b"unique users")
-                .hexdigest()
-                .encode()
+                blake2b(user, digest_size=16, key=self._rules.secret[:64], person=b"unique users").hexdigest().encode()
             )
         texts = (user, *(name.encode() for name in event.place))
         lengths_and_texts = b"".join(b"%c%b" % (len(text), text) for text in texts)
@@ -161,11 +157,7 @@ class UniqueUsers:
         main = self._shards.main
         found = await main.connection.pipeline(
             *(
-                (
-                    "EXISTS",
-                    main.keys.unique_index(SCOPES[0], each),
-                    main.keys.unique_index("torrents", each),
-                )
+                ("EXISTS", main.keys.unique_index(SCOPES[0], each), main.keys.unique_index("torrents", each))
                 for each in periods
             )
         )
@@ -190,21 +182,15 @@ class UniqueUsers:
             self._shards.others,
         )
 
-    async def top(
-        self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0
-    ) -> list[LeaderboardEntry]:
+    async def top(self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0) -> list[LeaderboardEntry]:
         """Most users first; ``scope`` is one of BOARDS, ``period`` ``all`` or a month."""
         if scope != "torrents":
             main = self._shards.main
             return await _ranked(main, main.keys.unique_index(scope, period), count, offset)
-        pairs = await top_of(
-            self._shards, lambda shard: shard.keys.unique_index(scope, period), count, offset
-        )
+        pairs = await top_of(self._shards, lambda shard: shard.keys.unique_index(scope, period), count, offset)
         return [LeaderboardEntry(name, score(users)) for name, users in pairs]
 
-    async def places(
-        self, info_hash: InfoHash, count: int = 10, offset: int = 0
-    ) -> list[tuple[str, LeaderboardEntry]]:
+    async def places(self, info_hash: InfoHash, count: int = 10, offset: int = 0) -> list[tuple[str, LeaderboardEntry]]:
         """(one of SCOPES, place) where a torrent was seen, of all time, most users first."""
         shard = self._shards.of(info_hash)
         entries = await _ranked(shard, shard.keys.torrent_places(info_hash), count, offset)

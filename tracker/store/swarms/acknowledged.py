@@ -49,11 +49,7 @@ class Acknowledged:
         self.recent.clear()
         now = self._timer()
         for updates, outcomes, moment in reversed(recent):
-            if (
-                self._doubt is None
-                and now - moment <= _MAX_AGE_SECONDS
-                and (peers := _set_by(updates, outcomes))
-            ):
+            if self._doubt is None and now - moment <= _MAX_AGE_SECONDS and (peers := _set_by(updates, outcomes)):
                 self._doubt = _Doubt(moment, peers)
         if look and self._doubt is not None:
             self._doubted.set()
@@ -78,9 +74,7 @@ class Acknowledged:
         if self._doubt is doubt:
             self._doubt = None
 
-    async def run(
-        self, available: Callable[[], Awaitable[None]], look: Callable[[], Awaitable[object]]
-    ) -> None:
+    async def run(self, available: Callable[[], Awaitable[None]], look: Callable[[], Awaitable[object]]) -> None:
         """Calls ``look`` for each doubt until it is settled, when the store is ``available``; until cancelled."""
         while True:
             await self._doubted.wait()

@@ -40,8 +40,7 @@ class ActivePeer:
     left: Annotated[int | None, Field("Bytes that it still has to download; null if it did not say.")]
     seeding: Annotated[bool, Field()]
     connectable: Annotated[
-        bool | None,
-        Field("Whether it accepted a connection of the tracker in the last day; null: not checked."),
+        bool | None, Field("Whether it accepted a connection of the tracker in the last day; null: not checked.")
     ]
     first_announce: Annotated[int, Field(unit="epoch s")]
     last_announce: Annotated[int, Field(unit="epoch s")]
@@ -80,10 +79,7 @@ class AllPeers:
             if info_hash and len(info_hash) == 40
         ]
         members = await self._shards.send(
-            [
-                (shard, ("SRANDMEMBER", shard.keys.swarm_peers(info_hash), SAMPLED_PEERS))
-                for _, info_hash in swarms
-            ]
+            [(shard, ("SRANDMEMBER", shard.keys.swarm_peers(info_hash), SAMPLED_PEERS)) for _, info_hash in swarms]
         )
         peers = [
             (torrent_id, PeerId(bytes.fromhex(peer_id.decode())))
@@ -91,27 +87,21 @@ class AllPeers:
             for peer_id in found
         ]
         rows = await self._shards.send(
-            [
-                (shard, ("HGET", shard.keys.peer(torrent_id, peer_id), "endpoints"))
-                for torrent_id, peer_id in peers
-            ]
+            [(shard, ("HGET", shard.keys.peer(torrent_id, peer_id), "endpoints")) for torrent_id, peer_id in peers]
         )
         return [endpoint for row in rows for endpoint in endpoints_of(row or b"")]
 
     async def _peers(self, shard: Shard, members: Sequence[_Member]) -> list[ActivePeer]:
         main = self._shards.main
         rows = await self._shards.send(
-            [(shard, ("HMGET", shard.keys.peer(each[0], each[2]), *_FIELDS)) for each in members],
-            keep_errors=True,
+            [(shard, ("HMGET", shard.keys.peer(each[0], each[2]), *_FIELDS)) for each in members], keep_errors=True
         )
         peers = [
             (member, dict(zip(_FIELDS, row, strict=True)))
             for member, row in zip(members, rows, strict=True)
             if isinstance(row, list) and row[5] == b"1"
         ]
-        keys = [
-            main.keys.connectable(each) for _, row in peers for each in endpoints_of(row["endpoints"] or b"")
-        ]
+        keys = [main.keys.connectable(each) for _, row in peers for each in endpoints_of(row["endpoints"] or b"")]
         checks = iter(await main.connection.command("MGET", *keys) if keys else [])
         return await read_in_turns(peers, lambda peer: _peer(*peer, checks))
 

@@ -48,10 +48,7 @@ class AnnounceCounts:
         return sum(map(len, self._counts.values()))
 
     async def run(
-        self,
-        pause_seconds: float = FLUSH_SECONDS,
-        look_seconds: float = LOOK_SECONDS,
-        pause: Pause = asyncio.sleep,
+        self, pause_seconds: float = FLUSH_SECONDS, look_seconds: float = LOOK_SECONDS, pause: Pause = asyncio.sleep
     ) -> None:
         """Writes every ``pause_seconds``, and when many wait; until cancelled. ``pause`` waits some seconds; between
         calls it does so unless many wait."""
@@ -83,9 +80,7 @@ class AnnounceCounts:
         try:
             while waiting and not shard.connection.unavailable:
                 part, waiting = waiting[:_PER_CALL], waiting[_PER_CALL:]
-                await shard.scripts.count_announces(
-                    [each for whose, number in part for each in (_name(whose), number)]
-                )
+                await shard.scripts.count_announces([each for whose, number in part for each in (_name(whose), number)])
                 if pause is not None:
                     await pause(CALL_PAUSE_SECONDS)
         except StoreUnavailable:

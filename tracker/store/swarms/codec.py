@@ -255,9 +255,7 @@ class AnnounceCodec:
             *map(pack, updates),
         ]
 
-    def decode(
-        self, updates: Sequence[PeerUpdate], reply: list[Any]
-    ) -> tuple[list[Admitted | Refused], TrafficTotals]:
+    def decode(self, updates: Sequence[PeerUpdate], reply: list[Any]) -> tuple[list[Admitted | Refused], TrafficTotals]:
         """An outcome for each announce, and the totals of the batch."""
         *replies, totals = reply
         if len(replies) != len(updates):
@@ -297,9 +295,7 @@ def pack(update: PeerUpdate) -> bytes:
     ) = update
     secret = passkey.encode()[:255] if passkey else b""
     return b"%b%b\0%b\0%b\0%c%b%c%b%b%c%b%c" % (
-        _HEAD.pack(
-            hexlify(info_hash + peer_id), event, form, peers_wanted, int(timeout_seconds * 1000), random
-        ),
+        _HEAD.pack(hexlify(info_hash + peer_id), event, form, peers_wanted, int(timeout_seconds * 1000), random),
         uploaded,
         downloaded,
         bytes_left or b"",
@@ -346,9 +342,7 @@ def parse(reply: Any) -> Admitted | Refused:
         outcome = _OUTCOMES[letter.lower()]
         peers, peers6, ids, ids6 = _split(peers)
     # Not by Admitted(), which would be half of the price of all this.
-    return tuple.__new__(
-        Admitted, (int(seeders), int(leechers), int(completions), peers, peers6, ids, ids6, outcome)
-    )
+    return tuple.__new__(Admitted, (int(seeders), int(leechers), int(completions), peers, peers6, ids, ids6, outcome))
 
 
 def _parse_other(kind: int, *parts: Any) -> Admitted | Refused:

@@ -24,9 +24,7 @@ class ConnectChecks(Part):
     async def note(self, endpoint: Endpoint, user_id: str, connectable: bool | None) -> None:
         """Saves a result of now, also for the user of the peer; ``user_id`` is empty if it has none."""
         result = "?" if connectable is None else str(int(connectable))
-        await self._scripts.note_connectable(
-            [endpoint.hex(), result, int(self._clock()), KEEP_SECONDS, user_id]
-        )
+        await self._scripts.note_connectable([endpoint.hex(), result, int(self._clock()), KEEP_SECONDS, user_id])
 
     async def of(self, endpoints: Sequence[Endpoint]) -> dict[Endpoint, ConnectCheck]:
         """Returns the results of the last day; endpoints that were not checked are left out."""

@@ -143,9 +143,7 @@ class Reaping:
         _report(failed)
         await list_torrents(self._scripts, int(self._clock()), unlisted(found))
         counts = PeerCounts(*map(int, peers))
-        return SweepStep(
-            int(done), after.decode(), int(reaped), int(repairs), int(forgotten), int(seen), counts
-        )
+        return SweepStep(int(done), after.decode(), int(reaped), int(repairs), int(forgotten), int(seen), counts)
 
     async def remove(
         self,
@@ -156,10 +154,7 @@ class Reaping:
         """Removes the peers that may not stay of these users, clients and torrents, in bounded steps; returns their
         number. ``entries``: those of ``t:removing``, and ``torrent:<info hash>``. Clients are removed if they are
         ``denied``."""
-        removed, everywhere = (
-            0,
-            [entry for entry in entries if entry == "user:*" or entry.startswith("client:")],
-        )
+        removed, everywhere = (0, [entry for entry in entries if entry == "user:*" or entry.startswith("client:")])
         if everywhere:
             removed += await self._remove_in(self._all_torrents(), denied, sleep)
         for entry in everywhere:
@@ -171,10 +166,7 @@ class Reaping:
         return removed
 
     async def _remove_in(
-        self,
-        pages: AsyncIterator[Sequence[str]],
-        denied: Sequence[bytes],
-        sleep: Callable[[float], Awaitable[object]],
+        self, pages: AsyncIterator[Sequence[str]], denied: Sequence[bytes], sleep: Callable[[float], Awaitable[object]]
     ) -> int:
         removed = 0
         async for torrent_ids in pages:
@@ -221,8 +213,7 @@ class Reaping:
         by_shard = self._shards.by_shard(halves, lambda each: InfoHash(bytes.fromhex(each.decode())))
         own = by_shard.pop(self._shard, [])
         await self._shards.ask(
-            [(shard, ("SADD", shard.keys.removed_torrents(), *of)) for shard, of in by_shard.items()],
-            keep_errors=True,
+            [(shard, ("SADD", shard.keys.removed_torrents(), *of)) for shard, of in by_shard.items()], keep_errors=True
         )
         return await self._fields(own, "tid")
 
@@ -289,13 +280,7 @@ class Reaping:
 
     async def _shorten_timeouts_of(self, back: ClockStepBack, torrent_id: str) -> int:
         position, shortened = b"0", 0
-        rules = (
-            int(self._clock()),
-            back.seconds,
-            back.since,
-            self._rules.current.max_timeout,
-            torrent_id,
-        )
+        rules = (int(self._clock()), back.seconds, back.since, self._rules.current.max_timeout, torrent_id)
         while True:
             position, some = await self._scripts.shorten_timeouts([*rules, position, SHORTENED_TOGETHER])
             shortened += int(some)
@@ -355,9 +340,7 @@ class Removals:
     async def end(self, prefix: bytes) -> None:
         """The peers of a client that is no longer denied are returned to others again."""
         entry = f"client:{prefix.hex()}"
-        await self._shards.run(
-            lambda shard: shard.scripts.end_removal, {shard: [entry] for shard in self._shards}
-        )
+        await self._shards.run(lambda shard: shard.scripts.end_removal, {shard: [entry] for shard in self._shards})
 
     async def pending(self, numbers: Sequence[int]) -> dict[Shard, list[str]]:
         """What is to be removed in shards with these numbers, as ``Reaping.remove`` takes it."""

@@ -181,9 +181,7 @@ class Swarms:
             tasks.create_task(self.announces.run())
             tasks.create_task(self._scrapes.run())
             tasks.create_task(self._unanswered.run(count_join))
-            tasks.create_task(
-                self._reaping.acknowledged.run(self._connection.until_available, self._reaping.heartbeat)
-            )
+            tasks.create_task(self._reaping.acknowledged.run(self._connection.until_available, self._reaping.heartbeat))
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """As AllSwarms.announce."""
@@ -250,9 +248,7 @@ class Swarms:
         answers: list[Any] = await self._scripts.announce_when_full(argv)
         return answers[:-1]
 
-    def submit_scrape(
-        self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any
-    ) -> None:
+    def submit_scrape(self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any) -> None:
         """As AllSwarms.submit_scrape."""
         self._scrapes.submit((info_hashes, passkey), settle, context)
 
@@ -264,11 +260,7 @@ class Swarms:
     def _encode_scrapes(self, scrapes: list[_Scrape]) -> list[Argument]:
         argv: list[Argument] = [int(self._rules.current.accounts == "required")]
         for info_hashes, passkey in scrapes:
-            argv += (
-                passkey.encode()[:255],
-                len(info_hashes),
-                *(info_hash.hex() for info_hash in info_hashes),
-            )
+            argv += (passkey.encode()[:255], len(info_hashes), *(info_hash.hex() for info_hash in info_hashes))
         return argv
 
     async def _call_scrape(self, argv: list[Argument], error: Exception | None) -> Any:
@@ -375,9 +367,7 @@ class AllSwarms:
         """Applies one announce; raises StoreUnavailable when it cannot be known to have been applied."""
         return await self.of(update.info_hash).announce(update)
 
-    def submit_scrape(
-        self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any
-    ) -> None:
+    def submit_scrape(self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any) -> None:
         """Reads counts with the next batch; the outcome is that of ``scrape``, or StoreUnavailable."""
         parts: dict[Swarms, list[InfoHash]] = {}
         for info_hash in info_hashes:
@@ -397,9 +387,7 @@ class AllSwarms:
     def _any(self) -> Swarms:
         """The swarms of an available shard."""
         unavailable = self._shards.unavailable
-        return next(
-            (self._all[each.number] for each in self._shards if each.number not in unavailable), self._all[0]
-        )
+        return next((self._all[each.number] for each in self._shards if each.number not in unavailable), self._all[0])
 
     async def scrape(self, info_hashes: Sequence[InfoHash], passkey: str = "") -> Figures | Refused:
         """The counts of each torrent, 0 for unknown and denied ones; Refused when ``passkey`` may not read them."""

@@ -166,14 +166,10 @@ class TorrentListing:
         return _page_of(torrents, first, count, size)
 
     async def _size(self, index: Index) -> int:
-        sizes = await self._shards.each(
-            lambda shard: ("ZCOUNT", index.key(shard), index.lowest, index.highest)
-        )
+        sizes = await self._shards.each(lambda shard: ("ZCOUNT", index.key(shard), index.lowest, index.highest))
         return sum(sizes.values())
 
-    async def _in_order(
-        self, index: Index, size: int, wanted: TorrentFilter, first: int, count: int
-    ) -> list[str]:
+    async def _in_order(self, index: Index, size: int, wanted: TorrentFilter, first: int, count: int) -> list[str]:
         """The ids of ``count`` torrents of an index in its own order. ``size`` of them fit, at one end of it."""
         if (index.lowest == "-inf") == wanted.descending:  # those that do not fit come first
             first += await self._size(index._replace(lowest="-inf", highest="+inf")) - size
@@ -304,16 +300,12 @@ class TorrentListing:
         await shard.connection.command("HSET", shard.keys.indexed(), "torrents", INDEXES)
         self._ranking_all.discard(shard)
 
-    async def _rank(
-        self, shard: Shard, torrents: int | None, pause: Callable[[float], Awaitable[object]]
-    ) -> None:
+    async def _rank(self, shard: Shard, torrents: int | None, pause: Callable[[float], Awaitable[object]]) -> None:
         """``torrents`` None: to the end."""
         visited, timer = 0, asyncio.get_running_loop().time
         while torrents is None or visited < torrents:
             began = timer()
-            after, ranked, halves = await shard.scripts.rank_torrents(
-                [self._rank_cursors[shard], RANKED_A_CALL]
-            )
+            after, ranked, halves = await shard.scripts.rank_torrents([self._rank_cursors[shard], RANKED_A_CALL])
             if halves:  # an announce cannot look at a half in another shard
                 await self._hybrids.end_broken([InfoHash(bytes.fromhex(each.decode())) for each in halves])
             self._rank_cursors[shard] = after
@@ -346,11 +338,7 @@ class _Walk:
         index = f"torrent_{VALUES[order]}" if order in VALUES else order
         switches = (wanted.enabled, wanted.private, wanted.seeded)
         flags = ("" if f is None else f if f == "pending" else int(f) for f in switches)
-        return [
-            *(index, int(wanted.is_descending), self.position, looked_at, count),
-            *flags,
-            fold(wanted.name),
-        ]
+        return [*(index, int(wanted.is_descending), self.position, looked_at, count), *flags, fold(wanted.name)]
 
     def take(self, wanted: TorrentFilter, position: int, found: list[Any]) -> None:
         """``position`` and ``found``: the answer of the script."""
@@ -385,8 +373,6 @@ def _page_of(torrents: list[Torrent], first: int, count: int, total: int) -> Lis
 
 def _by_name(torrents: list[Torrent], wanted: TorrentFilter) -> list[Torrent]:
     """Sorted as the index of names is, without the torrents that have none."""
-    named = [
-        (folded.encode(), each.info_hash.hex(), each) for each in torrents if (folded := fold_name(each.name))
-    ]
+    named = [(folded.encode(), each.info_hash.hex(), each) for each in torrents if (folded := fold_name(each.name))]
     named.sort(key=lambda row: row[:2], reverse=wanted.is_descending)
     return [torrent for _, _, torrent in named]

@@ -53,9 +53,7 @@ async def list_torrents(scripts: Scripts, now: int, rows: Sequence[Unlisted]) ->
         await scripts.index(argv)
 
 
-async def page_of_torrents(
-    connection: Connection, keys: Keys, cursor: int, count: int
-) -> tuple[int, list[str]]:
+async def page_of_torrents(connection: Connection, keys: Keys, cursor: int, count: int) -> tuple[int, list[str]]:
     """Returns (next cursor, about ``count`` torrent ids), unordered. Cursor 0 begins and ends the walk."""
     after, members = await connection.command("ZSCAN", keys.index("seeders"), cursor, "COUNT", count)
     return int(after), [member.decode() for member in members[::2]]

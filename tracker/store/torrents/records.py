@@ -13,12 +13,7 @@ from tracker.bittorrent import Endpoint, InfoHash, PeerId, info_hash_of
 from tracker.errors import ClientError
 from tracker.names import clean_text
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.schema.multipliers import (
-    NO_MULTIPLIER,
-    Rules,
-    is_neutral,
-    multipliers_of,
-)
+from tracker.store.schema.multipliers import NO_MULTIPLIER, Rules, is_neutral, multipliers_of
 from tracker.store.schema.record import Field, settable, shown
 from tracker.wire.endpoint import endpoints_of
 
@@ -64,14 +59,11 @@ class Torrent:
     ] = ""
     private: Annotated[bool, Field("Mark as private or public.", "fields", off="public")] = False
     size: Annotated[int | None, Field("Bytes of all files without padding.", "fields")] = None
-    labels: Annotated[
-        tuple[str, ...], Field("They replace earlier ones.", "fields", max_length=MAX_LABELS)
-    ] = ()
+    labels: Annotated[tuple[str, ...], Field("They replace earlier ones.", "fields", max_length=MAX_LABELS)] = ()
     added: Annotated[int | None, Field("When it was registered; null if unknown.", unit="epoch s")] = None
     """A torrent that a site wrote: when it was first announced."""
     empty_since: Annotated[
-        int | None,
-        Field("When its last peer left; null while it has peers, and if it never had one.", unit="epoch s"),
+        int | None, Field("When its last peer left; null while it has peers, and if it never had one.", unit="epoch s")
     ] = None
     upload_multiplier: Annotated[
         Rules, Field("Factor for users' upload, 0 to 1000; 1: none. Text has several rules.", "fields")
@@ -80,16 +72,11 @@ class Torrent:
         Rules, Field("Factor for users' download; 0: freeleech, 1: none. Text has several rules.", "fields")
     ] = NO_MULTIPLIER
     hybrid_of: Annotated[
-        str,
-        Field(
-            "Of the v2 half of a hybrid torrent: info hash of the v1 half, which counts for users.", "fields"
-        ),
+        str, Field("Of the v2 half of a hybrid torrent: info hash of the v1 half, which counts for users.", "fields")
     ] = ""
     hybrid: Annotated[str, Field("Of the v1 half of a hybrid torrent: info hash of the v2 half.")] = ""
     denied: str | None = None
-    dht_seeds: Annotated[
-        int | None, Field("Seeders that the last lookup in the DHT found; null if none has.")
-    ] = None
+    dht_seeds: Annotated[int | None, Field("Seeders that the last lookup in the DHT found; null if none has.")] = None
     dht_peers: Annotated[int | None, Field("The same for all peers.")] = None
     dht_at: Annotated[int | None, Field("Time of that lookup.", unit="epoch s")] = None
     score: Annotated[float | None, Field("null if not ranked.")] = None

@@ -186,9 +186,7 @@ class Scores:
         for torrent_id, (shard, _) in (await self._shards.find_torrents(torrent_ids)).items():
             parts[shard].append(torrent_id)
         now = self._now()
-        return sum(
-            await asyncio.gather(*(shard.scripts.reset_score([now, *ids]) for shard, ids in parts.items()))
-        )
+        return sum(await asyncio.gather(*(shard.scripts.reset_score([now, *ids]) for shard, ids in parts.items())))
 
     async def count(self) -> int:
         """Returns the number of torrents in the ranking."""
@@ -253,9 +251,7 @@ class Scores:
         return ScorePlace(int(rank) + others, total, last, last + self._interval, being_scored)
 
     async def lag(self) -> Lag:
-        lags = [
-            self._lag_of(replies) for replies in (await self._shards.several(self._lag_commands)).values()
-        ]
+        lags = [self._lag_of(replies) for replies in (await self._shards.several(self._lag_commands)).values()]
         return Lag(
             sum(each.count for each in lags),
             sum(each.waiting for each in lags),

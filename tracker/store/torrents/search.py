@@ -64,9 +64,7 @@ async def search_shards(shards: Shards, text: str, count: int, cursor: str) -> t
     return f"{left_shards[0].number}-" if left_shards else "", found
 
 
-async def _search_in(
-    shards: Shards, shard: Shard, text: str, count: int, cursor: str
-) -> tuple[str, list[InfoHash]]:
+async def _search_in(shards: Shards, shard: Shard, text: str, count: int, cursor: str) -> tuple[str, list[InfoHash]]:
     """The next cursor and the results of one shard; none while it is unavailable."""
     first = first_byte(text)
     of_another = first is not None and first % len(shards) != shard.number

@@ -175,9 +175,7 @@ class Torrents:
         peer_ids = [PeerId(bytes.fromhex(i.decode())) for i in ids]
         if not peer_ids:
             return int(after), []
-        rows = await shard.connection.pipeline(
-            *(("HGETALL", shard.keys.peer(torrent.torrent_id, p)) for p in peer_ids)
-        )
+        rows = await shard.connection.pipeline(*(("HGETALL", shard.keys.peer(torrent.torrent_id, p)) for p in peer_ids))
         return int(after), [peer_of(p, hash_of(row)) for p, row in zip(peer_ids, rows, strict=True) if row]
 
     # Several torrents
@@ -198,9 +196,7 @@ class Torrents:
 
     async def _taken(self, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]) -> dict[int, ClientError]:
         """The places of torrents whose own id another one has, also in another shard; makes later ids higher."""
-        ids = {
-            each["torrent_id"]: info_hash for info_hash, each in reversed(torrents) if each.get("torrent_id")
-        }
+        ids = {each["torrent_id"]: info_hash for info_hash, each in reversed(torrents) if each.get("torrent_id")}
         valid = [torrent_id for torrent_id in ids if is_torrent_id(torrent_id)]
         if not valid:
             return {}
@@ -223,9 +219,7 @@ class Torrents:
             packed = [_packed(info_hash, fields) for info_hash, fields in some]
             valid = [each for each in packed if isinstance(each, bytes)]
             answers = iter(await shard.scripts.add([int(self._clock()), *valid]) if valid else ())
-            outcomes += (
-                each if isinstance(each, ClientError) else _outcome(next(answers)) for each in packed
-            )
+            outcomes += (each if isinstance(each, ClientError) else _outcome(next(answers)) for each in packed)
         return outcomes
 
     async def get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
@@ -308,9 +302,7 @@ class Torrents:
         )
         return after, await self.by_ids(ids)
 
-    async def top(
-        self, ranking: str, count: int, offset: int = 0, *, ascending: bool = False
-    ) -> list[Torrent]:
+    async def top(self, ranking: str, count: int, offset: int = 0, *, ascending: bool = False) -> list[Torrent]:
         """Returns ``count`` torrents from ``offset`` on, ordered by one of RANKINGS, highest value first.
 
         ``ascending`` returns the lowest first. A ranking by score holds only torrents with a score. Raises
@@ -318,9 +310,7 @@ class Torrents:
         """
         if ranking not in RANKINGS:
             raise ClientError("unknown sort order")
-        pairs = await top_of(
-            self._shards, lambda shard: shard.keys.index(ranking), count, offset, ascending=ascending
-        )
+        pairs = await top_of(self._shards, lambda shard: shard.keys.index(ranking), count, offset, ascending=ascending)
         return await self.by_ids([torrent_id for torrent_id, _ in pairs])
 
     async def denials(self, offset: int = 0, count: int = 100) -> list[Denial]:
@@ -332,10 +322,7 @@ class Torrents:
         listed = listed_denials(await top_of(self._shards, lambda shard: shard.keys.denied(), count, offset))
         shards = [self._shards.of(info_hash) for info_hash, _ in listed]
         reasons = await self._shards.send(
-            [
-                (shard, ("MGET", shard.keys.deny(each)))
-                for shard, (each, _) in zip(shards, listed, strict=True)
-            ]
+            [(shard, ("MGET", shard.keys.deny(each))) for shard, (each, _) in zip(shards, listed, strict=True)]
         )
         found, gone = denials_of(listed, [reason for (reason,) in reasons])
         for shard, part in self._shards.by_shard(gone, _itself).items():

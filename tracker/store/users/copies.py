@@ -74,15 +74,7 @@ class UserCopies:
         if copied == version:
             return False
         flat = await self._connection.command(
-            "ZRANGE",
-            self._keys.copies(),
-            f"({after}",
-            "+inf",
-            "BYSCORE",
-            "LIMIT",
-            0,
-            USERS_A_CALL,
-            "WITHSCORES",
+            "ZRANGE", self._keys.copies(), f"({after}", "+inf", "BYSCORE", "LIMIT", 0, USERS_A_CALL, "WITHSCORES"
         )
         members = [member.decode() for member in flat[::2]]
         reached = int(float(flat[-1])) if len(members) == USERS_A_CALL else version
@@ -113,13 +105,9 @@ class UserCopies:
         differing: list[str] = []
         for first in range(0, len(passkeys), USERS_A_CALL):
             some = passkeys[first : first + USERS_A_CALL]
-            copies = await shard.connection.pipeline(
-                *(("HGETALL", shard.keys.passkey(each)) for each in some)
-            )
+            copies = await shard.connection.pipeline(*(("HGETALL", shard.keys.passkey(each)) for each in some))
             rows = await self._rows(some)
-            differing += [
-                each for each, row, copy in zip(some, rows, copies, strict=True) if _differs(row, copy)
-            ]
+            differing += [each for each, row, copy in zip(some, rows, copies, strict=True) if _differs(row, copy)]
         if differing:
             await self._scripts.note_users(differing)
             await self.copy_to_all()
@@ -127,9 +115,7 @@ class UserCopies:
     async def _rows(self, members: list[str]) -> list[list[bytes]]:
         """The fields and values of each passkey; empty for one that does not exist. Limits of a user over all torrents
         are divided, as those in the rules are."""
-        rows = await self._connection.pipeline(
-            *(("HGETALL", self._keys.passkey(member)) for member in members)
-        )
+        rows = await self._connection.pipeline(*(("HGETALL", self._keys.passkey(member)) for member in members))
         return [self._divided(row) if isinstance(row, list) else [] for row in rows]
 
     def _divided(self, row: list[bytes]) -> list[bytes]:

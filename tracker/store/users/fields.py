@@ -28,20 +28,13 @@ class User:
     enabled: Annotated[
         bool, Field("Accept announces, or refuse them immediately.", "rights", off="disabled", column=8)
     ] = True
-    can_leech: Annotated[bool, Field("Allow or block downloading.", "rights", off="no-leech", column=10)] = (
-        True
-    )
-    uploaded: Annotated[
-        int, Field("Credited upload in bytes, times the multipliers.", "totals", column=16)
-    ] = 0
-    downloaded: Annotated[
-        int, Field("Credited download in bytes, times the multipliers.", "totals", column=16)
-    ] = 0
+    can_leech: Annotated[bool, Field("Allow or block downloading.", "rights", off="no-leech", column=10)] = True
+    uploaded: Annotated[int, Field("Credited upload in bytes, times the multipliers.", "totals", column=16)] = 0
+    downloaded: Annotated[int, Field("Credited download in bytes, times the multipliers.", "totals", column=16)] = 0
     snatches: Annotated[int, Field("Completed downloads.", "totals", column=11)] = 0
     announces: Annotated[int, Field("Announces so far.", "totals", column=11)] = 0
     credit_cut: Annotated[
-        int,
-        Field("Bytes that were not credited because of the maximum rate of credit.", "totals", column=16),
+        int, Field("Bytes that were not credited because of the maximum rate of credit.", "totals", column=16)
     ] = 0
     unreported: int = field(default=0, compare=False)
     """Bytes by which ``left`` fell on all torrents, but that the user's clients did not report as downloaded. They
@@ -59,11 +52,7 @@ class User:
         Rules, Field("Factor for the user's upload, 0 to 1000; 1: none. Text has several rules.", "rights")
     ] = NO_MULTIPLIER
     download_multiplier: Annotated[
-        Rules,
-        Field(
-            "Factor for the user's download; 0: freeleech, 1: none. Text has several rules.",
-            "rights",
-        ),
+        Rules, Field("Factor for the user's download; 0: freeleech, 1: none. Text has several rules.", "rights")
     ] = NO_MULTIPLIER
     max_downloads: Annotated[
         int | None,
@@ -74,14 +63,10 @@ class User:
         ),
     ] = None
     hnr_exempt: Annotated[bool, Field("The user gets no hit-and-runs.", "rights")] = False
-    visible: Annotated[
-        bool, Field("Return the user's peers to others, or hide them.", "rights", off="hidden")
-    ] = True
+    visible: Annotated[bool, Field("Return the user's peers to others, or hide them.", "rights", off="hidden")] = True
     group: Annotated[
         int | None,
-        Field(
-            "ID of the user's group; -1: none (null in replies).", "rights", lowest=1, highest=MAX_GROUP_ID
-        ),
+        Field("ID of the user's group; -1: none (null in replies).", "rights", lowest=1, highest=MAX_GROUP_ID),
     ] = None
 
     def settable(self) -> dict[str, Any]:
@@ -94,8 +79,7 @@ class Additions:
     """What a change adds to totals, in the step that reads them: nothing that announces credit meanwhile is lost."""
 
     add_uploaded: Annotated[
-        int,
-        Field("Bytes to add to `uploaded`; negative: to subtract. Never below 0.", "adds", lowest=-MAX_EXACT),
+        int, Field("Bytes to add to `uploaded`; negative: to subtract. Never below 0.", "adds", lowest=-MAX_EXACT)
     ] = 0
     add_downloaded: Annotated[int, Field("The same for `downloaded`.", "adds", lowest=-MAX_EXACT)] = 0
 

@@ -68,7 +68,5 @@ class Freeleech:
     async def count(self, user_id: str) -> int:
         """Returns the number of tokens that have not ended."""
         since = f"({int(self._clock())}"
-        found = await self._shards.each(
-            lambda shard: ("ZCOUNT", shard.keys.user_freeleech(user_id), since, "+inf")
-        )
+        found = await self._shards.each(lambda shard: ("ZCOUNT", shard.keys.user_freeleech(user_id), since, "+inf"))
         return sum(found.values())

@@ -50,9 +50,7 @@ class History:
     first_seen: Annotated[int, Field("The first announce (epoch s).", "history")] = 0
     last_seen: Annotated[int, Field("The last announce (epoch s).", "history")] = 0
     hit_and_run: Annotated[bool, Field("Whether it is a hit-and-run.", "history", off="none")] = False
-    immune: Annotated[
-        bool, Field("Whether it makes no hit-and-run, whatever happens.", "history", off="none")
-    ] = False
+    immune: Annotated[bool, Field("Whether it makes no hit-and-run, whatever happens.", "history", off="none")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +69,7 @@ class UserHistory:
         self._copies = copies
         self._clock = clock
 
-    async def save(
-        self, rows: Sequence[Mapping[str, Any]], *, add_to_totals: bool = False
-    ) -> list[bool | ClientError]:
+    async def save(self, rows: Sequence[Mapping[str, Any]], *, add_to_totals: bool = False) -> list[bool | ClientError]:
         """Writes rows with user_id, torrent_id and fields of History, and returns of each whether it is new, or why it
         changed nothing. A field that is missing stays as it is.
 
@@ -85,9 +81,7 @@ class UserHistory:
             found += await self._save(some, add_to_totals=add_to_totals)
         return found
 
-    async def _save(
-        self, rows: Sequence[Mapping[str, Any]], *, add_to_totals: bool
-    ) -> list[bool | ClientError]:
+    async def _save(self, rows: Sequence[Mapping[str, Any]], *, add_to_totals: bool) -> list[bool | ClientError]:
         found: dict[int, bool | ClientError] = {}
         checked: dict[int, dict[str, str]] = {}
         for place, row in enumerate(rows):
@@ -140,9 +134,7 @@ class UserHistory:
                     ],
                     keep_errors=True,
                 )
-                read = [
-                    (*each, page) for each, page in zip(waiting, pages, strict=True) if isinstance(page, list)
-                ]
+                read = [(*each, page) for each, page in zip(waiting, pages, strict=True) if isinstance(page, list)]
                 pairs |= {(user_id, each.decode()): None for user_id, _, _, page in read for each in page[1]}
                 waiting = [(user_id, shard, page[0]) for user_id, shard, _, page in read if page[0] != b"0"]
         return list(pairs)
@@ -159,9 +151,7 @@ class UserHistory:
         replies = await self._shards.send(commands, keep_errors=True)
         return [
             _row(user_id, torrent_id, account, owes == 1)
-            for (user_id, torrent_id, _), account, owes in zip(
-                known, replies[::2], replies[1::2], strict=True
-            )
+            for (user_id, torrent_id, _), account, owes in zip(known, replies[::2], replies[1::2], strict=True)
             if isinstance(account, list) and any(each is not None for each in account)
         ]
 

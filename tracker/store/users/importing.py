@@ -7,14 +7,7 @@ from tracker.errors import ClientError
 from tracker.store.access.repeats import once_of
 from tracker.store.client.scripts import Scripts
 from tracker.store.users.copies import UserCopies
-from tracker.store.users.fields import (
-    ADDITIONS,
-    Value,
-    checked_fields,
-    checked_passkey,
-    is_user_id,
-    pack_user,
-)
+from tracker.store.users.fields import ADDITIONS, Value, checked_fields, checked_passkey, is_user_id, pack_user
 from tracker.store.users.sums import UserSums
 
 USERS_A_CALL = 50
@@ -47,12 +40,7 @@ class UserImport:
         self._sums = sums
 
     async def save(
-        self,
-        users: Sequence[Mapping[str, Value]],
-        *,
-        replace_totals: bool = False,
-        once: str = "",
-        first_row: int = 0,
+        self, users: Sequence[Mapping[str, Value]], *, replace_totals: bool = False, once: str = "", first_row: int = 0
     ) -> list[SavedUser | ClientError]:
         """Adds users and changes known ones, in order. Returns the outcome of each; one that fails changes nothing.
 

@@ -214,14 +214,10 @@ class UserListing:
             if isinstance(name, bytes) and part in name and id != left_out
         }
         return sorted(
-            names,
-            key=lambda id: names[id] + b"\t" + id.encode(),
-            reverse=wanted.descending and not wanted.name,
+            names, key=lambda id: names[id] + b"\t" + id.encode(), reverse=wanted.descending and not wanted.name
         )
 
-    async def _page_of(
-        self, wanted: UserFilter, ids: Sequence[str], first: int, count: int, total: int
-    ) -> UserPage:
+    async def _page_of(self, wanted: UserFilter, ids: Sequence[str], first: int, count: int, total: int) -> UserPage:
         """Users whose rights a site changed since a job listed them are left out."""
         users = [user for user in await self._users.by_ids(ids) if wanted.fits(user)]
         return UserPage(f"f{first + count}" if first + count < total else "", users, total, first)

@@ -23,11 +23,7 @@ class UserParts:
     """Built once with the store, which has them as attributes."""
 
     def __init__(
-        self,
-        shards: Shards,
-        rules: LiveRules,
-        reapings: Mapping[Shard, Reaping],
-        clock: Callable[[], float],
+        self, shards: Shards, rules: LiveRules, reapings: Mapping[Shard, Reaping], clock: Callable[[], float]
     ) -> None:
         def max_changes() -> int:
             return rules.current.max_changes

@@ -45,8 +45,7 @@ class UserPeers:
         parts = await self._shards.parts_of_torrents(torrent_ids)
         members = MEMBERS_A_CALL * CALLS_AT_ONCE // max(CALLS_AT_ONCE, len(parts))
         found = await self._shards.run(
-            lambda shard: shard.scripts.user_peers,
-            {shard: [user_id, members, *some] for shard, some in parts.items()},
+            lambda shard: shard.scripts.user_peers, {shard: [user_id, members, *some] for shard, some in parts.items()}
         )
         complete = complete and len(found) == len(parts) and all(all_found for all_found, _ in found.values())
         peers = [
@@ -58,21 +57,16 @@ class UserPeers:
 
     async def lists(self, user_id: str) -> tuple[Lists, Lists]:
         """(as a seeder, as a leecher), the sums over the shards of today."""
-        rows = await self._shards.each(
-            lambda shard: ("HMGET", shard.keys.user(user_id), "lists_s", "lists_l")
-        )
+        rows = await self._shards.each(lambda shard: ("HMGET", shard.keys.user(user_id), "lists_s", "lists_l"))
         seeding, leeching = zip(*rows.values(), strict=True) if rows else ((), ())
         return _lists_of(seeding), _lists_of(leeching)
 
     async def _read(self, peers: Sequence[tuple[Shard, str, PeerId]]) -> list[tuple[str, Peer]]:
         rows = await self._shards.ask(
-            [(shard, ("HGETALL", shard.keys.peer(torrent_id, id))) for shard, torrent_id, id in peers],
-            keep_errors=True,
+            [(shard, ("HGETALL", shard.keys.peer(torrent_id, id))) for shard, torrent_id, id in peers], keep_errors=True
         )
         return [
-            (torrent_id, peer_of(id, hash_of(row)))
-            for (_, torrent_id, id), row in zip(peers, rows, strict=True)
-            if row
+            (torrent_id, peer_of(id, hash_of(row))) for (_, torrent_id, id), row in zip(peers, rows, strict=True) if row
         ]
 
 

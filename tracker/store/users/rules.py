@@ -30,12 +30,8 @@ class Group:
     """Rules for all users whose field ``group`` is its id."""
 
     group_id: int
-    name: Annotated[
-        str, Field("Name, such as power-user; empty: none.", "group", max_length=64, column=20)
-    ] = ""
-    may_announce: Annotated[
-        bool, Field("Accept announces of its users, or refuse them.", "group", column=13)
-    ] = True
+    name: Annotated[str, Field("Name, such as power-user; empty: none.", "group", max_length=64, column=20)] = ""
+    may_announce: Annotated[bool, Field("Accept announces of its users, or refuse them.", "group", column=13)] = True
     can_leech: Annotated[bool, Field("Let its users download.", "group", column=10)] = True
     max_downloads: Annotated[
         int | None,
@@ -51,8 +47,7 @@ class Group:
         Rules, Field("Factor for its users' upload, 0 to 1000; 1: none. Text has several rules.", "group")
     ] = NO_MULTIPLIER
     download_multiplier: Annotated[
-        Rules,
-        Field("Factor for its users' download; 0: freeleech, 1: none. Text has several rules.", "group"),
+        Rules, Field("Factor for its users' download; 0: freeleech, 1: none. Text has several rules.", "group")
     ] = NO_MULTIPLIER
     hnr_exempt: Annotated[bool, Field("Its users get no hit-and-runs.", "group", column=11)] = False
 
@@ -76,9 +71,7 @@ class SharedRules:
         wanted = await self._texts()
         found = await self._shards.send([(shard, ("MGET", *_keys_in(shard))) for shard in shards])
         return [
-            shard
-            for shard, copies in zip(shards, found, strict=True)
-            if [text or b"" for text in copies] != wanted
+            shard for shard, copies in zip(shards, found, strict=True) if [text or b"" for text in copies] != wanted
         ]
 
     async def copy_to(self, shard: Shard) -> None:
@@ -97,9 +90,7 @@ class Multipliers(SharedRules):
 
     async def get(self) -> tuple[Rules, Rules]:
         """(of upload, of download)"""
-        found = await self._shards.main_or_copy(
-            lambda shard: shard.connection.command("MGET", *_keys_in(shard)[:2])
-        )
+        found = await self._shards.main_or_copy(lambda shard: shard.connection.command("MGET", *_keys_in(shard)[:2]))
         upload, download = (multipliers_of((text or b"").decode("utf-8", "replace")) for text in found)
         return upload, download
 
@@ -128,9 +119,7 @@ class Groups(SharedRules):
 
     async def _text(self) -> bytes:
         """Without the main prefix a copy, in which limits over all torrents are divided."""
-        found = await self._shards.main_or_copy(
-            lambda shard: shard.connection.command("GET", shard.keys.groups())
-        )
+        found = await self._shards.main_or_copy(lambda shard: shard.connection.command("GET", shard.keys.groups()))
         return found or b""
 
     async def get(self, group_id: int) -> Group | None:

@@ -12,13 +12,7 @@ from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.users.rules import Groups
 from tracker.store.users.sums import UserSums
 from tracker.store.users.users import Users
-from tracker.wire.endpoint import (
-    ENDPOINT6_LENGTH,
-    ENDPOINT_LENGTH,
-    SOCKET_LENGTH,
-    endpoints_of,
-    pack_endpoint,
-)
+from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, SOCKET_LENGTH, endpoints_of, pack_endpoint
 
 SiteRow = dict[str, Any]
 """Values by name: numbers, flags, text, bytes; times in epoch s. None: there is no such value."""
@@ -95,16 +89,13 @@ class SiteRows:
         row = await main.connection.command("HMGET", main.keys.site(), *known)
         if row[0] is None:
             return None
-        return SyncState(
-            **{name: each.read(value) for (name, each), value in zip(known.items(), row, strict=True)}
-        )
+        return SyncState(**{name: each.read(value) for (name, each), value in zip(known.items(), row, strict=True)})
 
     async def users(self, ids: Sequence[str]) -> list[SiteRow]:
         main, found = self._shards.main, list[SiteRow]()
         for some in in_parts(ids, ROWS_A_CALL):
             rows = await self._shards.send(
-                [(main, ("HMGET", main.keys.user(each), *_USER, "passkey")) for each in some],
-                keep_errors=True,
+                [(main, ("HMGET", main.keys.user(each), *_USER, "passkey")) for each in some], keep_errors=True
             )
             for user_id, row in zip(some, rows, strict=True):
                 if isinstance(row, list) and row[-1] is not None:
@@ -117,10 +108,7 @@ class SiteRows:
         for some in in_parts(ids, ROWS_A_CALL):
             places = await self._shards.find_torrents(some)
             rows = await self._shards.send(
-                [
-                    (shard, ("HMGET", shard.keys.torrent(info_hash), *_TORRENT))
-                    for shard, info_hash in places.values()
-                ],
+                [(shard, ("HMGET", shard.keys.torrent(info_hash), *_TORRENT)) for shard, info_hash in places.values()],
                 keep_errors=True,
             )
             for (torrent_id, (_, info_hash)), row in zip(places.items(), rows, strict=True):
@@ -174,10 +162,7 @@ class SiteRows:
                 if isinstance(passkey, bytes) and passkey
             ]
             rows = await self._shards.send(
-                [
-                    (main, ("HMGET", main.keys.passkey(passkey), "group", "hnr_exempt"))
-                    for _, passkey in known
-                ],
+                [(main, ("HMGET", main.keys.passkey(passkey), "group", "hnr_exempt")) for _, passkey in known],
                 keep_errors=True,
             )
             for (user_id, _), row in zip(known, rows, strict=True):
@@ -210,11 +195,7 @@ class SiteRows:
             )
             for (user_id, _), reply in zip(places, replies, strict=True):
                 for info_hash, at in ranked(reply) if isinstance(reply, list) else ():
-                    row = {
-                        "user_id": int(user_id),
-                        "info_hash": bytes.fromhex(info_hash),
-                        "first_announce": at,
-                    }
+                    row = {"user_id": int(user_id), "info_hash": bytes.fromhex(info_hash), "first_announce": at}
                     found.append(row)
         return found
 
@@ -228,8 +209,7 @@ class SiteRows:
             shards = dict(zip(ids, await self._shards.of_torrents(ids), strict=True))
             places = [shards[each.torrent_id] or self._shards[0] for each in some]  # type: ignore[attr-defined]
             rows = await self._shards.send(
-                [(place, command(place, each)) for place, each in zip(places, some, strict=True)],
-                keep_errors=True,
+                [(place, command(place, each)) for place, each in zip(places, some, strict=True)], keep_errors=True
             )
             found += (row if isinstance(row, list) else [] for row in rows)
         return found

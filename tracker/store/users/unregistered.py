@@ -45,9 +45,7 @@ class Unregistered:
                 for shard, each in zip(shards, newest, strict=True)
             ]
         )
-        registered = [
-            pair for pair, is_known in zip(zip(shards, newest, strict=True), known, strict=True) if is_known
-        ]
+        registered = [pair for pair, is_known in zip(zip(shards, newest, strict=True), known, strict=True) if is_known]
         await self._shards.ask(
             [
                 (shard, ("ZREM", shard.keys.user_unregistered(user_id), each.info_hash.hex()))

@@ -143,10 +143,7 @@ class Users:
         if not row.keys().isdisjoint(ADDITIONS):
             await self._sums.save_if_possible([await self._id_of(who)])  # the bases that are added to
         user_id = await self._scripts.edit_user(
-            [
-                pack_user(who, "", row) if is_user_id(who) else pack_user("", who, row),
-                once_of(once) if once else "",
-            ]
+            [pack_user(who, "", row) if is_user_id(who) else pack_user("", who, row), once_of(once) if once else ""]
         )
         if user_id is None:
             raise UnknownUser
@@ -298,8 +295,7 @@ class Users:
     ) -> dict[Shard, tuple[bytes, list[bytes]]]:
         """Next cursors and members of a set of the user in some shards."""
         return await self._shards.each(
-            lambda shard: ("SSCAN", shard.keys.user_set(user_id, name), cursors[shard], "COUNT", count),
-            list(cursors),
+            lambda shard: ("SSCAN", shard.keys.user_set(user_id, name), cursors[shard], "COUNT", count), list(cursors)
         )
 
     async def first_torrents(self, user_id: str, set_name: str, count: int) -> tuple[list[str], bool]:
@@ -332,8 +328,7 @@ class Users:
             ]
         )
         seeding, leeching = (
-            sum(each for each in found if isinstance(each, int))
-            for found in zip(*parts.values(), strict=True)
+            sum(each for each in found if isinstance(each, int)) for found in zip(*parts.values(), strict=True)
         )
         return seeding, leeching
 
@@ -376,9 +371,7 @@ class Users:
     async def hit_and_runs(self, offset: int = 0, count: int = 100) -> list[tuple[str, int]]:
         """Returns (user id, number of hit-and-runs) of the users who have any, highest number first."""
         index = self._keys.hit_and_runs()
-        return ranked(
-            await self._connection.command("ZRANGE", index, offset, offset + count - 1, "REV", "WITHSCORES")
-        )
+        return ranked(await self._connection.command("ZRANGE", index, offset, offset + count - 1, "REV", "WITHSCORES"))
 
     async def hit_and_run_count(self) -> int:
         """Returns the number of users who have hit-and-runs."""
@@ -390,9 +383,7 @@ class Users:
 
         Past downloads will not count again. New downloads of the required amount make a new hit-and-run.
         """
-        forgiven = sum(
-            await asyncio.gather(*(self._forgive_in(shard, user_id, torrent_id) for shard in self._shards))
-        )
+        forgiven = sum(await asyncio.gather(*(self._forgive_in(shard, user_id, torrent_id) for shard in self._shards)))
         if forgiven:
             await self._sums.save([user_id])
             await self._publish(user_id)

@@ -59,9 +59,7 @@ class Blocks(Part):
     async def all(self, project: str | None = None) -> list[str]:
         """Who is blocked in ``project``, or everywhere, in order."""
         key = self._keys.work_blocked(project) if project else self._keys.work_blocked_everywhere()
-        return sorted(
-            who.decode("utf-8", "replace") for who in await self._connection.command("SMEMBERS", key)
-        )
+        return sorted(who.decode("utf-8", "replace") for who in await self._connection.command("SMEMBERS", key))
 
     async def log(self, project: str, count: int = 100, before: str = "+") -> list[BlockEvent]:
         """The newest events of a project first, older than the one with the id ``before``."""
@@ -99,11 +97,5 @@ def _event(id: str, fields: list[bytes]) -> BlockEvent:
     row = dict(zip(texts[::2], texts[1::2], strict=False))
     at = int(row["at"]) / 1000 if row.get("at", "").isdecimal() else 0.0
     return BlockEvent(
-        id,
-        at,
-        row.get("what", ""),
-        row.get("who", ""),
-        row.get("ip", ""),
-        row.get("item", ""),
-        row.get("bytes", ""),
+        id, at, row.get("what", ""), row.get("who", ""), row.get("ip", ""), row.get("item", ""), row.get("bytes", "")
     )

@@ -85,9 +85,7 @@ class Claims(Part):
         name, record, token, ends = rest
         return claim_of(name, record, token, float(ends))
 
-    async def _claim_with_facts(
-        self, argv: list[Argument], endpoint: Endpoint, asked: list[bytes]
-    ) -> list[bytes]:
+    async def _claim_with_facts(self, argv: list[Argument], endpoint: Endpoint, asked: list[bytes]) -> list[bytes]:
         """The answer of the script when it knows what it asks for. It has claimed nothing before."""
         who, outcome, rest = str(argv[2]).encode(), b"ask", asked
         for _ in range(_MAX_QUESTIONS):
@@ -124,18 +122,14 @@ class Claims(Part):
         texts = (item, token, *map(kept_text, (version, user_agent, id_text)))
         return await self._done(project, claimant, address, texts, reported or {}, None)
 
-    async def complete(
-        self, project: str, claimant: str, item: str, *, seconds: int, uploaded: int = 0
-    ) -> DoneResult:
+    async def complete(self, project: str, claimant: str, item: str, *, seconds: int, uploaded: int = 0) -> DoneResult:
         """The tracker has verified a claim: ``seconds`` of seed time, and ``uploaded`` bytes as reported. A claim that
         lapsed counts too, once.
 
         Raises UnknownProject.
         """
         texts = (item, "", "", "", "")
-        return await self._done(
-            project, claimant, "", texts, {}, (max(0, seconds), min(max(0, uploaded), MAX_EXACT))
-        )
+        return await self._done(project, claimant, "", texts, {}, (max(0, seconds), min(max(0, uploaded), MAX_EXACT)))
 
     async def _done(
         self,
@@ -154,9 +148,7 @@ class Claims(Part):
         answer = _known(await self._scripts.work_done(argv))
         return DoneResult(answer.decode())
 
-    async def release(
-        self, project: str, claimant: str, item: str, *, token: str = "", address: str = ""
-    ) -> bool:
+    async def release(self, project: str, claimant: str, item: str, *, token: str = "", address: str = "") -> bool:
         """The claimant gives an item back. False when it is not this claimant's, or the claimant is blocked.
 
         Raises UnknownProject, and ClientError for an impossible name.
@@ -182,13 +174,7 @@ class Claims(Part):
         released, cursor = 0, ""
         while True:
             page = await self.page(
-                project,
-                cursor=cursor,
-                count=_PAGE,
-                claimant=claimant,
-                item=item,
-                prefix=prefix,
-                older_than=older_than,
+                project, cursor=cursor, count=_PAGE, claimant=claimant, item=item, prefix=prefix, older_than=older_than
             )
             released += await self._take_back(project, page.entries)
             if not (cursor := page.cursor):
@@ -200,9 +186,7 @@ class Claims(Part):
             argv += (claim.item, claim.claimant, claim.token)
         return int(_known(await self._scripts.work_release(argv)))
 
-    async def extend(
-        self, project: str, claimant: str, item: str, token: str, *, address: str = ""
-    ) -> float | None:
+    async def extend(self, project: str, claimant: str, item: str, token: str, *, address: str = "") -> float | None:
         """The claimant asks for more time: as much as for a new claim, and at most until ``claim_days`` after the
         claim. In a project that verifies, only the tracker extends: the lease stays. Returns its end (epoch s); None
         if the claim was lost, or the claimant is blocked.
@@ -211,14 +195,7 @@ class Claims(Part):
         """
         if not token:
             return None
-        argv: list[Argument] = [
-            project,
-            self._now(),
-            check_claimant(claimant),
-            *_sender(address),
-            item,
-            token,
-        ]
+        argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), item, token]
         return _end_of(await self._scripts.work_extend(argv))
 
     async def lapse(self, project: str, max_claims: int = 500) -> int:
@@ -230,9 +207,7 @@ class Claims(Part):
         """
         ended, repaired = _known(await self._scripts.work_lapse([project, self._now(), max_claims]))
         if repaired:
-            log.warning(
-                "claims had no valid record; their items are wanted again", project=project, claims=repaired
-            )
+            log.warning("claims had no valid record; their items are wanted again", project=project, claims=repaired)
         return int(ended)
 
     # Read

@@ -126,9 +126,7 @@ class Items(Part):
         status: Status | None = "out" if claimants else "todo" if is_wanted else "done" if done else None
         return ItemStatus(name, status, claimants, copies)
 
-    async def page(
-        self, project: str, place: Place, *, claimant: str = "", cursor: str = "", count: int = 100
-    ) -> Page:
+    async def page(self, project: str, place: Place, *, claimant: str = "", cursor: str = "", count: int = 100) -> Page:
         """Items of a shared queue, of the own queue of ``claimant``, or done: lists of (item, score). The score is the
         place in the queue, or when the item was done (epoch s).
 

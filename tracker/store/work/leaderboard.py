@@ -73,18 +73,14 @@ class Leaderboard(Part):
         found = await self._connection.command("HGET", self._keys.work_project(project), "ranked")
         return found.decode("utf-8", "replace") if found else "0-0"
 
-    async def table(
-        self, project: str, by: Board, span: str | None, count: int, offset: int
-    ) -> tuple[list[Rank], int]:
+    async def table(self, project: str, by: Board, span: str | None, count: int, offset: int) -> tuple[list[Rank], int]:
         """All results of the claimants in the order of one board, and their number."""
         boards = [self._key(project, board, span) for board in get_args(Board)]
         key = self._key(project, by, span)
         claimants, total = await self._connection.pipeline(
             ("ZRANGE", key, offset, offset + count - 1, "REV"), ("ZCARD", key)
         )
-        numbers = await self._connection.pipeline(
-            *(("ZMSCORE", board, *claimants) for board in boards if claimants)
-        )
+        numbers = await self._connection.pipeline(*(("ZMSCORE", board, *claimants) for board in boards if claimants))
         return [_rank(*row) for row in zip(claimants, *numbers, strict=True)], int(total)
 
     def _key(self, project: str, board: Board, span: str | None) -> str:

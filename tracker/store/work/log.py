@@ -38,9 +38,7 @@ class Log(Part):
         """The newest entries first, older than the one with the id ``before``."""
         end = f"({check_id(before)}" if before else "+"
         return _entries(
-            await self._connection.command(
-                "XREVRANGE", self._keys.work_log(project), end, "-", "COUNT", count
-            )
+            await self._connection.command("XREVRANGE", self._keys.work_log(project), end, "-", "COUNT", count)
         )
 
     async def after(self, project: str, id: str, count: int = 100) -> list[LogEntry]:
@@ -55,9 +53,7 @@ class Log(Part):
         UnknownProject."""
         await self._projects.get(project)
         try:
-            await self._connection.command(
-                "XGROUP", "CREATE", self._keys.work_log(project), GROUP, "0", "MKSTREAM"
-            )
+            await self._connection.command("XGROUP", "CREATE", self._keys.work_log(project), GROUP, "0", "MKSTREAM")
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise

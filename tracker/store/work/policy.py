@@ -82,12 +82,7 @@ class Policy(Part):
     """``clock`` returns epoch seconds."""
 
     def __init__(
-        self,
-        shard: Shard,
-        clock: Callable[[], float],
-        states: TorrentStates,
-        *,
-        max_managed: int = MAX_MANAGED,
+        self, shard: Shard, clock: Callable[[], float], states: TorrentStates, *, max_managed: int = MAX_MANAGED
     ) -> None:
         super().__init__(shard, clock)
         self._max_managed = max_managed
@@ -168,9 +163,7 @@ class Policy(Part):
     async def limit(self, project: str, rehearsal: Rehearsal = NOTHING) -> float:
         """The need that a torrent must be below to be enqueued: infinite while there is room."""
         needs = self._keys.work_needs(project)
-        count, last = await self._connection.pipeline(
-            ("ZCARD", needs), ("ZRANGE", needs, 0, 0, "REV", "WITHSCORES")
-        )
+        count, last = await self._connection.pipeline(("ZCARD", needs), ("ZRANGE", needs, 0, 0, "REV", "WITHSCORES"))
         return inf if count + rehearsal.added < self._max_managed or not last else floor(float(last[1]))
 
     async def managed_count(self, project: str) -> int:
@@ -179,9 +172,7 @@ class Policy(Part):
 
     async def managed(self, project: str, cursor: int, count: int) -> tuple[int, list[InfoHash]]:
         """Returns (next cursor, about ``count`` torrents that the policy enqueued). Cursor 0 begins and ends."""
-        after, flat = await self._connection.command(
-            "HSCAN", self._keys.work_policy(project), cursor, "COUNT", count
-        )
+        after, flat = await self._connection.command("HSCAN", self._keys.work_policy(project), cursor, "COUNT", count)
         found = (info_hash_of(text) for text in flat[::2])
         return int(after), [info_hash for info_hash in found if info_hash is not None]
 

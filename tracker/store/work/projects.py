@@ -41,9 +41,7 @@ class Projects(Part):
         before = await self.get(name)
         project = check_project(replace(before, **changes))
         if (before.verify == "address") != (project.verify == "address"):
-            raise ClientError(
-                "verify address is chosen when a project is created, and stays"
-            )  # other claimants
+            raise ClientError("verify address is chosen when a project is created, and stays")  # other claimants
         if not await self._scripts.work_save([name, "edit", *project_row(project, list(changes))]):
             raise UnknownProject
         return project
@@ -87,10 +85,7 @@ class Projects(Part):
         """Completes deletions that were interrupted. Returns how many."""
         names = await self._connection.command("SMEMBERS", self._keys.work_projects())
         answers = await self._connection.pipeline(
-            *(
-                ("HGET", self._keys.work_project(name.decode("utf-8", "replace")), "deleting")
-                for name in names
-            )
+            *(("HGET", self._keys.work_project(name.decode("utf-8", "replace")), "deleting") for name in names)
         )
         begun = [name.decode() for name, flag in zip(names, answers, strict=True) if flag == b"1"]
         for name in begun:

@@ -32,10 +32,7 @@ MAX_TEXT = 255
 MAX_DOMAINS = 20
 _MAX_DOMAIN = 64
 RESERVED = frozenset(
-    {
-        *("blocked", "request", "done", "release", "extend", "mine", "upload", "uploaded", "live"),
-        *("items", "static"),
-    }
+    {*("blocked", "request", "done", "release", "extend", "mine", "upload", "uploaded", "live"), *("items", "static")}
 )
 """Names that are a key beside the projects, or a path of the claimants' listener."""
 _PROJECT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
@@ -82,15 +79,10 @@ class Project:
     item_type: Annotated[str, _setting("What the items are; shown on the project's page.")] = ""
     domains: Annotated[
         tuple[str, ...],
-        _setting(
-            "Names under which a finished item reports bytes: exactly these; empty: any.",
-            max_length=MAX_DOMAINS,
-        ),
+        _setting("Names under which a finished item reports bytes: exactly these; empty: any.", max_length=MAX_DOMAINS),
     ] = ()
     """Sorted."""
-    min_version: Annotated[
-        str, _setting("Oldest version of a claimant's program, compared as text; empty: any.")
-    ] = ""
+    min_version: Annotated[str, _setting("Oldest version of a claimant's program, compared as text; empty: any.")] = ""
     upload_targets: Annotated[
         tuple[str, ...],
         _setting(
@@ -121,20 +113,13 @@ class Project:
     order: Annotated[Order, _setting("Which items of a queue are given first.")] = "random"
     """``random``: all orders of a queue are equally likely. ``weakest``: by the place that was given."""
     lapsed_to_redo: Annotated[
-        bool,
-        _setting(
-            "The item of a lapsed claim goes to the queue `redo` instead of its own.", off="lapsed-to-own"
-        ),
+        bool, _setting("The item of a lapsed claim goes to the queue `redo` instead of its own.", off="lapsed-to-own")
     ] = False
     block_wrong_domains: Annotated[
         bool, _setting("An address that reports wrong domains is blocked.", off="ignore-wrong-domains")
     ] = False
-    keep_done_days: Annotated[
-        int, _setting("How long finished items are kept; 0: for ever, only in kind `items`.")
-    ] = 0
-    public: Annotated[bool, _setting("The list of needed torrents is served to everyone.", off="hidden")] = (
-        False
-    )
+    keep_done_days: Annotated[int, _setting("How long finished items are kept; 0: for ever, only in kind `items`.")] = 0
+    public: Annotated[bool, _setting("The list of needed torrents is served to everyone.", off="hidden")] = False
     target: Annotated[int, _setting("Seeders that each torrent should have.", lowest=1)] = 3
     seed_hours: Annotated[int, _setting("Verified seed time of a finished claim, in hours.")] = 24
     claim_days: Annotated[int, _setting("A claim ends after these days at the latest.")] = 7
@@ -303,9 +288,7 @@ def check_bytes(reported: Mapping[str, Any]) -> dict[str, int]:
 
 
 def are_domains(names: Sequence[str]) -> bool:
-    return len(names) <= MAX_DOMAINS and all(
-        len(name) <= _MAX_DOMAIN and is_text_item(name) for name in names
-    )
+    return len(names) <= MAX_DOMAINS and all(len(name) <= _MAX_DOMAIN and is_text_item(name) for name in names)
 
 
 def are_targets(urls: Sequence[str]) -> bool:

@@ -16,16 +16,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score, whole
 from tracker.store.sharding.shards import Shard, Shards
-from tracker.store.work.demand import (
-    EXCLUDING,
-    MAX_ASKED,
-    Entry,
-    TorrentState,
-    exclusion,
-    is_known,
-    missing,
-    placed,
-)
+from tracker.store.work.demand import EXCLUDING, MAX_ASKED, Entry, TorrentState, exclusion, is_known, missing, placed
 from tracker.store.work.history import MAX_POINTS, needs_point, past_seeders
 from tracker.store.work.project_fields import project_of
 from tracker.store.work.records import PROJECT_FIELDS, Project, UnknownProject
@@ -171,9 +162,7 @@ class _ShardStates:
         entries = []
         for n in range(len(items)):
             users = tuple((asked[n] or b"").decode("utf-8", "replace").split())
-            queue = next(
-                (queue for queue, found in zip(_QUEUES, places, strict=True) if found[n] is not None), ""
-            )
+            queue = next((queue for queue, found in zip(_QUEUES, places, strict=True) if found[n] is not None), "")
             entries.append(
                 Entry(
                     managed=since[n] is not None,
@@ -192,9 +181,7 @@ class _ShardStates:
         found = Found(cost=count + 3 * asked_for + 6 * len(rows))
         if not rows:
             return found
-        scores = await self._connection.command(
-            "ZMSCORE", self._keys.index("score"), *(row.torrent_id for row in rows)
-        )
+        scores = await self._connection.command("ZMSCORE", self._keys.index("score"), *(row.torrent_id for row in rows))
         histories = await self._histories([row.torrent_id for row in rows])
         short: list[tuple[_Ranked, float, int]] = []
         for n, (row, rank, entries) in enumerate(zip(rows, scores, histories, strict=True)):
@@ -221,9 +208,7 @@ class _ShardStates:
         )
         if not rows:
             return []
-        leechers = await self._connection.command(
-            "ZMSCORE", self._keys.index("leechers"), *(tid for tid, _ in rows)
-        )
+        leechers = await self._connection.command("ZMSCORE", self._keys.index("leechers"), *(tid for tid, _ in rows))
         return [
             _Ranked(tid, min(_MAX_COUNT, seeders), min(_MAX_COUNT, score(number or b"0")))
             for (tid, seeders), number in zip(rows, leechers, strict=True)
@@ -243,9 +228,7 @@ class _ShardStates:
             if row.seeders + row.leechers > 0:
                 abandoned.discard(row.torrent_id)
         unknown = [
-            row.torrent_id
-            for row in rows
-            if row.seeders + row.leechers == 0 and row.torrent_id not in abandoned
+            row.torrent_id for row in rows if row.seeders + row.leechers == 0 and row.torrent_id not in abandoned
         ]
         replies = await self._sliced([("EXISTS", self._keys.completed(tid)) for tid in unknown])
         never = {tid for tid, exists in zip(unknown, replies, strict=True) if exists == 0}
@@ -259,9 +242,7 @@ class _ShardStates:
     ) -> list[tuple[int, InfoHash]]:
         """The torrents that users may be asked to seed, and that the policy has not enqueued."""
         main_keys, name = self._main_keys, project.name
-        texts = await self._connection.command(
-            "MGET", *(self._keys.torrent_id(row.torrent_id) for row, _, _ in short)
-        )
+        texts = await self._connection.command("MGET", *(self._keys.torrent_id(row.torrent_id) for row, _, _ in short))
         known = [
             (info_hash, row, average, need)
             for text, (row, average, need) in zip(texts, short, strict=True)
@@ -271,18 +252,14 @@ class _ShardStates:
             return []
         items = [info_hash.hex() for info_hash, *_ in known]
         managed, holders = await _all(
-            self._main,
-            ("HMGET", main_keys.work_policy(name), *items),
-            ("HMGET", main_keys.work_holders(name), *items),
+            self._main, ("HMGET", main_keys.work_policy(name), *items), ("HMGET", main_keys.work_holders(name), *items)
         )
         left = [
             (info_hash, row, need)
             for (info_hash, row, average, need), is_managed, text in zip(known, managed, holders, strict=True)
             if is_managed is None and missing(project, average, row.seeders, len((text or b"").split())) > 0
         ]
-        fields = await self._sliced(
-            [("HMGET", self._keys.torrent(info_hash), *EXCLUDING) for info_hash, _, _ in left]
-        )
+        fields = await self._sliced([("HMGET", self._keys.torrent(info_hash), *EXCLUDING) for info_hash, _, _ in left])
         completers = await self._completers(
             [row.torrent_id if row.seeders + row.leechers == 0 else "" for _, row, _ in left]
         )
@@ -296,28 +273,19 @@ class _ShardStates:
 
     async def _histories(self, torrent_ids: Sequence[str]) -> list[list[bytes]]:
         """In order. Added up here: in a script it would take five times as long as all else."""
-        replies = await self._sliced(
-            [("LRANGE", self._keys.history(tid), -MAX_POINTS, -1) for tid in torrent_ids]
-        )
+        replies = await self._sliced([("LRANGE", self._keys.history(tid), -MAX_POINTS, -1) for tid in torrent_ids])
         return [[] if isinstance(entries, Exception) else entries for entries in replies]
 
     async def _completers(self, torrent_ids: Sequence[str]) -> list[tuple[bool, list[str]]]:
         """Returns, in order: whether any user completed the torrent, and who of the last ones still exists, the last
         one first. No user for an empty id."""
         asked = [tid for tid in torrent_ids if tid]
-        replies = await self._sliced(
-            [("ZRANGE", self._keys.completed(tid), 0, MAX_ASKED - 1, "REV") for tid in asked]
-        )
-        last = {
-            tid: [] if isinstance(reply, Exception) else reply
-            for tid, reply in zip(asked, replies, strict=True)
-        }
+        replies = await self._sliced([("ZRANGE", self._keys.completed(tid), 0, MAX_ASKED - 1, "REV") for tid in asked])
+        last = {tid: [] if isinstance(reply, Exception) else reply for tid, reply in zip(asked, replies, strict=True)}
         users = sorted({user for reply in last.values() for user in reply if _is_user(user)})
         commands = [("ZCOUNT", self._main_keys.users(), user, user) for user in users]
         counts = await self._sliced(commands, self._main)
-        existing = {
-            user for user, count in zip(users, counts, strict=True) if isinstance(count, int) and count
-        }
+        existing = {user for user, count in zip(users, counts, strict=True) if isinstance(count, int) and count}
         return [
             (bool(reply), [user.decode() for user in reply if user in existing])
             for reply in (last.get(tid, []) for tid in torrent_ids)
@@ -399,9 +367,7 @@ class TorrentStates:
     async def note(self, torrent_ids: Sequence[str], now: int) -> None:
         """Adds points of now to the histories of these torrents, without those that scorings add points for."""
         by_shard = await self._shards.parts_of_torrents(torrent_ids)
-        await self._shards.gather(
-            lambda shard: shard.scripts.work_note([now, *by_shard[shard]]), list(by_shard)
-        )
+        await self._shards.gather(lambda shard: shard.scripts.work_note([now, *by_shard[shard]]), list(by_shard))
 
 
 async def _all(connection: Connection, *commands: tuple[Argument, ...]) -> list[Any]:

@@ -96,9 +96,7 @@ class Verification(Part):
             return await self.complete(project, found[0])
         return DoneResult("unverified", found[0].missing_seconds)
 
-    async def _verify(
-        self, project: str, before: float, count: int, alone: str, probes: int | None
-    ) -> list[Checked]:
+    async def _verify(self, project: str, before: float, count: int, alone: str, probes: int | None) -> list[Checked]:
         rules = self._rules.current
         argv: list[Argument] = [project, int(self._clock() * 1000), int(_LEASE_OF_MAX_GAP * rules.max_gap)]
         argv += (int(rules.accounts == "required"), count, int(before * 1000), alone)

@@ -24,11 +24,7 @@ class Internal:
     """Seeds from ``folder``, where it also keeps a record of each torrent. ``settings`` are libtorrent's."""
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        settings: Mapping[str, Any] | None = None,
-        timer: Callable[[], float] = time.monotonic,
+        self, folder: Path, *, settings: Mapping[str, Any] | None = None, timer: Callable[[], float] = time.monotonic
     ) -> None:
         self._folder = folder
         self._records = folder / _RECORDS
@@ -149,9 +145,7 @@ def typed_settings(texts: Mapping[str, str]) -> dict[str, bool | int | str]:
                 raise ValueError
             found[name] = _BOOLS[text] if isinstance(default, bool) else type(default)(text)
         except (KeyError, ValueError):
-            raise ClientError(
-                "--client has a setting that libtorrent does not know, or of a wrong type"
-            ) from None
+            raise ClientError("--client has a setting that libtorrent does not know, or of a wrong type") from None
     return found
 
 

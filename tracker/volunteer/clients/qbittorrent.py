@@ -98,9 +98,7 @@ class QBittorrent:
 
     def remove(self, info_hash: str, *, delete_data: bool) -> None:
         with _errors():
-            self._api.torrents_delete(
-                torrent_hashes=self._ids.get(info_hash, info_hash), delete_files=delete_data
-            )
+            self._api.torrents_delete(torrent_hashes=self._ids.get(info_hash, info_hash), delete_files=delete_data)
 
     def free_bytes(self) -> int | None:
         """Free bytes of the client's default folder."""
@@ -122,9 +120,7 @@ def _names(row: Mapping[str, Any]) -> list[str]:
 
 def _torrent(info_hash: str, row: Mapping[str, Any]) -> Torrent:
     size = max(0, int(row.get("total_size", 0)))
-    return Torrent(
-        info_hash, str(row["name"]), size, max(0, int(row.get("amount_left", 0))), row["state"] in SEEDING
-    )
+    return Torrent(info_hash, str(row["name"]), size, max(0, int(row.get("amount_left", 0))), row["state"] in SEEDING)
 
 
 @contextmanager

@@ -70,9 +70,7 @@ class Transmission:
         with _errors():
             if row is None:
                 try:
-                    self._rpc.add_torrent(
-                        new.metainfo or new.magnet, download_dir=self._folder or None, paused=True
-                    )
+                    self._rpc.add_torrent(new.metainfo or new.magnet, download_dir=self._folder or None, paused=True)
                 except transmission_rpc.TransmissionError as error:
                     if "invalid or corrupt" in str(error.message):
                         raise NotAdded from None

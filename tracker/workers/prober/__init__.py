@@ -36,9 +36,7 @@ MAX_QUEUED = 120
 MAX_PIECE_LENGTH = 4 * 1024 * 1024
 
 _6TO4 = b"\x20\x02"
-_UNREACHABLE = frozenset(
-    {errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT}
-)
+_UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT})
 """Errors of the peer. Others, such as too many open files or no IPv6 here, say nothing about it."""
 
 

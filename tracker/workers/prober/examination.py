@@ -180,9 +180,7 @@ class Connection:
 class Examination:
     """What one probe asks a peer, and what its answers show. ``piece`` is set at level ``piece``."""
 
-    def __init__(
-        self, info_hash: InfoHash, peer_id: PeerId, pieces: Pieces | None, piece: Piece | None
-    ) -> None:
+    def __init__(self, info_hash: InfoHash, peer_id: PeerId, pieces: Pieces | None, piece: Piece | None) -> None:
         self._handshake = Handshake(info_hash, peer_id, fast=True)
         self._shown = ShownPieces(pieces.count) if pieces else None
         self._download = Download(piece) if piece else None

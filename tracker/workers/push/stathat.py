@@ -67,11 +67,7 @@ class StatHat:
     def _body(self, samples: Sequence[Sample]) -> bytes:
         assert self._settings.ezkey is not None
         data = [
-            {
-                "stat": stat_name(self._settings.prefix, each.name),
-                _KINDS[each.kind]: each.number,
-                "t": each.time,
-            }
+            {"stat": stat_name(self._settings.prefix, each.name), _KINDS[each.kind]: each.number, "t": each.time}
             for each in samples
         ]
         return json.dumps({"data": data, "ezkey": self._settings.ezkey.get_secret_value()}).encode()

@@ -128,9 +128,7 @@ def problems(mapping: SiteMapping, tables: Mapping[str, Table]) -> list[str]:
 def _table_problems(mapping: TableMapping, table: Table) -> list[str]:
     known = {column.name: column for column in table.columns}
     missing = [name for name in mapping.columns if name not in known]
-    found = [
-        f"column {mapping.name}.{name} is missing: remove it from the mapping, or add it" for name in missing
-    ]
+    found = [f"column {mapping.name}.{name} is missing: remove it from the mapping, or add it" for name in missing]
     for name, value in mapping.pairs:
         if name in known:
             found += _column_problems(f"{mapping.name}.{name}", known[name], value)
@@ -167,9 +165,7 @@ def _key_problems(mapping: TableMapping, table: Table) -> list[str]:
     keys = [{column.name for column in table.primary_key.columns}]
     keys += [{column.name for column in index.columns} for index in table.indexes if index.unique]
     keys += [
-        {column.name for column in each.columns}
-        for each in table.constraints
-        if isinstance(each, UniqueConstraint)
+        {column.name for column in each.columns} for each in table.constraints if isinstance(each, UniqueConstraint)
     ]
     if set(mapping.key) in keys or not mapping.unique or (mapping.insert and not mapping.replaced):
         return []

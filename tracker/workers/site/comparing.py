@@ -101,9 +101,7 @@ class Comparison:
                 texts += _unadded(writer, compared, row, theirs[key], recorded.get(writer.source_of(row)))
                 compared.differing += bool(texts)
             else:
-                expected = row.get("active", True) or (
-                    writer.mapping.rows == "history" and writer.mapping.insert
-                )
+                expected = row.get("active", True) or (writer.mapping.rows == "history" and writer.mapping.insert)
                 texts = ["missing at the site"] if expected else []
                 compared.missing += bool(texts)
             if texts:
@@ -129,9 +127,7 @@ class Comparison:
         )
         query = select(*named).where(is_active).order_by(*named).limit(_PAGE)
         last: Key | None = None
-        while rows := await self._database.rows(
-            query if last is None else query.where(tuple_(*named) > last)
-        ):
+        while rows := await self._database.rows(query if last is None else query.where(tuple_(*named) > last)):
             keys = [writer.key_of(row) for row in rows]
             last = keys[-1]
             yield [key for key in keys if key not in self._active[writer]]
@@ -149,9 +145,7 @@ class Comparison:
         return len(keys)
 
 
-def _differences(
-    writer: TableWriter, compared: Compared, encoded: Encoded, theirs: Mapping[str, Any]
-) -> Iterator[str]:
+def _differences(writer: TableWriter, compared: Compared, encoded: Encoded, theirs: Mapping[str, Any]) -> Iterator[str]:
     for name, value in writer.mapping.replaced.items():
         if value in _UNCOMPARED or not is_value(value):
             continue

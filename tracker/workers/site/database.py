@@ -75,9 +75,7 @@ class SiteDatabase:
         """The name of a table or a column, for a statement."""
         return self.engine.dialect.identifier_preparer.quote_identifier(name)
 
-    def upsert(
-        self, table: Table, key: Sequence[str], changed: Sequence[str], lowered: Collection[str] = ()
-    ) -> Any:
+    def upsert(self, table: Table, key: Sequence[str], changed: Sequence[str], lowered: Collection[str] = ()) -> Any:
         """A statement that inserts rows, and replaces the ``changed`` columns of those that exist. Of these the
         ``lowered`` ones keep a value that is less."""
         if self.is_postgresql:
@@ -164,9 +162,7 @@ class SiteDatabase:
         row = await self.transaction(partial(_first, query))
         found: list[str] = []
         if abs(float(row[0]) - now) > _CLOCK_SECONDS:
-            found.append(
-                f"the clock of the database is {float(row[0]) - now:+.0f} s off: run NTP on both machines"
-            )
+            found.append(f"the clock of the database is {float(row[0]) - now:+.0f} s off: run NTP on both machines")
         if not self.is_postgresql:
             zone = str(row[3] if row[2] == "SYSTEM" else row[2])
             if zone not in ("UTC", "+00:00", "Etc/UTC", "GMT"):
@@ -207,11 +203,7 @@ def _engine(url: str) -> AsyncEngine:
     arguments: dict[str, Any] = (
         {"timeout": _CONNECT_SECONDS, "server_settings": {"TimeZone": "UTC"}}
         if is_postgresql
-        else {
-            "connect_timeout": _CONNECT_SECONDS,
-            "charset": "utf8mb4",
-            "init_command": "SET time_zone = '+00:00'",
-        }
+        else {"connect_timeout": _CONNECT_SECONDS, "charset": "utf8mb4", "init_command": "SET time_zone = '+00:00'"}
     )
     return create_async_engine(
         parsed,

@@ -41,14 +41,7 @@ class SiteImport:
     each row that is not imported. ``now``: epoch s, for the site's time zone."""
 
     def __init__(
-        self,
-        store: Store,
-        database: SiteDatabase,
-        mapping: SiteMapping,
-        now: float,
-        *,
-        again: bool,
-        dry_run: bool,
+        self, store: Store, database: SiteDatabase, mapping: SiteMapping, now: float, *, again: bool, dry_run: bool
     ) -> None:
         self.problems: list[str] = []
         """Of the last part: a line for each row that was not imported."""
@@ -134,9 +127,7 @@ class SiteImport:
             valid = [row for row, reason in zip(wanted, outcomes, strict=True) if not reason]
             written = iter(await self._write(mapping, valid) if valid else ())
             outcomes = [reason or next(written) for reason in outcomes]
-        return [
-            f"{mapping.kind} {name}: {reason}" for name, reason in zip(names, outcomes, strict=True) if reason
-        ]
+        return [f"{mapping.kind} {name}: {reason}" for name, reason in zip(names, outcomes, strict=True) if reason]
 
     def _check(self, mapping: ImportMapping, row: dict[str, Any]) -> str:
         """Why a row cannot be imported; of a dry run also what only the store says otherwise."""
@@ -201,9 +192,7 @@ class SiteImport:
                 outcomes[str(row["user_id"])] = "" if isinstance(each, SavedUser) else each.text
         await self._record(
             {
-                f"{table.name}:{row['user_id']}": " ".join(
-                    str(int(row[name])) for name in table.added.values()
-                )
+                f"{table.name}:{row['user_id']}": " ".join(str(int(row[name])) for name in table.added.values())
                 for table in tables
                 for row in rows
                 if str(row["user_id"]) not in old and not outcomes[str(row["user_id"])]
@@ -228,14 +217,10 @@ class SiteImport:
         return ""
 
     async def _positions(self, sources: Sequence[str]) -> dict[str, str]:
-        return await self._database.transaction(
-            lambda connection: read_positions(connection, self._database, sources)
-        )
+        return await self._database.transaction(lambda connection: read_positions(connection, self._database, sources))
 
     async def _record(self, positions: dict[str, str]) -> None:
-        await self._database.transaction(
-            lambda connection: write_positions(connection, self._database, positions)
-        )
+        await self._database.transaction(lambda connection: write_positions(connection, self._database, positions))
 
 
 _HISTORY = {
@@ -263,8 +248,7 @@ def _after(keys: Sequence[str]) -> str:
 def _texts(row: Mapping[str, Any]) -> dict[str, str]:
     """Values as files have them. No rules: the default."""
     found = {
-        name: str(int(value)) if isinstance(value, bool | Decimal) else _text(value)
-        for name, value in row.items()
+        name: str(int(value)) if isinstance(value, bool | Decimal) else _text(value) for name, value in row.items()
     }
     for name in ("upload_multiplier", "download_multiplier"):
         if found.get(name) == "":

@@ -71,9 +71,7 @@ class RowReader:
             await rows.note_immune(found["history"])
         if "unregistered" in self._wanted:
             since = {} if whole else self._tried
-            found["unregistered"] = await rows.unregistered(
-                {each: since.get(each, 0) for each in named.users}
-            )
+            found["unregistered"] = await rows.unregistered({each: since.get(each, 0) for each in named.users})
         return found
 
     def note_written(self, found: Mapping[Rows, Sequence[SiteRow]]) -> None:
@@ -110,11 +108,7 @@ class RowReader:
             return []
         known = {(str(row["torrent_id"]), row["peer_id"].hex()) for row in found}
         rows = [
-            {
-                "torrent_id": int(peer.torrent_id),
-                "peer_id": bytes.fromhex(peer.peer_id),
-                "user_id": int(user_id),
-            }
+            {"torrent_id": int(peer.torrent_id), "peer_id": bytes.fromhex(peer.peer_id), "user_id": int(user_id)}
             for peer, (user_id, _) in named.peers.items()
             if user_id and peer not in known
         ]

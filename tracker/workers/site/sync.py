@@ -203,9 +203,7 @@ class SiteSync:
                     stale=each.stale,
                     first="; ".join(each.named[:3]),
                 )
-        log.info(
-            "all rows of the site were compared", rows=sum(each.rows for each in comparison.tables.values())
-        )
+        log.info("all rows of the site were compared", rows=sum(each.rows for each in comparison.tables.values()))
 
     async def _go_on_with_pass(self) -> None:
         """Does a part of the nightly pass, between two rounds."""
@@ -226,14 +224,10 @@ class SiteSync:
         self._tell_pass(comparison)
 
     async def _positions(self, *sources: str) -> dict[str, str]:
-        return await self.database.transaction(
-            lambda connection: read_positions(connection, self.database, sources)
-        )
+        return await self.database.transaction(lambda connection: read_positions(connection, self.database, sources))
 
     async def _record(self, positions: dict[str, str]) -> None:
-        await self.database.transaction(
-            lambda connection: write_positions(connection, self.database, positions)
-        )
+        await self.database.transaction(lambda connection: write_positions(connection, self.database, positions))
 
     async def _check_store(self) -> None:
         """The site's additions are those of one store."""
@@ -251,12 +245,7 @@ class SiteSync:
         known = (await self._positions(STORE)).get(STORE)
         other = known is not None and known != await self.store_id()
         return SiteImport(
-            self._store,
-            self.database,
-            self._mapping,
-            self._clock(),
-            again=again or other,
-            dry_run=dry_run,
+            self._store, self.database, self._mapping, self._clock(), again=again or other, dry_run=dry_run
         )
 
     async def problems(self) -> list[str]:

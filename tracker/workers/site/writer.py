@@ -115,10 +115,7 @@ class TableWriter:
     async def end(self, keys: Sequence[Key]) -> None:
         """These rows of the site are active no longer. Raises SiteError."""
         columns = [name for name, value in self.mapping.replaced.items() if value in _ACTIVE]
-        ended = [
-            {**dict(zip(self.mapping.key, key, strict=True)), **dict.fromkeys(columns, 0)}
-            for key in sorted(keys)
-        ]
+        ended = [{**dict(zip(self.mapping.key, key, strict=True)), **dict.fromkeys(columns, 0)} for key in sorted(keys)]
         if self._database.is_postgresql:
             flags = {name for name in columns if kind_of(self.table.c[name]) == "flag"}
             ended = [{**each, **dict.fromkeys(flags, False)} for each in ended]
@@ -166,9 +163,7 @@ class TableWriter:
             await self._update(connection, [each for _, each in batch], self._changed)
         return done
 
-    async def _upsert(
-        self, connection: AsyncConnection, rows: Sequence[Encoded], changed: Sequence[str]
-    ) -> None:
+    async def _upsert(self, connection: AsyncConnection, rows: Sequence[Encoded], changed: Sequence[str]) -> None:
         if not changed or not self.mapping.unique:  # such a table needs no unique key
             known = await self._known(connection, [self.key_of(row) for row in rows])
             await self._update(connection, [row for row in rows if self.key_of(row) in known], changed)
@@ -196,9 +191,7 @@ class TableWriter:
         deltas = [{where["key"]: id, where["column"]: by} for id, by in sorted(grown.items()) if by]
         assert self._torrents is not None
         columns = [where["column"]]
-        await update_rows(
-            self._database, connection, self._torrents, [where["key"]], deltas, columns, adding=True
-        )
+        await update_rows(self._database, connection, self._torrents, [where["key"]], deltas, columns, adding=True)
 
     async def _known(self, connection: AsyncConnection, keys: Sequence[Key]) -> set[Key]:
         if not keys:
@@ -209,25 +202,16 @@ class TableWriter:
     def select(self, keys: Sequence[Key], columns: Iterable[str]) -> Select[Any]:
         """Reads columns of the rows with these keys."""
         named = [self.table.c[name] for name in self.mapping.key]
-        query = select(*(self.table.c[name] for name in columns)).where(
-            named[0].in_({key[0] for key in keys})
-        )
+        query = select(*(self.table.c[name] for name in columns)).where(named[0].in_({key[0] for key in keys}))
         return query.where(tuple_(*named).in_(keys)) if len(named) > 1 else query
 
     async def _update(
-        self,
-        connection: AsyncConnection,
-        rows: Sequence[Encoded],
-        columns: Sequence[str],
-        *,
-        adding: bool = False,
+        self, connection: AsyncConnection, rows: Sequence[Encoded], columns: Sequence[str], *, adding: bool = False
     ) -> None:
         keys = list(self.mapping.key)
         await update_rows(self._database, connection, self.table, keys, rows, columns, adding=adding)
 
-    async def _add(
-        self, connection: AsyncConnection, batch: Sequence[tuple[Row, Encoded]], done: Written
-    ) -> None:
+    async def _add(self, connection: AsyncConnection, batch: Sequence[tuple[Row, Encoded]], done: Written) -> None:
         """Adds what our totals are beyond the recorded ones, and records ours. What the site has no row for is kept
         for later. A total of ours that is lower than the recorded one adds nothing until it has caught up: a
         store that was restored from a backup counts some bytes again."""
@@ -257,9 +241,7 @@ class TableWriter:
         sources = [self.source_of(row) for row in rows] if self.mapping.added else []
         if not sources:
             return {}
-        found = await self._database.transaction(
-            lambda connection: read_positions(connection, self._database, sources)
-        )
+        found = await self._database.transaction(lambda connection: read_positions(connection, self._database, sources))
         return {source: [int(each) for each in text.split()] for source, text in found.items()}
 
 
@@ -312,12 +294,9 @@ async def _update_each(
     for name in keys:
         statement = statement.where(table.c[name] == bindparam(f"key_{name}", type_=table.c[name].type))
     new = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in columns}
-    statement = statement.values(
-        {name: table.c[name] + each if adding else each for name, each in new.items()}
-    )
+    statement = statement.values({name: table.c[name] + each if adding else each for name, each in new.items()})
     values = [
-        {f"key_{name}": row[name] for name in keys} | {f"new_{name}": row[name] for name in columns}
-        for row in rows
+        {f"key_{name}": row[name] for name in keys} | {f"new_{name}": row[name] for name in columns} for row in rows
     ]
     await connection.execute(statement, values)
 
@@ -347,11 +326,7 @@ async def read_positions(
 
 
 async def write_positions(
-    connection: AsyncConnection,
-    database: SiteDatabase,
-    positions: Mapping[str, str],
-    *,
-    replace: bool = True,
+    connection: AsyncConnection, database: SiteDatabase, positions: Mapping[str, str], *, replace: bool = True
 ) -> None:
     if not positions:
         return

@@ -67,16 +67,12 @@ class Upstreams:
         for upstream in self._upstreams:
             if not upstream.can_be_asked:
                 log.warning(
-                    "upstream tracker unused: its URL has no scrape, and upstream_peers is off",
-                    tracker=upstream.name,
+                    "upstream tracker unused: its URL has no scrape, and upstream_peers is off", tracker=upstream.name
                 )
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for upstream in self._upstreams:
             await upstream.close()
@@ -136,13 +132,7 @@ def _observer(settings: ScoringSettings, on_peer: OnPeer | None) -> Observer:
 
     def announce(info_hash: InfoHash) -> Announce:
         return Announce(
-            info_hash,
-            peer_id,
-            port=0,
-            bytes_left=Digits(b"1"),
-            event=Event.STOPPED,
-            peers_wanted=wanted,
-            key=key,
+            info_hash, peer_id, port=0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=wanted, key=key
         )
 
     return Observer(announce, on_peer or (lambda _info_hash, _address: None))

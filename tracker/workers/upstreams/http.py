@@ -9,13 +9,7 @@ from yarl import URL
 from tracker import __version__
 from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
-from tracker.wire.http_tracker_reply import (
-    MAX_BYTES,
-    announce_query,
-    parse_announce,
-    parse_scrape,
-    scrape_query,
-)
+from tracker.wire.http_tracker_reply import MAX_BYTES, announce_query, parse_announce, parse_scrape, scrape_query
 from tracker.wire.tracker_url import TrackerUrl
 from tracker.workers.upstreams.protocol import Unreachable
 

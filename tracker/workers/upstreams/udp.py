@@ -60,10 +60,7 @@ class UdpTracker:
 
         udp_socket, transaction_id, packet = await self._exchange(encode)
         return udp.parse_announce_reply(
-            packet,
-            transaction_id,
-            ipv6=udp_socket.family == socket.AF_INET6,
-            max_peers=announce.peers_wanted or 0,
+            packet, transaction_id, ipv6=udp_socket.family == socket.AF_INET6, max_peers=announce.peers_wanted or 0
         )
 
     async def close(self) -> None:
@@ -86,9 +83,7 @@ class UdpTracker:
             self._avoid(destination)
             raise Unreachable(f"unreachable ({type(error).__name__})") from None
 
-    async def _retry(
-        self, udp_socket: "_UdpSocket", encode: Callable[[int, int], bytes]
-    ) -> tuple[int, bytes]:
+    async def _retry(self, udp_socket: "_UdpSocket", encode: Callable[[int, int], bytes]) -> tuple[int, bytes]:
         wait, remembered = self._first_wait, udp_socket.knows_connection(self._monotonic())
         # The same for all attempts: a late reply to the first one counts.
         transaction_id = secrets.randbits(32)

@@ -138,11 +138,7 @@ class Upstream:
         return Counts(self.name, error=why.text, skipped=why.skipped)
 
     async def _attempt(
-        self,
-        backoff: Backoff,
-        max_refusals: int,
-        request: Callable[[Request], Awaitable[Reply]],
-        argument: Request,
+        self, backoff: Backoff, max_refusals: int, request: Callable[[Request], Awaitable[Reply]], argument: Request
     ) -> Reply:
         """Sends one request if backoff and budget allow it. Raises _NoCounts."""
         async with self._turns:
@@ -187,6 +183,4 @@ class Upstream:
 def _addresses(reply: AnnounceReply) -> list[Address]:
     """The distinct addresses of the peers."""
     packed = ((reply.peers, ENDPOINT_LENGTH), (reply.peers6, ENDPOINT6_LENGTH))
-    return list(
-        dict.fromkeys(unmap(address) for peers, size in packed for address, _ in split_endpoints(peers, size))
-    )
+    return list(dict.fromkeys(unmap(address) for peers, size in packed for address, _ in split_endpoints(peers, size)))

@@ -113,12 +113,7 @@ class WorkPolicy:
             await self._policy.note(torrent_ids[begin : begin + _NOTED])
 
     async def _fill(
-        self,
-        project: Project,
-        torrents: Sequence[InfoHash],
-        after: Position,
-        dry_run: bool,
-        rehearsal: Rehearsal,
+        self, project: Project, torrents: Sequence[InfoHash], after: Position, dry_run: bool, rehearsal: Rehearsal
     ) -> AsyncIterator[Change]:
         """``after``: where the next run goes on after these torrents."""
         for begin in range(0, max(1, len(torrents)), _VISITED):

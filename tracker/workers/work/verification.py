@@ -12,13 +12,7 @@ from redis.exceptions import ResponseError
 from tracker.bittorrent import InfoHash
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import Project, UnknownProject
-from tracker.store.work.verification import (
-    MAX_BATCH,
-    Checked,
-    ProbeResult,
-    Verification,
-    asks_for_probes,
-)
+from tracker.store.work.verification import MAX_BATCH, Checked, ProbeResult, Verification, asks_for_probes
 from tracker.system.logger import Logger
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Level, Prober, Status
@@ -87,9 +81,7 @@ class WorkVerification:
         """Logs once which projects ask for probes while there are none."""
         unprobed = [] if self._is_probing else [each.name for each in projects if asks_for_probes(each)]
         if unprobed and unprobed != self._unprobed:
-            log.warning(
-                "claims are verified by announces alone: set TRACKER_PROBE__ENABLED", projects=unprobed
-            )
+            log.warning("claims are verified by announces alone: set TRACKER_PROBE__ENABLED", projects=unprobed)
         self._unprobed = unprobed
 
     async def _verify(self, project: Project) -> None:

@@ -16,8 +16,7 @@ from tracker.store.work.leaderboard import Board, Rank
 from tracker.store.work.log import LogEntry
 
 Who = Annotated[
-    list[str],
-    typer.Argument(metavar="[PROJECT] WHO…", help="Claimants, addresses, or the /64 of IPv6 addresses."),
+    list[str], typer.Argument(metavar="[PROJECT] WHO…", help="Claimants, addresses, or the /64 of IPv6 addresses.")
 ]
 Everywhere = Annotated[bool, typer.Option("--everywhere", help="In all projects; give no PROJECT.")]
 
@@ -102,8 +101,7 @@ def _split(words: list[str], everywhere: bool) -> tuple[str | None, list[str]]:
 async def list_blocked(
     store: Store,
     project: Annotated[
-        str | None,
-        typer.Argument(metavar="[PROJECT]", help="Default: the list that applies to all projects."),
+        str | None, typer.Argument(metavar="[PROJECT]", help="Default: the list that applies to all projects.")
     ] = None,
 ) -> Pages:
     """List blocked claimants and addresses."""
@@ -127,9 +125,7 @@ async def show_top(
     month: Month = None,
     week: Annotated[
         str | None,
-        typer.Option(
-            metavar="YYYY-Www", help="Only this ISO week (UTC). Not with --month.", callback=_check_week
-        ),
+        typer.Option(metavar="YYYY-Www", help="Only this ISO week (UTC). Not with --month.", callback=_check_week),
     ] = None,
     limit: Limit = 20,
 ) -> Pages:

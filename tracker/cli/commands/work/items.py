@@ -82,9 +82,7 @@ async def list_items(
             page = await store.work.claims.page(project, cursor=cursor, count=count)
             listing.page(_claim_row(claim) for claim in page.entries)
         else:
-            page = await store.work.items.page(
-                project, place, claimant=claimant or "", cursor=cursor, count=count
-            )
+            page = await store.work.items.page(project, place, claimant=claimant or "", cursor=cursor, count=count)
             listing.page(_item_row(item, score, status) for item, score in page.entries)
         left -= len(page.entries)
         cursor = page.cursor
@@ -101,10 +99,7 @@ _COLUMNS = {
 
 def _claim_row(claim: Claim) -> Row:
     return {
-        **{
-            name: getattr(claim, name)
-            for name in ("item", "claimant", "state", "address", "queue", "version")
-        },
+        **{name: getattr(claim, name) for name in ("item", "claimant", "state", "address", "queue", "version")},
         "claimed": Moment(claim.claimed_at),
         "lease_ends": Moment(claim.lease_ends),
     }
@@ -115,9 +110,7 @@ def _item_row(item: str, score: float, status: str) -> Row:
 
 
 @commands.command("show")
-async def show_item(
-    store: Store, project: Project, item: Annotated[str, typer.Argument(metavar="ITEM")]
-) -> Row:
+async def show_item(store: Store, project: Project, item: Annotated[str, typer.Argument(metavar="ITEM")]) -> Row:
     """Show where an item is, and who has it."""
     await store.work.projects.get(project)
     found = await store.work.items.status(project, item)

@@ -39,8 +39,5 @@ def _row(change: Change) -> Row:
     return {
         "info_hash": change.info_hash.hex(),
         "to": change.queue or " ".join(change.asked),
-        **{
-            name: getattr(change, name)
-            for name in ("seeders", "average", "copies", "copies_before", "reason")
-        },
+        **{name: getattr(change, name) for name in ("seeders", "average", "copies", "copies_before", "reason")},
     }

@@ -39,11 +39,7 @@ async def list_projects(store: Store, as_json: AsJson = False) -> None:
 @options_of(ProjectRecord)
 @audited("project.create")
 async def create_project(
-    store: Store,
-    change: Change,
-    name: Project,
-    kind: Annotated[Kind, typer.Option()] = "items",
-    given: Given = None,
+    store: Store, change: Change, name: Project, kind: Annotated[Kind, typer.Option()] = "items", given: Given = None
 ) -> None:
     """Create a project. In kind `seeding` an item is a registered torrent, in kind `items` any text."""
     await change.touch("project", name)

@@ -50,31 +50,17 @@ Url = Annotated[str, typer.Option(metavar="URL", help="The project: https://trac
 Client = Annotated[
     str,
     typer.Option(
-        metavar="CLIENT",
-        help="qbittorrent://user@host:8080, transmission://user@host:9091, or internal:/folder.",
+        metavar="CLIENT", help="qbittorrent://user@host:8080, transmission://user@host:9091, or internal:/folder."
     ),
 ]
-Space = Annotated[
-    int, typer.Option(parser=_size, metavar="SIZE", help="Maximum disk space to fill, such as 500GB.")
-]
-MaxTorrents = Annotated[
-    int, typer.Option("--max", min=1, max=100_000, metavar="N", help="Maximum number of torrents.")
-]
+Space = Annotated[int, typer.Option(parser=_size, metavar="SIZE", help="Maximum disk space to fill, such as 500GB.")]
+MaxTorrents = Annotated[int, typer.Option("--max", min=1, max=100_000, metavar="N", help="Maximum number of torrents.")]
 Folder = Annotated[str, typer.Option(metavar="FOLDER", help="Folder for data, as the client sees it.")]
-Label = Annotated[
-    str, typer.Option(metavar="LABEL", help="Label of the torrents added here; others are not changed.")
-]
-PasskeyFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help=f"File with your passkey. Default: ${PASSKEY}.")
-]
-Name = Annotated[
-    str, typer.Option(metavar="NAME", help="Your name, in a project without passkeys. Needs --port.")
-]
+Label = Annotated[str, typer.Option(metavar="LABEL", help="Label of the torrents added here; others are not changed.")]
+PasskeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help=f"File with your passkey. Default: ${PASSKEY}.")]
+Name = Annotated[str, typer.Option(metavar="NAME", help="Your name, in a project without passkeys. Needs --port.")]
 Port = Annotated[
-    int,
-    typer.Option(
-        min=0, max=65_535, metavar="PORT", help="Where your client accepts connections, with --name."
-    ),
+    int, typer.Option(min=0, max=65_535, metavar="PORT", help="Where your client accepts connections, with --name.")
 ]
 PasswordFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help=f"File with the client's password. Default: ${PASSWORD}.")
@@ -137,14 +123,7 @@ def seed(
 
 
 async def _run(
-    url: str,
-    identity: "Identity",
-    client: TorrentClient,
-    file: StateFile,
-    rules: Rules,
-    *,
-    dry_run: bool,
-    once: bool,
+    url: str, identity: "Identity", client: TorrentClient, file: StateFile, rules: Rules, *, dry_run: bool, once: bool
 ) -> None:
     from tracker.volunteer.loop import Volunteer  # noqa: PLC0415
     from tracker.volunteer.work_api import WorkApi  # noqa: PLC0415

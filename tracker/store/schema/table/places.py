@@ -26,22 +26,12 @@ _PLACES: dict[Place, tuple[str, ...]] = {
     Place.MAIN: (
         *(row.pattern for row in WORK),
         *("t:limits", "t:limits:<window>", "t:connectable:<endpoint>"),
-        *(
-            "t:i:client:<outcome>:<period>",
-            "t:unlisted_clients",
-        ),
+        *("t:i:client:<outcome>:<period>", "t:unlisted_clients"),
         *("t:user_id", "t:i:user_name", "t:i:user_<total>"),
         *("t:webhook:<url>", "t:once:<digest>", "t:site"),
         *("t:stats:failures", "t:refused:<reason>", "t:counted:<process>", "t:known:", "t:known:dist"),
         *("t:count:<precision>:<name>", "t:dist:<precision>:<name>"),
-        *(
-            "t:job",
-            "t:job:<id>",
-            "t:q",
-            "t:q:<queue>:<status>",
-            "t:q:<queue>:running:tokens",
-            "t:q:<queue>:ready",
-        ),
+        *("t:job", "t:job:<id>", "t:q", "t:q:<queue>:<status>", "t:q:<queue>:running:tokens", "t:q:<queue>:ready"),
         *(
             "t:q:<queue>:delayed",
             "t:q:<queue>:deadlines",
@@ -68,15 +58,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
     ),
     Place.JOINED: (
         *("t:u:<uid>", "t:i:hnr", "t:deleting", "t:torrent_id", "t:lease", "t:stats:<counter>"),
-        *(
-            "t:heartbeat",
-            "t:gap",
-            "t:due",
-            "t:addresses",
-            "t:changes",
-            "t:edits",
-            "t:unique:forgotten",
-        ),
+        *("t:heartbeat", "t:gap", "t:due", "t:addresses", "t:changes", "t:edits", "t:unique:forgotten"),
         *("t:outbox:<minute>", "t:outbox", "t:outbox:waiting"),
     ),
     Place.DROPPED: (
@@ -89,8 +71,7 @@ _PLACES: dict[Place, tuple[str, ...]] = {
 }
 NAMED_BY: dict[str, Named] = {
     **dict.fromkeys(
-        ("t:i:<ranking>", "t:i:torrent_<value>", "t:i:empty", "t:i:processed", "t:i:info_hash", "t:i:dht"),
-        "tid",
+        ("t:i:<ranking>", "t:i:torrent_<value>", "t:i:empty", "t:i:processed", "t:i:info_hash", "t:i:dht"), "tid"
     ),
     **dict.fromkeys(("t:p:<pid>:torrents", "t:u:<uid>:<set>", "t:u:<uid>:freeleech"), "tid"),
     **dict.fromkeys(("t:i:name", "t:denied", "t:i:unique:<scope>:<period>", "t:u:<uid>:unregistered"), "ih"),
