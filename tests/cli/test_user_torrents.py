@@ -8,23 +8,10 @@ import pytest
 from redis import Redis
 
 from tests.commands import Command
+from tests.store.users.test_history import ROW as HISTORY
 
 HASHES = ("ab" * 20, "cd" * 20)
-ROW: dict[str, Any] = {
-    "user_id": "7",
-    "torrent_id": "12",
-    "uploaded": 1000,
-    "downloaded": 500,
-    "credited_uploaded": 2000,
-    "credited_downloaded": 0,
-    "seed_seconds": 900,
-    "total_seconds": 1000,
-    "completed_at": 1_700_000_000,
-    "first_seen": 1_600_000_000,
-    "last_seen": 1_700_000_500,
-    "hit_and_run": False,
-    "immune": True,
-}
+ROW: dict[str, Any] = {"user_id": "7", "torrent_id": "12", **HISTORY, "hit_and_run": False, "immune": True}
 OTHER = {**ROW, "torrent_id": "4711", "completed_at": 0, "hit_and_run": True, "immune": False}
 
 
