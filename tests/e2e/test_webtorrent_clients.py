@@ -21,7 +21,6 @@ from tests.waiting import until
 
 __all__ = ["browser"]
 
-pytestmark = pytest.mark.slow
 SECONDS = 180.0
 PAGE = """<!doctype html><script type="module">
   import WebTorrent from "/webtorrent.min.js"
@@ -106,8 +105,16 @@ def share(tmp_path: Path) -> Share:
     return Share.make(tmp_path / "source", size=300_000)
 
 
-@pytest.mark.parametrize("seeder", ["node", "browser"])
-@pytest.mark.parametrize("leecher", ["node", "browser"])
+@pytest.mark.parametrize(
+    ("seeder", "leecher"),
+    [
+        pytest.param("browser", "browser", marks=pytest.mark.slow),
+        *(
+            pytest.param(*pair, marks=pytest.mark.long)
+            for pair in (("node",) * 2, ("node", "browser"), ("browser", "node"))
+        ),
+    ],
+)
 def test_webtorrent_clients_exchange_a_file(
     start_tracker: StartTracker,
     browser: Browser,

@@ -8,7 +8,6 @@ from typing import Any
 
 import aiohttp
 
-from tests.waiting import eventually
 from tracker.app.join_events import open_joins
 from tracker.app.web import open_web
 from tracker.runtime.context import RuntimeContext, open_context
@@ -103,7 +102,7 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(url: str, prefix: str, *, subscribed: bool = True, **settings: Any) -> AsyncIterator[Site]:
+async def serving(url: str, prefix: str, **settings: Any) -> AsyncIterator[Site]:
     sections: dict[str, Any] = {
         "http": {"listen": ("127.0.0.1:0",)},
         "redis": {"url": url, "prefix": prefix, "timeout_seconds": 8},
@@ -120,12 +119,4 @@ async def serving(url: str, prefix: str, *, subscribed: bool = True, **settings:
         await context.store.load_secret()
         joins = await stack.enter_async_context(open_joins(context))
         (address,) = await stack.enter_async_context(open_web(context, joins))
-        site = Site(context, address, session)
-        await eventually(lambda: _is_subscribed(site) if subscribed else True)
-        yield site
-
-
-async def _is_subscribed(site: Site) -> bool:
-    channel = site.store.socket_process.channel
-    (_, subscribers) = await site.store.connection.command("PUBSUB", "NUMSUB", channel)
-    return bool(subscribers)
+        yield Site(context, address, session)

@@ -9,8 +9,11 @@ import pytest
 
 from tests.frontends.websocket.harness import HASH, Site, offers, peer, serving
 from tests.waiting import eventually
+from tracker.bittorrent import InfoHash, PeerId
 from tracker.frontends.websocket import connection as front_end
+from tracker.frontends.websocket.relay import OpenOffers
 from tracker.store.users.site_rows import PeerOnTorrent
+from tracker.wire.endpoint import SocketId
 
 OTHER_HASH = "o" * 20
 
@@ -59,6 +62,32 @@ async def test_an_offer_and_its_answer_find_their_way(redis_url: str, prefix: st
             "answer": {"type": "answer", "sdp": "v=0 answer"},
         }
         assert await site.counted("relays.offers") == await site.counted("relays.answers") == 1
+
+
+async def test_of_two_peers_that_offer_at_once_one_connects(redis_url: str, prefix: str) -> None:
+    """Each would drop the other's connection as the second one."""
+    async with serving(redis_url, prefix) as site:
+        one, other, third = await site.open(), await site.open(), await site.open()
+        await one.announce(left=7)
+        await other.announce("o1", left=7)
+        offer = await one.receive()
+        await one.announce("1o", left=7)
+        assert await other.is_silent()
+        await third.announce(left=7)
+        await one.announce("1t", "1u", left=7)
+        assert (await third.receive())["peer_id"] == one.peer_id
+        await one.answer(offer)
+        assert "answer" in await other.receive()
+        await one.announce("1v", "1w", left=7)
+        assert "offer" in await other.receive()
+
+
+def test_an_offer_waits_for_its_answer_only_so_long() -> None:
+    open_offers, offerer = OpenOffers(), SocketId(1, 2)
+    open_offers.add((InfoHash(b"h" * 20), PeerId(b"p" * 20), b"o" * 20), offerer, 100.0)
+    assert open_offers.unanswered(InfoHash(b"h" * 20), 129.0) == {offerer}
+    assert open_offers.unanswered(InfoHash(b"h" * 20), 131.0) == set()
+    assert open_offers.unanswered(InfoHash(b"i" * 20), 101.0) == set()
 
 
 async def test_binary_frames_are_taken_too(redis_url: str, prefix: str) -> None:
@@ -271,7 +300,7 @@ async def test_open_trackers_serve_sockets_and_others_when_told(
     redis_url: str, prefix: str, settings: dict[str, Any], served: bool
 ) -> None:
     chosen = {"webtorrent": {"enabled": None}, **settings}
-    async with serving(redis_url, prefix, subscribed=served, **chosen) as site:
+    async with serving(redis_url, prefix, **chosen) as site:
         if served:
             await site.open()
             return

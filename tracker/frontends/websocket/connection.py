@@ -218,7 +218,7 @@ class SocketConnection:
         self.send(encode_reply(info_hash, reply))
         if offers:
             to = sockets_of(reply.peers)
-            self._relay.pass_offers(self.id, info_hash, announce.peer_id, offers, to)
+            self._relay.pass_offers(self.id, info_hash, announce.peer_id, offers, to, self.open_offers)
 
     async def _scrape(self, scrape: Scrape) -> None:
         """A full scrape may be far longer than any message."""

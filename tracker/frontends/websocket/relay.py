@@ -17,6 +17,9 @@ from tracker.wire.webtorrent import Answer, Offer, encode_answer, encode_offer
 
 OPEN_SECONDS = 120.0
 """How long an offer may be answered. Some clients announce the same offers again for as long."""
+UNANSWERED_SECONDS = 30.0
+"""How long a peer that made an offer gets none back. Two peers that offer at once each drop the other's connection as
+the second one, and meet at their next announce only. Clients need 5 s for an answer, and give up after 25 s."""
 MAX_OPEN = 200
 """Open offers of a connection; beyond that the oldest one is dropped."""
 COLLECT_SECONDS = 0.002
@@ -63,6 +66,11 @@ class OpenOffers:
         offerer, until = self._open.pop(key, (None, 0.0))
         return offerer if now < until else None
 
+    def unanswered(self, info_hash: InfoHash, now: float) -> set[SocketId]:
+        """Who made an offer of late, and waits for the answer."""
+        late = now + OPEN_SECONDS - UNANSWERED_SECONDS
+        return {offerer for key, (offerer, until) in self._open.items() if key[0] == info_hash and until > late}
+
 
 class Relayed(NamedTuple):
     """A message on its way to a connection of another process."""
@@ -107,10 +115,17 @@ class Relay:
         self._news = asyncio.Event()
 
     def pass_offers(
-        self, sender: SocketId, info_hash: InfoHash, peer_id: PeerId, offers: tuple[Offer, ...], to: list[SocketId]
+        self,
+        sender: SocketId,
+        info_hash: InfoHash,
+        peer_id: PeerId,
+        offers: tuple[Offer, ...],
+        to: list[SocketId],
+        received: OpenOffers,
     ) -> None:
-        """Passes an offer on to each of these WebSockets."""
-        for receiver, offer in zip(to, offers, strict=False):
+        """Passes an offer on to each of these WebSockets, but to none whose own offer is among those ``received``."""
+        waiting = received.unanswered(info_hash, self._timer())
+        for receiver, offer in zip((one for one in to if one not in waiting), offers, strict=False):
             key, message = (info_hash, peer_id, offer.offer_id), encode_offer(info_hash, peer_id, offer)
             self._send(receiver.process, Relayed(_OFFER, receiver.number, key, sender, message))
 
