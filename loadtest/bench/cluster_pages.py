@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import statistics
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,6 +19,8 @@ from loadtest.bench.sections import Section
 
 SHARDS = 64
 GOAL_MILLISECONDS = 5.0
+NAMED = 10
+"""Those that take longest with shards, beside one store, are in the table."""
 BUSY = 200
 """Torrents that user 1 seeds."""
 API = {
@@ -70,14 +73,14 @@ def measure_pages(directory: Path, *, rows: int, rounds: int) -> Section:
             for stores in (stack.enter_context(one_store(directory)), stack.enter_context(sharded(SHARDS)))
         ]
     one, several = times
-    worst = ("", 0.0)
-    for name in one:
-        more = several[name] - one[name]
+    more = {name: several[name] - one[name] for name in one}
+    slowest = sorted(more, key=more.__getitem__, reverse=True)
+    for name in slowest[:NAMED]:
         section.find(f"{name}: one store", one[name], "ms")
         section.find(f"{name}: {SHARDS} shards", several[name], "ms")
-        if more > worst[1]:
-            worst = (name, more)
-    section.find(f"the most that {SHARDS} shards take longer ({worst[0]})", worst[1], "ms", GOAL_MILLISECONDS)
+    median = statistics.median(more.values())
+    section.find(f"{SHARDS} shards take longer: half of {len(more)} pages and reads, at most", median, "ms")
+    section.find(f"{SHARDS} shards take longer: {slowest[0]}", more[slowest[0]], "ms", GOAL_MILLISECONDS)
     return section
 
 
