@@ -63,7 +63,7 @@ def built_keys() -> dict[str, str]:
     made: dict[str, str] = {}
     for name, method in vars(keys.Keys).items():
         if callable(method) and not name.startswith("_") and name not in NOT_KEYS:
-            kinds = {k: v for k, v in method.__annotations__.items() if k != "return"}
+            kinds = {k: v for k, v in method.__annotations__.items() if k not in ("self", "return")}
             key = getattr(builder, name)(*(_example(k, v) for k, v in kinds.items()))
             made[name] = key.decode() if isinstance(key, bytes) else key
     return made

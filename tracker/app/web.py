@@ -7,6 +7,7 @@ A check reads what the loops know already and sends the store no command, so cli
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from tracker.app.join_events import JoinEvents
@@ -105,6 +106,7 @@ def needs_all_shards(context: RuntimeContext) -> bool:
     return not context.live.current.http.ready_when_degraded
 
 
+@dataclass(eq=False)
 class Readiness:
     """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps.
 
@@ -112,26 +114,19 @@ class Readiness:
     unavailable ones. ``needs_all`` returns whether they are problems.
     """
 
-    def __init__(
-        self,
-        shards: Shards,
-        stopping: Callable[[], bool],
-        reaper: AnyReaper | None,
-        needs_all: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._needs_all = needs_all
-        self._shards = shards
-        self._stopping = stopping
-        self._reaper = reaper
+    shards: Shards
+    stopping: Callable[[], bool]
+    reaper: AnyReaper | None
+    needs_all: Callable[[], bool] = lambda: False
 
     def problems(self) -> list[str]:
         """Fixed public texts; empty if ready. Problems that an unavailable store causes are left out."""
-        found = [STOPPING] if self._stopping() else []
-        if cause := self._shards.cause:
+        found = [STOPPING] if self.stopping() else []
+        if cause := self.shards.cause:
             return [*found, cause]
-        found += [f"store refuses writes: {reason}"] if (reason := self._shards.refusal) else []
-        found += self._shards.notices() if self._needs_all() else []
-        if self._reaper is not None:
-            found += [NO_EXPIRY_EVENTS] if self._reaper.missing_events else []
-            found += [SWEEP_BEHIND] if self._reaper.sweep_behind else []
+        found += [f"store refuses writes: {reason}"] if (reason := self.shards.refusal) else []
+        found += self.shards.notices() if self.needs_all() else []
+        if self.reaper is not None:
+            found += [NO_EXPIRY_EVENTS] if self.reaper.missing_events else []
+            found += [SWEEP_BEHIND] if self.reaper.sweep_behind else []
         return found

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 
 from tracker.dht.node import DhtNode
 from tracker.runtime.telemetry import Telemetry
@@ -13,53 +14,48 @@ HEALTH = "dht_up", "dht_answered_at", "dht_torrents"
 _FLUSH_SECONDS = 1.0
 
 
+@dataclass(eq=False)
 class DhtTelemetry:
     """``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the time of the nodes."""
 
-    def __init__(
-        self,
-        telemetry: Telemetry,
-        nodes: Mapping[int, DhtNode],
-        participation: Callable[[], Participation | None] = lambda: None,
-        *,
-        clock: Callable[[], float] = time.time,
-        timer: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._telemetry = telemetry
-        self._participation = participation
-        self._clock = clock
-        self._timer = timer
-        self._nodes = nodes
+    telemetry: Telemetry
+    nodes: Mapping[int, DhtNode]
+    participation: Callable[[], Participation | None] = lambda: None
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._passed: dict[str, int] = {}
-        telemetry.gauge("dht_nodes", lambda: sum(len(each.table) for each in self._nodes.values()))
-        telemetry.gauge("dht_hashes", lambda: sum(len(each.announced) for each in self._nodes.values()))
-        telemetry.gauge("dht_peers", lambda: sum(each.announced.peer_count for each in self._nodes.values()))
+        self.telemetry.gauge("dht_nodes", lambda: sum(len(each.table) for each in self.nodes.values()))
+        self.telemetry.gauge("dht_hashes", lambda: sum(len(each.announced) for each in self.nodes.values()))
+        self.telemetry.gauge("dht_peers", lambda: sum(each.announced.peer_count for each in self.nodes.values()))
 
     def add_health(self) -> None:
         """Adds the gauges of nodes that run here: they start now."""
-        started = self._timer()
+        started = self.timer()
 
         def up() -> float:
-            return state_of(started, self._last_answer(), self._timer()) != "down"
+            return state_of(started, self._last_answer(), self.timer()) != "down"
 
         def answered_at() -> float:
             answered = self._last_answer()
-            return 0 if answered is None else self._clock() - (self._timer() - answered)
+            return 0 if answered is None else self.clock() - (self.timer() - answered)
 
         def torrents() -> float:
-            counted = self._participation()
+            counted = self.participation()
             return counted.estimate if counted is not None else 0
 
         for name, read in zip(HEALTH, (up, answered_at, torrents), strict=True):
-            self._telemetry.gauge(name, read)
+            self.telemetry.gauge(name, read)
 
     def remove_health(self) -> None:
         """Removes these gauges: another tracker runs the nodes of this name."""
         for name in HEALTH:
-            self._telemetry.remove_gauge(name)
+            self.telemetry.remove_gauge(name)
 
     def _last_answer(self) -> float | None:
-        answers = (node.table.last_answer for node in self._nodes.values())
+        answers = (node.table.last_answer for node in self.nodes.values())
         return max((at for at in answers if at is not None), default=None)
 
     async def run(self) -> None:
@@ -71,17 +67,17 @@ class DhtTelemetry:
     def flush(self) -> None:
         """Passes on what was counted since the last call. For every second."""
         sums: dict[str, int] = {}
-        for node in self._nodes.values():
+        for node in self.nodes.values():
             for name, number in counted(node):
                 sums[name] = sums.get(name, 0) + number
         for name, number in sums.items():
             grown = number - self._passed.get(name, 0)
             if grown or name not in self._passed:  # also zeros, so that the first event shows as an increase
-                self._telemetry.count(name, grown)
+                self.telemetry.count(name, grown)
         self._passed = sums
-        for node in self._nodes.values():
+        for node in self.nodes.values():
             for query, seconds in node.counts.take_seconds():
-                self._telemetry.observe(f"dht_query_seconds.{query}", seconds)
+                self.telemetry.observe(f"dht_query_seconds.{query}", seconds)
 
 
 def counted(node: DhtNode) -> Iterator[tuple[str, int]]:

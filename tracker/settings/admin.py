@@ -1,6 +1,6 @@
 """Settings of the admin port and of the log."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -28,10 +28,8 @@ class AdminSettings(Section):
         "is accepted like `hosts`.",
     )
     session_seconds: int = Field(43_200, ge=60, le=2_592_000, description="How long a sign-in to the dashboard lasts.")
-    audit_entries: int = Field(
+    audit_entries: Annotated[int, Field(ge=1000, le=10_000_000)] = Field(
         100_000,
-        ge=1000,
-        le=10_000_000,
         description="Entries of the audit log, of about 300 bytes each. Older ones are deleted, and all after a year. "
         "Calls that change many rows have further entries of up to 8 KB: a tenth as many.",
     )

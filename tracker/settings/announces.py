@@ -10,9 +10,8 @@ from tracker.settings.types import MAX_SECONDS, AnnounceBase, Section
 class AnnounceSettings(Section):
     """Replies to announces."""
 
-    urls: tuple[AnnounceBase, ...] = Field(
+    urls: Annotated[tuple[AnnounceBase, ...], Field(max_length=16)] = Field(
         (),
-        max_length=16,
         description="Where clients reach the tracker, such as `https://tracker.example,udp://tracker.example:6969`, "
         "without `/announce`; the most important one first. The banner, the dashboard, the API, .torrent files and "
         "work distribution name these. Empty: the addresses of `TRACKER_HTTP__LISTEN`, unless clients come through "
@@ -21,11 +20,8 @@ class AnnounceSettings(Section):
     interval_seconds: int = Field(
         1800, ge=1, le=86400, description="How often peers announce. Lists of public trackers accept 300 to 10800."
     )
-    interval_jitter: float = Field(
-        0.1,
-        ge=0,
-        le=0.5,
-        description="Maximum share of the interval that is added at random, so that peers do not come in waves.",
+    interval_jitter: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        0.1, description="Maximum share of the interval that is added at random, so that peers do not come in waves."
     )
     min_interval_seconds: int = Field(
         900, ge=0, le=86400, description="Peers are asked not to announce more often than this."
@@ -61,31 +57,21 @@ class TorrentSettings(Section):
         description="`open` registers an unknown torrent at its first announce; `registered` refuses it. Torrents "
         "that registered themselves in open mode stay until they are forgotten (`forget_after_seconds`).",
     )
-    max_torrents: int = Field(
+    max_torrents: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
         1_000_000,
-        ge=1,
-        le=1_000_000_000,
         description="In open mode, maximum number of registered torrents. At the limit, a new torrent replaces the "
         "self-registered one that has been empty longest; if there is none, it is refused. A network (IPv4: /24, "
         "IPv6: /48) that registered more than a tenth of them loses its own first, then also those of one or two "
         "peers.",
     )
-    new_per_address_hour: int = Field(
-        10_000,
-        ge=1,
-        le=1_000_000_000,
-        description="In open mode, new torrents that one address (IPv6: one /64) may register per hour.",
+    new_per_address_hour: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
+        10_000, description="In open mode, new torrents that one address (IPv6: one /64) may register per hour."
     )
-    new_per_network_hour: int = Field(
-        50_000,
-        ge=1,
-        le=1_000_000_000,
-        description="In open mode, new torrents that one network (IPv4: /24, IPv6: /48) may register per hour.",
+    new_per_network_hour: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
+        50_000, description="In open mode, new torrents that one network (IPv4: /24, IPv6: /48) may register per hour."
     )
-    forget_after_seconds: int = Field(
+    forget_after_seconds: Annotated[int, Field(ge=60, le=MAX_SECONDS)] = Field(
         604_800,
-        ge=60,
-        le=MAX_SECONDS,
         description="A self-registered torrent is forgotten after this long without a peer. One that "
         "only a single address (IPv6: one /64) ever joined is forgotten after an hour, if that is sooner.",
     )
@@ -96,21 +82,16 @@ class TorrentSettings(Section):
         "deleted when its torrent is removed. Trackers on several hosts do not share the files.",
     )
     full_scrape: bool = Field(False, description="Answer a scrape without info_hash with every torrent.")
-    max_scrape: int = Field(
-        400,
-        ge=1,
-        le=10_000,
-        description="Maximum number of torrents in one scrape, over UDP at most 74. A scrape of more is refused.",
+    max_scrape: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        400, description="Maximum number of torrents in one scrape, over UDP at most 74. A scrape of more is refused."
     )
 
 
 class ReaperSettings(Section):
     """When timed-out peers are removed."""
 
-    interval_seconds: float = Field(
+    interval_seconds: Annotated[float, Field(gt=0, le=172_800)] = Field(
         2700,
-        gt=0,
-        le=172_800,
         description="A peer is removed after this long without an announce, or after 1.5 announce intervals if that is "
         "longer.",
     )

@@ -1,7 +1,7 @@
 """Settings of the background work: places, unique users, scores, jobs, probes, and statistics sent to other servers."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
@@ -58,19 +58,14 @@ class ScoringSettings(Section):
     interval_seconds: int = Field(
         3600, ge=1, le=604_800, description="Each torrent is scored once per interval, as far as capacity allows."
     )
-    max_peers: int | None = Field(
-        None,
-        ge=1,
-        le=1_000_000_000,
-        description="The score of a swarm with fewer peers falls. Default: `TRACKER_ANNOUNCE__PEERS_DEFAULT`.",
+    max_peers: Annotated[int | None, Field(ge=1, le=1_000_000_000)] = Field(
+        None, description="The score of a swarm with fewer peers falls. Default: `TRACKER_ANNOUNCE__PEERS_DEFAULT`."
     )
     per_second: float = Field(
         500, gt=0, le=100_000, description="Maximum number of torrents scored per second by this process."
     )
-    history: int = Field(
+    history: Annotated[int, Field(ge=0, le=10_000)] = Field(
         72,
-        ge=0,
-        le=10_000,
         description="Scorings kept per ranked torrent, each with its seeders, leechers and snatches; 0 for none. "
         "72 take about 2 kB of the store per torrent.",
     )

@@ -33,33 +33,26 @@ WebhookUrls = Annotated[tuple[SecretStr, ...], AfterValidator(_webhook_urls)]
 class ChangeSettings(Section):
     """The change feed, and the webhooks that send it."""
 
-    max_entries: int = Field(
+    max_entries: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
         0,
-        ge=0,
-        le=10_000_000,
         description="About how many changes the feed keeps, the newest: who joined and left swarms, completions, "
         "hit-and-runs. A change takes about 200 bytes of the store. 0: no changes are recorded.",
     )
-    updates_seconds: int = Field(
+    updates_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
         0,
-        ge=0,
-        le=3600,
         description="How often the feed tells that a peer has announced: `updated`, at most once in so many seconds "
         "for each peer, with its values then. 0: it does not tell.",
     )
-    webhook_urls: WebhookUrls = Field(
+    webhook_urls: Annotated[WebhookUrls, Field(max_length=MAX_WEBHOOKS)] = Field(
         (),
-        max_length=MAX_WEBHOOKS,
         description="Where each change is posted, in signed batches: `http://` or `https://` URLs. Needs `max_entries` "
         "and a secret for each URL.",
     )
     webhook_secret: SecretStr | None = Field(
         None, description=f"The key of the signatures for the first URL, at least {MIN_SECRET_LENGTH} characters."
     )
-    webhook_secrets: tuple[SecretStr, ...] = Field(
-        (),
-        max_length=MAX_WEBHOOKS - 1,
-        description="The keys of the signatures for the other URLs, in their order. No two URLs have the same.",
+    webhook_secrets: Annotated[tuple[SecretStr, ...], Field(max_length=MAX_WEBHOOKS - 1)] = Field(
+        (), description="The keys of the signatures for the other URLs, in their order. No two URLs have the same."
     )
 
     @property

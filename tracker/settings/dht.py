@@ -38,9 +38,8 @@ class DhtSettings(Section):
     """A node of the mainline DHT, for public torrents."""
 
     enabled: bool = Field(False, description="Run a node of the DHT. While it is off, no socket is open.")
-    listen: tuple[Annotated[str, AfterValidator(_address)], ...] = Field(
+    listen: Annotated[tuple[Annotated[str, AfterValidator(_address)], ...], Field(max_length=2)] = Field(
         ("0.0.0.0:6881", "[::]:6881"),
-        max_length=2,
         description="UDP addresses of the node, `host:port` or `[ipv6]:port`, at most one of each family.",
     )
     name: str = Field(
@@ -63,10 +62,8 @@ class DhtSettings(Section):
         "node also keeps what other nodes announce of any hash that is not known to be private.",
     )
     answer: bool = Field(True, description="Answer other nodes with peers of the swarms of torrents that take part.")
-    lookups_per_minute: int = Field(
+    lookups_per_minute: Annotated[int, Field(ge=0, le=600)] = Field(
         10,
-        ge=0,
-        le=600,
         description="Torrents with few seeders that the node looks up in the DHT per minute; 0 for none. Each is "
         "looked up once in 6 hours at most, and takes 20 to 100 packets.",
     )
@@ -99,11 +96,8 @@ class DhtSettings(Section):
     node_timeout_seconds: int = Field(
         1800, ge=60, le=86_400, description="A node silent for longer is dropped when a ping fails."
     )
-    address_queries_second: float = Field(
-        1,
-        gt=0,
-        le=10_000,
-        description="Queries answered per second, per address (IPv6: /64). Queries beyond that are ignored.",
+    address_queries_second: Annotated[float, Field(gt=0, le=10_000)] = Field(
+        1, description="Queries answered per second, per address (IPv6: /64). Queries beyond that are ignored."
     )
     address_burst: int = Field(
         10, ge=1, le=100_000, description="Burst: queries of one address that are answered at once."

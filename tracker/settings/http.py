@@ -1,5 +1,7 @@
 """Settings of the public HTTP port."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from tracker.settings.types import ListenAddress, Network, Section
@@ -24,50 +26,34 @@ class HttpSettings(Section):
     ip_parameter_from_private: bool = Field(
         False, description="Also trust `ip=` from private and loopback addresses, for tests in a LAN."
     )
-    max_request_line_bytes: int = Field(
-        32768,
-        ge=1024,
-        le=1048576,
-        description="Maximum length of a request line. A scrape of 400 torrents needs 29,000 bytes.",
+    max_request_line_bytes: Annotated[int, Field(ge=1024, le=1048576)] = Field(
+        32768, description="Maximum length of a request line. A scrape of 400 torrents needs 29,000 bytes."
     )
-    max_header_bytes: int = Field(
+    max_header_bytes: Annotated[int, Field(ge=256, le=1048576)] = Field(
         8190,
-        ge=256,
-        le=1048576,
         description="Maximum length of one header line. All lines of a request together may be as long as this plus "
         "`max_request_line_bytes`.",
     )
-    keepalive_seconds: float = Field(
-        60,
-        gt=0,
-        le=3600,
-        description="A connection is closed after being idle, or not reading its answers, for this long.",
+    keepalive_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        60, description="A connection is closed after being idle, or not reading its answers, for this long."
     )
-    header_seconds: float = Field(
+    header_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
         10,
-        gt=0,
-        le=3600,
         description="How long the head of a request may take, from its first byte (or from connecting) to the end of "
         "its header lines; at most `keepalive_seconds`. Then the connection is closed.",
     )
-    max_connections: int = Field(
+    max_connections: Annotated[int, Field(ge=16, le=1_000_000)] = Field(
         20_000,
-        ge=16,
-        le=1_000_000,
         description="Maximum number of open connections per process; fewer where the limit of open files is lower. "
         "At the limit, each new connection closes the oldest idle one.",
     )
-    max_connections_per_address: int = Field(
+    max_connections_per_address: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
         2000,
-        ge=1,
-        le=1_000_000_000,
         description="Maximum number of open connections per address (IPv6: per /64) and process. At the limit, each "
         "new connection closes the oldest idle one of that address. Trusted proxies have no limit.",
     )
-    stop_delay_seconds: float = Field(
+    stop_delay_seconds: Annotated[float, Field(ge=0, le=600)] = Field(
         0,
-        ge=0,
-        le=600,
         description="How long to keep serving after SIGTERM while `/ready` reports not ready, so that a load balancer "
         "stops sending requests before the port closes.",
     )
@@ -77,11 +63,8 @@ class HttpSettings(Section):
         "a load balancer has another tracker, which may reach them all: 503. It must still use a tracker if none is "
         "ready.",
     )
-    workers: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="Processes that answer requests. With 2 or more, background work has its own process.",
+    workers: Annotated[int, Field(ge=1, le=64)] = Field(
+        1, description="Processes that answer requests. With 2 or more, background work has its own process."
     )
     keep_user_agents: bool = Field(
         False,

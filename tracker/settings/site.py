@@ -59,9 +59,8 @@ class SiteSettings(Section):
         "`TRACKER_CHANGES__UPDATES_SECONDS`. "
         "Unset: off.",
     )
-    mapping: str = Field(
+    mapping: Annotated[str, Field(min_length=1)] = Field(
         "unit3d",
-        min_length=1,
         description="Which tables and columns it has: `unit3d`, `gazelle`, `nexusphp`, or the path of a mapping file.",
     )
     time_zone: Annotated[str, AfterValidator(_zone)] = Field(

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
@@ -22,18 +23,13 @@ class RedisSettings(Section):
         None, description="User name for the sentinels, if they require one; separate from the server's user name."
     )
     sentinel_password: SecretStr | None = Field(None, description="Password for the sentinels, if they require one.")
-    prefix: str = Field(
+    prefix: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.{}:\-]*:$")] = Field(
         "t:",
-        min_length=1,
-        max_length=64,
-        pattern=r"^[A-Za-z0-9_.{}:\-]*:$",
         description="Prefix of every key, so that several trackers can share a server; it ends with a colon. On a "
         "Redis or Valkey Cluster it needs a hash tag, as in `t:{t}:`, unless there are several shards.",
     )
-    shards: int = Field(
+    shards: Annotated[int, Field(ge=1, le=256)] = Field(
         1,
-        ge=1,
-        le=256,
         description="Number of parts that the swarms are split into, by info hash: 1, or a power of two. It is fixed "
         "when the store is made; `tracker reshard` copies a store into one with another number.",
     )
@@ -41,23 +37,16 @@ class RedisSettings(Section):
         None, description="CA certificates that verify a `rediss://` server, instead of the system's."
     )
     connect_timeout_seconds: float = Field(0.5, gt=0, le=60, description="How long connecting to the store may take.")
-    timeout_seconds: float = Field(
-        0.8,
-        gt=0,
-        le=60,
-        description="How long an answer of the store may take. After that, announces fail with `retry in`.",
+    timeout_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
+        0.8, description="How long an answer of the store may take. After that, announces fail with `retry in`."
     )
-    start_wait_seconds: float = Field(
+    start_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
         0,
-        ge=0,
-        le=86_400,
         description="How long a start waits for a store that does not answer or refuses work for now; 0: for ever. "
         "`tracker serve --fail-fast` waits for a second.",
     )
-    max_waiting: int = Field(
+    max_waiting: Annotated[int, Field(ge=64, le=1_000_000_000)] = Field(
         2048,
-        ge=64,
-        le=1_000_000_000,
         description="Maximum number of announces waiting for the store, in all processes together. More are refused at "
         "once with `retry in`, and their connections closed. A good value is the number of announces that "
         "the tracker answers in half a second.",
@@ -88,10 +77,8 @@ class DataSettings(Section):
         Path("data"),
         description="Directory of the private store's data. It is created if missing, readable by its owner only.",
     )
-    max_memory_mb: int | None = Field(
+    max_memory_mb: Annotated[int | None, Field(ge=0, le=1_000_000_000)] = Field(
         None,
-        ge=0,
-        le=1_000_000_000,
         description="Memory limit of the private store, in MB (2^20 bytes); 0: no limit. Default: 60 % of the memory "
         "this process may use (cgroup or machine), at least 256 MB and 1.25 times the data at the start. At 80 % of it "
         "unique users are no longer counted, at 100 % joins are refused.",

@@ -33,10 +33,8 @@ class UdpSettings(Section):
         description="Addresses for announces over UDP: `host:port` or `[ipv6]:port`. `auto`: the TCP addresses of "
         "`http.listen`, but none with trusted proxies or where passkeys are required. `off`: none.",
     )
-    receive_buffer_bytes: int = Field(
+    receive_buffer_bytes: Annotated[int, Field(ge=4096, le=1073741824)] = Field(
         4194304,
-        ge=4096,
-        le=1073741824,
         description="Receive buffer of each UDP socket. The system limits it (`net.core.rmem_max`); less is logged. "
         "A default of 212,992 bytes holds 256 packets.",
     )

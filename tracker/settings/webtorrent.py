@@ -1,5 +1,7 @@
 """Settings of announces over WebSockets."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from tracker.settings.types import Section
@@ -11,10 +13,8 @@ class WebTorrentSettings(Section):
     enabled: bool | None = Field(
         None, description="Serve WebSockets. Not set: in open mode, unless passkeys are required."
     )
-    interval_seconds: int = Field(
+    interval_seconds: Annotated[int, Field(ge=10, le=3600)] = Field(
         120,
-        ge=10,
-        le=3600,
         description="How often peers announce over a WebSocket. Only announces bring new offers, so a long interval "
         "delays connections between few peers.",
     )

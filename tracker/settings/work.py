@@ -29,9 +29,8 @@ class WorkSettings(Section):
         description="Addresses where claimants ask for work, written like `TRACKER_HTTP__LISTEN`. Empty: off. The port "
         "speaks plain HTTP: put a proxy with TLS in front of it if claimants send passkeys over the internet.",
     )
-    default: str = Field(
+    default: Annotated[str, Field(pattern=r"^[-_0-9A-Za-z]{0,30}$")] = Field(
         "",
-        pattern=r"^[-_0-9A-Za-z]{0,30}$",
         description="The project that also answers paths without a project's name, such as `/request` and `/done`, for "
         "clients of ArchiveTeam's universal-tracker. Empty: none.",
     )

@@ -8,6 +8,7 @@ displace the real ones. A batch without a reply of the store is sent again; the 
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -40,26 +41,20 @@ class _Batch(NamedTuple):
     time: float
 
 
+@dataclass(eq=False)
 class ClientSoftwareCounter:
     """``name`` says which program a peer id names, ``count`` takes the counters' names, ``clock`` gives epoch seconds.
     ``flush`` takes at most ``flush_seconds``."""
 
-    def __init__(
-        self,
-        client_software: ClientSoftware,
-        *,
-        name: Callable[[PeerId], str],
-        count: Count,
-        clock: Callable[[], float],
-        sleep: Sleep = asyncio.sleep,
-        flush_seconds: float = FLUSH_SECONDS,
-    ) -> None:
-        self._client_software = client_software
-        self._name = name
-        self._count = count
-        self._clock = clock
-        self._sleep = sleep
-        self._flush_seconds = flush_seconds
+    client_software: ClientSoftware
+    _: KW_ONLY
+    name: Callable[[PeerId], str]
+    count: Count
+    clock: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
+    flush_seconds: float = FLUSH_SECONDS
+
+    def __post_init__(self) -> None:
         self._counts: dict[ClientEvent, int] = {}
         self._addresses: defaultdict[ClientEvent, set[Address]] = defaultdict(set)
         """Some addresses of each pair since the last batch, as many as a new one needs."""
@@ -76,7 +71,7 @@ class ClientSoftwareCounter:
 
     def add(self, peer_id: PeerId, label: str, address: Address) -> None:
         """Counts a join, or a refusal with this failure ``label``. Takes a few microseconds."""
-        pair = self._name(peer_id), label
+        pair = self.name(peer_id), label
         known = self._counts.get(pair)
         if known is None and len(self._counts) >= MAX_WAITING:
             self._drop(1)
@@ -88,13 +83,13 @@ class ClientSoftwareCounter:
 
     def _drop(self, events: int) -> None:
         self._dropped += events
-        self._count("software_dropped", by=events)
+        self.count("software_dropped", by=events)
 
     async def run(self) -> None:
         """Runs until cancelled. Call ``flush`` afterwards."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(forever(self._send_next, SEND_SECONDS, "cannot count client programs", sleep=self._sleep))
-            tasks.create_task(forever(self._log_drops, LOG_SECONDS, sleep=self._sleep))
+            tasks.create_task(forever(self._send_next, SEND_SECONDS, "cannot count client programs", sleep=self.sleep))
+            tasks.create_task(forever(self._log_drops, LOG_SECONDS, sleep=self.sleep))
 
     async def _send_next(self) -> None:
         try:
@@ -135,10 +130,10 @@ class ClientSoftwareCounter:
             addresses[stored] |= self._addresses.pop(each)
             self._counts[each] = 0
         self._batches += 1
-        return _Batch(self._batches, batch, addresses, self._clock())
+        return _Batch(self._batches, batch, addresses, self.clock())
 
     async def _send_batch(self, batch: _Batch) -> None:
-        await self._client_software.add(batch.number, batch.counts, batch.time, batch.addresses)
+        await self.client_software.add(batch.number, batch.counts, batch.time, batch.addresses)
         self._batch, self._attempts = None, 0
 
     def _keep_frequent(self, sent: Mapping[ClientEvent, int]) -> None:
@@ -148,7 +143,7 @@ class ClientSoftwareCounter:
     async def flush(self) -> None:
         """Sends what is waiting, at a graceful stop. Drops what the store does not accept in time."""
         try:
-            async with asyncio.timeout(self._flush_seconds):
+            async with asyncio.timeout(self.flush_seconds):
                 await self._send()
         except (StoreUnavailable, RedisError, TimeoutError) as error:
             log.warning("client programs not counted at shutdown", events=self.waiting, error=str(error))

@@ -5,6 +5,7 @@ The clock selects the precisions, so it does not matter which tracker runs the j
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.slices import PRECISIONS
@@ -25,13 +26,13 @@ def due_precisions(now: float) -> list[int]:
     return [p for p in PRECISIONS if minute % max(1, p // (EVERY_SECONDS * _VISITS_PER_SLICE)) == 0]
 
 
+@dataclass(eq=False)
 class CounterCleaner:
     """``clock`` gives epoch seconds."""
 
-    def __init__(self, counters: Counters, clock: Callable[[], float], page: int = PAGE) -> None:
-        self._counters = counters
-        self._clock = clock
-        self._page = page
+    counters: Counters
+    clock: Callable[[], float]
+    page: int = PAGE
 
     async def clean_once(self) -> int:
         """Removes expired slices; returns their number. Call this once a minute.
@@ -40,8 +41,8 @@ class CounterCleaner:
         redis.exceptions.RedisError.
         """
         removed = entries = 0
-        for precision in due_precisions(self._clock()):
-            async for page in self._counters.clean(precision, self._page):
+        for precision in due_precisions(self.clock()):
+            async for page in self.counters.clean(precision, self.page):
                 removed += page.slices
                 entries += page.entries
                 if page.wrong:

@@ -5,6 +5,7 @@ The node itself runs by its sockets (tracker/frontends/dht/).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from redis.exceptions import RedisError
 
@@ -67,44 +68,37 @@ async def own_peers(
     return [each for each in found if is_usable(each, private_addresses=private_addresses)]
 
 
+@dataclass(eq=False)
 class NodeSaver:
     """Saves which nodes are known. ``nodes`` by 4 and 6; ``timer`` returns their time; ``may_save`` is false while
     another tracker runs the nodes of this name."""
 
-    def __init__(
-        self,
-        store: DhtNodes,
-        name: str,
-        nodes: Mapping[int, DhtNode],
-        *,
-        timer: Callable[[], float],
-        may_save: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._store = store
-        self._name = name
-        self._nodes = nodes
-        self._timer = timer
-        self._may_save = may_save
+    store: DhtNodes
+    name: str
+    nodes: Mapping[int, DhtNode]
+    _: KW_ONLY
+    timer: Callable[[], float]
+    may_save: Callable[[], bool] = lambda: True
 
     async def run(self, sleep: Sleep = asyncio.sleep) -> None:
         """Saves soon after the first node has answered, then regularly until cancelled."""
         waited = 0
-        while waited < SAVE_SECONDS and not any(len(node.table) for node in self._nodes.values()):
+        while waited < SAVE_SECONDS and not any(len(node.table) for node in self.nodes.values()):
             await sleep(FIRST_SAVE_SECONDS)
             waited += FIRST_SAVE_SECONDS
         await forever(self.save, SAVE_SECONDS, sleep=sleep)
 
     async def save(self) -> None:
         """Logs where the store cannot be written."""
-        if not self._may_save():
+        if not self.may_save():
             return
-        now = self._timer()
+        now = self.timer()
         good = {
             family: b"".join(map(b"".join, node.table.good_nodes(now, MAX_NODES)))
-            for family, node in self._nodes.items()
+            for family, node in self.nodes.items()
         }
         try:
-            await self._store.save_tables(self._name, good)
+            await self.store.save_tables(self.name, good)
         except (StoreUnavailable, RedisError) as error:
             log.warning("the nodes of the DHT are not saved", error=str(error))
 
@@ -137,16 +131,17 @@ async def follow_changes(connection: Connection, keys: Keys, changed: Changed) -
     await follow(connection, keys.channel("torrents"), handle)
 
 
+@dataclass(eq=False)
 class Forgetter:
     """Makes nodes forget announced and shown torrents that take part no longer."""
 
-    def __init__(
-        self, torrents: DhtTorrents, nodes: Mapping[int, DhtNode], *, all_torrents: bool, sleep: Sleep = asyncio.sleep
-    ) -> None:
-        self._torrents = torrents
-        self._nodes = nodes
-        self._all_torrents = all_torrents
-        self._sleep = sleep
+    torrents: DhtTorrents
+    nodes: Mapping[int, DhtNode]
+    _: KW_ONLY
+    all_torrents: bool
+    sleep: Sleep = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._changed: set[InfoHash] = set()
         self._every = False
         self._wake = asyncio.Event()
@@ -154,7 +149,7 @@ class Forgetter:
     def changed(self, info_hash: InfoHash | None) -> None:
         if info_hash is None:
             self._every = True
-        elif any(_knows(node, info_hash) for node in self._nodes.values()):
+        elif any(_knows(node, info_hash) for node in self.nodes.values()):
             self._changed.add(info_hash)
         else:
             return
@@ -163,8 +158,8 @@ class Forgetter:
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(forever(self._check_later, 0.0, sleep=self._sleep))
-            tasks.create_task(forever(self._next_round, _PAUSE_SECONDS, sleep=self._sleep))
+            tasks.create_task(forever(self._check_later, 0.0, sleep=self.sleep))
+            tasks.create_task(forever(self._next_round, _PAUSE_SECONDS, sleep=self.sleep))
 
     async def _next_round(self) -> None:
         await self._wake.wait()
@@ -180,17 +175,17 @@ class Forgetter:
         if self._every:
             self._every = False
             looked_at = self._known()
-        for info_hash in await self._torrents.no_longer_part(list(looked_at), all_torrents=self._all_torrents):
-            for node in self._nodes.values():
+        for info_hash in await self.torrents.no_longer_part(list(looked_at), all_torrents=self.all_torrents):
+            for node in self.nodes.values():
                 node.forget(info_hash)
 
     async def _check_later(self) -> None:
-        await self._sleep(CHECK_SECONDS)
+        await self.sleep(CHECK_SECONDS)
         self.changed(None)
 
     def _known(self) -> set[InfoHash]:
         """Those announced, and those shown."""
-        nodes = self._nodes.values()
+        nodes = self.nodes.values()
         shown = {each for node in nodes if node.samples is not None for each in node.samples.hashes()}
         return shown.union(*(node.announced.hashes() for node in nodes))
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 
 from redis.exceptions import RedisError
 
@@ -24,59 +25,50 @@ COUNT_SECONDS = 300
 """How often the torrents that take part are counted."""
 
 
+@dataclass(eq=False)
 class StatusWorker:
     """``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the time of the nodes. ``may_save`` is false
     while another tracker runs the nodes of this name."""
 
-    def __init__(
-        self,
-        name: str,
-        nodes: Mapping[int, DhtNode],
-        store: DhtNodes,
-        torrents: DhtTorrents,
-        *,
-        mode: Mode,
-        clock: Callable[[], float],
-        timer: Callable[[], float],
-        may_save: Callable[[], bool] = lambda: True,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
+    name: str
+    nodes: Mapping[int, DhtNode]
+    store: DhtNodes
+    torrents: DhtTorrents
+    _: KW_ONLY
+    mode: Mode
+    clock: Callable[[], float]
+    timer: Callable[[], float]
+    may_save: Callable[[], bool] = lambda: True
+    sleep: Sleep = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self.lookups: Counter[str] = Counter(answered=0, unanswered=0)
         """Lookups of torrents by outcome."""
         self.participation: Participation | None = None
-        self._name = name
-        self._nodes = nodes
-        self._store = store
-        self._torrents = torrents
-        self._mode = mode
-        self._clock = clock
-        self._timer = timer
-        self._may_save = may_save
-        self._sleep = sleep
-        self._started = int(clock())
+        self._started = int(self.clock())
 
     async def run(self) -> None:
         """Saves the status until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(forever(self._count_torrents, COUNT_SECONDS, sleep=self._sleep))
-            tasks.create_task(forever(self.save, STATUS_SECONDS, sleep=self._sleep))
-            tasks.create_task(forever(self.save_hashes, HASHES_SECONDS, sleep=self._sleep))
+            tasks.create_task(forever(self._count_torrents, COUNT_SECONDS, sleep=self.sleep))
+            tasks.create_task(forever(self.save, STATUS_SECONDS, sleep=self.sleep))
+            tasks.create_task(forever(self.save_hashes, HASHES_SECONDS, sleep=self.sleep))
 
     async def save(self) -> None:
-        if self._may_save():
+        if self.may_save():
             with suppress(StoreUnavailable, RedisError):
-                await self._store.save_status(self.status())
+                await self.store.save_status(self.status())
 
     async def save_hashes(self) -> None:
-        if self._may_save():
+        if self.may_save():
             with suppress(StoreUnavailable, RedisError):
-                await self._store.save_hashes(self._name, self._hashes())
+                await self.store.save_hashes(self.name, self._hashes())
 
     def _hashes(self) -> list[AnnouncedHash]:
         """The torrents announced in both families."""
-        began = self._clock() - self._timer()
+        began = self.clock() - self.timer()
         rows = defaultdict[InfoHash, list[SwarmSummary]](list)
-        for node in self._nodes.values():
+        for node in self.nodes.values():
             for each in node.announced.summaries():
                 rows[each.info_hash].append(each)
         return [
@@ -90,28 +82,28 @@ class StatusWorker:
         ]
 
     def status(self) -> NodeStatus:
-        now, epoch = self._timer(), self._clock()
-        nodes = self._nodes.values()
+        now, epoch = self.timer(), self.clock()
+        nodes = self.nodes.values()
         answers = [at for node in nodes if (at := node.table.last_answer) is not None]
         counts = [node.counts for node in nodes]
         dropped: Counter[str] = Counter()
         for each in counts:
             dropped += each.dropped
         return NodeStatus(
-            name=self._name,
-            mode=self._mode,
+            name=self.name,
+            mode=self.mode,
             started=self._started,
             saved=int(epoch),
             last_answer=int(epoch - (now - max(answers))) if answers else None,
-            ids={family: node.id for family, node in self._nodes.items()},
+            ids={family: node.id for family, node in self.nodes.items()},
             externals={
                 family: format_address(Address(address))
-                for family, node in self._nodes.items()
+                for family, node in self.nodes.items()
                 if (address := node.external_address) is not None
             },
             buckets={
                 family: {bucket: size for bucket, size in enumerate(node.table.sizes()) if size}
-                for family, node in self._nodes.items()
+                for family, node in self.nodes.items()
             },
             hashes=sum(len(node.announced) for node in nodes),
             peers=sum(node.announced.peer_count for node in nodes),
@@ -125,7 +117,7 @@ class StatusWorker:
         )
 
     async def _count_torrents(self) -> None:
-        counted = await count_torrents(self._torrents, all_torrents=self._mode == "all")
+        counted = await count_torrents(self.torrents, all_torrents=self.mode == "all")
         self.participation = counted or self.participation
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tracker.store.changes.changes import Changes
 from tracker.store.jobs.lease import Lease
@@ -14,29 +15,24 @@ _OFF_SECONDS = 60
 """Between two looks for peers that were noted before the setting was switched off."""
 
 
+@dataclass(eq=False)
 class FeedUpdates:
     """``seconds`` returns the setting, 0: off; ``lease``: one tracker does it; ``timer`` returns monotonic seconds."""
 
-    def __init__(
-        self,
-        changes: Changes,
-        seconds: Callable[[], int],
-        lease: Lease,
-        timer: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._changes = changes
-        self._seconds = seconds
-        self._lease = lease
-        self._timer = timer
-        self._sleep = sleep
-        self._recorded_at = timer()
+    changes: Changes
+    seconds: Callable[[], int]
+    lease: Lease
+    timer: Callable[[], float] = time.monotonic
+    sleep: Sleep = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._recorded_at = self.timer()
 
     async def run(self) -> None:
-        await forever(self.step, _STEP_SECONDS, "updates are not recorded", lease=self._lease, sleep=self._sleep)
+        await forever(self.step, _STEP_SECONDS, "updates are not recorded", lease=self.lease, sleep=self.sleep)
 
     async def step(self) -> None:
-        now = self._timer()
-        if now >= self._recorded_at + (self._seconds() or _OFF_SECONDS):
+        now = self.timer()
+        if now >= self._recorded_at + (self.seconds() or _OFF_SECONDS):
             self._recorded_at = now
-            await self._changes.record_updates()
+            await self.changes.record_updates()

@@ -3,6 +3,7 @@ removed, so another tracker goes on after a crash; two that remove the same peer
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tracker.store.access.client_lists import STALE_SECONDS
 from tracker.store.sharding.shards import Shard
@@ -15,35 +16,28 @@ EVERY_SECONDS = 1.0
 log = Logger("tracker.removals")
 
 
+@dataclass(eq=False)
 class RemovalWorker:
     """``denied`` returns the prefixes of denied clients, ``held`` the numbers of the shards that are this tracker's."""
 
-    def __init__(
-        self,
-        removals: Removals,
-        reapings: Mapping[Shard, Reaping],
-        denied: Callable[[], Awaitable[Sequence[bytes]]],
-        held: Callable[[], Sequence[int]],
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
-        self._removals = removals
-        self._reapings = reapings
-        self._denied = denied
-        self._held = held
-        self._sleep = sleep
+    removals: Removals
+    reapings: Mapping[Shard, Reaping]
+    denied: Callable[[], Awaitable[Sequence[bytes]]]
+    held: Callable[[], Sequence[int]]
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     async def run(self) -> None:
         await forever(self.remove_once, EVERY_SECONDS, "peers are not removed", sleep=until_next)
 
     async def remove_once(self) -> int:
         """Removes all peers that are to be removed now; returns their number."""
-        pending = await self._removals.pending(self._held())
+        pending = await self.removals.pending(self.held())
         if any(entry.startswith("client:") for entries in pending.values() for entry in entries):
-            await self._sleep(STALE_SECONDS)  # until then a process may admit a client that it knows as allowed
-        denied = await self._denied() if pending else ()
+            await self.sleep(STALE_SECONDS)  # until then a process may admit a client that it knows as allowed
+        denied = await self.denied() if pending else ()
         removed = sum(
             await asyncio.gather(
-                *(self._reapings[shard].remove(entries, denied, self._sleep) for shard, entries in pending.items())
+                *(self.reapings[shard].remove(entries, denied, self.sleep) for shard, entries in pending.items())
             )
         )
         if removed:

@@ -7,6 +7,7 @@ or is scored once more.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from tracker.store.client.connection import Connection
@@ -38,26 +39,19 @@ def checked(payload: Mapping[str, Any]) -> dict[str, float]:
     return dict(payload)
 
 
+@dataclass(eq=False)
 class Rescore:
     """The handler of queue ``reprocess``.
 
     The scan pauses, for ``pause`` s at a time, while ``max_waiting`` jobs wait.
     """
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        scores: Scores,
-        connection: Connection,
-        *,
-        max_waiting: int = _MAX_WAITING,
-        pause: float = _FULL_SECONDS,
-    ) -> None:
-        self._jobs = jobs
-        self._scores = scores
-        self._connection = connection
-        self._max_waiting = max_waiting
-        self._pause = pause
+    jobs: Jobs
+    scores: Scores
+    connection: Connection
+    _: KW_ONLY
+    max_waiting: int = _MAX_WAITING
+    pause: float = _FULL_SECONDS
 
     async def handle(self, payload: dict[str, Any], job: Claimed) -> None:
         """Scans from ``job.cursor`` on. Raises ScanLost when another tracker has claimed the job."""
@@ -67,39 +61,39 @@ class Rescore:
         cursor = at if known == server and at.isdigit() else "0"
         while True:
             await self._wait_for_room()
-            after, found = await self._scores.page_by_seeders(cursor, _PAGE)
+            after, found = await self.scores.page_by_seeders(cursor, _PAGE)
             await self._enqueue(await self._matching(found, bounds))
             cursor = after
-            if not await self._jobs.save_cursor(job, f"{server} {cursor}"):
+            if not await self.jobs.save_cursor(job, f"{server} {cursor}"):
                 raise ScanLost("another tracker continues this scan")
             if cursor == "0":
                 return
 
     async def _server(self) -> str:
         """The id of the server's run: a cursor is valid for one run only."""
-        return (await read_info(self._connection, "server")).get("run_id", "")
+        return (await read_info(self.connection, "server")).get("run_id", "")
 
     async def _wait_for_room(self) -> None:
-        while await self._jobs.waiting(PROCESS_TORRENT) >= self._max_waiting:
-            await asyncio.sleep(self._pause)
+        while await self.jobs.waiting(PROCESS_TORRENT) >= self.max_waiting:
+            await asyncio.sleep(self.pause)
 
     async def _matching(self, found: Sequence[tuple[str, float]], bounds: Mapping[str, float]) -> list[str]:
         ids = [id for id, seeders in found if _within(seeders, bounds, "seeders")]
         if not ids or not {"min_score", "max_score"} & bounds.keys():
             return ids
-        scores = await self._scores.of(ids)
+        scores = await self.scores.of(ids)
         # A torrent outside the ranking has no score; it counts as 0.
         return [id for id, score in zip(ids, scores, strict=True) if _within(score or 0.0, bounds, "score")]
 
     async def _enqueue(self, ids: Sequence[str]) -> None:
         while ids:
             try:
-                await self._jobs.enqueue_many(
+                await self.jobs.enqueue_many(
                     PROCESS_TORRENT, [{"torrent_id": id} for id in ids], priority=-MAX_PRIORITY
                 )
                 return
             except QueueFull:
-                await asyncio.sleep(self._pause)
+                await asyncio.sleep(self.pause)
 
 
 def _within(value: float, bounds: Mapping[str, float], name: str) -> bool:

@@ -7,6 +7,7 @@ distributions like any other, so they take bounded memory. One tracker of a stor
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import StoreUnavailable
@@ -22,28 +23,28 @@ from tracker.workers.loop import Sleep, forever
 LEASE_SECONDS = 15
 
 
+@dataclass(eq=False)
 class SizeSampler:
     """``clock`` returns epoch seconds."""
 
-    def __init__(self, store: Store, clock: Callable[[], float], sleep: Sleep = asyncio.sleep) -> None:
-        self._store = store
-        self._clock = clock
-        self._sleep = sleep
+    store: Store
+    clock: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
 
     async def run(self) -> None:
         await forever(
             self.sample_once,
             SAMPLE_SECONDS,
             "cannot sample the numbers of peers and torrents",
-            connection=self._store.connection,
-            lease=Lease(self._store.scripts, "samples", "sizes", LEASE_SECONDS, self._clock),
-            sleep=self._sleep,
+            connection=self.store.connection,
+            lease=Lease(self.store.scripts, "samples", "sizes", LEASE_SECONDS, self.clock),
+            sleep=self.sleep,
         )
 
     async def sample_once(self) -> bool:
         """Adds one sample. False while a shard is unavailable, because the numbers are without its torrents then.
         Raises StoreUnavailable and RedisError."""
-        store = self._store
+        store = self.store
         with noting_unavailable_shards() as unavailable:
             totals, torrents, users, peers = await asyncio.gather(
                 store.counters.totals(), store.torrents.count(), store.users.count(), read_peer_counts(store.shards)

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 
 from redis.exceptions import RedisError
@@ -48,41 +48,29 @@ Ask = Callable[[Sequence[InfoHash]], Awaitable[Mapping[InfoHash, Sequence[Source
 log = Logger("tracker.scorer")
 
 
+@dataclass(eq=False)
 class Scorer:
     """``peers_default`` returns how many peers an announce gets by default. ``clock`` gives epoch seconds.
 
     ``timer`` is a monotonic clock in seconds, on which ``sleep`` waits. ``ask_seconds`` is the time limit of ``ask``.
     """
 
-    def __init__(
-        self,
-        scores: Scores,
-        connection: Connection,
-        settings: ScoringSettings,
-        peers_default: Callable[[], int],
-        count: Count,
-        clock: Callable[[], float],
-        ask: Ask | None = None,
-        ask_seconds: float = ASK_SECONDS,
-        timer: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
-        *,
-        cap: float = SCORE_CAP,
-        max_processors: int = MAX_PROCESSORS,
-    ) -> None:
-        self._scores = scores
-        self._connection = connection
-        self._settings = settings
-        self._cap = cap
-        self._max_processors = max_processors
-        self._peers_default = peers_default
-        self._count = count
-        self._clock = clock
-        self._ask = ask
-        self._ask_seconds = ask_seconds
-        self._timer = timer
-        self._sleep = sleep
-        self._batch = max(1, min(ASKING_BATCH if ask else BATCH, int(settings.per_second)))
+    scores: Scores
+    connection: Connection
+    settings: ScoringSettings
+    peers_default: Callable[[], int]
+    count: Count
+    clock: Callable[[], float]
+    ask: Ask | None = None
+    ask_seconds: float = ASK_SECONDS
+    timer: Callable[[], float] = time.monotonic
+    sleep: Sleep = asyncio.sleep
+    _: KW_ONLY
+    cap: float = SCORE_CAP
+    max_processors: int = MAX_PROCESSORS
+
+    def __post_init__(self) -> None:
+        self._batch = max(1, min(ASKING_BATCH if self.ask else BATCH, int(self.settings.per_second)))
         self._turn = asyncio.Lock()
         self._free_at = 0.0
         self._processors = 1
@@ -91,7 +79,7 @@ class Scorer:
 
     @property
     def _max_peers(self) -> int:
-        return max(1, self._settings.max_peers or self._peers_default())
+        return max(1, self.settings.max_peers or self.peers_default())
 
     @property
     def processors(self) -> int:
@@ -100,12 +88,12 @@ class Scorer:
 
     async def run(self) -> None:
         """Runs until cancelled. Returns unfinished batches to the store then."""
-        process = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self._connection, sleep=self._sleep)
+        process = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self.connection, sleep=self.sleep)
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                forever(self._adapt_later, 0.0, "scoring failed", error_seconds=ADAPT_SECONDS, sleep=self._sleep)
+                forever(self._adapt_later, 0.0, "scoring failed", error_seconds=ADAPT_SECONDS, sleep=self.sleep)
             )
-            for number in range(self._max_processors):
+            for number in range(self.max_processors):
                 group.create_task(process(partial(self._process, number), 0.0, "scoring failed"))
 
     async def handle(self, payload: object) -> None:
@@ -119,7 +107,7 @@ class Scorer:
         if not (text.isascii() and text.isdigit() and len(text) <= 15):
             raise ClientError("a job of process_torrent needs a torrent_id")
         try:
-            taken = await self._scores.take_one(text)
+            taken = await self.scores.take_one(text)
         except Leased as leased:
             raise Postponed(min(leased.seconds, _LEASED_SECONDS)) from leased
         if taken is not None:
@@ -137,25 +125,25 @@ class Scorer:
 
     async def _next_batch(self) -> list[Taken]:
         async with self._turn:
-            await self._sleep(max(0.0, self._free_at - self._timer()))
+            await self.sleep(max(0.0, self._free_at - self.timer()))
             batch = await self._take()
             self._spend(len(batch))
             if not batch:
-                await self._sleep(IDLE_SECONDS)
+                await self.sleep(IDLE_SECONDS)
             return batch
 
     def _spend(self, torrents: int) -> None:
-        now = self._timer()
-        self._free_at = max(now, self._free_at) + torrents / self._settings.per_second
+        now = self.timer()
+        self._free_at = max(now, self._free_at) + torrents / self.settings.per_second
 
     async def _take(self) -> list[Taken]:
         """Takes a batch. When cancelled during the call, waits for its reply and returns the batch to the store."""
-        taking = asyncio.gather(self._scores.take(self._batch))
+        taking = asyncio.gather(self.scores.take(self._batch))
         try:
             (batch,) = await asyncio.shield(taking)
         except asyncio.CancelledError:
             with suppress(StoreUnavailable, RedisError):
-                await self._scores.give_back((await taking)[0])
+                await self.scores.give_back((await taking)[0])
             raise
         return batch
 
@@ -165,14 +153,14 @@ class Scorer:
         finished = False
         try:
             others = await self._ask_others(batch)
-            results = await self._scores.finish([self._result(taken, others) for taken in batch])
+            results = await self.scores.finish([self._result(taken, others) for taken in batch])
             finished = True
         finally:
             if not finished:
                 with suppress(StoreUnavailable, RedisError):
-                    await self._scores.give_back(batch)
+                    await self.scores.give_back(batch)
         if results.counted:
-            self._count("torrents.processed", by=results.counted)
+            self.count("torrents.processed", by=results.counted)
         if results.void:
             log.info("scores discarded: lease expired or torrent deleted", torrents=len(results.void))
 
@@ -185,16 +173,16 @@ class Scorer:
         sources = [Source(taken.seeders + taken.leechers, taken.new, self._max_peers)]
         sources += [replace(other, new=max(other.new, taken.new, other.peers - taken.elsewhere)) for other in reported]
         elsewhere = max((other.peers for other in reported), default=None)
-        score = next_score(taken.score, factor(sources), self._cap)
+        score = next_score(taken.score, factor(sources), self.cap)
         return Scored(taken, score, elsewhere)
 
     async def _ask_others(self, batch: Sequence[Taken]) -> Mapping[InfoHash, Sequence[Source]]:
         """The replies of other trackers; none after an error, because a tracker that is down must not stop scoring."""
-        if self._ask is None:
+        if self.ask is None:
             return {}
         try:
-            async with asyncio.timeout(self._ask_seconds):
-                return await self._ask([taken.info_hash for taken in batch])
+            async with asyncio.timeout(self.ask_seconds):
+                return await self.ask([taken.info_hash for taken in batch])
         except Exception as error:  # noqa: BLE001 - no error of another tracker may stop scoring
             # Its text may contain a URL with our passkey.
             log.error("cannot ask other trackers", error=type(error).__name__)
@@ -203,21 +191,21 @@ class Scorer:
     # Concurrency
 
     async def _adapt_later(self) -> None:
-        await self._sleep(ADAPT_SECONDS)
+        await self.sleep(ADAPT_SECONDS)
         await self.adapt()
 
     async def adapt(self) -> None:
         """Adds a processor while torrents are more than an interval late; removes one when none waits."""
-        lag = await self._scores.lag()
+        lag = await self.scores.lag()
         if not lag.late:
             if not lag.waiting and self._processors > 1:
                 self._processors -= 1
-        elif self._processors < self._max_processors:
+        elif self._processors < self.max_processors:
             self._processors += 1
             self._more.set()
             log.info("scoring is late; added a processor", processors=self._processors, late=lag.late)
-        elif self._clock() >= self._warn_at:
-            self._warn_at = self._clock() + WARN_AGAIN_SECONDS
+        elif self.clock() >= self._warn_at:
+            self._warn_at = self.clock() + WARN_AGAIN_SECONDS
             log.warning(
                 "scoring is behind; raise TRACKER_SCORING__PER_SECOND or TRACKER_SCORING__INTERVAL_SECONDS",
                 late=lag.late,

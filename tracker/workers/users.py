@@ -5,6 +5,7 @@ Published changes apply at once, others by a walk of the store's keys, at the st
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 
 from redis.exceptions import RedisError
@@ -23,16 +24,16 @@ PAUSES = 4
 _ERROR_SECONDS = 60.0
 
 
+@dataclass(eq=False)
 class AdoptionWorker:
     """``interval`` returns the seconds per round. ``wanted`` returns whether the tracker has users or an allow-list.
 
     Without both there is nothing to list.
     """
 
-    def __init__(self, adoption: Adoption, interval: Callable[[], float], wanted: Callable[[], bool]) -> None:
-        self._adoption = adoption
-        self._interval = interval
-        self._wanted = wanted
+    adoption: Adoption
+    interval: Callable[[], float]
+    wanted: Callable[[], bool]
 
     async def run(self) -> None:
         """After an error of the store it waits a minute."""
@@ -41,8 +42,8 @@ class AdoptionWorker:
         async def next_round() -> None:
             nonlocal seconds
             await self.round(seconds)
-            await asyncio.sleep(self._interval() / 10)
-            seconds = 0.9 * self._interval()
+            await asyncio.sleep(self.interval() / 10)
+            seconds = 0.9 * self.interval()
 
         failure = "cannot index users and clients that the site wrote"
         await forever(next_round, 0.0, failure, error_seconds=_ERROR_SECONDS)
@@ -52,14 +53,14 @@ class AdoptionWorker:
 
         Raises StoreUnavailable and redis.exceptions.RedisError.
         """
-        if not self._wanted():
+        if not self.wanted():
             return
         timer = asyncio.get_running_loop().time
         cursor, users, clients, names, unusable, scanned = START, 0, 0, 0, 0, 0
         end = timer() + seconds
         while True:
             began = timer()
-            step = await self._adoption.step(cursor)
+            step = await self.adoption.step(cursor)
             cursor, scanned = step.cursor, scanned + KEYS_A_STEP
             users, clients = users + len(step.users), clients + len(step.clients)
             names, unusable = names + len(step.names), unusable + len(step.unusable)

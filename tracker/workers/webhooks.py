@@ -13,6 +13,7 @@ import random
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import aiohttp
@@ -56,39 +57,32 @@ def encode_batch(page: ChangePage, *, gap: bool) -> bytes:
     return json.dumps({"gap": gap, "next": page.next, "changes": changes}, separators=(",", ":")).encode()
 
 
+@dataclass(eq=False, repr=False)
 class WebhookWorker:
     """Delivers the feed to all URLs. ``receivers``: the secret of each URL. ``clock`` gives epoch seconds, ``chance`` a
     random number in [0, 1)."""
 
-    def __init__(
-        self,
-        webhooks: Webhooks,
-        changes: Changes,
-        connection: Connection,
-        receivers: Mapping[str, str],
-        *,
-        count: Count,
-        clock: Callable[[], float],
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        self._webhooks = webhooks
-        self._changes = changes
-        self._connection = connection
-        self._receivers = receivers
-        self._count = count
-        self._clock = clock
-        self._chance = chance
+    webhooks: Webhooks
+    changes: Changes
+    connection: Connection
+    receivers: Mapping[str, str]
+    _: KW_ONLY
+    count: Count
+    clock: Callable[[], float]
+    chance: Callable[[], float] = random.random
+
+    def __post_init__(self) -> None:
         self._token = secrets.token_hex(16)
         self._waiting_since: dict[str, float] = {}
 
     @property
     def lag_seconds(self) -> float:
         """The age of the oldest change that this tracker still has to deliver; 0: none."""
-        return max([0.0, *(self._clock() - at for at in self._waiting_since.values())])
+        return max([0.0, *(self.clock() - at for at in self._waiting_since.values())])
 
     async def run(self) -> None:
         """Runs until cancelled. Ends at once without URLs."""
-        if not self._receivers:
+        if not self.receivers:
             return
         async with aiohttp.ClientSession(
             # The receiver may close a kept connection at the moment that it is used again.
@@ -99,7 +93,7 @@ class WebhookWorker:
             headers={"Content-Type": "application/json", "User-Agent": f"swarmkeeper/{__version__}"},
         ) as session:
             async with asyncio.TaskGroup() as tasks:
-                for url in self._receivers:
+                for url in self.receivers:
                     tasks.create_task(self._deliver_all(session, url))
 
     async def _deliver_all(self, session: aiohttp.ClientSession, url: str) -> None:
@@ -108,26 +102,26 @@ class WebhookWorker:
 
         failure, pause = "cannot read the change feed", OTHER_HOLDER_SECONDS
         try:
-            await forever(deliver, 0.0, failure, error_seconds=pause, connection=self._connection)
+            await forever(deliver, 0.0, failure, error_seconds=pause, connection=self.connection)
         finally:
             with suppress(StoreUnavailable, RedisError, asyncio.CancelledError):
-                await self._webhooks.release(webhook_id(url), self._token)
+                await self.webhooks.release(webhook_id(url), self._token)
 
     async def deliver_once(self, session: aiohttp.ClientSession, url: str) -> float:
         """Delivers at most one batch to ``url``. Returns the seconds until the next call. Raises StoreUnavailable
         and redis.exceptions.RedisError."""
-        state = await self._webhooks.hold(webhook_id(url), self._token)
+        state = await self.webhooks.hold(webhook_id(url), self._token)
         if state is None:
             self._waiting_since.pop(webhook_id(url), None)
             return OTHER_HOLDER_SECONDS
-        wait = state.retry_at - self._clock()
+        wait = state.retry_at - self.clock()
         if 0 < wait <= MAX_PAUSE_SECONDS + 1:  # not after the clock was set back
             return min(wait, POLL_SECONDS)
-        page = await self._changes.after(state.position, MAX_CHANGES)
+        page = await self.changes.after(state.position, MAX_CHANGES)
         if not page.changes:
             self._waiting_since.pop(webhook_id(url), None)
             if page.gap:
-                await self._webhooks.hold(webhook_id(url), self._token, {"position": page.next, "gap": 1})
+                await self.webhooks.hold(webhook_id(url), self._token, {"position": page.next, "gap": 1})
             return POLL_SECONDS
         self._waiting_since[webhook_id(url)] = page.changes[0].at
         return await self._deliver(session, url, state, page)
@@ -137,17 +131,17 @@ class WebhookWorker:
         error = await self._post(session, url, encode_batch(page, gap=gap))
         if error:
             return await self._note_failure(url, state, error)
-        self._count("webhooks.delivered")
-        self._count("webhooks.changes", by=len(page.changes))
+        self.count("webhooks.delivered")
+        self.count("webhooks.changes", by=len(page.changes))
         self._waiting_since.pop(webhook_id(url), None)
-        await self._webhooks.hold(
+        await self.webhooks.hold(
             webhook_id(url),
             self._token,
             {
                 "position": page.next,
                 "gap": 0,
                 "delivered": state.delivered + len(page.changes),
-                "delivered_at": int(self._clock()),
+                "delivered_at": int(self.clock()),
                 "gaps": state.gaps + gap,
                 "failures": 0,
                 "error": "",
@@ -161,19 +155,19 @@ class WebhookWorker:
         return 0.0 if len(page.changes) == MAX_CHANGES else POLL_SECONDS
 
     async def _note_failure(self, url: str, state: WebhookState, error: str) -> float:
-        self._count("webhooks.failed")
+        self.count("webhooks.failed")
         if error != state.error:
             log.warning("webhook delivery failed, retrying", receiver=receiver_of(url), reason=error)
         longest = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(state.failures, 16))
-        retry_at = int(self._clock() + longest * (1 + self._chance()) / 2) + 1
+        retry_at = int(self.clock() + longest * (1 + self.chance()) / 2) + 1
         failed: dict[str, Any] = {"failures": state.failures + 1, "error": error, "retry_at": retry_at}
-        await self._webhooks.hold(webhook_id(url), self._token, failed)
+        await self.webhooks.hold(webhook_id(url), self._token, failed)
         return POLL_SECONDS
 
     async def _post(self, session: aiohttp.ClientSession, url: str, body: bytes) -> str:
         """Empty when the receiver took the batch, else why not: a fixed text, as the reply may contain anything."""
-        timestamp = int(self._clock())
-        headers = {TIMESTAMP: str(timestamp), SIGNATURE: sign(self._receivers[url], timestamp, url, body)}
+        timestamp = int(self.clock())
+        headers = {TIMESTAMP: str(timestamp), SIGNATURE: sign(self.receivers[url], timestamp, url, body)}
         try:
             async with session.post(url, data=body, headers=headers, allow_redirects=False) as response:
                 return "" if 200 <= response.status < 300 else f"status {response.status}"

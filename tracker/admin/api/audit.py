@@ -22,11 +22,8 @@ class AuditQuery(Query):
     """Which entries are wanted."""
 
     actor: str = Field("", max_length=200, description="The name of an actor, or the id of a token.")
-    operation: str = Field(
-        "",
-        max_length=50,
-        description="An operation such as `user.edit`, or the first part of its name.",
-        examples=["user"],
+    operation: Annotated[str, Field(max_length=50)] = Field(
+        "", description="An operation such as `user.edit`, or the first part of its name.", examples=["user"]
     )
     object: str = Field("", max_length=200, description="The id of an object: an info hash, a user id, …")
     way: Way | None = Field(None, description="How it was changed.")

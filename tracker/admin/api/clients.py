@@ -60,10 +60,8 @@ class DeniedClientPage(Page[DeniedClientRow]):
 class DeniedClientPut(Body):
     """Why a client is denied."""
 
-    reason: str = Field(
+    reason: Annotated[str, Field(max_length=MAX_REASON_LENGTH, pattern="^[^\\u0000-\\u001f\\u007f]*$")] = Field(
         "",
-        max_length=MAX_REASON_LENGTH,
-        pattern="^[^\\u0000-\\u001f\\u007f]*$",
         description="Clients show it to their users. Empty: a default text.",
         examples=["this version reports wrong figures: update it"],
     )

@@ -1,6 +1,6 @@
 """The queries of the lists of torrents and of users, and of their exports: order, filters, search."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -49,10 +49,8 @@ class SelectionPage(Selection):
 class TorrentSelection(Selection):
     """Which torrents, and in which order."""
 
-    q: str | None = Field(
+    q: Annotated[str | None, Field(min_length=1, max_length=200)] = Field(
         None,
-        min_length=1,
-        max_length=200,
         description="Part of a name (case-insensitive) or start of an info hash; with a filter, part of a name only. "
         "A search takes no `sort` and `order`.",
     )
@@ -82,10 +80,8 @@ class TorrentSelection(Selection):
 class UserSelection(Selection):
     """Which users, and in which order."""
 
-    q: str | None = Field(
+    q: Annotated[str | None, Field(min_length=1, max_length=200)] = Field(
         None,
-        min_length=1,
-        max_length=200,
         description="Part of a display name (case-insensitive), or a user ID. A search is ordered by name: it takes "
         "no `sort` and `order`.",
     )
@@ -113,8 +109,6 @@ class TorrentQuery(TorrentSelection, SelectionPage):
 class UserQuery(UserSelection, SelectionPage):
     """A page of users."""
 
-    cursor: str = Field(
-        "",
-        pattern="^(|[fw][0-9]{1,12}|[0-9]{1,19}-[0-9]{1,19})$",
-        description=SelectionPage.model_fields["cursor"].description,
+    cursor: Annotated[str, Field(pattern="^(|[fw][0-9]{1,12}|[0-9]{1,19}-[0-9]{1,19})$")] = Field(
+        "", description=SelectionPage.model_fields["cursor"].description
     )

@@ -32,12 +32,8 @@ class TokenList(Reply):
 class TokenNew(Body):
     """A new token."""
 
-    name: str = Field(
-        min_length=1,
-        max_length=64,
-        pattern="^[^\\u0000-\\u001f\\u007f]*$",
-        description="Unique name of its user.",
-        examples=["site"],
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern="^[^\\u0000-\\u001f\\u007f]*$")] = Field(
+        description="Unique name of its user.", examples=["site"]
     )
     role: Role = Field(
         "read",

@@ -60,12 +60,8 @@ class ItemsNew(Body):
         [], max_length=10, description="Only these may claim the items. Empty: everyone."
     )
     copies: Copies = 1
-    place: float | None = Field(
-        None,
-        ge=-1e15,
-        le=1e15,
-        allow_inf_nan=False,
-        description="Position in the queue, lowest first. Null, and in projects with random order: random.",
+    place: Annotated[float | None, Field(ge=-1e15, le=1e15, allow_inf_nan=False)] = Field(
+        None, description="Position in the queue, lowest first. Null, and in projects with random order: random."
     )
     again: bool = Field(False, description="Also add items that are done.")
 

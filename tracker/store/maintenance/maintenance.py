@@ -6,7 +6,7 @@ that deletes a key checks it again.
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from redis.exceptions import ResponseError
 
@@ -64,6 +64,7 @@ class _Findings(dict[str, Finding]):
         return sorted(self.values(), key=lambda finding: -finding.count)
 
 
+@dataclass(eq=False)
 class Maintenance:
     """The maintenance of the main prefix and all shards. ``clock`` gives epoch seconds; ``adoption`` lists users and
     clients that a site wrote; ``reindex_hit_and_runs`` and ``flush_unique_users`` belong to the users and the unique
@@ -72,31 +73,24 @@ class Maintenance:
     Other shards that are unavailable are passed over, but statistics are wiped in all of them or not to the end.
     """
 
-    def __init__(
-        self,
-        shards: Shards,
-        clock: Callable[[], float],
-        *,
-        adoption: Adoption,
-        reindex_hit_and_runs: Callable[[], Awaitable[int]],
-        flush_unique_users: Callable[[], AsyncIterator[int]],
-        page: int = PAGE,
-    ) -> None:
-        self._shards = shards
-        self._connection = shards.main.connection
-        self._adoption = adoption
-        self._clock = clock
-        self._reindex_hit_and_runs = reindex_hit_and_runs
-        self._flush_unique_users = flush_unique_users
-        self._page = page
+    shards: Shards
+    clock: Callable[[], float]
+    _: KW_ONLY
+    adoption: Adoption
+    reindex_hit_and_runs: Callable[[], Awaitable[int]]
+    flush_unique_users: Callable[[], AsyncIterator[int]]
+    page: int = PAGE
+
+    def __post_init__(self) -> None:
+        self._connection = self.shards.main.connection
 
     async def _in_all(self, call: Callable[[Shard], Awaitable[object]]) -> None:
         """Calls it for each prefix, one after the other."""
-        for shard in self._shards.all:
+        for shard in self.shards.all:
             try:
                 await call(shard)
             except StoreUnavailable:
-                if shard is self._shards.main:
+                if shard is self.shards.main:
                     raise
                 note_unavailable_shards([shard.number])
 
@@ -140,7 +134,7 @@ class Maintenance:
         """Deletes counters, distributions, histories, global totals and client statistics, with ``uniques`` unique
         users too. Yields how many keys so far. Torrents, users, swarms and scores stay."""
         removed = 0
-        for shard in self._shards.all:
+        for shard in self.shards.all:
             removed += await _unlink(shard, list(FIRST))
             async for page in self._pages(shard):
                 # Counters that count meanwhile are in FIRST again and have to stay there.
@@ -150,12 +144,12 @@ class Maintenance:
                 )
                 yield removed
         if uniques:
-            async for flushed in self._flush_unique_users():
+            async for flushed in self.flush_unique_users():
                 yield removed + flushed
 
     async def reset_repairs(self) -> int:
         """Resets the counter of repairs by the sweep. Returns what it was."""
-        counts = [await shard.connection.command("GETDEL", shard.keys.stat("repairs")) for shard in self._shards.all]
+        counts = [await shard.connection.command("GETDEL", shard.keys.stat("repairs")) for shard in self.shards.all]
         return sum(int(count or 0) for count in counts)
 
     async def reindex(self, progress: Progress = lambda _: None) -> list[Finding]:
@@ -173,7 +167,7 @@ class Maintenance:
 
         await self._in_all(reindex_in)
         await self._adopt(findings)
-        await self._reindex_hit_and_runs()
+        await self.reindex_hit_and_runs()
         return findings.by_count()
 
     async def key_count(self) -> int:
@@ -184,7 +178,7 @@ class Maintenance:
         """All keys without the prefix by the pattern of their row, unknown ones under ``""``. A key may come twice;
         one that exists all the time comes at least once."""
         prefix = shard.keys.prefix
-        how = ("MATCH", f"{pattern_of(prefix)}*", "COUNT", self._page)
+        how = ("MATCH", f"{pattern_of(prefix)}*", "COUNT", self.page)
         done, cursor = 0, -1
         while cursor:
             after, found = await shard.connection.command("SCAN", max(cursor, 0), *how)
@@ -199,7 +193,7 @@ class Maintenance:
             yield page
 
     async def _list_torrents(self, shard: Shard, info_hashes: Sequence[str], findings: _Findings) -> None:
-        now = int(self._clock())
+        now = int(self.clock())
         bound, found, _ = await shard.scripts.reindex([now, *info_hashes])
         rows = unlisted(found)
         await list_torrents(shard.scripts, now, rows)
@@ -210,13 +204,13 @@ class Maintenance:
         listed = await shard.connection.command("ZMSCORE", shard.keys.denied(), *info_hashes)
         missing = [ih for ih, score in zip(info_hashes, listed, strict=True) if score is None]
         rows = [Unlisted(info_hash, "", b"", b"", True) for info_hash in missing]
-        await list_torrents(shard.scripts, int(self._clock()), rows)
+        await list_torrents(shard.scripts, int(self.clock()), rows)
         findings.add("denials that were not listed", [ih.encode() for ih in missing], changed=True)
 
     async def _adopt(self, findings: _Findings) -> None:
         cursor = START
         while True:
-            step = await self._adoption.step(cursor)
+            step = await self.adoption.step(cursor)
             findings.add("users that were not listed", [user.encode() for user in step.users], changed=True)
             findings.add("clients that were not listed", step.clients, changed=True)
             findings.add("users who were not listed by name", [user.encode() for user in step.names], changed=True)

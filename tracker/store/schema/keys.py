@@ -4,7 +4,7 @@ The scripts in lua/ build keys as well: they receive the prefix and follow the s
 """
 
 from binascii import crc_hqx
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -61,10 +61,127 @@ def pattern_of(prefix: str) -> str:
     return "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in prefix)
 
 
+def _key(name: str) -> Callable[["Keys"], str]:
+    """Builds the one key of this name."""
+
+    def build(self: "Keys") -> str:
+        return self.prefix + name
+
+    return build
+
+
+def _key_of_project(name: str) -> Callable[["Keys", str], str]:
+    """Builds the key of this name of a project of work distribution."""
+
+    def build(self: "Keys", project: str) -> str:
+        return f"{self.prefix}w:{project}:{name}"
+
+    return build
+
+
 class Keys:
     """Builds the keys under one prefix."""
 
     __slots__ = ("prefix",)
+
+    denied = _key("denied")
+    info_hashes = _key("i:info_hash")
+    timeouts = _key("ptimeout:")
+    """The prefix of all timeout keys."""
+    due_cursor = _key("due")
+    addresses = _key("addresses")
+    """Number of endpoints in all swarms, by network."""
+    allowed_clients = _key("whitelist")
+    denied_clients = _key("denied_clients")
+    users = _key("users")
+    upload_multiplier = _key("upload_multiplier")
+    """The multiplier for all users."""
+    download_multiplier = _key("download_multiplier")
+    groups = _key("groups")
+    deleting = _key("deleting")
+    """Users whose deletion may be incomplete."""
+    hit_and_runs = _key("i:hnr")
+    """Users with hit-and-runs, by their number."""
+    pending_hit_and_runs = _key("i:hnr_pending")
+    """Torrents of users in the grace period, by its end."""
+    removed_torrents = _key("removing:torrents")
+    """Torrents from which peers are to be removed."""
+    peer_counts = _key("stats:peers")
+    """What the last round of the sweep has counted."""
+    failures = _key("stats:failures")
+    indexed = _key("indexed")
+    """The versions of the indexes of lists that are complete."""
+    audit = _key("audit")
+    """The audit log."""
+    audit_rows = _key("audit:rows")
+    """Further entries of the audit log, with the objects of calls that change many."""
+    copies = _key("copies")
+    """Changed passkeys, under the main prefix of several shards."""
+    copies_version = _key("copies:version")
+    copied = _key("copied")
+    """The number of the last change that a shard has."""
+    changed = _key("changed")
+    """Users whose sums have changed, in a shard."""
+    shards = _key("shards")
+    """The number of shards, under the main prefix."""
+    layout = _key("layout")
+    """The layout of the store, under the main prefix."""
+    reshard = _key("reshard")
+    """The progress of `tracker reshard`, under the main prefix of a store that it fills."""
+    renumber = _key("renumber")
+    """The progress of `tracker torrent renumber`, under the main prefix."""
+    renumbered_changes = _key("renumber:changes")
+    """A copy of the change feed that takes its place."""
+    changes = _key("changes")
+    """The change feed."""
+    updated = _key("updated")
+    """Peers that announced since ``updated`` was last recorded."""
+    edits = _key("edits")
+    """Users and torrents that programs changed."""
+    site = _key("site")
+    """The state of the site sync."""
+    limits = _key("limits")
+    """Sources over a rate limit."""
+    gap = _key("gap")
+    heartbeat = _key("heartbeat")
+    secret = _key("secret")
+    unique_forgotten = _key("unique:forgotten")
+    """Number of markers deleted to free memory, by period."""
+    processed = _key("i:processed")
+    known_counters = _key("known:")
+    known_distributions = _key("known:dist")
+    outbox_waiting = _key("outbox:waiting")
+    queues = _key("q")
+    admin_tokens = _key("admin:tokens")
+    admin_sessions = _key("admin:sessions")
+    work_projects = _key("w")
+    work_blocked_everywhere = _key("w:blocked")
+    work_bytes = _key("work_bytes")
+    dht_nodes = _key("dht")
+    """The names of all nodes of the DHT."""
+    dht_lookups = _key("i:dht")
+    """Torrents by when they were looked up in the DHT."""
+
+    work_policy = _key_of_project("policy")
+    """Items that the policy enqueued."""
+    work_needs = _key_of_project("needs")
+    work_asked = _key_of_project("asked")
+    work_wanted = _key_of_project("wanted")
+    work_holders = _key_of_project("holders")
+    work_out = _key_of_project("out")
+    work_tokens = _key_of_project("out:tokens")
+    work_claims = _key_of_project("claims")
+    work_checks = _key_of_project("checks")
+    work_trust = _key_of_project("trust")
+    work_done = _key_of_project("done")
+    work_done_by = _key_of_project("done:by")
+    work_totals = _key_of_project("totals")
+    work_log = _key_of_project("log")
+    work_versions = _key_of_project("downloader_version")
+    work_domain_bytes = _key_of_project("domain_bytes")
+    work_total_chart = _key_of_project("chart")
+    work_blocked = _key_of_project("blocked")
+    work_blocked_log = _key_of_project("blocked:log")
 
     def __init__(self, prefix: str = "t:") -> None:
         self.prefix = prefix
@@ -78,44 +195,21 @@ class Keys:
     def deny(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}deny:{info_hash.hex()}"
 
-    def denied(self) -> str:
-        return f"{self.prefix}denied"
-
-    def info_hashes(self) -> str:
-        return f"{self.prefix}i:info_hash"
-
     def torrent(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}t:{info_hash.hex()}"
 
     def peer(self, torrent_id: int | str, peer_id: PeerId) -> str:
         return f"{self.prefix}p:{torrent_id}:{peer_id.hex()}"
 
-    def timeouts(self) -> str:
-        """The prefix of all timeout keys."""
-        return f"{self.prefix}ptimeout:"
-
     def due(self, deadline: int) -> str:
         return f"{self.prefix}due:{deadline}"
-
-    def due_cursor(self) -> str:
-        return f"{self.prefix}due"
 
     def swarm_peers(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}tpeers:{info_hash.hex()}"
 
-    def addresses(self) -> str:
-        """Number of endpoints in all swarms, by network."""
-        return f"{self.prefix}addresses"
-
     def allowed_client(self, prefix: bytes) -> bytes:
         """A peer-id prefix is raw bytes, which the key contains unchanged."""
         return f"{self.prefix}whitelist:".encode() + prefix
-
-    def allowed_clients(self) -> str:
-        return f"{self.prefix}whitelist"
-
-    def denied_clients(self) -> str:
-        return f"{self.prefix}denied_clients"
 
     def connectable(self, endpoint: Endpoint) -> str:
         return f"{self.prefix}connectable:{endpoint.hex()}"
@@ -123,26 +217,9 @@ class Keys:
     def passkey(self, passkey: str) -> str:
         return f"{self.prefix}user:{passkey}"
 
-    def users(self) -> str:
-        return f"{self.prefix}users"
-
-    def upload_multiplier(self) -> str:
-        """The multiplier for all users."""
-        return f"{self.prefix}upload_multiplier"
-
-    def download_multiplier(self) -> str:
-        return f"{self.prefix}download_multiplier"
-
-    def groups(self) -> str:
-        return f"{self.prefix}groups"
-
     def once(self, digest: str) -> str:
         """A request that may be repeated."""
         return f"{self.prefix}once:{digest}"
-
-    def deleting(self) -> str:
-        """Users whose deletion may be incomplete."""
-        return f"{self.prefix}deleting"
 
     def user(self, user_id: int | str) -> str:
         return f"{self.prefix}u:{user_id}"
@@ -163,30 +240,11 @@ class Keys:
         """Users by name, uploaded, downloaded or ratio, and those that are disabled or blocked from downloading."""
         return f"{self.prefix}i:user_{order}"
 
-    def hit_and_runs(self) -> str:
-        """Users with hit-and-runs, by their number."""
-        return f"{self.prefix}i:hnr"
-
-    def pending_hit_and_runs(self) -> str:
-        """Torrents of users in the grace period, by its end."""
-        return f"{self.prefix}i:hnr_pending"
-
     def client_software(self, outcome: str, period: str) -> str:
         return f"{self.prefix}i:client:{outcome}:{period}"
 
     def stat(self, counter: str) -> str:
         return f"{self.prefix}stats:{counter}"
-
-    def removed_torrents(self) -> str:
-        """Torrents from which peers are to be removed."""
-        return f"{self.prefix}removing:torrents"
-
-    def peer_counts(self) -> str:
-        """What the last round of the sweep has counted."""
-        return f"{self.prefix}stats:peers"
-
-    def failures(self) -> str:
-        return f"{self.prefix}stats:failures"
 
     def refused(self, reason: str) -> str:
         """Samples of refused announces."""
@@ -199,85 +257,9 @@ class Keys:
         """Torrents by added, active or size, and those that are disabled, pending or private."""
         return f"{self.prefix}i:torrent_{value}"
 
-    def indexed(self) -> str:
-        """The versions of the indexes of lists that are complete."""
-        return f"{self.prefix}indexed"
-
-    def audit(self) -> str:
-        """The audit log."""
-        return f"{self.prefix}audit"
-
-    def audit_rows(self) -> str:
-        """Further entries of the audit log, with the objects of calls that change many."""
-        return f"{self.prefix}audit:rows"
-
-    def copies(self) -> str:
-        """Changed passkeys, under the main prefix of several shards."""
-        return f"{self.prefix}copies"
-
-    def copies_version(self) -> str:
-        return f"{self.prefix}copies:version"
-
-    def copied(self) -> str:
-        """The number of the last change that a shard has."""
-        return f"{self.prefix}copied"
-
-    def changed(self) -> str:
-        """Users whose sums have changed, in a shard."""
-        return f"{self.prefix}changed"
-
-    def shards(self) -> str:
-        """The number of shards, under the main prefix."""
-        return f"{self.prefix}shards"
-
-    def layout(self) -> str:
-        """The layout of the store, under the main prefix."""
-        return f"{self.prefix}layout"
-
-    def reshard(self) -> str:
-        """The progress of `tracker reshard`, under the main prefix of a store that it fills."""
-        return f"{self.prefix}reshard"
-
-    def renumber(self) -> str:
-        """The progress of `tracker torrent renumber`, under the main prefix."""
-        return f"{self.prefix}renumber"
-
-    def renumbered_changes(self) -> str:
-        """A copy of the change feed that takes its place."""
-        return f"{self.prefix}renumber:changes"
-
-    def changes(self) -> str:
-        """The change feed."""
-        return f"{self.prefix}changes"
-
-    def updated(self) -> str:
-        """Peers that announced since ``updated`` was last recorded."""
-        return f"{self.prefix}updated"
-
-    def edits(self) -> str:
-        """Users and torrents that programs changed."""
-        return f"{self.prefix}edits"
-
     def webhook(self, url_id: str) -> str:
         """The state of deliveries to one URL."""
         return f"{self.prefix}webhook:{url_id}"
-
-    def site(self) -> str:
-        """The state of the site sync."""
-        return f"{self.prefix}site"
-
-    def limits(self) -> str:
-        """Sources over a rate limit."""
-        return f"{self.prefix}limits"
-
-    def gap(self) -> str:
-        return f"{self.prefix}gap"
-
-    def heartbeat(self) -> str:
-        return f"{self.prefix}heartbeat"
-
-    def secret(self) -> str:
-        return f"{self.prefix}secret"
 
     def unique(self, metric: str) -> str:
         """Unique users of all time."""
@@ -292,13 +274,6 @@ class Keys:
     def torrent_places(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}i:unique:torrents.{info_hash.hex()}"
 
-    def unique_forgotten(self) -> str:
-        """Number of markers deleted to free memory, by period."""
-        return f"{self.prefix}unique:forgotten"
-
-    def processed(self) -> str:
-        return f"{self.prefix}i:processed"
-
     def history(self, torrent_id: int | str) -> str:
         return f"{self.prefix}history:{torrent_id}"
 
@@ -309,26 +284,14 @@ class Keys:
     def leases(self, kind: str) -> str:
         return f"{self.prefix}leases:{kind}"
 
-    def known_counters(self) -> str:
-        return f"{self.prefix}known:"
-
-    def known_distributions(self) -> str:
-        return f"{self.prefix}known:dist"
-
     def counter(self, precision: int, name: str) -> str:
         return f"{self.prefix}count:{precision}:{name}"
 
     def distribution(self, precision: int, name: str) -> str:
         return f"{self.prefix}dist:{precision}:{name}"
 
-    def outbox_waiting(self) -> str:
-        return f"{self.prefix}outbox:waiting"
-
     def job(self, job_id: int | str) -> str:
         return f"{self.prefix}job:{job_id}"
-
-    def queues(self) -> str:
-        return f"{self.prefix}q"
 
     def queue_jobs(self, queue: str, status: str) -> str:
         return f"{self.prefix}q:{queue}:{status}"
@@ -336,14 +299,8 @@ class Keys:
     def queue_limits(self, queue: str) -> str:
         return f"{self.prefix}q:{queue}:limits"
 
-    def admin_tokens(self) -> str:
-        return f"{self.prefix}admin:tokens"
-
     def admin_token(self, token_id: str) -> str:
         return f"{self.prefix}admin:token:{token_id}"
-
-    def admin_sessions(self) -> str:
-        return f"{self.prefix}admin:sessions"
 
     def admin_session(self, digest: str) -> str:
         """A session by the SHA-256 of its secret."""
@@ -352,15 +309,6 @@ class Keys:
     def admin_link(self, digest: str) -> str:
         """A sign-in link by the SHA-256 of its secret."""
         return f"{self.prefix}admin:link:{digest}"
-
-    def work_projects(self) -> str:
-        return f"{self.prefix}w"
-
-    def work_blocked_everywhere(self) -> str:
-        return f"{self.prefix}w:blocked"
-
-    def work_bytes(self) -> str:
-        return f"{self.prefix}work_bytes"
 
     def work_project(self, project: str) -> str:
         return f"{self.prefix}w:{project}"
@@ -372,51 +320,8 @@ class Keys:
     def work_own_queue(self, project: str, claimant: str) -> str:
         return f"{self.prefix}w:{project}:todo:d:{claimant}"
 
-    def work_policy(self, project: str) -> str:
-        """Items that the policy enqueued."""
-        return f"{self.prefix}w:{project}:policy"
-
-    def work_needs(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:needs"
-
-    def work_asked(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:asked"
-
-    def work_wanted(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:wanted"
-
-    def work_holders(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:holders"
-
-    def work_out(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:out"
-
-    def work_tokens(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:out:tokens"
-
-    def work_claims(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:claims"
-
     def work_claims_by(self, project: str, claimant: str) -> str:
         return f"{self.prefix}w:{project}:by:{claimant}"
-
-    def work_checks(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:checks"
-
-    def work_trust(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:trust"
-
-    def work_done(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:done"
-
-    def work_done_by(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:done:by"
-
-    def work_totals(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:totals"
-
-    def work_log(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:log"
 
     def work_ranking(self, project: str, board: str) -> str:
         """``board`` is downloader_count, downloader_bytes or downloader_seconds."""
@@ -426,27 +331,8 @@ class Keys:
         """``span`` is a month or a week."""
         return f"{self.prefix}w:{project}:{board}:{span}"
 
-    def work_versions(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:downloader_version"
-
-    def work_domain_bytes(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:domain_bytes"
-
     def work_chart(self, project: str, claimant: str) -> str:
         return f"{self.prefix}w:{project}:chart:{claimant}"
-
-    def work_total_chart(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:chart"
-
-    def work_blocked(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:blocked"
-
-    def work_blocked_log(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:blocked:log"
-
-    def dht_nodes(self) -> str:
-        """The names of all nodes of the DHT."""
-        return f"{self.prefix}dht"
 
     def dht_node(self, node: str) -> str:
         return f"{self.prefix}dht:{node}"
@@ -457,10 +343,6 @@ class Keys:
 
     def dht_hashes(self, node: str) -> str:
         return f"{self.prefix}dht:{node}:hashes"
-
-    def dht_lookups(self) -> str:
-        """Torrents by when they were looked up in the DHT."""
-        return f"{self.prefix}i:dht"
 
     def channel(self, name: str) -> str:
         return f"{self.prefix}{name}"

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from heapq import heappush, heappushpop
 
 from tracker.bittorrent import InfoHash
@@ -30,36 +31,26 @@ _SIZES_PAUSE_SECONDS = 0.002
 log = Logger("tracker.work")
 
 
+@dataclass(eq=False)
 class WorkPolicy:
     """``chance`` returns random numbers from 0 to 1. ``sleep`` waits between calls to the store.
 
     The limits are for one run and project. ``max_weak`` is how many torrents it looks at; None: as ``max_cost`` allows.
     """
 
-    def __init__(
-        self,
-        projects: Projects,
-        policy: Policy,
-        chance: Callable[[], float] = random.random,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        *,
-        max_managed: int = MAX_MANAGED_A_RUN,
-        max_weak: int | None = None,
-        max_cost: int = MAX_COST_A_RUN,
-        max_enqueued: int = MAX_ENQUEUED_A_RUN,
-    ) -> None:
-        self._projects = projects
-        self._policy = policy
-        self._chance = chance
-        self._sleep = sleep
-        self._max_managed = max_managed
-        self._max_weak = max_weak
-        self._max_cost = max_cost
-        self._max_enqueued = max_enqueued
+    projects: Projects
+    policy: Policy
+    chance: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _: KW_ONLY
+    max_managed: int = MAX_MANAGED_A_RUN
+    max_weak: int | None = None
+    max_cost: int = MAX_COST_A_RUN
+    max_enqueued: int = MAX_ENQUEUED_A_RUN
 
     async def handle(self, _: object) -> None:
         """Handles jobs of the queue ``work_policy``."""
-        for project in await self._projects.all():
+        for project in await self.projects.all():
             if project.kind == "seeding":
                 with suppress(UnknownProject):  # deleted meanwhile
                     changes = [change async for change in self.changes(project)]
@@ -69,10 +60,10 @@ class WorkPolicy:
     async def changes(self, project: Project, *, dry_run: bool = False) -> AsyncIterator[Change]:
         """Brings the demand of a seeding project in line, and yields what changed. In a dry run nothing is written: it
         yields what a run would change now. Raises UnknownProject."""
-        at, rehearsal = await self._policy.stored_position(project.name), Rehearsal()
-        cursor, left = at.cursor, self._max_managed
+        at, rehearsal = await self.policy.stored_position(project.name), Rehearsal()
+        cursor, left = at.cursor, self.max_managed
         while left > 0:
-            cursor, page = await self._policy.managed(project.name, cursor, _LOOKED_AT)
+            cursor, page = await self.policy.managed(project.name, cursor, _LOOKED_AT)
             left -= len(page)
             async for change in self._fill(project, page, Position(at.rank, cursor), dry_run, rehearsal):
                 rehearsal = rehearsal.after([change]) if dry_run else rehearsal
@@ -88,29 +79,29 @@ class WorkPolicy:
     ) -> tuple[int, list[InfoHash]]:
         """Looks at torrents from ``rank`` on, in the ranking by seeders. Returns where to go on, and the neediest of
         those that the policy has not enqueued, the neediest first."""
-        limit = await self._policy.limit(project.name, rehearsal)
-        count = await self._policy.weak_count(project)
+        limit = await self.policy.limit(project.name, rehearsal)
+        count = await self.policy.weak_count(project)
         begin = rank if rank < count else 0
-        end = count if self._max_weak is None else min(count, begin + self._max_weak)
+        end = count if self.max_weak is None else min(count, begin + self.max_weak)
         kept: list[tuple[float, float, InfoHash]] = []
         cost = 0
-        while begin < end and cost < self._max_cost:
-            found = await self._policy.weak(project, begin, min(_LOOKED_AT, end - begin), limit)
+        while begin < end and cost < self.max_cost:
+            found = await self.policy.weak(project, begin, min(_LOOKED_AT, end - begin), limit)
             for need, info_hash in found.candidates:
-                entry = (-need, self._chance(), info_hash)
-                if len(kept) < self._max_enqueued:
+                entry = (-need, self.chance(), info_hash)
+                if len(kept) < self.max_enqueued:
                     heappush(kept, entry)
                 else:
                     heappushpop(kept, entry)
             if not dry_run:
                 await self._note(found.to_note)
             begin, cost = min(end, begin + _LOOKED_AT), cost + found.cost
-            await self._sleep(_PAUSE_SECONDS)
+            await self.sleep(_PAUSE_SECONDS)
         return begin, [info_hash for _, _, info_hash in sorted(kept, reverse=True)]
 
     async def _note(self, torrent_ids: Sequence[str]) -> None:
         for begin in range(0, len(torrent_ids), _NOTED):
-            await self._policy.note(torrent_ids[begin : begin + _NOTED])
+            await self.policy.note(torrent_ids[begin : begin + _NOTED])
 
     async def _fill(
         self, project: Project, torrents: Sequence[InfoHash], after: Position, dry_run: bool, rehearsal: Rehearsal
@@ -118,10 +109,10 @@ class WorkPolicy:
         """``after``: where the next run goes on after these torrents."""
         for begin in range(0, max(1, len(torrents)), _VISITED):
             some = torrents[begin : begin + _VISITED]
-            changes = await self._policy.fill(
+            changes = await self.policy.fill(
                 project.name,
                 some,
-                [self._chance() for _ in some],
+                [self.chance() for _ in some],
                 position=after if begin + _VISITED >= len(torrents) else None,
                 dry_run=dry_run,
                 rehearsal=rehearsal,
@@ -129,22 +120,22 @@ class WorkPolicy:
             rehearsal = rehearsal.after(changes) if dry_run else rehearsal
             for change in changes:
                 yield change
-            await self._sleep(_PAUSE_SECONDS)
+            await self.sleep(_PAUSE_SECONDS)
 
 
+@dataclass(eq=False)
 class WorkSizes:
     """Adds up every six hours how many bytes of the registered torrents have how many seeders. A million torrents cost
     the store a few seconds; ``sleep`` waits between script calls."""
 
-    def __init__(self, sizes: Sizes, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        self._sizes = sizes
-        self._sleep = sleep
+    sizes: Sizes
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def handle(self, _: object) -> None:
         """Handles jobs of the queue ``work_sizes``. An interrupted walk starts again and stores nothing."""
         sums, cursor = [0] * len(CLASSES), ""
         while cursor != "0":
-            cursor, some = await self._sizes.scan(cursor or "0")
+            cursor, some = await self.sizes.scan(cursor or "0")
             sums = [a + b for a, b in zip(sums, some, strict=True)]
-            await self._sleep(_SIZES_PAUSE_SECONDS)
-        await self._sizes.save(sums)
+            await self.sleep(_SIZES_PAUSE_SECONDS)
+        await self.sizes.save(sums)

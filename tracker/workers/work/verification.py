@@ -6,6 +6,7 @@ sign of life. Projects that ask for it also have the claimants' seeders probed, 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from redis.exceptions import ResponseError
 
@@ -40,29 +41,24 @@ _RESULTS: dict[Status, ProbeResult] = {
 log = Logger("tracker.work")
 
 
+@dataclass(eq=False)
 class WorkVerification:
     """``clock`` returns epoch seconds. Without a ``prober`` that is enabled, claims are verified by
     announces alone. ``pieces`` returns those of a torrent, if its file is kept."""
 
-    def __init__(
-        self,
-        projects: Projects,
-        verification: Verification,
-        clock: Callable[[], float],
-        prober: Prober | None = None,
-        pieces: Callable[[InfoHash], Awaitable[Pieces | None]] | None = None,
-    ) -> None:
-        self._projects = projects
-        self._verification = verification
-        self._clock = clock
-        self._prober = prober
-        self._pieces = pieces
+    projects: Projects
+    verification: Verification
+    clock: Callable[[], float]
+    prober: Prober | None = None
+    pieces: Callable[[InfoHash], Awaitable[Pieces | None]] | None = None
+
+    def __post_init__(self) -> None:
         self._unprobed: list[str] = []
 
     async def handle(self, _: object = None) -> None:
         """Handles jobs of the queue ``work_verify``. May be cancelled between claims, and run in several trackers at
         once. Raises StoreUnavailable."""
-        projects = await self._projects.all()
+        projects = await self.projects.all()
         self._warn_of_unprobed(projects)
         for project in projects:
             if project.verify != "none":
@@ -75,7 +71,7 @@ class WorkVerification:
 
     @property
     def _is_probing(self) -> bool:
-        return self._prober is not None and self._prober.is_enabled()
+        return self.prober is not None and self.prober.is_enabled()
 
     def _warn_of_unprobed(self, projects: Sequence[Project]) -> None:
         """Logs once which projects ask for probes while there are none."""
@@ -86,16 +82,16 @@ class WorkVerification:
 
     async def _verify(self, project: Project) -> None:
         """Looks at a batch of claims, or at more where there are many."""
-        before = self._clock() - EVERY_SECONDS + _EARLY_SECONDS
-        left = max(MIN_A_RUN, -(-await self._verification.count(project.name) // _ROUND_RUNS))
+        before = self.clock() - EVERY_SECONDS + _EARLY_SECONDS
+        left = max(MIN_A_RUN, -(-await self.verification.count(project.name) // _ROUND_RUNS))
         done, due = 0, list[Checked]()
         while left > 0:
             batch = min(left, MAX_BATCH)
             probes = MAX_PROBES_A_RUN - len(due) if self._is_probing else None
-            checked = await self._verification.check(project.name, before, batch, probes)
+            checked = await self.verification.check(project.name, before, batch, probes)
             for claim in checked:
                 if claim.verified:
-                    done += (await self._verification.complete(project.name, claim)).counted
+                    done += (await self.verification.complete(project.name, claim)).counted
                 elif claim.endpoint is not None:
                     due.append(claim)
             if not checked:
@@ -112,20 +108,20 @@ class WorkVerification:
         ended = 0
         for claim, result in zip(due, results, strict=True):
             if result is not None:
-                ended += await self._verification.note_probe(project.name, claim, result)
+                ended += await self.verification.note_probe(project.name, claim, result)
         return ended
 
     async def _result(self, project: Project, claim: Checked) -> ProbeResult | None:
         """None: try again in the next run."""
-        assert self._prober is not None
+        assert self.prober is not None
         if not claim.endpoint:
             return "unknown"
         info_hash = InfoHash(bytes.fromhex(claim.item))
-        pieces = await self._pieces(info_hash) if self._pieces is not None else None
+        pieces = await self.pieces(info_hash) if self.pieces is not None else None
         level = Level.PIECE if project.verify == "piece" and pieces is not None else Level.HANDSHAKE
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                outcome = await self._prober.check(claim.endpoint, info_hash, level, pieces, is_claimant=True)
+                outcome = await self.prober.check(claim.endpoint, info_hash, level, pieces, is_claimant=True)
         except TimeoutError:
             return "unknown"
         return _RESULTS.get(outcome.status)
