@@ -203,7 +203,7 @@ MAX_MODULES = {
     "stats": 510,
     "torrent list": 520,
     "user list": 530,
-    "work projects": 566,
+    "work projects": 556,
 }
 """Modules that a command imports. Most of the time of a short command goes into them."""
 

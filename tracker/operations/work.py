@@ -12,7 +12,6 @@ from tracker.store.work.items import MAX_BATCH
 from tracker.store.work.policy import Change
 from tracker.store.work.records import Added as ItemsAdded
 from tracker.store.work.records import Kind, NewItem, Place, Project
-from tracker.workers.work.policy import WorkPolicy
 
 _SEEDING: dict[str, Any] = {"verify": "announce", "order": "weakest", "passkeys": True, "keep_done_days": 30}
 """Defaults of projects of kind ``seeding`` that differ from those of kind ``items``."""
@@ -79,6 +78,8 @@ async def policy_preview(store: Store, project: str, *, max_torrents: int | None
     definition = await store.work.projects.get(project)
     if definition.kind != "seeding":
         raise ClientError("only projects of kind seeding have a policy")
+    from tracker.workers.work.policy import WorkPolicy  # noqa: PLC0415  # no other operation needs it
+
     policy = WorkPolicy(store.work.projects, store.work.policy)
     if max_torrents is not None:
         half = max(1, max_torrents // 2)

@@ -14,21 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
-from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from tracker.cli.commands.work.group import commands
 from tracker.cli.terminal import note, say
 from tracker.errors import ClientError
 from tracker.names import printable
-from tracker.settings.model import LogSettings
-from tracker.system.event_loop import running
 from tracker.volunteer.clients import ClientUnavailable, TorrentClient
-from tracker.volunteer.clients.opening import open_client
-from tracker.volunteer.rules import Rules
-from tracker.volunteer.state import StateFile, open_state, view_state
 
 if TYPE_CHECKING:
     from tracker.volunteer.loop import Confirm
+    from tracker.volunteer.rules import Rules
+    from tracker.volunteer.state import StateFile
     from tracker.volunteer.work_api import Identity
 
 PASSKEY = "SWARMKEEPER_PASSKEY"
@@ -40,6 +36,8 @@ _NAME = re.compile(r"[-_0-9A-Za-z]{3,30}", re.ASCII)
 
 
 def _size(text: str) -> int:
+    from pydantic import ByteSize, TypeAdapter, ValidationError  # noqa: PLC0415
+
     try:
         return int(TypeAdapter(ByteSize).validate_python(text))
     except ValidationError:
@@ -101,7 +99,12 @@ def seed(
     Asks the tracker for torrents while there is space, and adds them to the client. Torrents without the label are not
     changed.
     """
-    from tracker.system import logs  # noqa: PLC0415  # with structlog and aiohttp, for this command only
+    # For this command only: the other ones of `tracker work` do not wait for these.
+    from tracker.settings.model import LogSettings  # noqa: PLC0415
+    from tracker.system import logs  # noqa: PLC0415
+    from tracker.volunteer.clients.opening import open_client  # noqa: PLC0415
+    from tracker.volunteer.rules import Rules  # noqa: PLC0415
+    from tracker.volunteer.state import open_state, view_state  # noqa: PLC0415
     from tracker.volunteer.work_api import Unavailable  # noqa: PLC0415
 
     logs.configure(LogSettings())
@@ -123,8 +126,16 @@ def seed(
 
 
 async def _run(
-    url: str, identity: "Identity", client: TorrentClient, file: StateFile, rules: Rules, *, dry_run: bool, once: bool
+    url: str,
+    identity: "Identity",
+    client: TorrentClient,
+    file: "StateFile",
+    rules: "Rules",
+    *,
+    dry_run: bool,
+    once: bool,
 ) -> None:
+    from tracker.system.event_loop import running  # noqa: PLC0415
     from tracker.volunteer.loop import Volunteer  # noqa: PLC0415
     from tracker.volunteer.work_api import WorkApi  # noqa: PLC0415
 
