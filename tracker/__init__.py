@@ -14,7 +14,7 @@ docs/map.md lists all folders, and the path of an announce with its one round tr
 
 from pathlib import Path
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 
 _FOLDER = Path(__file__).parent
 

@@ -501,8 +501,8 @@ def test_an_upgrade_of_the_store_is_in_the_log_the_banner_and_the_audit_log(
     """By a version with another layout, whose one step changes nothing."""
     layout = newer_tracker(tmp_path / "newer") / "store" / "layout.py"
     change(layout, f"LAYOUT = {LAYOUT}\n", f"LAYOUT = {LAYOUT + 1}\n")
-    step = f"async def nothing(shards, position):\n    yield position\n\n\nSTEPS = (Step({LAYOUT + 1}, nothing),)"
-    change(layout, "STEPS: tuple[Step, ...] = ()", step)
+    step = f"async def nothing(shards, position):\n    yield position\n\n\nSTEPS = (Step({LAYOUT + 1}, nothing), "
+    change(layout, "STEPS: tuple[Step, ...] = (", step)
     store = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
     older = start_tracker(**store)
     assert older.announce()[b"complete"] == 1 and older.end() == 0

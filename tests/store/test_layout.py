@@ -9,7 +9,7 @@ from tests.waiting import in_background
 from tracker import __version__
 from tracker.errors import StartupError
 from tracker.store.client.connection import Connection, connect
-from tracker.store.layout import LAYOUT, Step, check_number, copied, upgrade
+from tracker.store.layout import LAYOUT, Step, check_number, copied, upgrade, write_layout
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shards
 from tracker.store.swarms.rules import SwarmRules
@@ -205,6 +205,15 @@ async def test_an_upgrade_goes_on_where_it_was_interrupted(store: Store) -> None
     written = await layout(store)
     assert (written["number"], written["upgrading"], written["position"]) == (str(known), "0", "")
     assert await upgrade(store.shards, store.clock, steps.all, known) == ""
+
+
+async def test_each_earlier_layout_is_upgraded_to_that_of_this_version(store: Store) -> None:
+    await store.upgrade()
+    for number in range(1, LAYOUT):
+        await write_layout(store.shards, number)
+        assert (await store.upgrade()).endswith(f"to {LAYOUT}")
+        for shard in store.shards:
+            assert int(await store.redis.hget(shard.keys.layout(), "number") or 0) == LAYOUT
 
 
 async def test_no_store_is_upgraded_while_a_tracker_runs(store: Store) -> None:

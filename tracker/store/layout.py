@@ -25,7 +25,7 @@ from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.sharding.unavailable import MAIN
 from tracker.system.logger import Logger
 
-LAYOUT = 1
+LAYOUT = 2
 """The layout of this version. Version 1.0.0 began with 1."""
 ALIVE_SECONDS = 15.0
 """A heartbeat is at most so old while a tracker runs."""
@@ -45,7 +45,13 @@ class Step(NamedTuple):
     """Yields positions, each of which it goes on from after an interruption; the first is empty."""
 
 
-STEPS: tuple[Step, ...] = ()
+async def _websockets(shards: Shards, position: str) -> AsyncGenerator[str]:
+    """Layout 2: peers may have WebSockets, which scripts of layout 1 do not know. No key changes."""
+    del shards
+    yield position
+
+
+STEPS: tuple[Step, ...] = (Step(2, _websockets),)
 """One for each layout after the first."""
 
 
