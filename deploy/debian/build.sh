@@ -24,7 +24,7 @@ install -D -m 644 "$here/tracker.toml" "$root/etc/swarmkeeper/tracker.toml"
 install -D -m 755 "$here/swarmkeeper.sh" "$root/usr/bin/swarmkeeper"
 mkdir -p "$root/lib/systemd/system"
 sed -e '/^#/d' -e "s|^ExecStart=.*|ExecStart=$home/bin/tracker --config /etc/swarmkeeper/tracker.toml serve|" \
-    -e 's/^\(User\|StateDirectory\|RuntimeDirectory\|ConfigurationDirectory\)=tracker$/\1=swarmkeeper/' \
+    -e 's/^\(User\|StateDirectory\|RuntimeDirectory\|CacheDirectory\|ConfigurationDirectory\)=tracker$/\1=swarmkeeper/' \
     -e 's|^WorkingDirectory=.*|WorkingDirectory=/etc/swarmkeeper|' -e '/^Environment=TRACKER_DATA__DIRECTORY/d' \
     deploy/systemd/tracker.service >"$root/lib/systemd/system/swarmkeeper.service"
 for file in LICENSE CHANGELOG.md; do install -D -m 644 "$file" "$root/usr/share/doc/swarmkeeper/$file"; done

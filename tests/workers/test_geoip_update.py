@@ -5,12 +5,15 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import ssl
 import tarfile
+import tempfile
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,23 @@ from pydantic import SecretStr
 
 from loadtest.geoip_databases import make_city
 from loadtest.servers import make_certificate
+from tests.commands import command, set_store
 from tests.waiting import in_background
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP, update_notes
 from tracker.settings.background import GEOIP_SOURCES, GeoIPSettings
 from tracker.settings.model import DataSettings, Settings
 from tracker.workers import geoip_update
-from tracker.workers.geoip_update import GeoIPUpdater, NotUpdated, Source, source_of, update
+from tracker.workers.geoip_update import (
+    BUSY_SECONDS,
+    WEEK_SECONDS,
+    GeoIPUpdater,
+    NotUpdated,
+    Source,
+    shared_notes,
+    source_of,
+    update,
+)
 
 NOW = datetime(2030, 3, 2, tzinfo=UTC).timestamp()
 MARCH, FEBRUARY = "dbip-city-lite-2030-03.mmdb.gz", "dbip-city-lite-2030-02.mmdb.gz"
@@ -37,17 +50,18 @@ Handler = Callable[[web.Request], Any]
 
 @dataclass
 class Host:
-    """An HTTPS server. ``answers``: what it answers by the last part of the path, or `path?query`."""
+    """An HTTPS server. ``answers``: what it answers by the last part of the path, or `path?query`; "" for all else."""
 
     url: str = ""
     tls: ssl.SSLContext | None = None
+    certificate: Path = Path()
     answers: dict[str, Handler] = field(default_factory=dict)
     requests: list[web.Request] = field(default_factory=list)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
         name = request.path.rpartition("/")[2] + (f"?{request.query_string}" if request.query_string else "")
-        handler = self.answers.get(name)
+        handler = self.answers.get(name) or self.answers.get("")
         answer = web.Response(status=404) if handler is None else handler(request)
         return await answer if asyncio.iscoroutine(answer) else answer
 
@@ -65,7 +79,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
     certificate = make_certificate(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
-    found = Host(tls=ssl.create_default_context(cafile=str(certificate)))
+    found = Host(tls=ssl.create_default_context(cafile=str(certificate)), certificate=certificate)
     app = web.Application()
     app.router.add_get("/{path:.*}", found.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -283,12 +297,127 @@ async def test_two_processes_fetch_once(host: Host, file: Path, database: bytes)
         with pytest.raises(NotUpdated, match="another process"):
             await update(dbip(host), file, NOW, host.tls)
         settings = GeoIPSettings(database=Path("dbip-city-lite"))
-        await GeoIPUpdater(lambda: (settings, file), count, lambda: NOW).step()
-        assert not counted
+        job = GeoIPUpdater(lambda: (settings, file), count, lambda: NOW, shared=lambda _: None)
+        assert await job.step() == BUSY_SECONDS and not counted
         go_on.set()
         while content(file) is None:
             await asyncio.sleep(0)
     assert len(host.requests) == 1
+
+
+async def test_trackers_of_one_user_on_a_host_fetch_once(
+    host: Host, tmp_path: Path, database: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a data directory of its own. A failure that names a time holds for all of them."""
+    monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "cache"))
+    now, counted = NOW, list[str]()
+    settings = GeoIPSettings(database=Path("dbip-city-lite"))
+    files = [tmp_path / name / "places.mmdb" for name in ("one", "two")]
+
+    def count(*names: str, by: int = 1) -> None:
+        counted.extend(names)
+
+    async def fetch(source: Source, file: Path, at: float, shared: Path | None) -> bool:
+        return await update(dbip(host), file, at, host.tls, shared)
+
+    def job(file: Path) -> GeoIPUpdater:
+        return GeoIPUpdater(lambda: (settings, file), count, lambda: now, fetch=fetch, chance=lambda: 0.0)
+
+    jobs = list(map(job, files))
+
+    async def steps(contents: bytes, requests: int, at: float) -> None:
+        nonlocal now
+        now = at
+        for _ in range(2):
+            for each in jobs:
+                await each.step()
+        assert [content(file) for file in files] == [contents] * 2
+        assert len(host.requests) == requests
+
+    host.serve(MARCH, gzip.compress(database), ETag='"march"')
+    await steps(database, 1, NOW)
+    await steps(database, 2, NOW + WEEK_SECONDS + 1)
+    newer = make_city(tmp_path / "newer.mmdb", built=NOW).read_bytes()
+    host.serve(MARCH, gzip.compress(newer), ETag='"newer"')
+    jobs.reverse()
+    await steps(newer, 3, NOW + 2 * WEEK_SECONDS + 2)
+    host.answers[MARCH] = lambda _: web.Response(status=429, headers={"Retry-After": "90000"})
+    await steps(newer, 4, NOW + 3 * WEEK_SECONDS + 3)
+    assert counted == ["geoip.failed"]
+
+
+async def test_a_damaged_or_missing_file_of_another_tracker_is_not_copied(
+    host: Host, file: Path, tmp_path: Path, database: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "cache"))
+    shared = shared_notes("dbip-city-lite")
+    other = tmp_path / "other" / "places.mmdb"
+    host.serve(MARCH, gzip.compress(database), ETag='"march"')
+    assert await update(dbip(host), other, NOW, host.tls, shared)
+    link = tmp_path / "link"
+
+    def halve() -> None:
+        other.write_bytes(database[: len(database) // 2])
+
+    def link_to_it() -> None:
+        other.rename(link)
+        other.symlink_to(link)
+
+    for damage in (halve, link_to_it, other.unlink):
+        damage()
+        file = file.with_name(damage.__name__)
+        host.requests.clear()
+        assert await update(dbip(host), file, NOW, host.tls, shared)
+        assert content(file) == database and len(host.requests) == 1
+        assert await update(dbip(host), other, NOW, host.tls, shared) or other.exists()
+
+
+def test_notes_where_other_users_may_write_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("CACHE_DIRECTORY", f"{cache}:/elsewhere")
+    assert shared_notes("dbip-city-lite") == cache / "dbip-city-lite"
+    cache.chmod(0o770)
+    assert shared_notes("dbip-city-lite") is None
+    cache.chmod(0o700)
+    cache.rename(tmp_path / "moved")
+    cache.symlink_to(tmp_path / "moved")
+    assert shared_notes("dbip-city-lite") is None
+    monkeypatch.delenv("CACHE_DIRECTORY")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert shared_notes("dbip-city-lite") == tmp_path / f"swarmkeeper-{os.geteuid()}" / "dbip-city-lite"
+
+
+async def test_the_command_fetches_what_the_settings_name(
+    host: Host, tmp_path: Path, database: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(geoip_update, "DBIP", f"{host.url}/free")
+    set_store(monkeypatch, "unix:///none")
+    for name, value in {
+        "SSL_CERT_FILE": host.certificate,
+        "CACHE_DIRECTORY": tmp_path / "cache",
+        "TRACKER_DATA__DIRECTORY": tmp_path / "data",
+        "TRACKER_GEOIP__DATABASE": "dbip-city-lite",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+
+    def answer(request: web.Request) -> web.Response:
+        known = request.headers.get("If-None-Match")
+        return (
+            web.Response(status=304) if known else web.Response(body=gzip.compress(database), headers={"ETag": '"1"'})
+        )
+
+    host.answers[""] = answer
+    with command("geoip", "update") as update_now:
+        said = (await asyncio.to_thread(update_now)).stdout
+        assert said.startswith("dbip-city-lite is updated: ") and "cities" in said
+        assert content(tmp_path / "data" / "geoip" / "dbip-city-lite.mmdb") == database
+        assert (await asyncio.to_thread(update_now)).stdout == "dbip-city-lite has nothing newer\n"
+        host.answers[""] = lambda _: web.Response(status=500)
+        refused = await asyncio.to_thread(partial(update_now, code=1))
+        assert "dbip-city-lite answered with status 500" in refused.stderr
+        monkeypatch.setenv("TRACKER_GEOIP__DATABASE", str(tmp_path / "own.mmdb"))
+        assert "names no source" in (await asyncio.to_thread(partial(update_now, code=1))).stderr
+    assert len(host.requests) == 3
 
 
 def test_sources_need_what_they_need() -> None:
@@ -307,7 +436,7 @@ async def test_the_job_fetches_weekly_and_after_a_failure_not_at_once(file: Path
     now, fetched, counted = NOW, list[float](), list[str]()
     fails = False
 
-    async def fetch(source: Source, place: Path, at: float) -> bool:
+    async def fetch(source: Source, place: Path, at: float, shared: Path | None) -> bool:
         fetched.append(at)
         put(
             place.with_suffix(".json"),
@@ -322,7 +451,8 @@ async def test_the_job_fetches_weekly_and_after_a_failure_not_at_once(file: Path
         counted.extend(names)
 
     settings = GeoIPSettings(database=Path("dbip-city-lite"))
-    job = GeoIPUpdater(lambda: (settings, file), count, lambda: now, fetch=fetch, chance=lambda: 0.0)
+    options: dict[str, Any] = {"fetch": fetch, "chance": lambda: 0.0, "shared": lambda _: None}
+    job = GeoIPUpdater(lambda: (settings, file), count, lambda: now, **options)
     for _ in range(2):
         await job.step()
     assert fetched == [NOW] and not counted
@@ -333,6 +463,6 @@ async def test_the_job_fetches_weekly_and_after_a_failure_not_at_once(file: Path
     now += 7300
     await job.step()
     assert len(fetched) == 3
-    none = GeoIPUpdater(lambda: (GeoIPSettings(), None), count, lambda: now, fetch=fetch)
+    none = GeoIPUpdater(lambda: (GeoIPSettings(), None), count, lambda: now, **options)
     await none.step()
     assert len(fetched) == 3

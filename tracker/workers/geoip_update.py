@@ -1,8 +1,11 @@
 """Fetches the GeoIP database that TRACKER_GEOIP__DATABASE names as a source, into the data directory.
 
 A file is streamed, bounded in size before and after it is unpacked, compared with its checksum where the source has
-one, opened and looked up once, and only then renamed into place: the old one serves until then. Processes on one data
-directory fetch once. What the source said last is in a file beside the database, for conditional requests.
+one, opened and looked up once, and only then renamed into place: the old one serves until then. What the source said
+last is in a file beside the database, for conditional requests.
+
+Trackers on one data directory fetch once: there is a lock beside the database. So do trackers of one user on one host:
+a directory of that user has the same lock and notes for each source, and the notes name the file to copy.
 """
 
 import asyncio
@@ -13,15 +16,16 @@ import json
 import os
 import random
 import ssl
+import stat
 import tarfile
 import zlib
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import IO, Any
 
 import aiohttp
@@ -39,6 +43,8 @@ MAX_FETCHED, MAX_UNPACKED = 200_000_000, 600_000_000
 """Bytes; the largest free database has about 130 MB unpacked."""
 TIMEOUT = aiohttp.ClientTimeout(total=1800, connect=30, sock_read=60)
 WEEK_SECONDS, CHECK_SECONDS = 7 * 86_400, 3600.0
+BUSY_SECONDS = 60.0
+"""Until the job looks again while another process fetches."""
 _RETRY_SECONDS = 6 * 3600
 _CHUNK = 1 << 18
 _ASKED = bytes([8, 8, 8, 8])
@@ -73,7 +79,7 @@ class Source:
         return {"Authorization": self.login} if self.login else {}
 
 
-def source_of(settings: GeoIPSettings, now: float, dbip: str = DBIP, maxmind: str = MAXMIND) -> Source | None:
+def source_of(settings: GeoIPSettings, now: float, dbip: str = "", maxmind: str = "") -> Source | None:
     """The source that the settings name; None for a path. Raises ClientError without an account."""
     name = settings.source
     if name is None:
@@ -81,21 +87,43 @@ def source_of(settings: GeoIPSettings, now: float, dbip: str = DBIP, maxmind: st
     if name.startswith("dbip-"):
         month = datetime.fromtimestamp(now, UTC).replace(day=1)
         months = (month, month - timedelta(days=1))  # this month's file comes some days late
-        return Source(name, tuple(f"{dbip}/{name}-{each:%Y-%m}.mmdb.gz" for each in months))
+        return Source(name, tuple(f"{dbip or DBIP}/{name}-{each:%Y-%m}.mmdb.gz" for each in months))
     if not (settings.account_id and settings.licence_key):
         raise ClientError(f"{name} needs TRACKER_GEOIP__ACCOUNT_ID and TRACKER_GEOIP__LICENCE_KEY")
-    url = f"{maxmind}/{name.removeprefix('maxmind:')}/download?suffix=tar.gz"
+    url = f"{maxmind or MAXMIND}/{name.removeprefix('maxmind:')}/download?suffix=tar.gz"
     login = f"{settings.account_id}:{settings.licence_key.get_secret_value()}"
     return Source(name, (url,), f"{url}.sha256", f"Basic {b64encode(login.encode()).decode()}")
 
 
-async def update(source: Source, file: Path, now: float, tls: ssl.SSLContext | None = None) -> bool:
-    """Fetches a newer file to ``file``; False if there is none. Raises NotUpdated."""
+def shared_notes(source: str) -> Path | None:
+    """Where trackers of this user on this host note what they fetched of a source, without a suffix; None if another
+    user may write there. systemd's services have a /tmp of their own, but may share a cache directory."""
+    cache, user = os.environ.get("CACHE_DIRECTORY", "").partition(":")[0], os.geteuid()
+    directory = Path(cache or f"{gettempdir()}/swarmkeeper-{user}")
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        found = directory.lstat()
+    except OSError:
+        return None
+    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
+    return directory / source if is_private else None
+
+
+async def update(
+    source: Source, file: Path, now: float, tls: ssl.SSLContext | None = None, shared: Path | None = None
+) -> bool:
+    """Brings a newer file to ``file``: one that another tracker fetched, by its ``shared`` notes, else the source's.
+    False if there is none. Raises NotUpdated."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(file):
+    if shared is not None and await asyncio.to_thread(copy_fetched, file, shared):
+        return True
+    places = [file, shared] if shared else [file]
+    with _locked(*places):
         try:
             told = await _fetch(source, file, tls)
-            _note(file, {**(told or update_notes(file)), "checked": int(now), "problem": "", "retry": 0})
+            for place in places:
+                good = {"file": str(file), "checked": int(now), "problem": "", "retry": 0}
+                _note(place, {**(told or update_notes(file)), **good})
             return told is not None
         except (NotUpdated, aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, NotUpdated):
@@ -104,7 +132,48 @@ async def update(source: Source, file: Path, now: float, tls: ssl.SSLContext | N
                 failed = NotUpdated(f"{source.name}: {str(error) or type(error).__name__}")
             retry = int(now) + max(failed.retry_seconds, _RETRY_SECONDS)
             _note(file, {**update_notes(file), "problem": str(failed), "retry": retry})
+            if shared and failed.retry_seconds:
+                _note(shared, {**update_notes(shared), "retry": retry})
             raise failed from error
+
+
+def copy_fetched(file: Path, shared: Path) -> bool:
+    """Copies what another tracker of this user has fetched since ``file``. False if there is nothing, or it is damaged.
+    Raises OthersUpdate."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(file, shared):
+        noted, own = update_notes(shared), update_notes(file)
+        if file.exists() and (_is_same(noted, own) or _time(noted, "checked") < _time(own, "checked")):
+            return False
+        try:
+            with TemporaryDirectory(prefix=".fetching-", dir=file.parent) as scratch:
+                fresh = Path(scratch) / "database.mmdb"
+                with open(noted.get("file", ""), "rb", opener=_open_regular) as fetched:
+                    _copy(fetched, fresh)
+                _try(fresh)
+                fresh.replace(file)
+        except (OSError, NotUpdated):
+            return False
+        _note(file, noted)
+        return True
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Raises OSError unless it is a file of this user."""
+    opened = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    found = os.fstat(opened)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        return opened
+    os.close(opened)
+    raise PermissionError(path)
+
+
+def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one.get("digest") == other.get("digest")
+
+
+def _time(noted: dict[str, Any], name: str) -> int:
+    return int(noted.get(name) or 0)
 
 
 async def update_now(settings: GeoIPSettings, file: Path | None, now: float) -> bool:
@@ -112,7 +181,7 @@ async def update_now(settings: GeoIPSettings, file: Path | None, now: float) -> 
     source = source_of(settings, now)
     if source is None or file is None:
         raise ClientError(f"TRACKER_GEOIP__DATABASE names no source; there are: {', '.join(GEOIP_SOURCES)}")
-    return await update(source, file, now)
+    return await update(source, file, now, shared=shared_notes(source.name))
 
 
 async def _fetch(source: Source, file: Path, tls: ssl.SSLContext | None) -> dict[str, str] | None:
@@ -122,7 +191,7 @@ async def _fetch(source: Source, file: Path, tls: ssl.SSLContext | None) -> dict
         timeout=TIMEOUT,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True),
+        connector=aiohttp.TCPConnector(ssl=tls or ssl.create_default_context()),
     ) as session:
         for url in source.urls:
             async with session.get(url, headers={**source.headers, **_conditions(file, url)}) as response:
@@ -140,7 +209,8 @@ async def _fetch(source: Source, file: Path, tls: ssl.SSLContext | None) -> dict
                     await asyncio.to_thread(_try, fresh)
                     fresh.replace(file)
                 said = {"etag": "ETag", "modified": "Last-Modified"}
-                return {"url": url, **{name: response.headers.get(head, "") for name, head in said.items()}}
+                told = {name: response.headers.get(head, "") for name, head in said.items()}
+                return {"url": url, "digest": digest, **told}
     raise NotUpdated(f"{source.name} has no file")
 
 
@@ -230,13 +300,15 @@ def _try(fresh: Path) -> None:
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
+def _locked(*places: Path) -> Iterator[None]:
     """Raises OthersUpdate while another process fetches."""
-    with file.with_suffix(".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OthersUpdate("another process fetches the database now") from None
+    with ExitStack() as stack:
+        for place in places:
+            lock = stack.enter_context(place.with_suffix(".lock").open("w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OthersUpdate("another process fetches the database now") from None
         yield
 
 
@@ -247,7 +319,8 @@ def _note(file: Path, noted: dict[str, Any]) -> None:
 
 
 class GeoIPUpdater:
-    """Fetches the database each week, and again some hours after a failure. ``chance`` gives numbers in [0, 1)."""
+    """Fetches the database each week, and again some hours after a failure. ``chance`` gives numbers in [0, 1);
+    ``shared`` is shared_notes()."""
 
     def __init__(
         self,
@@ -255,7 +328,8 @@ class GeoIPUpdater:
         count: Count,
         clock: Callable[[], float],
         *,
-        fetch: Callable[[Source, Path, float], Awaitable[bool]] = update,
+        fetch: Callable[..., Awaitable[bool]] = update,
+        shared: Callable[[str], Path | None] = shared_notes,
         chance: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -263,31 +337,42 @@ class GeoIPUpdater:
         self._count = count
         self._clock = clock
         self._fetch = fetch
+        self._shared = shared
         self._jitter = 1 + chance() / 4
         self._sleep = sleep
 
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:
-            await self.step()
-            await self._sleep(CHECK_SECONDS * self._jitter)
+            await self._sleep(await self.step() * self._jitter)
 
-    async def step(self) -> None:
+    async def step(self) -> float:
+        """Returns the seconds until the next one."""
         settings, file = self._settings()
-        if settings.source is None or file is None or not self._is_due(file):
-            return
+        if settings.source is None or file is None:
+            return CHECK_SECONDS
         try:
-            source = source_of(settings, self._clock())
-            if source is not None and await self._fetch(source, file, self._clock()):
-                log.info("geoip database updated", source=source.name)
+            shared = self._shared(settings.source)
+            if await self._update(settings, file, shared):
+                log.info("geoip database updated", source=settings.source)
         except OthersUpdate:
-            return
+            return BUSY_SECONDS
         except ClientError as error:
             self._count("geoip.failed")
             log.warning("geoip database not updated", source=settings.source, error=str(error))
+        return CHECK_SECONDS
 
-    def _is_due(self, file: Path) -> bool:
-        noted, now = update_notes(file), self._clock()
-        if now < int(noted.get("retry") or 0):
+    async def _update(self, settings: GeoIPSettings, file: Path, shared: Path | None) -> bool:
+        if shared is not None and await asyncio.to_thread(copy_fetched, file, shared):
+            return True
+        if not self._is_due(file, shared):
             return False
-        return not file.exists() or now > int(noted.get("checked") or 0) + WEEK_SECONDS * self._jitter
+        source = source_of(settings, self._clock())
+        return source is not None and await self._fetch(source, file, self._clock(), shared=shared)
+
+    def _is_due(self, file: Path, shared: Path | None) -> bool:
+        now, own, others = self._clock(), update_notes(file), update_notes(shared) if shared else {}
+        if now < max(_time(own, "retry"), _time(others, "retry")):
+            return False
+        checked = max(_time(own, "checked"), _time(others, "checked") if _is_same(own, others) else 0)
+        return not file.exists() or now > checked + WEEK_SECONDS * self._jitter
