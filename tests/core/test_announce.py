@@ -13,7 +13,7 @@ from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tra
 from tests.store.harness import ALICE, BOB, START, info_hash, peer_id, timeout_key
 from tracker.bittorrent import Announce, Digits, Event, Scrape, ScrapeFile, ScrapeReply
 from tracker.core.intervals import steps, throttled_steps
-from tracker.core.warning_messages import FREELEECH, NEUTRAL, NO_PEERS_NOW, PRIVATE_ADDRESS
+from tracker.core.warning_messages import FREELEECH, NEUTRAL, NO_PEERS_NOW, NO_SLOT, PRIVATE_ADDRESS
 from tracker.refusals import Busy, Refusal
 from tracker.runtime.store import swarm_rules
 from tracker.settings.model import AnnounceSettings, Settings
@@ -419,6 +419,33 @@ def test_rules_follow_the_settings() -> None:
     assert rules.max_credit == rules.max_user_credit == 1_250_000_000
     assert (rules.give_below, rules.give_all) == (12, True)
     assert swarm_rules(Settings()).give_below == 0
+
+
+@pytest.mark.parametrize(
+    ("mapping", "setting", "warns"),
+    [
+        ("unit3d", "mapping", True),
+        ("unit3d", "refusal", False),
+        ("gazelle", "mapping", False),
+        ("gazelle", "warning", True),
+        ("/no/file", "mapping", False),
+    ],
+)
+async def test_a_sites_mapping_says_how_downloads_beyond_the_slots_are_answered(
+    make_tracker: MakeTracker, mapping: str, setting: str, warns: bool
+) -> None:
+    users = {"private": "required", "max_downloads": 1, "beyond_max_downloads": setting}
+    tracker = await make_tracker(users=users, site={"database": "mysql://u:p@127.0.0.1/site", "mapping": mapping})
+    for user_id, passkey in (("7", ALICE), ("8", BOB)):
+        await tracker.store.users.add(user_id, passkey)
+    await tracker.announce(2, "started", BOB, bytes_left=0, info_hash=info_hash(2))
+    await tracker.announce(1, "started", ALICE)
+    if warns:
+        reply = await tracker.announce(1, "started", ALICE, info_hash=info_hash(2))
+        assert (reply.warning, reply.seeders, reply.leechers, reply.peers) == (NO_SLOT, 1, 0, b"")
+    else:
+        refusal = await tracker.refused(1, "started", ALICE, info_hash=info_hash(2))
+        assert "as many torrents as you may" in str(refusal)
 
 
 def test_the_rules_of_peer_lists_come_from_the_settings() -> None:

@@ -26,8 +26,8 @@ async def check_site(store: Store, settings: Settings) -> AsyncIterator[Finding]
         return
     for text in wrong:
         yield Finding("wrong", "site", text, REMEDY)
-    if load_mapping(settings.site.mapping).slots == "warning" != settings.users.beyond_max_downloads:
+    if load_mapping(settings.site.mapping).slots != settings.users.beyond_max_downloads == "refusal":
         text = "downloads beyond a user's slots are refused; the site's former tracker warns, and gives no peers"
-        yield Finding("warning", "site", text, "set TRACKER_USERS__BEYOND_MAX_DOWNLOADS=warning")
+        yield Finding("warning", "site", text, "unset TRACKER_USERS__BEYOND_MAX_DOWNLOADS")
     if not wrong:
         yield Finding("ok", "site", "the tables of the site's database fit the mapping")

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 
@@ -25,6 +25,7 @@ from tracker.store.swarms.rules import TIMEOUT_INTERVALS, SwarmRules
 from tracker.store.swarms.swarms import MAX_BATCH
 from tracker.system.logger import Logger
 from tracker.valkey.opening import command_server
+from tracker.workers.site.mapping import load_mapping
 
 EARLY_SECONDS = 30.0
 """An announce sooner than this after the peer's last one counts as early."""
@@ -246,7 +247,7 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         note_updates=settings.changes.max_entries > 0 and settings.changes.updates_seconds > 0,
         max_peers=users.max_peers_per_torrent,
         max_downloads=users.max_downloads,
-        warn_beyond_downloads=users.beyond_max_downloads == "warning",
+        warn_beyond_downloads=_slots(settings) == "warning",
         own_peers=users.own_peers,
         min_credit_interval=min(users.min_credit_interval_seconds, announce.interval_seconds),
         lists_at_once=users.peer_lists_at_once,
@@ -257,6 +258,15 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         give_below=settings.dht.give_below if settings.dht.give_peers else 0,
         give_all=settings.dht.torrents == "all",
     )
+
+
+def _slots(settings: Settings) -> str:
+    """How downloads beyond a user's slots are answered. A mapping that cannot be read is told by the sync and by the
+    doctor."""
+    if settings.users.beyond_max_downloads == "mapping" and settings.site.database:
+        with suppress(StartupError):
+            return load_mapping(settings.site.mapping).slots
+    return settings.users.beyond_max_downloads
 
 
 def _early(announce: AnnounceSettings) -> float:

@@ -80,10 +80,12 @@ class UserSettings(Section):
         description="How many torrents a user may download at once. Further ones are refused until one is complete or "
         "stopped. A user may have a limit of their own (`tracker user edit --max-downloads`). 0: any number.",
     )
-    beyond_max_downloads: Literal["refusal", "warning"] = Field(
-        "refusal",
+    beyond_max_downloads: Literal["mapping", "refusal", "warning"] = Field(
+        "mapping",
         description="How a download beyond `max_downloads` is answered: `refusal`, or `warning`: without peers and "
-        "with a warning. In both cases the peer joins with a later announce, when the user may download one more.",
+        "with a warning. `mapping`: as `slots` of `TRACKER_SITE__MAPPING` says, where `TRACKER_SITE__DATABASE` is set "
+        "(UNIT3D: `warning`); else `refusal`. In both cases the peer joins with a later announce, when the user may "
+        "download one more.",
     )
     own_peers: bool = Field(False, description="Whether replies to a user may contain the user's own other peers.")
     min_credit_interval_seconds: Annotated[int, Field(ge=0, le=86400)] = Field(

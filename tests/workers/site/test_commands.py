@@ -45,12 +45,13 @@ def test_the_doctor_says_what_is_wrong_with_the_database(
     configure(monkeypatch, unit3d)
     assert site_lines(1)[0] == ("the site's database is not moved in yet: run tracker sync import: see docs/sync.md")
     tracker("sync", "import")
+    monkeypatch.setenv("TRACKER_USERS__BEYOND_MAX_DOWNLOADS", "refusal")
     assert site_lines(1) == [
-        "downloads beyond a user's slots are refused; the site's former tracker warns, and gives no peers: set"
-        " TRACKER_USERS__BEYOND_MAX_DOWNLOADS=warning",
+        "downloads beyond a user's slots are refused; the site's former tracker warns, and gives no peers: unset"
+        " TRACKER_USERS__BEYOND_MAX_DOWNLOADS",
         "the tables of the site's database fit the mapping",
     ]
-    monkeypatch.setenv("TRACKER_USERS__BEYOND_MAX_DOWNLOADS", "warning")
+    monkeypatch.delenv("TRACKER_USERS__BEYOND_MAX_DOWNLOADS")
     assert site_lines(1) == ["the tables of the site's database fit the mapping"]
     user = f"doctor_{unit3d.name}"
     unit3d.sql(

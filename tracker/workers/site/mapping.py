@@ -142,8 +142,8 @@ class SiteMapping:
     name: str
     tables: tuple[TableMapping, ...]
     imports: tuple[ImportMapping, ...]
-    slots: str = ""
-    """``warning``: the site's former tracker answers downloads beyond a user's slots with a warning and no peers."""
+    slots: Literal["refusal", "warning"] = "refusal"
+    """How the site's former tracker answers downloads beyond a user's slots; ``warning``: also without peers."""
 
     @property
     def rights(self) -> dict[str, tuple[str, ...]]:
@@ -196,8 +196,8 @@ def read_mapping(name: str, text: str) -> SiteMapping:
         raise StartupError(f"the mapping {name} is no valid TOML: {error}") from error
     try:
         tables = found.pop("table")
-        imports, slots = found.pop("import", {}), found.pop("slots", "")
-        if found or slots not in ("", "warning"):
+        imports, slots = found.pop("import", {}), found.pop("slots", "refusal")
+        if found or slots not in ("refusal", "warning"):
             raise _Wrong(f"unknown: {', '.join(found) or slots}")
         return SiteMapping(name, tuple(map(_table, tables)), _imports(imports), slots)
     except (_Wrong, KeyError, TypeError, AttributeError) as error:
