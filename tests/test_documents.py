@@ -21,11 +21,13 @@ from tracker.settings.sources import load
 READ = {"ini", "json", "toml", "yaml"}
 """Languages whose blocks are read below, wherever they stand."""
 ELSEWHERE = {
+    ("admin.md", "nginx"): "tests/e2e/test_proxies.py",
     ("changes.md", "python"): "tests/workers/test_webhooks.py",
     ("changes.md", "php"): "tests/e2e/test_php_webhook.py",
     ("cluster.md", "sh"): "tests/e2e/test_growth.py",
     ("moving.md", "sh"): "tests/cli/test_import_mapping.py",
     ("moving.md", "toml"): "tests/cli/test_import_mapping.py",
+    ("operations.md", "haproxy"): "tests/e2e/test_proxies.py",
     ("proxies.md", "haproxy"): "tests/test_docs_pages.py",
     ("proxies.md", "nginx"): "tests/e2e/test_proxies.py",
     ("redis.md", "sh"): "tests/test_docs_pages.py",
@@ -142,7 +144,6 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("quickstart.md", "swarmkeeper 1"): "the banner, read below",
     ("admin.md", "sign in"): "the banner's line, read below",
     ("admin.md", "ssh "): "needs another host",
-    ("admin.md", "server {"): _SERVER,
     ("admin.md", "tracker.example {"): _SERVER,
     ("backup.md", "15 4 "): "a line of cron",
     ("backup.md", "tracker restore"): _OWN_TEST + "tests/valkey/test_backup.py, as no tracker may run",
@@ -182,7 +183,6 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("operations.md", "useradd"): _SYSTEM + "; tests/deploy/test_packages.py starts the unit",
     ("operations.md", "cd /etc/tracker"): _SYSTEM,
     ("operations.md", "min-replicas"): _SERVER,
-    ("operations.md", "defaults"): _SERVER,
     ("performance.md", "1,000,000 peers"): _DRAWING,
     ("private.md", "tracker torrent renumber"): _OWN_TEST + "tests/cli/test_renumber.py, as no tracker may run",
     ("proxies.md", "tracker.example"): _SERVER,

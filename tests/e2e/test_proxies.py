@@ -1,18 +1,21 @@
 """The tracker behind proxies: a unix socket, the PROXY protocol, and real nginx and HAProxy if installed."""
 
+import re
 import shutil
 import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loadtest.servers import ROOT, free_port
+from loadtest import trackers
+from loadtest.servers import ROOT, free_port, make_certificate
 from tests.e2e.conftest import StartTracker, addresses
 from tests.e2e.processes import running
 from tests.e2e.requests import announce_path, connect, get, scrape
@@ -130,13 +133,18 @@ def test_nginx_passes_on_the_clients_address(start_tracker: StartTracker, short_
         assert scrape(url, info_hash) == (1, 0, 0)
 
 
-def documented_nginx(directory: Path, port: int, upstream: str) -> str:
-    """Returns the configuration of docs/proxies.md, with this port and this tracker."""
-    page = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
-    block = page.partition("```nginx\n")[2].partition("```")[0]
-    assert "listen 80;" in block and "server 127.0.0.1:6969;" in block and "server_name tracker.example;" in block
-    block = block.replace("listen 80;", f"listen 127.0.0.1:{port};").replace("listen [::]:80;", "")
-    block = block.replace("server 127.0.0.1:6969;", f"server {upstream};")
+def documented(page: str, language: str, **replaced: str) -> str:
+    """The only configuration of a page, with what it says replaced: ``{before: after}``."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    (block,) = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    for before, after in replaced.items():
+        assert before in block
+        block = block.replace(before, after)
+    return str(block)
+
+
+def documented_nginx(directory: Path, page: str, **replaced: str) -> str:
+    block = documented(page, "nginx", **replaced)
     paths = "".join(f"{name}_temp_path {directory}/{name}; " for name in TEMPORARY)
     start = f"daemon off; master_process off; pid {directory}/pid; error_log stderr; events {{}}"
     return f"{start} http {{ {paths} {block} }}"
@@ -154,7 +162,13 @@ def test_clients_that_send_no_host_are_served_behind_nginx(
     nginx, directory, port = program("nginx"), short_directory, free_port()
     tracker = start_tracker(TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.1")
     upstream = addresses(tracker)[0].removeprefix("http://")
-    text = documented_nginx(directory, port, upstream)
+    replaced = {
+        "listen 80;": f"listen 127.0.0.1:{port};",
+        "listen [::]:80;": "",
+        "server 127.0.0.1:6969;": f"server {upstream};",
+    }
+    text = documented_nginx(directory, "proxies.md", **replaced)
+    assert "server_name tracker.example;" in text
     (directory / "conf").write_text(text if named else text.replace("server_name tracker.example;", ""))
     with proxy([nginx, "-p", str(directory), "-c", str(directory / "conf")], directory, port) as url:
         for path in (announce_path(), announce_path().replace("nn", "n%6E"), "/health"):
@@ -163,6 +177,54 @@ def test_clients_that_send_no_host_are_served_behind_nginx(
                 answer = b"".join(iter(lambda: client.recv(65536), b""))
             assert b" 200 OK" in answer and b"failure" not in answer
             assert (b"5:peers" in answer) == path.startswith("/an")
+
+
+def test_the_dashboard_behind_nginx_with_tls_as_documented(start_tracker: StartTracker, short_directory: Path) -> None:
+    """Live updates arrive at once, a token is bound to the client's address, and answers say that TLS is used."""
+    nginx, directory, port = program("nginx"), short_directory, free_port()
+    certificate = make_certificate(directory)
+    tracker = start_tracker(TRACKER_ADMIN__URL=f"https://127.0.0.1:{port}", TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.1")
+    home = tracker.log_file.parent
+    (listens,) = re.findall(r"^ +(http://\S+)/$", tracker.banner, re.MULTILINE)
+    tokens = [trackers.run(home, "token", "create", each, "--address", each).stdout for each in (CLIENT, BEHIND)]
+    tls = f"ssl_certificate {certificate}; ssl_certificate_key {directory}/key.pem;"
+    replaced = {"listen 443 ssl;": f"listen 127.0.0.1:{port} ssl; {tls}", "http://127.0.0.1:6970;": f"{listens};"}
+    (directory / "conf").write_text(documented_nginx(directory, "admin.md", **replaced))
+    context = ssl.create_default_context(cafile=str(certificate))
+    with proxy([nginx, "-p", str(directory), "-c", str(directory / "conf")], directory, port):
+        for text, status in zip(tokens, (200, 401), strict=True):
+            (token,) = re.findall(r"swk_\S+", text)
+            connection = HTTPSConnection("127.0.0.1", port, timeout=15, source_address=(CLIENT, 0), context=context)
+            with closing(connection):
+                forged = {"Authorization": f"Bearer {token}", "X-Forwarded-For": BEHIND}
+                connection.request("GET", "/live", headers=forged)
+                answer = connection.getresponse()
+                assert answer.status == status
+                assert answer.headers["Strict-Transport-Security"]
+                assert answer.readline().startswith(b"retry: " if status == 200 else b"")
+
+
+def test_haproxy_sends_clients_to_the_tracker_that_is_left_as_documented(
+    start_tracker: StartTracker, redis_url: str, prefix: str, short_directory: Path
+) -> None:
+    haproxy, directory, port = program("haproxy"), short_directory, free_port()
+    store = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
+    delay = {"TRACKER_HTTP__STOP_DELAY_SECONDS": "2"}
+    both = [start_tracker(home, **store, **PROXY_PROTOCOL, **delay) for home in ("one", "two")]
+    upstream = [tracker.url.removeprefix("http://") for tracker in both]
+    block = documented(
+        "operations.md",
+        "haproxy",
+        **{"bind :80": f"bind 127.0.0.1:{port}", "10.0.0.1:6969": upstream[0], "10.0.0.2:6969": upstream[1]},
+    )
+    (directory / "conf").write_text(block)
+    with proxy([haproxy, "-db", "-f", str(directory / "conf")], directory, port) as url:
+        for tracker in both:
+            assert external(get(url, announce_path(), source=CLIENT)) == CLIENT
+            tracker.process.terminate()
+            while tracker is both[0] and tracker.process.poll() is None:
+                assert get(url, announce_path(), source=CLIENT)[b"complete"] == 1
+        until(lambda: both[1].process.poll() == 0)
 
 
 HAPROXY = """

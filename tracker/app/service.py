@@ -24,6 +24,7 @@ from tracker.app.join_events import JoinEvents, open_joins
 from tracker.app.udp import open_udp_sockets
 from tracker.app.web import NO_WEB_PROCESS, Readiness, needs_all_shards, open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
+from tracker.core.refusals import Failures
 from tracker.core.work import WorkRequests
 from tracker.core.work_figures import WorkFigures
 from tracker.core.work_limits import WorkLimits
@@ -352,5 +353,6 @@ async def open_work(context: RuntimeContext, listening: Sequence[str]) -> AsyncI
         await share_limits(limits, context.store.rate_limits, time.time)
 
     work, figures = WorkRequests(context.store, time.time), WorkFigures(context.store, time.time)
-    async with running(update_limits), serve_work(work, figures, settings, limits, listening=listening) as addresses:
+    served = serve_work(work, figures, settings, limits, Failures(context.store.counters), listening=listening)
+    async with running(update_limits), served as addresses:
         yield addresses

@@ -16,6 +16,7 @@ import orjson
 import pytest
 
 from tests.store.harness import ALICE, BOB, Store, running
+from tracker.core.refusals import Failures
 from tracker.core.work import WorkRequests
 from tracker.core.work_figures import WorkFigures
 from tracker.core.work_limits import WorkLimits
@@ -115,6 +116,7 @@ async def listening(settings: Settings, store: Store, connections: Limits | None
         WorkFigures(store, store.clock),
         settings,
         limits,
+        Failures(store.counters),
         listening=settings.http.listen,
         clock=store.clock,
         limits=connections,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,7 +15,7 @@ from tests.raw_http import ask, connect, request
 from tests.store.harness import ALICE
 from tracker.errors import StartupError
 from tracker.frontends.work.connections import Limits
-from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
+from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.settings.model import WorkSettings
 
 BODY = '{"downloader": "volunteer_1"}'
@@ -170,6 +171,7 @@ async def test_a_trusted_proxy_that_names_no_client_is_refused(serve: Serve) -> 
     for headers in ({}, {"X-Forwarded-For": "unknown"}):
         reply = await site.ask("/proj/request", headers=headers)
         assert reply.status == 400 and "its proxy must send X-Forwarded-For" in reply.text
+    assert await failures(site) == {ADDRESS_HIDDEN: 2}
     local = await serve(http={"trusted_proxies": ("127.0.0.0/8",), "proxy_protocol": True})
 
     async with connect(local.addresses[0]) as line:
@@ -177,8 +179,15 @@ async def test_a_trusted_proxy_that_names_no_client_is_refused(serve: Serve) -> 
         assert (await line.receive()).body == b"one"  # a client on the proxy's own host
 
 
+async def failures(site: Site) -> dict[str, int]:
+    """What the doctor reads."""
+    await site.store.counters.flush()
+    found: Any = await site.store.redis.hgetall(site.store.keys.failures())
+    return {label.decode(): int(number) for label, number in found.items()}
+
+
 @pytest.mark.parametrize("expected", [True, False])
-async def test_a_proxy_header_against_the_setting_is_a_warning_once(serve: Serve, expected: bool) -> None:
+async def test_a_proxy_header_against_the_setting_is_counted_and_a_warning_once(serve: Serve, expected: bool) -> None:
     """As at the announce port."""
     site = await serve(http={"trusted_proxies": ("127.0.0.1/32",), "proxy_protocol": expected})
     sent = post("/proj/request")
@@ -194,6 +203,7 @@ async def test_a_proxy_header_against_the_setting_is_a_warning_once(serve: Serve
     told = [(each["event"], each["setting"], each["value"]) for each in logs if "setting" in each]
     text = PROXY_HEADER_MISSING if expected else PROXY_HEADER_UNEXPECTED
     assert told == [(text, "TRACKER_HTTP__PROXY_PROTOCOL", expected)]
+    assert await failures(site) == {text: 2}
 
 
 async def test_slow_heads_and_bodies_are_cut(serve: Serve) -> None:

@@ -74,7 +74,7 @@ class Connection(GuardedConnection):
         if self._preface is not None:
             data = self._take_preface(data)
         elif self._is_fresh() and begins_proxy_header(data) and (self.trusted or not is_routable(self.address)):
-            self._server.warn_once(PROXY_HEADER_UNEXPECTED)
+            self._server.mismatch(PROXY_HEADER_UNEXPECTED)
         if not data:
             return
         requests = self._request_count
@@ -94,7 +94,7 @@ class Connection(GuardedConnection):
             header = parse_proxy_header(buffer)
         except ValueError:
             if not begins_proxy_header(buffer):
-                self._server.warn_once(PROXY_HEADER_MISSING)
+                self._server.mismatch(PROXY_HEADER_MISSING)
             self.force_close()
             return b""
         if header is None:
@@ -141,11 +141,13 @@ class Server(GuardedServer):
         handler: Callable[[Any], Awaitable[web.StreamResponse]],
         limits: Limits,
         proxies: TrustedProxies,
+        refused: Callable[[str], None],
         *,
         proxy_protocol: bool,
         **options: Any,
     ) -> None:
         self.proxies = proxies
+        self._refused = refused
         self.proxy_protocol = proxy_protocol
         self._told = set[str]()
         self._own_limits = limits
@@ -159,8 +161,9 @@ class Server(GuardedServer):
             **options,
         )
 
-    def warn_once(self, text: str) -> None:
-        """Says that a PROXY header is missing or unexpected, as the announce port does."""
+    def mismatch(self, text: str) -> None:
+        """Counts that a PROXY header is missing or unexpected, and says it once, as the announce port does."""
+        self._refused(text)
         if text not in self._told:
             self._told.add(text)
             log.warning(text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=self.proxy_protocol)
@@ -216,10 +219,19 @@ class Server(GuardedServer):
 class Runner(web.AppRunner):
     """Runs an application on this Server."""
 
-    def __init__(self, app: web.Application, limits: Limits, proxies: TrustedProxies, *, proxy_protocol: bool) -> None:
+    def __init__(
+        self,
+        app: web.Application,
+        limits: Limits,
+        proxies: TrustedProxies,
+        refused: Callable[[str], None],
+        *,
+        proxy_protocol: bool,
+    ) -> None:
         super().__init__(app, shutdown_timeout=limits.stop_seconds)
         self._limits = limits
         self._proxies = proxies
+        self._refused = refused
         self._proxy_protocol = proxy_protocol
 
     async def _make_server(self) -> web.Server:
@@ -228,6 +240,7 @@ class Runner(web.AppRunner):
             cast(Any, made.request_handler),
             self._limits,
             self._proxies,
+            self._refused,
             proxy_protocol=self._proxy_protocol,
             request_factory=made.request_factory,
         )

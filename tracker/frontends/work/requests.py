@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from tracker.bittorrent import Address
 from tracker.core.work import Refused, Sender
 from tracker.frontends.work.connections import Connection
+from tracker.refusals import ADDRESS_HIDDEN
 from tracker.wire.endpoint import format_address
 from tracker.wire.proxy import TrustedProxies, named_client
 
@@ -105,10 +106,12 @@ def parse_fields(body: bytes) -> Fields:
 
 
 class Senders:
-    """Finds out who sends a request. ``proxies`` are the networks whose forwarding headers are trusted."""
+    """Finds out who sends a request. ``proxies`` are the networks whose forwarding headers are trusted; ``refused``
+    counts a request by the text of its refusal."""
 
-    def __init__(self, proxies: TrustedProxies) -> None:
+    def __init__(self, proxies: TrustedProxies, refused: Callable[[str], None]) -> None:
         self._proxies = proxies
+        self._refused = refused
 
     def address(self, request: web.Request) -> Address:
         """The packed address of the client. Raises Refused when a proxy does not name it."""
@@ -118,7 +121,8 @@ class Senders:
         if connection.trusted and not (connection.named and not forwarded_for and not forwarded):
             address = named_client(address, forwarded_for, forwarded, self._proxies)
         if not address:
-            raise Refused("malformed", "the tracker cannot see your address: its proxy must send X-Forwarded-For")
+            self._refused(ADDRESS_HIDDEN)
+            raise Refused("malformed", ADDRESS_HIDDEN)
         return address
 
     def sender(self, request: web.Request, fields: Fields, *, name: str = "", passkey: str = "") -> Sender:

@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from tracker.bittorrent import Address
+from tracker.core.refusals import Failures
 from tracker.core.work import Refused, WorkRequests
 from tracker.core.work_figures import WorkFigures
 from tracker.errors import StoreUnavailable
@@ -21,6 +22,7 @@ from tracker.frontends.work.live import STOPPING, Live
 from tracker.frontends.work.public import Public
 from tracker.frontends.work.replies import PRIVATE, refusal
 from tracker.frontends.work.requests import MAX_BODY_BYTES, Senders
+from tracker.refusals import Refusal
 from tracker.settings.model import Settings
 from tracker.settings.work import WorkSettings
 from tracker.system.aiohttp_connection import describe
@@ -47,6 +49,7 @@ async def serve_work(
     figures: WorkFigures,
     settings: Settings,
     address_limit: AddressLimit,
+    failures: Failures,
     *,
     listening: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
@@ -54,15 +57,19 @@ async def serve_work(
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serves until the block is left; yields the addresses, with real ports in place of 0.
 
-    ``listening`` are the addresses where peers announce. Raises StartupError for an address that is not available.
+    ``listening`` are the addresses where peers announce; ``failures`` counts what a proxy does wrong. Raises
+    StartupError for an address that is not available.
     """
     limits = limits or Limits()
     proxies = TrustedProxies(settings.http.trusted_proxies)
-    app = make_app(
-        work, figures, settings.work, Senders(proxies), address_limit, Links(settings, listening), clock, limits
-    )
+
+    def refused(text: str) -> None:
+        failures.count(Refusal(text).label, "other")
+
+    senders, links = Senders(proxies, refused), Links(settings, listening)
+    app = make_app(work, figures, settings.work, senders, address_limit, links, clock, limits)
     listeners = await open_listeners(settings.work.listen)
-    runner = Runner(app, limits, proxies, proxy_protocol=settings.http.proxy_protocol)
+    runner = Runner(app, limits, proxies, refused, proxy_protocol=settings.http.proxy_protocol)
     async with _accepting(runner, listeners):
         yield tuple(listener.address for listener in listeners)
 
