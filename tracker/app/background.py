@@ -170,8 +170,7 @@ def _access_copies(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[
     store = context.store
 
     async def copy() -> None:
-        for number in reaper.held:
-            await store.copy_access(store.shards[number])
+        await store.copy_access([store.shards[number] for number in reaper.held])
 
     return [partial(forever, copy, COPY_SECONDS)] if store.shards.others else []
 

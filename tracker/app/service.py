@@ -240,9 +240,9 @@ async def reaper_on(context: RuntimeContext, patience: Patience) -> AnyReaper:
         await retry_while_unavailable(partial(store.shards.gather, store.start_shard, store.shards.all), patience)
     except RedisError as error:
         raise _rejected(error) from error
-    await asyncio.gather(*map(store.copy_access, store.shards.others))
+    await store.copy_access(store.shards.others)
     for shard in store.shards.others:
-        shard.connection.on_reconnect(partial(store.copy_access, shard))
+        shard.connection.on_reconnect(partial(store.copy_access, [shard]))
     for shard, each in zip(store.shards, reapers, strict=True):
         shard.connection.on_reconnect(each.on_reconnect)
     reaper: AnyReaper = reapers[0]

@@ -18,6 +18,7 @@ from redis.exceptions import ResponseError
 
 from tracker import __version__
 from tracker.errors import StartupError, StoreUnavailable
+from tracker.store.access.copies import restore_access
 from tracker.store.client.connection import Connection
 from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of
@@ -93,14 +94,20 @@ async def check_layout(shards: Shards, known: int = LAYOUT) -> Layout:
     return await _fitting(shards, known)
 
 
-async def _fitting(shards: Shards, known: int) -> Layout:
+async def _fitting(shards: Shards, known: int, secret: bytes = b"") -> Layout:
     found = await _read(shards)
-    if found is None:
-        if shards.others:
-            await shards.main.connection.command("SET", shards.main.keys.shards(), len(shards), "NX")
-        await _write(shards.main, **_complete(known))
-        return Layout(known, __version__)
-    return _known(found, known)
+    return await _begin(shards, known, secret) if found is None else _known(found, known)
+
+
+async def _begin(shards: Shards, number: int, secret: bytes) -> Layout:
+    """Writes the layout of a new main prefix, or of one that has lost everything: last, as it makes it complete."""
+    if shards.others:
+        await restore_access(shards)
+        if secret:
+            await shards.main.connection.command("SET", shards.main.keys.secret(), secret, "NX")
+        await shards.main.connection.command("SET", shards.main.keys.shards(), len(shards), "NX")
+    await _write(shards.main, **_complete(number))
+    return Layout(number, __version__)
 
 
 def _known(found: Layout, known: int) -> Layout:
@@ -132,7 +139,7 @@ async def check_part(shards: Shards, shard: Shard, secret: bytes) -> None:
     """Compares what a part of the store says with ``secret`` and this version's layout, and writes that where it says
     nothing. Raises StartupError and StoreUnavailable."""
     if shard is shards.main:
-        _check_upgraded(await _fitting(shards, LAYOUT))
+        _check_upgraded(await _fitting(shards, LAYOUT, secret))
     else:
         row = await shard.connection.command("HMGET", shard.keys.layout(), *_COPIED)
         found = None if row[0] is None else _copy(shard, row, secret)
@@ -188,14 +195,27 @@ def _copy(shard: Shard, row: Sequence[bytes | None], secret: bytes) -> Copy:
     return Copy(Layout(int(number), version.decode(errors="replace"), int(upgrading)), int(shards), secret)
 
 
-async def made_without_main(shards: Shards) -> Copy:
-    """The same. Raises StoreUnavailable too if no shard says anything."""
+async def made_without_main(shards: Shards, prefix: str) -> Copy:
+    """The same of the store under ``prefix``. Raises StoreUnavailable too if no shard says anything."""
     made, main = await copied(shards), shards.main.connection
     if made is None:
+        await _check_other_numbers(main, prefix, len(shards))
         raise StoreUnavailable(
             f"the main store, at {main.master}, is unavailable ({main.cause}), and no shard has a copy of its layout"
         )
     return made
+
+
+async def _check_other_numbers(main: Connection, prefix: str, configured: int) -> None:
+    """Raises StartupError if the store was made with another number of shards, which have other names."""
+    others = [2**power for power in range(1, MAX_SHARDS.bit_length()) if 2**power != configured]
+    with main.looking_elsewhere():
+        reads = [copied(Shards.under(main, prefix, number)) for number in others]
+        for found in await asyncio.gather(*reads, return_exceptions=True):
+            if isinstance(found, StartupError):
+                raise found
+            if isinstance(found, Copy):
+                raise _wrong_number(found.shards)
 
 
 async def restore_main(shards: Shards) -> None:
@@ -207,9 +227,8 @@ async def restore_main(shards: Shards) -> None:
     except StoreUnavailable:
         return
     if made is not None:
-        log.warning("the main store is empty: it gets the layout and the secret of the shards")
-        await shards.main.connection.command("SET", shards.main.keys.secret(), made.secret, "NX")
-        await _fitting(shards, made.layout.number)
+        log.warning("the main store is empty: it gets the layout, the secret, tokens and lists of the shards")
+        await _begin(shards, made.layout.number, made.secret)
 
 
 def _check_upgraded(found: Layout) -> None:

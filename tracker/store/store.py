@@ -5,7 +5,7 @@ processes need are imported when they are first used.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from tracker.errors import StoreUnavailable
+from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.access.client_lists import AllowList, AllowListCache, DenyList, DenyListCache
+from tracker.store.access.copies import copy_access
 from tracker.store.access.rate_limits import RateLimitStore, shared_secret
 from tracker.store.client.connection import Connection
 from tracker.store.layout import (
@@ -241,7 +242,7 @@ class Store(UserParts):
         """What the store was made with, while its main prefix is unavailable; raises ``error`` if it is not."""
         if not self.shards.main_is_unavailable:
             raise error
-        return await made_without_main(self.shards)
+        return await made_without_main(self.shards, self._prefix)
 
     def keep_checking_layout(self) -> None:
         """Checks each part again whenever it returns: it may be empty then, or upgraded by a newer tracker."""
@@ -260,12 +261,12 @@ class Store(UserParts):
             self.use_secret((await self._made_without_main(error)).secret)
         return self.secret
 
-    async def copy_access(self, shard: Shard) -> None:
-        """Gives a shard beside the main prefix the tokens, sessions and lists of clients. While the main prefix is
-        unavailable, the shard keeps what it has."""
-        for part in (self.tokens, self.allow_list, self.deny_list):
-            with suppress(StoreUnavailable, RedisError):
-                await part.copy_to(shard)
+    async def copy_access(self, shards: Sequence[Shard]) -> None:
+        """Gives shards beside the main prefix the tokens, sessions and lists of clients. They keep what they have while
+        the main prefix is unavailable or empty; an empty one gets it back."""
+        with suppress(StoreUnavailable, RedisError, StartupError):
+            await restore_main(self.shards)
+            await copy_access(self.shards, shards)
 
     async def start_shard(self, shard: Shard) -> None:
         """Compares a part of the store with the others, and writes a first heartbeat. Raises StartupError,

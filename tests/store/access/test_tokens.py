@@ -124,7 +124,8 @@ async def test_a_shard_is_given_all_tokens_and_sessions(redis_url: str, prefix: 
         (gone,) = set(before) - set(await contents(one))
         await store.redis.hset(other.keys.prefix + gone, "name", "revoked")
         await store.redis.zadd(other.keys.admin_tokens(), {gone.rpartition(":")[2]: 0})
-        await store.tokens.copy_to(other)
+        await store.upgrade()
+        await store.copy_access([other])
         assert await contents(other) == await contents(one)
         assert 0 < await store.redis.ttl(key + digest.decode()) <= 3600
 
@@ -137,32 +138,35 @@ async def test_a_full_shard_forgets_no_token_that_is_to_be_revoked(
     async with running(Store(server.url, Keys(prefix), SwarmRules(), shards=2)) as store:
         shard = store.shards[1]
         token, _ = await store.tokens.create("site", "admin")
+        await store.upgrade()
         await store.redis.config_set("maxmemory", 1)
-        await store.tokens.copy_to(shard)
+        await store.copy_access([shard])
         await store.redis.config_set("maxmemory", 0)
         await store.redis.delete(store.keys.admin_tokens(), store.keys.admin_token(token.token_id))
-        await store.tokens.copy_to(shard)
+        await store.copy_access([shard])
         assert not await store.redis.exists(shard.keys.admin_token(token.token_id))
 
 
 async def test_a_broken_key_is_not_copied_and_stops_no_other_copy(redis_url: str, prefix: str) -> None:
     async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=2)) as store:
         shard = store.shards[1]
+        await store.upgrade()
         broken, _ = await store.tokens.create("broken", "admin")
         token, _ = await store.tokens.create("site", "admin")
         for place in store.shards.all:
             await store.redis.delete(*(place.keys.admin_token(each.token_id) for each in (broken, token)))
+        await store.redis.delete(shard.keys.admin_tokens())
         await store.redis.set(store.keys.admin_token(broken.token_id), "x")
         await store.redis.hset(store.keys.admin_token(token.token_id), "name", "site")
         await store.redis.zadd(store.keys.admin_tokens(), {b"\xff": 0})
         await store.redis.zadd(store.keys.admin_sessions(), {"endless": float("inf")})
-        await store.copy_access(shard)
+        await store.copy_access([shard])
         assert await store.redis.hgetall(shard.keys.admin_token(token.token_id)) == {b"name": b"site"}
         assert not await store.redis.exists(shard.keys.admin_token(broken.token_id))
         await store.redis.delete(store.keys.admin_tokens())
         await store.redis.set(store.keys.admin_tokens(), "x")
         await store.deny_list.add(b"-XX", "a reason")
-        await store.copy_access(shard)
+        await store.copy_access([shard])
         assert await store.redis.hgetall(shard.keys.denied_clients()) == {b"-XX": b"a reason"}
 
 

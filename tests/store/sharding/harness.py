@@ -51,6 +51,13 @@ async def on_cluster(url: str, keys: Keys, rules: SwarmRules, shards: int = SHAR
         await client.aclose()
 
 
+def apart(url: str, keys: Keys, rules: SwarmRules) -> Store:
+    """Four shards on one server. As on a cluster, each prefix has its own connection, which can be unavailable."""
+    server = connect(url, connect_timeout=20, timeout=20)
+    nodes = Cluster(lambda address: server, [("", 0)])
+    return Store(url, keys, rules, shards=SHARDS, connection=nodes.of(main_prefix_of(keys.prefix, SHARDS)))
+
+
 def on_several(nodes: Nodes | None, url: str, keys: Keys, rules: SwarmRules) -> AbstractAsyncContextManager[Store]:
     """Four shards on a cluster, or without one on the server at ``url``."""
     if nodes is not None:

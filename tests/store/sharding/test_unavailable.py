@@ -465,7 +465,7 @@ async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluste
 
 
 @pytest.mark.slow
-async def test_tokens_and_sessions_hold_without_the_main_store_while_all_shards_agree(group: Cluster) -> None:
+async def test_tokens_and_sessions_hold_without_the_main_store_if_most_shards_have_them(group: Cluster) -> None:
     """Also those of before a restart of a shard. What is revoked stays revoked, even if one shard has a copy left."""
     node, stale = without_main(group)
     async with store_at(group.url) as store:
@@ -512,13 +512,14 @@ async def test_tokens_and_sessions_hold_without_the_main_store_while_all_shards_
 async def test_lists_of_clients_are_known_to_a_tracker_that_starts_without_the_main_store(group: Cluster) -> None:
     main = main_of(group)
     async with store_at(group.url) as store:
+        await store.upgrade()
         for prefix in (b"-XX", b"-YY"):
             await store.allow_list.add(prefix, "a client")
             await store.deny_list.add(prefix, "a reason")
-        await asyncio.gather(*map(store.copy_access, store.shards.others))
+        await store.copy_access(store.shards.others)
         await store.allow_list.remove(b"-YY")
         await store.deny_list.remove(b"-YY")
-        await asyncio.gather(*map(store.copy_access, store.shards.others))
+        await store.copy_access(store.shards.others)
     main.kill()
     other = next(node for node in group.nodes if node is not main)
     async with store_at(other.tcp_url) as store:

@@ -13,7 +13,6 @@ from redis.exceptions import ResponseError
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError, Conflict
 from tracker.names import clean_text
-from tracker.store.client.pipe import Argument
 from tracker.store.sharding.shards import Part, Shard, Shards
 
 STALE_SECONDS = 4.0
@@ -107,24 +106,6 @@ class AllowList(_List):
             return found
 
         return await self._shards.main_or_copy(read)
-
-    async def copy_to(self, shard: Shard) -> None:
-        """Raises StoreUnavailable, and leaves the copy then."""
-        names: dict[bytes, str] = {}
-        cursor, more = 0, True
-        while more:
-            cursor, page = await self.page(cursor, 1000)
-            names.update(page)
-            more = cursor != 0
-        listed = shard.keys.allowed_clients()
-        gone = set(await shard.connection.command("SMEMBERS", listed)) - set(names)
-        commands: list[tuple[Argument, ...]] = []
-        for prefix in gone:
-            commands += [("UNLINK", shard.keys.allowed_client(prefix)), ("SREM", listed, prefix)]
-        for prefix, name in names.items():
-            commands += [("HSET", shard.keys.allowed_client(prefix), "name", name), ("SADD", listed, prefix)]
-        if commands:
-            await shard.connection.pipeline(*commands)
 
     async def _list(self, prefixes: Sequence[bytes]) -> None:
         """Adds prefixes to the list. Ignores errors, such as a full store: the next sweep adds them."""
@@ -251,15 +232,6 @@ class DenyList(_List):
             return dict(self._pairs(flat[::2], flat[1::2]))
 
         return await self._shards.main_or_copy(read)
-
-    async def copy_to(self, shard: Shard) -> None:
-        """Raises StoreUnavailable, and leaves the copy then."""
-        reasons, key = await self._all(), shard.keys.denied_clients()
-        gone = set(await shard.connection.command("HKEYS", key)) - set(reasons)
-        if gone:
-            await shard.connection.command("HDEL", key, *gone)
-        if reasons:
-            await shard.connection.command("HSET", key, *(part for pair in reasons.items() for part in pair))
 
     async def _all(self) -> dict[bytes, str]:
         found: dict[bytes, str] = {}

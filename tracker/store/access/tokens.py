@@ -3,9 +3,10 @@
 Every secret has 256 random bits. The store holds only its SHA-256, so a copy of the store or of a backup gives no
 access. Nothing is cached: a revoked token or session is invalid for the next request.
 
-Several shards have copies of tokens and sessions, which hold while the main prefix is unavailable if all shards that
-answer have the same. So a copy that a shard kept because it did not answer at the revocation gives no access while
-another shard answers.
+Several shards have copies of tokens and sessions (copies.py). While the main prefix is unavailable, one holds that more
+than half of all shards have, those counted that do not answer. So copies that shards kept because they did not answer
+at the revocation give no access, unless half of the shards missed it, and the main prefix was not there to make up for
+it since.
 """
 
 import hashlib
@@ -24,7 +25,6 @@ from tracker.bittorrent import Address
 from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script
-from tracker.store.schema.keys import Keys
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard, Shards
 from tracker.store.sharding.unavailable import noting_unavailable_shards
@@ -176,7 +176,8 @@ class Tokens(Part):
             found, last_used = await self._connection.pipeline(*commands(self._shards.main))
         except StoreUnavailable as error:
             copies = await self._copies(error, self._shards.several, commands)
-            found, last_used = _agreed([row for row, _ in copies]) or [None] * len(_FIELDS), 0
+            found = _held_by_most([row for row, _ in copies], len(self._shards)) or [None] * len(_FIELDS)
+            last_used = 0
         values, used = _named(found), int(float(last_used or 0))
         digest = values["hash"]
         if digest is None or not hmac.compare_digest(digest, _digest(text).encode()):
@@ -248,10 +249,11 @@ class Tokens(Part):
             row, *of_token = await self._scripts.session(argv)
         except StoreUnavailable as error:
             copies = await self._copies(error, self._read_sessions, argv)
-            agreed: Sequence[Any] | None = _agreed([reply[:2] for reply in copies])  # without the last use
-            if agreed is None:
+            replies = [reply[:2] for reply in copies]  # without the last use
+            held: Sequence[Any] | None = _held_by_most(replies, len(self._shards))
+            if held is None:
                 return None
-            row, *of_token = *agreed, 0
+            row, *of_token = *held, 0
         if None in row[:4]:
             return None
         name, csrf, token_id, ends = (value.decode() for value in row[:4])
@@ -309,46 +311,13 @@ class Tokens(Part):
         with noting_unavailable_shards():
             return tuple((await read(given)).values())
 
-    async def copy_to(self, shard: Shard) -> None:
-        """Gives a shard all tokens and sessions, and takes from it what is revoked. Raises StoreUnavailable."""
-        for is_session in (False, True):
-            listed = await self._connection.command(
-                "ZRANGE", _index(self._keys, is_session=is_session), 0, -1, "WITHSCORES"
-            )
-            scores = dict(zip(listed[::2], listed[1::2], strict=True))
-            names = [_row_key(self._keys, each, is_session=is_session) for each in scores]
-            rows = await self._connection.pipeline(*(("HGETALL", name) for name in names)) if names else []
-            index = _index(shard.keys, is_session=is_session)
-            known = await shard.connection.command("ZRANGE", index, 0, -1)
-            commands: list[tuple[Argument, ...]] = []
-            for gone in {*known} - {*scores}:
-                row_key = _row_key(shard.keys, gone, is_session=is_session)
-                commands += [("UNLINK", row_key), ("ZREM", index, gone)]
-            for (member, score), row in zip(scores.items(), rows, strict=True):
-                name = _row_key(shard.keys, member, is_session=is_session)
-                # A row of another type, which another program has written, is no token.
-                commands += [("HSET", name, *row)] if isinstance(row, list) and row else []
-                commands.append(("ZADD", index, score, member))
-                left = int(max(1, min(float(score), _LAST_MOMENT) - self._now()))
-                commands += [("EXPIRE", name, left)] * is_session
-            await shard.connection.pipeline(*commands)
-
     def _now(self) -> int:
         return int(self._clock())
 
 
-def _index(keys: Keys, *, is_session: bool) -> str:
-    return keys.admin_sessions() if is_session else keys.admin_tokens()
-
-
-def _row_key(keys: Keys, member: bytes, *, is_session: bool) -> str:
-    name = member.decode("ascii", "replace")
-    return keys.admin_session(name) if is_session else keys.admin_token(name)
-
-
-def _agreed(copies: Sequence[_Item]) -> _Item | None:
-    """The copy, if all are the same."""
-    return copies[0] if copies and all(each == copies[0] for each in copies) else None
+def _held_by_most(copies: Sequence[_Item], shards: int) -> _Item | None:
+    """The copy that more than half of all shards have."""
+    return next((each for each in copies if 2 * copies.count(each) > shards), None)
 
 
 def _new_secret() -> str:

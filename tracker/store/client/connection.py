@@ -9,8 +9,8 @@ name, or the node of a cluster.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any
 
 from redis.asyncio import Redis
@@ -203,6 +203,15 @@ class Connection:
     def of(self, prefix: str) -> "Connection":
         """The connection for the keys under ``prefix``: one server has them all."""
         return self._topology.of(prefix)
+
+    @contextmanager
+    def looking_elsewhere(self) -> Iterator[None]:
+        """Connections that ``of`` makes in this block are not kept up."""
+        kept = list(self._topology.connections)
+        try:
+            yield
+        finally:
+            self._topology.connections[:] = kept
 
     @property
     def pipe(self) -> RedisPipe | None:

@@ -24,6 +24,8 @@ ROWS_A_TURN = 10
 """Rows that are read in one turn of the event loop, which takes a fifth of a millisecond."""
 IDS_A_CALL, IDS_A_ROUND = 1000, 10_000
 """Max torrent ids that one command looks for in a shard, and that one round trip looks for in all shards."""
+COPIES = 5
+"""How many shards are asked for their copies at a time."""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -172,16 +174,19 @@ class Shards:
             return otherwise
 
     async def main_or_copy(self, call: Callable[[Shard], Awaitable[_Result]]) -> _Result:
-        """The result of ``call`` for the main prefix. While only that is unavailable, for a shard: of what has copies
-        there."""
+        """The result of ``call`` for the main prefix. While only that is unavailable, the one that most of some
+        available shards give: of what has copies there, which a shard may have lost."""
         try:
             return await call(self.main)
         except StoreUnavailable:
-            served = [shard for shard in self._shards if not shard.connection.unavailable]
-            if not (self.main_is_unavailable and served):
+            if not self.main_is_unavailable:
                 raise
             note_unavailable_shards([MAIN])
-            return await call(served[0])
+            for some in in_parts([shard for shard in self._shards if not shard.connection.unavailable], COPIES):
+                with noting_unavailable_shards():
+                    if found := list((await self.gather(call, some)).values()):
+                        return max(found, key=found.count)
+            raise
 
     async def gather(
         self, call: Callable[[Shard], Awaitable[_Result]], shards: Sequence[Shard] | None = None
