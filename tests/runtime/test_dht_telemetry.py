@@ -24,7 +24,7 @@ def samples(telemetry: Telemetry) -> dict[tuple[str, ...], float]:
 
 
 def test_counts_are_those_added_less_those_dropped() -> None:
-    island: Island = joined(30)
+    island: Island = joined(20)
     node, telemetry, rng = island.first(), Telemetry(), random.Random(1)
     report = DhtTelemetry(telemetry, {4: node})
     for step in range(6):
@@ -35,7 +35,7 @@ def test_counts_are_those_added_less_those_dropped() -> None:
                 node.forget(info_hash)
         if step == 3:
             island.cut = {address(number) for number in range(5, 15)}
-        island.run(900, step=2)
+        island.run(900, step=5)
         report.flush()
         found = samples(telemetry)
         for kind, entries in (("nodes", node.table), ("hashes", node.announced)):

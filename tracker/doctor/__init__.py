@@ -1,7 +1,9 @@
 """``tracker doctor``: its checks; here is the result of one."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from tracker.store.schema.record import Field
 
 Level = Literal["ok", "warning", "wrong"]
 
@@ -13,7 +15,7 @@ class Finding:
     level: Level
     subject: str
     text: str
-    remedy: str = ""
+    remedy: Annotated[str, Field("Empty if there is nothing to do.")] = ""
 
     def __str__(self) -> str:
         line = f"{self.level:<8} {self.subject:<14} {self.text}"

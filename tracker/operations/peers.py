@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote, unquote_to_bytes
 
 from tracker.bittorrent import Endpoint
+from tracker.store.schema.record import Field
 from tracker.store.store import Store
 from tracker.store.swarms.connect_checks import ConnectCheck, any_connectable
 from tracker.store.torrents.torrents import Peer
@@ -21,24 +22,32 @@ _MAX_NUMBER = 10**16
 
 @dataclass(frozen=True, slots=True)
 class PeerView:
-    """A peer in readable form: bytes, bytes/s, seconds and epoch s; 0 where unknown. Country: ISO 3166-1 alpha-2."""
+    """A peer in readable form: bytes, bytes/s, seconds and epoch s; 0 where unknown."""
 
-    peer_id: str
-    endpoints: tuple[str, ...]
-    client: str
-    country: str
-    connectable: bool | None
+    peer_id: Annotated[str, Field("40 hexadecimal digits.")]
+    endpoints: Annotated[
+        tuple[str, ...], Field("Addresses and ports, such as `192.0.2.1:6881` or `[2001:db8::1]:6881`.")
+    ]
+    client: Annotated[str, Field("Client name from the peer id.")]
+    country: Annotated[str, Field("ISO 3166-1 alpha-2; empty if unknown.")]
+    connectable: Annotated[
+        bool | None,
+        Field(
+            "Whether it accepted a connection of the tracker in the last day; null: not checked. "
+            "TRACKER_PROBE__CONNECTABLE switches the checks on."
+        ),
+    ]
     seeding: bool
-    partial_seed: bool
-    user_id: str
-    uploaded: int
-    downloaded: int
-    bytes_left: int | None
-    upload_speed: float
+    partial_seed: Annotated[bool, Field("Partial seed: has all wanted files, but not the whole torrent.")]
+    user_id: Annotated[str, Field("Empty on a public tracker.")]
+    uploaded: Annotated[int, Field("Bytes.")]
+    downloaded: Annotated[int, Field("Bytes.")]
+    bytes_left: Annotated[int | None, Field("null if not reported.")]
+    upload_speed: Annotated[float, Field("Bytes per second between the last two announces.")]
     download_speed: float
     first_announce: int
     last_announce: int
-    total_seconds: int
+    total_seconds: Annotated[int, Field("Time since the first announce.")]
 
 
 async def peer_views(store: Store, peers: Sequence[Peer], places: "GeoIP") -> list[PeerView]:

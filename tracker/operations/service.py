@@ -1,10 +1,12 @@
 """Operations on the whole tracker: statistics, rescoring, sweeping."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from tracker.errors import ClientError
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
+from tracker.store.schema.record import Field
 from tracker.store.store import Store
 
 MAX_INTEGER = 2**53 - 1
@@ -14,15 +16,15 @@ FEED_OFF = "the change feed is off: set TRACKER_CHANGES__MAX_ENTRIES"
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Current numbers, and totals since the last reset; ``failures`` are refused requests by reason."""
+    """Current numbers, and totals since the last reset."""
 
     torrents: int
-    scored_torrents: int
-    denials: int
+    scored_torrents: Annotated[int, Field("Torrents in the ranking.")]
+    denials: Annotated[int, Field("Denied torrents.")]
     users: int
     users_with_hit_and_runs: int
-    totals: dict[str, int]
-    failures: dict[str, int]
+    totals: Annotated[dict[str, int], Field("`seeders` and `leechers` are current; the others are all-time totals.")]
+    failures: Annotated[dict[str, int], Field("Refused requests by reason.")]
 
 
 async def rescore(

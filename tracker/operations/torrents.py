@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Unpack
+from typing import Annotated, Literal, Unpack
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.names import clean_text
 from tracker.store.schema.multipliers import MultiplierFields, RuleChange, join_ends
+from tracker.store.schema.record import Field
 from tracker.store.store import Store
 from tracker.store.torrents.hybrids import V1_IS_UNREGISTERED
 from tracker.store.torrents.records import STORED_NAMES, Enabled
@@ -32,11 +33,11 @@ _OF_BOTH_HALVES = ("enabled", "reason", "multi_up", "multi_dn")
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A registered torrent; ``new`` is false if it was registered before."""
+    """A registered torrent."""
 
     info_hash: InfoHash
     torrent_id: str
-    new: bool
+    new: Annotated[bool, Field("false: already registered; torrent ID and statistics stay.")]
     name: str
 
 

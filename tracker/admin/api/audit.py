@@ -5,9 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Moment
-from tracker.store.access.audit import AuditFilter, Way, row_of
-from tracker.store.access.tokens import Role
+from tracker.admin.api.models import Moment, copy_of
+from tracker.store.access.audit import AuditEntry, AuditFilter, ChangedObject, Way, row_of
 from tracker.store.schema.multipliers import MAX_END
 
 endpoints = Endpoints(
@@ -44,31 +43,14 @@ class AuditPageQuery(AuditQuery):
     limit: int = Field(100, ge=1, le=500, description="Max entries per page.")
 
 
+@copy_of(ChangedObject)
 class AuditObject(Reply):
     """An object, and its changed fields. A field that is missing did not exist, or had no value."""
 
-    kind: str
-    id: str
-    before: dict[str, str]
-    after: dict[str, str]
 
-
+@copy_of(AuditEntry, objects=list[AuditObject], at=Moment)
 class AuditRow(Reply):
     """One change."""
-
-    id: str
-    at: Moment
-    actor: str = Field(description="Name of the token, `sign-in link`, or user of the operating system.")
-    token_id: str = Field(description="Empty for a link and for the command line.")
-    role: Role
-    way: Way
-    address: str = Field(description="Address of the client; host name for the command line; empty if unknown.")
-    operation: str
-    objects: list[AuditObject] = Field(
-        description="At most 50. A call that changes more has further entries, without counts, with the others."
-    )
-    counts: dict[str, int] = Field(description="Numbers of a call that changes many objects.")
-    details: dict[str, str] = Field(description="What else the call named, such as a filter.")
 
 
 class AuditPage(Reply):

@@ -6,10 +6,11 @@ from typing import Annotated, TypeVar
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Moment, number, reply_of
+from tracker.admin.api.models import Moment, copy_of, number, reply_of
 from tracker.errors import Conflict
 from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST, Change
+from tracker.store.changes.webhooks import WebhookState
 
 endpoints = Endpoints("changes", "The change feed: what happened in the swarms.")
 
@@ -59,17 +60,11 @@ class ChangeQuery(Query):
     limit: Annotated[int, Field(ge=1, le=1000), BeforeValidator(number)] = Field(100, description="Max changes.")
 
 
+@copy_of(WebhookState, gap=None, delivered_at=Moment | None, retry_at=Moment | None)
 class WebhookRow(Reply):
     """Deliveries to one URL."""
 
     receiver: str = Field(description="Scheme and host of the URL.")
-    position: str = Field(description="ID of the last change delivered.")
-    delivered: int = Field(description="Changes delivered.")
-    delivered_at: Moment | None = Field(description="The last delivery; null: none yet.")
-    gaps: int = Field(description="How often changes were deleted before they were delivered.")
-    failures: int = Field(description="Failed deliveries since the last success.")
-    error: str = Field(description="Why the last delivery failed; empty if it did not.")
-    retry_at: Moment | None
 
 
 class WebhookList(Reply):

@@ -242,6 +242,11 @@ def reply_of(record: type, **types: Any) -> Callable[[type[M]], type[M]]:
     return _with_fields(records.fields_of(record), _as_shown, types)
 
 
+def copy_of(record: type, **types: Any) -> Callable[[type[M]], type[M]]:
+    """The same with all fields of a dataclass, also those without a ``Field``."""
+    return _with_fields(records.fields_of(record, plain=True), _as_shown, types)
+
+
 _Fields = dict[str, tuple[Any, Any]]
 
 
@@ -282,7 +287,7 @@ def _set_type(field: records.Field) -> Any:
 
 
 def _as_shown(field: records.Field, hint: Any) -> _Fields:
-    about = Field(description=field.about or None)
+    about = Field(description=field.about) if field.about else ...
     if field.kind == "rules":
         until = Field(description="When it ends; null: never.")
         return {field.name: (StoredRules, about), f"{field.name}_until": (Moment | None, until)}

@@ -2,11 +2,10 @@
 
 from dataclasses import asdict
 
-from pydantic import Field
-
 from tracker.admin.api.contract import Call, Endpoints, Reply
-from tracker.admin.api.models import Page, Paged, page_of
+from tracker.admin.api.models import Page, Paged, copy_of, page_of
 from tracker.admin.api.torrents import TorrentRow, rows
+from tracker.store.torrents.scores import Lag
 
 endpoints = Endpoints("scores", "The ranking of torrents, and the scoring backlog.")
 
@@ -15,13 +14,9 @@ class Ranking(Page[TorrentRow]):
     """Torrents by score, highest first."""
 
 
+@copy_of(Lag)
 class ScoringLag(Reply):
     """The scoring backlog."""
-
-    count: int = Field(description="Torrents in the ranking.")
-    waiting: int = Field(description="Torrents due for scoring, not being scored.")
-    late: int = Field(description="Torrents overdue by more than one interval.")
-    longest_seconds: float = Field(description="Seconds since the oldest scoring.")
 
 
 @endpoints.get("/scores", "List the ranking")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Flag, Moment, Whole, number
+from tracker.admin.api.models import Flag, Moment, Whole, copy_of, number
 from tracker.operations import service
 from tracker.refusals import NAMES
 from tracker.store.stats.slices import PRECISIONS, Distribution
@@ -29,16 +29,9 @@ ReasonText = Annotated[
 ]
 
 
+@copy_of(service.Statistics)
 class Statistics(Reply):
     """All-time totals and current sizes."""
-
-    torrents: int
-    scored_torrents: int = Field(description="Torrents in the ranking.")
-    denials: int = Field(description="Denied torrents.")
-    users: int
-    users_with_hit_and_runs: int
-    totals: dict[str, int] = Field(description="`seeders` and `leechers` are current; the others are all-time totals.")
-    failures: dict[str, int] = Field(description="Refused requests by reason.")
 
 
 class NamesQuery(Query):

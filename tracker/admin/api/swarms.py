@@ -6,11 +6,12 @@ from dataclasses import asdict
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Download, Endpoints, Reply
-from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, page_of, scan_of
+from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, copy_of, page_of, scan_of
 from tracker.admin.api.torrents import TorrentRow, fields_of, known
 from tracker.admin.http.problems import Problem
-from tracker.operations.peers import peer_views
+from tracker.operations.peers import PeerView, peer_views
 from tracker.store.schema.keys import SCOPES, Scope
+from tracker.store.torrents.scores import ScorePlace
 from tracker.wire.torrent_file import MEDIA_TYPE
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -18,14 +19,11 @@ endpoints = Endpoints("torrents", "Torrents and their statistics.")
 _UNKNOWN = {404: "Unknown torrent."}
 
 
+@copy_of(ScorePlace, rank=None, last_processed=Moment, next_turn=Moment)
 class ScoreTurn(Reply):
     """The rank of a torrent by score, and when it is scored next."""
 
     rank: int = Field(description="1 is the highest score.")
-    of: int = Field(description="Torrents in the ranking.")
-    last_processed: Moment
-    next_turn: Moment
-    being_scored: bool
 
 
 class TorrentDetails(TorrentRow):
@@ -42,28 +40,9 @@ class TorrentDownload(Download):
     media_type = MEDIA_TYPE
 
 
+@copy_of(PeerView, first_announce=Moment, last_announce=Moment)
 class PeerRow(Reply):
     """An active peer. Client names and counts are self-reported."""
-
-    peer_id: str = Field(description="40 hexadecimal digits.")
-    endpoints: list[str] = Field(description="Addresses and ports, such as `192.0.2.1:6881` or `[2001:db8::1]:6881`.")
-    client: str = Field(description="Client name from the peer id.")
-    country: str = Field(description="ISO 3166-1 alpha-2; empty if unknown.")
-    connectable: bool | None = Field(
-        description="Whether it accepted a connection of the tracker in the last day; null: not checked. "
-        "TRACKER_PROBE__CONNECTABLE switches the checks on."
-    )
-    seeding: bool
-    partial_seed: bool = Field(description="Partial seed: has all wanted files, but not the whole torrent.")
-    user_id: str = Field(description="Empty on a public tracker.")
-    uploaded: int = Field(description="Bytes.")
-    downloaded: int = Field(description="Bytes.")
-    bytes_left: int | None = Field(description="null if not reported.")
-    upload_speed: float = Field(description="Bytes per second between the last two announces.")
-    download_speed: float
-    first_announce: Moment
-    last_announce: Moment
-    total_seconds: int = Field(description="Time since the first announce.")
 
 
 class PeerPage(Page[PeerRow]):

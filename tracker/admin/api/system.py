@@ -7,23 +7,20 @@ from pydantic import Field
 
 from tracker import __version__
 from tracker.admin.api.contract import Call, Endpoints, Reply
+from tracker.admin.api.models import copy_of
 from tracker.admin.context import AdminContext
-from tracker.doctor import checks
-from tracker.settings.reference import describe
+from tracker.doctor import Finding, checks
+from tracker.settings.reference import Described, describe
 
 endpoints = Endpoints("system", "Configuration and health of the tracker.")
 
 
+@copy_of(Described, reloaded=None)
 class SettingRow(Reply):
     """A setting and its current value. Passwords and tokens are masked."""
 
-    name: str
-    value: str
-    default: str
-    sentence: str
     reloaded: bool = Field(description="true: SIGHUP reloads it; false: a restart is needed.")
     waiting: bool = Field(description="true: changed since the start; a restart is needed.")
-    allowed: str
 
 
 class SettingList(Reply):
@@ -50,13 +47,9 @@ class Health(Reply):
     )
 
 
+@copy_of(Finding)
 class FindingRow(Reply):
     """The result of one check."""
-
-    level: Literal["ok", "warning", "wrong"]
-    subject: str
-    text: str
-    remedy: str = Field(description="Empty if there is nothing to do.")
 
 
 class Findings(Reply):

@@ -23,6 +23,7 @@ from tracker.admin.api.models import (
     ReasonText,
     V1HalfText,
     changes_of,
+    copy_of,
     reply_of,
 )
 from tracker.admin.api.routing import not_found
@@ -129,13 +130,9 @@ class TorrentEdit(TorrentFields):
     """Changes; omitted and null fields are unchanged."""
 
 
+@copy_of(Added, info_hash=str)
 class Registered(Reply):
     """A registered torrent."""
-
-    info_hash: str
-    torrent_id: str
-    new: bool = Field(description="false: already registered; torrent ID and statistics stay.")
-    name: str
 
 
 class RegisteredAll(Reply):
@@ -209,10 +206,8 @@ async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
 
 
 def _registered(added: Sequence[Added]) -> RegisteredAll:
-    registered = [
-        Registered(info_hash=a.info_hash.hex(), torrent_id=a.torrent_id, new=a.new, name=a.name) for a in added
-    ]
-    return RegisteredAll(torrents=registered, new=any(each.new for each in registered))
+    registered = [Registered.from_record(each, info_hash=each.info_hash.hex()) for each in added]
+    return RegisteredAll(torrents=registered, new=any(each.new for each in added))
 
 
 @endpoints.patch("/torrents/{info_hash}", "Change a torrent", errors={**_UNKNOWN, 409: _NO_HALF.capitalize()})

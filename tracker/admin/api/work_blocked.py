@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Limit, Moment
+from tracker.admin.api.models import Limit, Moment, copy_of
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.work import UNKNOWN_PROJECT, EntryId, ProjectText
 from tracker.store.work.blocks import BlockEvent
@@ -47,16 +47,9 @@ class UnblockQuery(Query):
     who: WhoText
 
 
+@copy_of(BlockEvent, at=Moment, address=str | None, item=str | None, reported=str | None)
 class BlockRow(Reply):
     """A change of the list, or a report with wrong domains."""
-
-    id: str
-    at: Moment
-    what: str = Field(description="`blocked`, `unblocked` or `wrong domains`.")
-    who: str
-    address: str | None
-    item: str | None
-    reported: str | None = Field(description="Bytes by domain, as reported (JSON).")
 
 
 class BlockLog(Reply):

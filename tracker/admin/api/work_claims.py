@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Count, Limit, Moment, Whole
+from tracker.admin.api.models import Count, Limit, Moment, Whole, reply_of
 from tracker.admin.api.work import UNKNOWN_PROJECT, Address, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
 from tracker.errors import ClientError
 from tracker.store.work.records import Claim
@@ -11,18 +11,12 @@ from tracker.store.work.records import Claim
 endpoints = Endpoints("work-claims", "Claims of work distribution: items that claimants have, for a limited time.")
 
 
+@reply_of(Claim, address=Address, claimed_at=Moment, lease_ends=Moment, checked_at=Moment | None)
 class ClaimRow(Reply):
     """A claim."""
 
     item: str
     claimant: str
-    address: Address
-    claimed_at: Moment
-    lease_ends: Moment
-    state: str = Field(description="`claimed`, `seen` (in the swarm) or `seeding`.")
-    queue: str = Field(description="Where the item came from.")
-    version: str = Field(description="Version of the claimant's program, as it says.")
-    checked_at: Moment | None = Field(description="When the claim was last verified.")
 
 
 class ClaimPage(Reply):

@@ -5,9 +5,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import number
+from tracker.admin.api.models import copy_of, number
 from tracker.admin.api.work import UNKNOWN_PROJECT, ProjectText
 from tracker.operations.work import policy_preview
+from tracker.store.work.policy import Change
 
 endpoints = Endpoints("work-policy", "The policy of projects of kind `seeding`: which torrents need seeders.")
 
@@ -18,20 +19,14 @@ class PolicyQuery(Query):
     )
 
 
+@copy_of(Change, info_hash=str, reason=None)
 class PolicyRow(Reply):
     """A torrent whose demand the policy would change."""
 
-    info_hash: str
     reason: str = Field(
         description="Such as `weak`, `below target`, `reseed request` (only users who completed it are asked), "
         "`no seeder`, `enough`, `denied`, `nowork` (a label)."
     )
-    copies_before: int
-    copies: int = Field(description="Copies to give out from now on; 0: no longer wanted.")
-    queue: str = Field(description="Empty if only certain users are asked.")
-    asked: list[str] = Field(description="IDs of the users who are asked.")
-    average: float = Field(description="Seeders, on average over the last three days.")
-    seeders: int = Field(description="Current seeders.")
 
 
 class PolicyPreview(Reply):

@@ -5,29 +5,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Limit, Moment, Page, Paged, page_of
+from tracker.admin.api.models import Limit, Moment, Page, Paged, copy_of, page_of
 from tracker.admin.api.work import UNKNOWN_PROJECT, Address, EntryId, ProjectText
 from tracker.store.work.finished import FinishedClaim, finished_claim
+from tracker.store.work.leaderboard import Rank
 
 endpoints = Endpoints("work-results", "Results of work distribution: finished claims, and leaderboards.")
 
 
+@copy_of(FinishedClaim, at=Moment, address=Address, claimed_at=Moment | None)
 class LogRow(Reply):
     """A finished claim."""
-
-    id: str
-    at: Moment
-    item: str
-    claimant: str
-    address: Address
-    user_agent: str
-    version: str
-    bytes: dict[str, int] = Field(description="Bytes by domain, as reported.")
-    total_bytes: int
-    seconds: int = Field(description="Verified seed time.")
-    claimed_at: Moment | None
-    late: bool = Field(description="Verified after the claim had lapsed.")
-    note: str = Field(description="What the claimant sent as `id`.")
 
 
 class LogPage(Reply):
@@ -42,13 +30,9 @@ class LogQuery(Query):
     limit: Limit = Field(100, description="Max entries per page.")
 
 
+@copy_of(Rank)
 class RankRow(Reply):
     """A claimant's results in the period."""
-
-    claimant: str
-    items: int
-    bytes: int = Field(description="As reported.")
-    seconds: int = Field(description="Verified seed time.")
 
 
 class RankPage(Page[RankRow]):

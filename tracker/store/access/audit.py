@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import orjson
 from redis.exceptions import RedisError
 
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.access.tokens import ROLES, Role
+from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
 
 Way = Literal["api", "dashboard", "cli", "site"]
@@ -51,21 +52,24 @@ class ChangedObject:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One change. ``token_id`` is empty without a token, ``address`` if it is unknown.
+    """One change. ``id`` and ``at`` (epoch s) come from the store."""
 
-    ``counts``: numbers of a call that changes many objects. ``details``: what else the call named, such as a filter.
-    ``id`` and ``at`` (epoch s) come from the store.
-    """
-
-    actor: str
-    token_id: str
+    actor: Annotated[str, Field("Name of the token, `sign-in link`, or user of the operating system.")]
+    token_id: Annotated[str, Field("Empty for a link and for the command line.")]
     role: Role
     way: Way
-    address: str
+    address: Annotated[str, Field("Address of the client; host name for the command line; empty if unknown.")]
     operation: str
-    objects: tuple[ChangedObject, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    details: Mapping[str, str] = field(default_factory=dict)
+    objects: Annotated[
+        tuple[ChangedObject, ...],
+        Field("At most 50. A call that changes more has further entries, without counts, with the others."),
+    ] = ()
+    counts: Annotated[Mapping[str, int], Field("Numbers of a call that changes many objects.")] = field(
+        default_factory=dict
+    )
+    details: Annotated[Mapping[str, str], Field("What else the call named, such as a filter.")] = field(
+        default_factory=dict
+    )
     id: str = ""
     at: int = 0
 

@@ -6,11 +6,12 @@ One tracker at a time delivers to a URL: it holds a lease, which ends when that 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from tracker.store.changes.changes import FIRST, Changes
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
 
 LEASE_SECONDS = 30
@@ -20,20 +21,14 @@ KEPT_SECONDS = 30 * 86400
 
 @dataclass(frozen=True, slots=True)
 class WebhookState:
-    position: str = FIRST
-    """The last change that was delivered."""
+    position: Annotated[str, Field("ID of the last change delivered.")] = FIRST
     gap: bool = False
     """Whether the next batch has to tell that changes were lost."""
-    delivered: int = 0
-    """Changes delivered."""
-    delivered_at: int = 0
-    """The last delivery, epoch s; 0: none."""
-    gaps: int = 0
-    """How often changes were deleted before they were delivered."""
-    failures: int = 0
-    """Failed deliveries since the last success."""
-    error: str = ""
-    """Why the last delivery failed: a fixed text, without the URL; empty after a success."""
+    delivered: Annotated[int, Field("Changes delivered.")] = 0
+    delivered_at: Annotated[int, Field("The last delivery; null: none yet.")] = 0
+    gaps: Annotated[int, Field("How often changes were deleted before they were delivered.")] = 0
+    failures: Annotated[int, Field("Failed deliveries since the last success.")] = 0
+    error: Annotated[str, Field("Why the last delivery failed; empty if it did not.")] = ""
     retry_at: int = 0
     """Epoch s."""
 

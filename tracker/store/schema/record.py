@@ -86,17 +86,20 @@ class Field:
 
 
 @cache
-def fields_of(record: Any) -> Mapping[str, Field]:
-    """The fields of a record that carry a ``Field``, by name."""
+def fields_of(record: Any, *, plain: bool = False) -> Mapping[str, Field]:
+    """The fields of a record that carry a ``Field``, by name; with the ``plain`` ones all fields of a dataclass."""
     hints = get_type_hints(record, include_extras=True)
     found: dict[str, Field] = {}
     for each in fields(record):
-        if get_origin(hints[each.name]) is Annotated:
-            hint, about = get_args(hints[each.name])
-            choices = get_args(hint) if get_origin(hint) is Literal else ()
-            found[each.name] = replace(
-                about, name=each.name, kind=_kind(hint), hint=hint, default=each.default, choices=choices
-            )
+        hint, about = hints[each.name], _PLAIN
+        if get_origin(hint) is Annotated:
+            hint, about = get_args(hint)
+        elif not plain:
+            continue
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        found[each.name] = replace(
+            about, name=each.name, kind=_kind(hint), hint=hint, default=each.default, choices=choices
+        )
     return found
 
 

@@ -10,11 +10,12 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
+from tracker.store.schema.record import Field
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import ScanCursors, Shard, Shards
 
@@ -73,14 +74,10 @@ class Finished:
 class Lag:
     """The backlog of the scoring queue."""
 
-    count: int
-    """Torrents in the ranking."""
-    waiting: int
-    """Due torrents without a lease."""
-    late: int
-    """Torrents due for more than one interval."""
-    longest_seconds: float
-    """Seconds since the oldest last scoring."""
+    count: Annotated[int, Field("Torrents in the ranking.")]
+    waiting: Annotated[int, Field("Torrents due for scoring, not being scored.")]
+    late: Annotated[int, Field("Torrents overdue by more than one interval.")]
+    longest_seconds: Annotated[float, Field("Seconds since the oldest scoring.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +86,7 @@ class ScorePlace:
 
     rank: int
     """0 is the highest score."""
-    of: int
-    """Torrents in the ranking."""
+    of: Annotated[int, Field("Torrents in the ranking.")]
     last_processed: int
     """When it was last scored, or entered the ranking."""
     next_turn: int

@@ -3,8 +3,10 @@
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+from typing import Annotated
 
 from tracker.errors import ClientError
+from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part
 from tracker.store.work.records import UnknownProject, check_claimant
 
@@ -18,13 +20,11 @@ class BlockEvent:
     id: str
     at: float
     """Epoch seconds."""
-    what: str
-    """``blocked``, ``unblocked`` or ``wrong domains``."""
+    what: Annotated[str, Field("`blocked`, `unblocked` or `wrong domains`.")]
     who: str
     address: str = ""
     item: str = ""
-    reported: str = ""
-    """Bytes by domain (JSON)."""
+    reported: Annotated[str, Field("Bytes by domain, as reported (JSON).")] = ""
 
 
 class Blocks(Part):

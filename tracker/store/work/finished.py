@@ -2,8 +2,10 @@
 
 import json
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.record import Field
 from tracker.store.work.log import LogEntry
 
 
@@ -18,16 +20,12 @@ class FinishedClaim:
     address: str
     user_agent: str
     version: str
-    bytes: dict[str, int] = field(default_factory=dict)
-    """Bytes by domain, as reported."""
+    bytes: Annotated[dict[str, int], Field("Bytes by domain, as reported.")] = field(default_factory=dict)
     total_bytes: int = 0
-    seconds: int = 0
-    """Verified seed time."""
+    seconds: Annotated[int, Field("Verified seed time.")] = 0
     claimed_at: float = 0.0
-    late: bool = False
-    """Verified after the claim had lapsed."""
-    note: str = ""
-    """What the claimant sent as ``id``."""
+    late: Annotated[bool, Field("Verified after the claim had lapsed.")] = False
+    note: Annotated[str, Field("What the claimant sent as `id`.")] = ""
 
 
 def finished_claim(entry: LogEntry) -> FinishedClaim:

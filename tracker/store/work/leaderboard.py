@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from tracker.store.schema.lenient_numbers import ranked, score, whole
+from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part
 from tracker.store.work.records import UnknownProject
 
@@ -31,8 +32,8 @@ class Rank:
 
     claimant: str
     items: int
-    bytes: int
-    seconds: int
+    bytes: Annotated[int, Field("As reported.")]
+    seconds: Annotated[int, Field("Verified seed time.")]
 
 
 @dataclass(frozen=True, slots=True)

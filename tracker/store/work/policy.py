@@ -7,10 +7,12 @@ policy enqueued it also takes out again. Items that were added by hand stay as t
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor, inf
+from typing import Annotated
 
 from tracker.bittorrent import InfoHash, info_hash_of
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.demand import Demand, demand, is_settled
 from tracker.store.work.records import Project, UnknownProject
@@ -34,16 +36,11 @@ class Change:
     ``hybrid`` (its v1 half counts), ``nowork`` (its label), ``size``, ``unknown size``, ``no room`` (others are shorter
     of seeders)."""
     copies_before: int
-    copies: int
-    """Copies to give out from now on; 0: taken out of its queue."""
-    queue: str
-    """``todo``, ``todo:secondary`` or ``todo:redo``; empty if users are asked, or without copies."""
-    asked: tuple[str, ...]
-    """The user ids of a reseed request."""
-    average: float
-    """Seeders in the last three days."""
-    seeders: int
-    """Current seeders."""
+    copies: Annotated[int, Field("Copies to give out from now on; 0: no longer wanted.")]
+    queue: Annotated[str, Field("Empty if only certain users are asked.")]
+    asked: Annotated[tuple[str, ...], Field("IDs of the users who are asked.")]
+    average: Annotated[float, Field("Seeders, on average over the last three days.")]
+    seeders: Annotated[int, Field("Current seeders.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,21 +180,19 @@ class Claim:
     item: str
     claimant: str
     token: str
-    claimed_at: float
-    lease_ends: float
-    queue: str
-    """Where the item came from: ``todo``, ``todo:secondary``, ``todo:redo`` or ``todo:d:<claimant>``."""
+    claimed_at: Annotated[float, Field()]
+    lease_ends: Annotated[float, Field()]
+    queue: Annotated[str, Field("Where the item came from.")]
+    """``todo``, ``todo:secondary``, ``todo:redo`` or ``todo:d:<claimant>``."""
     place: float = 0.0
-    address: str = ""
-    version: str = ""
-    state: str = "claimed"
-    """``claimed``, ``seen`` (in the swarm) or ``seeding``."""
+    address: Annotated[str, Field()] = ""
+    version: Annotated[str, Field("Version of the claimant's program, as it says.")] = ""
+    state: Annotated[str, Field("`claimed`, `seen` (in the swarm) or `seeding`.")] = "claimed"
     seed_time: int = 0
     """Seed time (s) of the user's account on the torrent when it was claimed."""
     uploaded: int = 0
     """Bytes uploaded in that account when it was claimed."""
-    checked_at: float = 0.0
-    """When the claim was last verified; 0: never."""
+    checked_at: Annotated[float, Field("When the claim was last verified.")] = 0.0
     seen_seconds: int = 0
     """``verify`` is ``address``: how long the claimant's address was seen to seed."""
 
