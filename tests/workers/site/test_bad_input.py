@@ -31,6 +31,10 @@ async def problem_of(store: Store, url: str) -> str:
     ("change", "problem"),
     [
         ("ALTER TABLE history DROP COLUMN seedtime", "column history.seedtime is missing: remove it from the mapping"),
+        (
+            "ALTER TABLE torrents DROP COLUMN balance",
+            "column torrents.balance is missing: remove balance from the mapping",
+        ),
         ("DROP TABLE peers", "table peers is missing: name it as the site does"),
         ("ALTER TABLE users MODIFY uploaded INT UNSIGNED", "column users.uploaded is too small"),
         ("ALTER TABLE peers MODIFY peer_id BINARY(8)", "column peers.peer_id is too small: peer_id needs 20 bytes"),

@@ -47,6 +47,41 @@ async def test_gazelle(store: Store, mariadb: Database) -> None:
         ]
 
 
+async def test_gazelle_has_the_balance_of_a_torrent_and_when_it_was_seeded_last(
+    store: Store, mariadb: Database
+) -> None:
+    """As Ocelot counts it: what a client moves between two announces, whatever is credited. It may come back with
+    counters that begin anew, and the site may change the column at the same time."""
+    await register(store, [7, 8])
+    with site_on(mariadb, GAZELLE) as site:
+        site.sql(
+            f"INSERT INTO users_main (ID, Username, torrent_pass) VALUES (7, 'u', '{passkey(7)}')",
+            "INSERT INTO torrents (ID, info_hash, Size, balance, last_action)"
+            f" VALUES (1, 0x{HASH}, 1000, 5, '2020-01-01')",
+        )
+        async with syncing(store, site, load_mapping("gazelle")) as sync:
+
+            async def rounds(*announces: tuple[int, str, int, int]) -> int:
+                for user, event, up, down in announces:
+                    await announce(store, user, event, up=up, down=down, left=1000 - down)
+                    await store.changes.record_updates()
+                    await sync.round()
+                    await store.pass_time(600)
+                await sync.full_pass()
+                return site.number("SELECT balance FROM torrents")
+
+            assert await rounds((7, "s", 50, 0)) == 5
+            assert site.sql("SELECT last_action FROM torrents") == [["2020-01-01 00:00:00"]]
+            assert await rounds((7, "u", 250, 400)) == 5 + 200 - 400
+            assert site.sql("SELECT last_action FROM torrents") == [["2020-01-01 00:00:00"]]
+            assert await rounds((7, "c", 250, 1000), (7, "x", 350, 1000)) == 5 + 300 - 1000
+            seeded = int(store.clock.now) - 1200
+            assert site.number("SELECT UNIX_TIMESTAMP(last_action) FROM torrents") == seeded
+            assert await rounds((8, "s", 10, 0), (7, "s", 0, 1000), (7, "u", 70, 1000)) == 5 + 370 - 1000
+            site.sql("UPDATE torrents SET balance = balance + 1")
+            assert await rounds((8, "x", 10, 1000)) == 6 + 370 - 2000
+
+
 async def test_gazelle_has_what_was_downloaded_with_each_token(store: Store, mariadb: Database) -> None:
     await register(store, [7], [1, 2])
     with site_on(mariadb, GAZELLE) as site:
@@ -83,10 +118,14 @@ async def test_nexusphp(store: Store, mariadb: Database) -> None:
             await download(store)
             await sync.round()
             assert not any(each.differences for each in (await compared(sync)).values())
+            last_action = (
+                "SELECT UNIX_TIMESTAMP(CONVERT_TZ(last_action, '+08:00', '+00:00')) FROM peers WHERE userid = 7"
+            )
             for event in ("x", "s"):
                 await store.pass_time(60)
                 await announce(store, 7, event, up=300, down=1000, left=0)
                 await sync.round()
+                assert site.number(last_action) == (1 if event == "x" else int(store.clock.now))
             site.sql("UPDATE torrents SET visible = 'no'")
             assert not any(each.differences for each in (await compared(sync)).values())
         now = int(store.clock.now)
@@ -99,9 +138,20 @@ async def test_nexusphp(store: Store, mariadb: Database) -> None:
             ["11.0.0.7", "11.0.0.7", "", "6881", "yes", "no"],
             ["2001:db8::8", "", "2001:db8::8", "6881", "yes", "no"],
         ]
-        assert site.sql(
-            "SELECT UNIX_TIMESTAMP(CONVERT_TZ(last_action, '+08:00', '+00:00')) FROM peers WHERE userid = 7"
-        ) == [[str(now)]]
+
+
+async def test_nexusphp_removes_a_peer_that_the_store_has_forgotten(store: Store, mariadb: Database) -> None:
+    """With its next cleanup, by the time of its last action."""
+    await register(store, [7])
+    with site_on(mariadb, NEXUSPHP) as site:
+        async with syncing(store, site, load_mapping("nexusphp"), zone="Asia/Shanghai") as sync:
+            await announce(store, 7, "s", left=0)
+            await sync.round()
+            assert site.sql("SELECT seeder FROM peers") == [["yes"]]
+            await announce(store, 7, "x", left=0)
+            await store.redis.delete(store.keys.peer("1", peer_id(7)))
+            await sync.round()
+        assert site.sql("SELECT seeder, last_action FROM peers") == [["no", "1970-01-01 08:00:01"]]
 
 
 @pytest.mark.parametrize(("mapping", "tables"), [("gazelle", GAZELLE), ("nexusphp", NEXUSPHP)])
@@ -151,6 +201,7 @@ def test_a_site_is_moved_in(
 
 def test_wrong_mapping_files_say_what_is_wrong(tmp_path: Path) -> None:
     assert {each.stem for each in PRESETS.glob("*.toml")} == {"unit3d", "gazelle", "nexusphp"}
+    users = '[[table]]\nrows = "users"\nname = "y"\nkey = {id = "user_id"}'
     for text, reason in {
         "": "table is missing",
         "[[table]]": "rows is missing",
@@ -158,9 +209,11 @@ def test_wrong_mapping_files_say_what_is_wrong(tmp_path: Path) -> None:
         "x": "no valid TOML",
         '[[table]]\nrows = "x"\nname = "y"\nkey = {}': "rows is one of users, torrents, history, peers",
         '[[table]]\nrows = "users"\nname = "y"\nkey = {}': "a column for each of user_id",
-        '[[table]]\nrows = "users"\nname = "y"\nkey = {id = "user_id"}': "no columns",
-        '[[table]]\nrows = "users"\nname = "y"\nkey = {id = "user_id"}\nset = {a = "b"}': "unknown: b; known:",
-        '[[table]]\nrows = "users"\nname = "y"\nkey = {id = "user_id"}\nadd = {a = "user_id"}': "can be added",
+        users: "no columns",
+        f'{users}\nset = {{a = "b"}}': "unknown: b; known:",
+        f'{users}\nadd = {{a = "user_id"}}': "can be added",
+        f'{users}\nadd = {{a = "uploaded"}}\ngone = {{a = 1}}': "gone is",
+        f'{users}\nbalance = {{table = "z"}}': "balance is of history or",
         "table = []\n[import.x]": "import: unknown: x",
     }.items():
         with pytest.raises(StartupError) as caught:

@@ -114,7 +114,8 @@ class SiteRows:
             for (torrent_id, (_, info_hash)), row in zip(places.items(), rows, strict=True):
                 if isinstance(row, list):
                     names = {"torrent_id": int(torrent_id), "info_hash": bytes(info_hash), "now": now}
-                    found.append({**names, **_numbers(_TORRENT, row)})
+                    counts = _numbers(_TORRENT, row)
+                    found.append({**names, **counts, "last_seeded": now if counts["seeders"] else None})
         return found
 
     async def history(self, pairs: Sequence[UserOnTorrent]) -> list[SiteRow]:

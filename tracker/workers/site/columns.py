@@ -122,6 +122,8 @@ def problems(mapping: SiteMapping, tables: Mapping[str, Table]) -> list[str]:
         found += _table_problems(each, tables[each.name])
         if tables[each.name].kwargs.get("mysql_engine", "InnoDB") != "InnoDB":
             found.append(f"table {each.name} has no transactions: ALTER TABLE {each.name} ENGINE=InnoDB")
+        if (where := each.balance) and where["column"] not in getattr(tables.get(where["table"]), "c", ()):
+            found.append(f"column {where['table']}.{where['column']} is missing: remove balance from the mapping")
     return found
 
 

@@ -15,7 +15,7 @@ from tracker.workers.site.writer import OF_ANNOUNCES, Encoded, Key, Row, TableWr
 _NAMED = 20
 """Differing rows of a table that are named."""
 _PAGE = 1000
-_UNCOMPARED = frozenset({"now", "last_announce", "connectable", *OF_ANNOUNCES})
+_UNCOMPARED = frozenset({"now", "last_seeded", "last_announce", "connectable", *OF_ANNOUNCES})
 """Values that change without a change in the feed, or that the site may have from another tracker."""
 
 

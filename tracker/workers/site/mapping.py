@@ -15,10 +15,10 @@ from tracker.errors import StartupError
 Rows = Literal["users", "torrents", "history", "peers", "unregistered"]
 Constant = int | bool
 PRESETS = Path(__file__).parent / "presets"
-_TIMES = frozenset({"now", "completed_at", "first_announce", "last_announce"})
+_TIMES = frozenset({"now", "last_seeded", "completed_at", "first_announce", "last_announce"})
 VALUES: Mapping[str, tuple[str, ...]] = {
     "users": ("user_id", "uploaded", "downloaded", "snatches"),
-    "torrents": ("torrent_id", "info_hash", "seeders", "leechers", "snatches", "now"),
+    "torrents": ("torrent_id", "info_hash", "seeders", "leechers", "snatches", "now", "last_seeded"),
     "history": (
         "user_id",
         "torrent_id",
@@ -103,7 +103,9 @@ class TableMapping:
     """Whether a site may do without this table."""
     balance: Mapping[str, str] = field(default_factory=dict)
     """``table``, ``key`` and ``column`` of the torrents to which is added what their users upload beyond what they
-    download, by rows of history."""
+    download, by rows of history or of peers."""
+    gone: Mapping[str, Constant] = field(default_factory=dict)
+    """What columns of ``replaced`` hold in rows of peers that have left."""
 
     @property
     def columns(self) -> list[str]:
@@ -225,6 +227,7 @@ def _table(found: dict[str, Any]) -> TableMapping:
         row.pop("unique", True),
         row.pop("optional", False),
         row.pop("balance", {}),
+        row.pop("gone", {}),
     )
     if row:
         raise _Wrong(f"table {name}: unknown: {', '.join(row)}")
@@ -261,7 +264,9 @@ def _check_values(table: TableMapping) -> None:
         raise _Wrong(f"table {table.name}: of {table.rows} can be added: {', '.join(added) or 'nothing'}")
     if table.lowered and not (table.insert and table.unique):
         raise _Wrong(f"table {table.name}: least needs insert = true, and a unique key")
-    if table.balance and (table.rows != "history" or {*table.balance} != {"table", "key", "column"}):
-        raise _Wrong(f"table {table.name}: balance is of history, and has table, key and column")
+    if table.balance and (table.rows not in ("history", "peers") or {*table.balance} != {"table", "key", "column"}):
+        raise _Wrong(f"table {table.name}: balance is of history or peers, and has table, key and column")
+    if set(table.gone) - set(table.replaced if table.rows == "peers" else ()):
+        raise _Wrong(f"table {table.name}: gone is of peers, and of columns in set")
     if not (table.replaced or table.added or (table.insert and table.once)):
         raise _Wrong(f"table {table.name}: no columns")

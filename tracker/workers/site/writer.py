@@ -15,7 +15,7 @@ from sqlalchemy import Select, Table, bindparam, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tracker.store.sharding.shards import in_parts
-from tracker.workers.site.columns import Encode, encoder, kind_of, problems
+from tracker.workers.site.columns import Encode, encoder, problems
 from tracker.workers.site.database import SiteDatabase, SiteError
 from tracker.workers.site.mapping import SiteMapping, TableMapping, is_value
 
@@ -80,6 +80,11 @@ class TableWriter:
         self._changed = list(changed)
         self._left = [name for name, value in changed.items() if value not in _MOVED]
         self._lasting = [name for name, value in changed.items() if value not in OF_ANNOUNCES]
+        self._unseeded = [name for name, value in changed.items() if value != "last_seeded"]
+        encode = {name: each for name, (_, each) in self._encoders.items()}
+        self._gone = {name: encode[name](value) for name, value in mapping.gone.items()}
+        flags = [name for name, value in mapping.replaced.items() if value in _ACTIVE]
+        self._ended = {**{name: encode[name](False) for name in flags}, **self._gone}
 
     async def write(self, rows: Sequence[Row]) -> Written:
         """Writes the rows, in batches. A row that does not fit is left out, and named. Raises SiteError."""
@@ -114,13 +119,9 @@ class TableWriter:
 
     async def end(self, keys: Sequence[Key]) -> None:
         """These rows of the site are active no longer. Raises SiteError."""
-        columns = [name for name, value in self.mapping.replaced.items() if value in _ACTIVE]
-        ended = [{**dict(zip(self.mapping.key, key, strict=True)), **dict.fromkeys(columns, 0)} for key in sorted(keys)]
-        if self._database.is_postgresql:
-            flags = {name for name in columns if kind_of(self.table.c[name]) == "flag"}
-            ended = [{**each, **dict.fromkeys(flags, False)} for each in ended]
+        ended = [{**dict(zip(self.mapping.key, key, strict=True)), **self._ended} for key in sorted(keys)]
         for some in in_parts(ended, _BATCH):
-            await self._database.transaction(partial(self._update, rows=some, columns=columns))
+            await self._database.transaction(partial(self._update, rows=some, columns=list(self._ended)))
 
     @property
     def activity(self) -> str:
@@ -150,9 +151,9 @@ class TableWriter:
         if self.mapping.insert:
             is_peer = self.mapping.rows == "peers"
             here = [each for each in batch if not is_peer or each[0]["active"]]
-            gone = [each for each in batch if is_peer and not each[0]["active"]]
+            gone = [(row, {**each, **self._gone}) for row, each in batch if is_peer and not row["active"]]
             if self.mapping.balance:
-                await self._add_balance(connection, [each for _, each in here])
+                await self._add_balance(connection, [each for _, each in batch])
             announced = [each for row, each in here if row.get("announced", True)]
             await self._upsert(connection, announced, self._changed)
             others = [each for row, each in here if not row.get("announced", True)]
@@ -160,7 +161,8 @@ class TableWriter:
             await self._upsert(connection, [each for row, each in gone if row["ip"]], self._left)
             await self._update(connection, [each for row, each in gone if not row["ip"]], self._left)
         elif self.mapping.replaced:
-            await self._update(connection, [each for _, each in batch], self._changed)
+            await self._update(connection, [each for row, each in batch if row.get("seeders")], self._changed)
+            await self._update(connection, [each for row, each in batch if not row.get("seeders")], self._unseeded)
         return done
 
     async def _upsert(self, connection: AsyncConnection, rows: Sequence[Encoded], changed: Sequence[str]) -> None:
@@ -176,7 +178,8 @@ class TableWriter:
             await connection.execute(statement, rows)
 
     async def _add_balance(self, connection: AsyncConnection, rows: Sequence[Encoded]) -> None:
-        """Adds to each torrent by how much these rows of history change its users' upload less their download."""
+        """Adds to each torrent by how much these rows change its users' upload less their download. Of peers, what a
+        new row or counters that began anew have does not count."""
         where, value_of = self.mapping.balance, {value: name for name, value in self.mapping.pairs}
         up, down, torrent = (value_of[name] for name in ("uploaded", "downloaded", "torrent_id"))
         keys = [self.key_of(row) for row in rows]
@@ -184,10 +187,13 @@ class TableWriter:
             return
         query = self.select(keys, [*self.mapping.key, up, down]).with_for_update()
         found = (await connection.execute(query)).mappings()
-        held = {self.key_of(row): int(row[up]) - int(row[down]) for row in found}
+        held = {self.key_of(row): (int(row[up]), int(row[down])) for row in found}
         grown = defaultdict[Any, int](int)
         for row in rows:
-            grown[row[torrent]] += row[up] - row[down] - held.get(self.key_of(row), 0)
+            old = held.get(self.key_of(row))
+            if self.mapping.rows == "peers" and (old is None or row[up] < old[0] or row[down] < old[1]):
+                continue
+            grown[row[torrent]] += row[up] - row[down] - (old[0] - old[1] if old else 0)
         deltas = [{where["key"]: id, where["column"]: by} for id, by in sorted(grown.items()) if by]
         assert self._torrents is not None
         columns = [where["column"]]
