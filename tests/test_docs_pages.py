@@ -141,9 +141,6 @@ def test_proxies_accept_the_documented_configurations(
     if program is None:
         pytest.skip(f"{check[0]} is not installed")
     (block,) = blocks(page, language)
-    if page == "webtorrent.md":
-        upstream = "upstream tracker { server 127.0.0.1:6969; }"
-        block = f"{upstream} {block.replace('server {', 'server { listen 80;', 1)}"
     if language == "nginx":
         block = re.sub(r"listen 80;", f"listen unix:{tmp_path}/s;", block)
         block = block.replace("listen [::]:80;", "")

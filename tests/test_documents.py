@@ -34,7 +34,7 @@ ELSEWHERE = {
     ("scores.md", "redis"): "tests/test_docs_pages.py",
     ("jobs.md", "redis"): "tests/test_docs_pages.py",
     ("uniques.md", "redis"): "tests/test_docs_pages.py",
-    ("webtorrent.md", "nginx"): "tests/test_docs_pages.py",
+    ("webtorrent.md", "nginx"): "tests/e2e/test_proxies.py",
 }
 """(page, language) -> the test that runs or reads these blocks."""
 HASH, V1, V2 = "c12fe1c06bba254a9dc9f519b335aa7c1367a88a", "01" * 20, "02" * 20
@@ -198,6 +198,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("udp.md", "ip rule"): _SYSTEM,
     ("udp.md", "tracker.example. TXT"): "a record of the domain name system",
     ("webtorrent.md", "ws://"): "URLs",
+    ("webtorrent.md", "curl "): _OWN_TEST + "tests/frontends/websocket, which sends these headers",
     ("work.md", "LOCK=seed"): _SYSTEM + "; tests/deploy/test_seed.py installs it",
     ("work.md", "SWARMKEEPER_PASSKEY="): _SITE,
 }

@@ -23,6 +23,7 @@ from tracker.refusals import (
     PROXY_HEADER_UNEXPECTED,
     REASONS,
     SUBJECTS,
+    UPGRADE_MISSING,
     Busy,
     Refusal,
     SilentlyDropped,
@@ -91,7 +92,7 @@ def test_every_refusal_in_the_code_is_in_the_table_and_the_other_way_round() -> 
             said |= {each for each in found if isinstance(each, str)}
     for path in (ROOT / "tracker/frontends").rglob("*.py"):
         said |= set(re.findall(r'text = "([^"]+)"', path.read_text(encoding="utf-8"))) & REASONS.keys()
-    said |= {ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED}
+    said |= {ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED, UPGRADE_MISSING}
     scripts = "".join(each.read_text() for each in sorted((ROOT / "tracker/store/lua").rglob("*.lua")))
     in_scripts = {name for name in REASONS if f"'{name}'" in scripts}
     assert said <= REASONS.keys()

@@ -25,6 +25,7 @@ _ADD = (
 )
 PROXY_HEADER_MISSING = "the proxy must send a PROXY protocol header"
 PROXY_HEADER_UNEXPECTED = "the tracker does not expect the PROXY protocol header that its proxy sends"
+UPGRADE_MISSING = "the proxy must pass on the Upgrade header of WebSockets"
 ADDRESS_HIDDEN = "the tracker cannot see your address: its proxy must send X-Forwarded-For"
 ADDRESS_IMPOSSIBLE = "no peer can have the address that your client or a proxy states"
 _BROKEN = "a broken client, or a manual request"
@@ -262,6 +263,11 @@ SUBJECTS: dict[Subject, tuple[Reason, ...]] = {
             "`TRACKER_HTTP__TRUSTED_PROXIES` does not name it",
             f"set both, or let the proxy send plain HTTP: {_PROXY}",
             30,
+        ),
+        _own(
+            UPGRADE_MISSING,
+            "a browser asked for a WebSocket, and a proxy removed the header",
+            "configure the proxy: [webtorrent.md](webtorrent.md#behind-a-proxy)",
         ),
         _own(
             "UDP announces must not come through the proxy",

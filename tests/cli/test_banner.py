@@ -17,12 +17,15 @@ def shown(**settings: Any) -> list[list[str]]:
 
 def test_without_a_proxy_the_addresses_are_the_announce_urls() -> None:
     lines = shown(users={"private": "optional"})
-    assert lines[:4] == [
+    assert lines[:6] == [
         ["announce", "http://10.0.0.1:6969/announce"],
         ["http://10.0.0.1:6969/<passkey>/announce"],
         ["udp://10.0.0.1:6969/announce"],
         ["udp://10.0.0.1:6969/<passkey>/announce"],
+        ["ws://10.0.0.1:6969/announce"],
+        ["ws://10.0.0.1:6969/<passkey>/announce"],
     ]
+    assert not any("ws://" in line[-1] for line in shown(webtorrent={"enabled": False}))
     assert ["site", "127.0.0.1:6971"] in lines
 
 

@@ -286,8 +286,25 @@ async def test_guessed_passkeys_are_rejected_without_a_lookup(processes: Process
         assert (await tracker.refused(2, passkey="next", address=ATTACKER)).label == "too many unknown passkeys"
         with pytest.raises(Refusal, match="too many unknown passkeys"):
             await tracker.decisions.scrape(Scrape((info_hash(1),)), "next", at(ATTACKER))
+        with pytest.raises(Refusal, match="too many unknown passkeys"):
+            await tracker.decisions.check_passkey("next", at(ATTACKER))
+        await tracker.decisions.check_passkey(ALICE, at(ATTACKER))
         await tracker.announce(1, passkey=ALICE, address=ATTACKER)
         assert (await tracker.refused(2, passkey="next", address="11.0.0.9")).label == "unknown passkey"
+
+
+async def test_passkeys_that_open_nothing_are_guesses(processes: Processes) -> None:
+    """A front end checks a passkey when a connection opens."""
+    ours, _ = await processes(accounts="required", unknown_passkeys_minute=8)
+    await ours.store.users.add("7", ALICE, enabled=False, reason="you know why")
+    with pytest.raises(Refusal, match="you know why"):
+        await ours.decisions.check_passkey(ALICE, at(ATTACKER))
+    for number in range(8 + 2):
+        with pytest.raises(Refusal, match="unknown passkey"):
+            await ours.decisions.check_passkey(f"guess{number}", at(ATTACKER))
+    await ours.share_limits()
+    with pytest.raises(Refusal, match="too many unknown passkeys"):
+        await ours.decisions.check_passkey("next", at(ATTACKER))
 
 
 async def test_a_passkey_is_remembered_as_valid_at_once(processes: Processes) -> None:

@@ -19,7 +19,7 @@ from tracker.doctor import Finding
 from tracker.doctor.checks import DoctorContext, run_checks
 from tracker.doctor.server_checks import check_disk, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings, is_public
-from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
+from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED, UPGRADE_MISSING
 from tracker.runtime.store import open_store
 from tracker.settings.model import (
     AdminSettings,
@@ -134,7 +134,7 @@ async def test_a_replica_is_wrong(start_server: StartServer) -> None:
     )
 
 
-@pytest.mark.parametrize("fault", [ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED])
+@pytest.mark.parametrize("fault", [ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED, UPGRADE_MISSING])
 async def test_what_a_proxy_does_wrong_has_a_line_for_an_hour(redis_url: str, prefix: str, fault: str) -> None:
     async with context_at(redis_url, prefix) as context:
         context.store.counters.count(f"failures.{fault}", by=3)
@@ -307,6 +307,23 @@ def test_settings_that_do_not_fit_a_public_tracker(announce: AnnounceSettings, l
 def test_a_public_admin_port_is_reported(admin: AdminSettings, subjects: set[str]) -> None:
     settings = Settings(admin=admin, http=LOCAL)
     assert {finding.subject for finding in check_settings(settings) if finding.level != "ok"} == subjects
+
+
+@pytest.mark.parametrize(
+    ("urls", "enabled", "levels"),
+    [
+        ("", True, []),
+        ("https://t.example", True, ["warning"]),
+        ("https://t.example", None, ["ok"]),
+        ("https://t.example", False, []),
+        ("https://t.example,wss://t.example", True, []),
+    ],
+)
+def test_a_url_that_browsers_need_is_missed(urls: str, enabled: bool | None, levels: list[str]) -> None:
+    given: Any = {"http": LOCAL, "announce": {"urls": urls}, "webtorrent": {"enabled": enabled}}
+    found = [each for each in check_settings(Settings.model_validate(given)) if each.subject == "webtorrent"]
+    assert [each.level for each in found] == levels
+    assert all("wss://" in each.text for each in found)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The tracker behind proxies: a unix socket, the PROXY protocol, and real nginx and HAProxy if installed."""
 
+import asyncio
 import re
 import shutil
 import socket
@@ -12,6 +13,7 @@ from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from loadtest import trackers
@@ -19,6 +21,7 @@ from loadtest.servers import ROOT, free_port, make_certificate
 from tests.e2e.conftest import StartTracker, addresses
 from tests.e2e.processes import running
 from tests.e2e.requests import announce_path, connect, get, scrape
+from tests.frontends.websocket.harness import Browser, peer
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -227,6 +230,37 @@ def test_haproxy_sends_clients_to_the_tracker_that_is_left_as_documented(
         until(lambda: both[1].process.poll() == 0)
 
 
+async def meet(url: str) -> None:
+    """Two browsers behind a proxy; an offer of one reaches the other."""
+    connector = aiohttp.TCPConnector(local_addr=(CLIENT, 0))
+    async with aiohttp.ClientSession(connector=connector) as session:
+        one, two = [Browser(await session.ws_connect(f"{url}/announce"), peer(number)) for number in range(2)]
+        await one.announce(left=7)
+        assert (await two.announce("a", left=7))["incomplete"] == 2
+        assert (await one.receive())["offer"]["sdp"] == "v=0 a"
+
+
+@needs_second_loopback
+@pytest.mark.parametrize("passes", [True, False], ids=["as documented", "without the lines for them"])
+def test_websockets_pass_nginx(start_tracker: StartTracker, short_directory: Path, passes: bool) -> None:
+    nginx, directory, port = program("nginx"), short_directory, free_port()
+    tracker = start_tracker(TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.1")
+    listening = {"listen 80;": f"listen 127.0.0.1:{port};", "listen [::]:80;": ""}
+    replaced = {**listening, "127.0.0.1:6969;": f"{addresses(tracker)[0].removeprefix('http://')};"}
+    if passes:
+        before, _, lines = documented("webtorrent.md", "nginx").partition("\n\n")
+        replaced |= {"upstream tracker": f"{before}\nupstream tracker", 'proxy_set_header Connection "";': lines}
+    (directory / "conf").write_text(documented_nginx(directory, "proxies.md", **replaced))
+    with proxy([nginx, "-p", str(directory), "-c", str(directory / "conf")], directory, port) as url:
+        if passes:
+            asyncio.run(meet(url))
+        else:
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                asyncio.run(meet(url))
+            assert refused.value.status == 403
+        assert get(url, announce_path(), source=CLIENT)[b"complete"] == 1
+
+
 HAPROXY = """
 global
     stats socket {directory}/admin
@@ -235,6 +269,7 @@ defaults
     timeout connect 5s
     timeout client 10s
     timeout server 10s
+    timeout tunnel 2m
 listen tracker
     bind 127.0.0.1:{port}
     server tracker {upstream} {send}
@@ -251,6 +286,7 @@ def test_haproxy_passes_on_the_clients_address(start_tracker: StartTracker, shor
     (directory / "conf").write_text(HAPROXY.format(directory=directory, port=port, upstream=upstream, send=send))
     with proxy([haproxy, "-db", "-f", str(directory / "conf")], directory, port) as url:
         assert external(get(url, announce_path(), source=CLIENT)) == CLIENT
+        asyncio.run(meet(url))
 
 
 HAPROXY_TLS = """

@@ -1,5 +1,6 @@
 """Tracker processes that are stopped, killed or without their store, and two trackers on one store."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import aiohttp
 import pytest
 
 from loadtest import trackers
@@ -16,6 +18,7 @@ from loadtest.servers import Server
 from loadtest.trackers import RunningTracker
 from tests.e2e.conftest import StartTracker, addresses
 from tests.e2e.requests import announce_path, get, scrape
+from tests.frontends.websocket.harness import Browser
 from tests.waiting import until
 
 HASH = b"\x01" * 20
@@ -77,6 +80,28 @@ def test_a_peer_that_times_out_while_no_tracker_runs_is_reaped(start_tracker: St
     until(lambda: time.monotonic() > announced_at + 1.6)
     tracker = start_tracker(**short)
     until(lambda: scrape(tracker.url, HASH) == (0, 0, 0), 5)
+
+
+def test_browsers_of_a_killed_tracker_are_gone_within_three_minutes(
+    start_tracker: StartTracker, start_server: StartServer
+) -> None:
+    server = start_server()
+    killed, other = (start_tracker(home, TRACKER_REDIS__URL=server.url) for home in ("killed", "other"))
+
+    async def announce_until_the_kill() -> None:
+        async with aiohttp.ClientSession() as session:
+            browser = Browser(await session.ws_connect(f"{killed.url}/announce"), "-WW0300-000000000001")
+            await browser.announce(info_hash=HASH.decode(), left=0)
+            killed.kill()
+            await browser.closed()
+
+    asyncio.run(announce_until_the_kill())
+    assert scrape(other.url, HASH) == (1, 0, 0)
+    with server.client() as client:
+        [timeout] = client.scan_iter("t:ptimeout:*")
+        assert 0 < client.pttl(timeout) <= 180_000
+        client.pexpire(timeout, 1)  # three minutes later
+    until(lambda: scrape(other.url, HASH) == (0, 0, 0))
 
 
 def test_requests_answered_during_a_stop_are_counted(start_tracker: StartTracker, start_server: StartServer) -> None:

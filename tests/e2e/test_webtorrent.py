@@ -8,6 +8,8 @@ from playwright.sync_api import Browser, Page, expect
 from loadtest.trackers import RunningTracker
 from tests.e2e.browsers import PATIENCE_MS, browser
 from tests.e2e.conftest import StartTracker
+from tests.e2e.requests import scrape
+from tests.waiting import until
 
 __all__ = ["browser"]
 
@@ -54,3 +56,12 @@ def test_tabs_at_several_processes_share_a_file_while_others_close(
         page = join(browser, tracker)
         expect_received(page, content)
         page.context.close()
+
+
+@pytest.mark.slow
+def test_a_closed_tab_leaves_the_swarm_at_once(start_tracker: StartTracker, browser: Browser) -> None:
+    tracker, room = start_tracker(), b"room demo".ljust(20)
+    pages = [join(browser, tracker) for _ in range(2)]
+    until(lambda: scrape(tracker.url, room) == (0, 2, 0))
+    pages[0].context.close()
+    until(lambda: scrape(tracker.url, room) == (0, 1, 0))

@@ -222,6 +222,8 @@ def _announce_lines(banner: "Banner", settings: "Settings") -> list[tuple[str, s
         paths = [f"/{each}/announce" if each else "/announce" for each in passkeys]
         urls = [url for path in paths for url in announce_urls(banner.addresses, path)]
         urls += [url for path in paths for url in announce_urls(banner.udp, path, scheme="udp")]
+        if settings.serves_websockets:
+            urls += [f"ws{url.removeprefix('http')}" for url in urls if url.startswith("http:")]
     return [
         (name if not number else "", url)
         for name, group in (("announce", urls), ("listen", listening))

@@ -189,6 +189,10 @@ class Tracker:
             self._apply_settings()
         return await self._scrapes.scrape(scrape, passkey, address)
 
+    async def check_passkey(self, passkey: str | None, address: Address) -> None:
+        """As Scrapes.check_passkey."""
+        await self._scrapes.check_passkey(passkey, address)
+
     def submit_scrape(self, scrape: Scrape, passkey: str | None, address: Address, answer: ScrapeAnswer) -> bool:
         """As Scrapes.submit."""
         if self._live.current is not self._settings:

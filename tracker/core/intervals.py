@@ -48,10 +48,12 @@ def throttled_steps(announce: AnnounceSettings, min_timeout: float) -> list[Step
 
 
 def socket_steps(interval_seconds: int, jitter: float, stretch: int = 1) -> list[Step]:
-    """The intervals over WebSockets; ``stretch`` times as long for throttled peers."""
+    """The intervals over WebSockets; ``stretch`` times as long for throttled peers. The usual jitter does not lengthen
+    timeouts: peers of a process that was killed are gone within three minutes."""
     base = interval_seconds * stretch
     intervals = [base + int(base * jitter * n / JITTER_STEPS) for n in range(JITTER_STEPS)]
-    return [Step(n, n, max(TIMEOUT_INTERVALS * n, MIN_SOCKET_TIMEOUT_SECONDS)) for n in intervals]
+    timeout = max(TIMEOUT_INTERVALS * base, MIN_SOCKET_TIMEOUT_SECONDS)
+    return [Step(n, n, max(timeout, 1.2 * n)) for n in intervals]
 
 
 def step_after(outcome: Admitted, step: Step, min_credit_interval: int) -> Step:

@@ -74,7 +74,23 @@ class Scrapes:
             self._settle([(pending, error)], None)
         return True
 
-    def _reject(self, passkey: str | None, address: Address, answer: Answer) -> bool:
+    async def check_passkey(self, passkey: str | None, address: Address) -> None:
+        """Raises Refusal for a passkey that no user has or whose user is disabled, where one is required.
+
+        Counts for the limits as a scrape. All passkeys pass while the store is unavailable; their announces do not.
+        """
+        if not self._reads_passkeys:
+            return
+        self._reject(passkey, address, result_of)
+        self._limits.note_scrape(address, 1)
+        try:
+            found = await self._swarms.scrape((), passkey or "")
+        except StoreUnavailable:
+            return
+        if isinstance(found, Refused):
+            raise self._refuse(found, passkey or "", address)
+
+    def _reject(self, passkey: str | None, address: Address, answer: Callable[[Refusal], object]) -> bool:
         """Whether a limit rejects or drops the scrape; then it is answered."""
         decision = (
             self._limits.check_scrape(passkey if self._reads_passkeys else None, address)
@@ -102,9 +118,13 @@ class Scrapes:
                 self._counters.count(*_COUNTERS[len(address)])
                 answer(reply)
                 continue
-            if isinstance(reply, Refused) and reply.code == "unknown passkey":
-                self._limits.on_unknown_passkey(passkey, address)
-            answer(self._failures.to_error(reply, "scrapes", passkey))
+            answer(self._refuse(reply, passkey, address))
+
+    def _refuse(self, reply: Refused | StoreUnavailable, passkey: str, address: Address) -> Refusal:
+        """Counts a refusal, and returns the failure to send."""
+        if isinstance(reply, Refused) and reply.unknown_passkey:
+            self._limits.on_unknown_passkey(passkey, address)
+        return self._failures.to_error(reply, "scrapes", passkey)
 
     async def _scrape_all(self, passkey: str) -> ScrapeReply | Refused:
         """All torrents, cached for a minute: reading them costs as much as thousands of announces."""

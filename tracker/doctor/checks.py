@@ -22,7 +22,13 @@ from tracker.doctor.settings_checks import check_geoip, check_settings
 from tracker.doctor.site_checks import check_site
 from tracker.doctor.udp_checks import check_udp
 from tracker.errors import StartupError, StoreUnavailable
-from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
+from tracker.refusals import (
+    ADDRESS_HIDDEN,
+    ADDRESS_IMPOSSIBLE,
+    PROXY_HEADER_MISSING,
+    PROXY_HEADER_UNEXPECTED,
+    UPGRADE_MISSING,
+)
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import read_info
@@ -229,6 +235,7 @@ _PROXY_FAULTS = {
     ADDRESS_IMPOSSIBLE: "look at the forwarding headers of the proxy; a client's ip= counts too",
     PROXY_HEADER_MISSING: "set TRACKER_HTTP__PROXY_PROTOCOL=false, or let the proxy send the header",
     PROXY_HEADER_UNEXPECTED: "set TRACKER_HTTP__PROXY_PROTOCOL=true, and the proxy in TRACKER_HTTP__TRUSTED_PROXIES",
+    UPGRADE_MISSING: "let it pass on Upgrade and Connection as docs/webtorrent.md shows",
 }
 
 

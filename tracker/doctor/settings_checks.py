@@ -29,6 +29,7 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
         text = "TRACKER_PROBE__CONNECTABLE is on, but no connection to peers is allowed"
         yield Finding("warning", "probes", text, "set TRACKER_PROBE__ENABLED=true")
     yield from _site(settings)
+    yield from _webtorrent(settings)
     yield _interval(settings.announce)
 
 
@@ -57,6 +58,17 @@ def _site(settings: Settings) -> Iterator[Finding]:
         yield Finding("warning", "site", text, f"set {', '.join(missing)}")
     elif not public:
         yield Finding("ok", "site", f"calls are answered on {', '.join(site.listen)}")
+
+
+def _webtorrent(settings: Settings) -> Iterator[Finding]:
+    """A missing URL for browsers: a warning where a setting asks for WebSockets, which open trackers serve anyway."""
+    urls = settings.announce.urls
+    if not settings.serves_websockets or not urls or any(url.startswith("wss:") for url in urls):
+        return
+    text = "WebSockets are served, but no announce URL begins with wss://, which pages from https:// need"
+    remedy = "add one to TRACKER_ANNOUNCE__URLS, through a proxy with TLS, see docs/webtorrent.md"
+    remedy += "; or set TRACKER_WEBTORRENT__ENABLED=false"
+    yield Finding("warning" if settings.webtorrent.enabled else "ok", "webtorrent", text, remedy)
 
 
 def _interval(announce: AnnounceSettings) -> Finding:

@@ -119,6 +119,7 @@ def _sampled(parts: Mapping[str, str]) -> tuple[Line, ...]:
 REQUESTS = (
     Line("announces", "Announces", ("announces",)),
     Line("udp", "Announces over UDP", ("announces.udp",)),
+    Line("ws", "Announces over WebSockets", ("announces.ws",)),
     Line("scrapes", "Scrapes", ("scrapes",)),
     Line("failures", "Failures", ("refused.announces", "refused.scrapes", "refused.other")),
 )
@@ -127,6 +128,7 @@ LATENCY = (
     Line("max", "Maximum", measured="announce_seconds", value="max"),
 )
 JOINS = Line("joins", "Joins", ("joins",))
+RELAYS = Line("relays", "Offers and answers", ("relays.offers", "relays.answers"))
 
 CHARTS: Mapping[str, Chart] = {
     chart.name: chart

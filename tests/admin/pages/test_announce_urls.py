@@ -15,7 +15,7 @@ def urls(
     admin: Admin, listen: tuple[str, ...], udp: tuple[str, ...] = (), host: str = "", passkey: str = "", **settings: Any
 ) -> list[str]:
     admin.context.listening, admin.context.udp = listen, udp
-    admin.context.live.current = Settings.model_validate(settings)
+    admin.context.live.current = Settings.model_validate({"webtorrent": {"enabled": False}, **settings})
     return announce_urls(admin.context, host, passkey)
 
 
@@ -47,10 +47,12 @@ def test_the_url_is_unknown_behind_a_proxy(admin: Admin) -> None:
     assert urls(admin, ("10.0.0.1:6969",), host="tracker.example", **behind) == []
 
 
-def test_the_passkey_is_part_of_the_url_and_urls_for_udp_follow(admin: Admin) -> None:
-    assert urls(admin, ("0.0.0.0:80",), ("0.0.0.0:80", "[::]:80"), "t.example:6970", "p") == [
+def test_the_passkey_is_part_of_the_url_and_urls_for_udp_and_browsers_follow(admin: Admin) -> None:
+    served: Any = {"webtorrent": {"enabled": True}}
+    assert urls(admin, ("0.0.0.0:80",), ("0.0.0.0:80", "[::]:80"), "t.example:6970", "p", **served) == [
         "http://t.example/p/announce",
         "udp://t.example:80/p/announce",
+        "ws://t.example/p/announce",
     ]
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import get
 from tracker.bittorrent import Accounts
-from tracker.settings.model import HttpSettings, RedisSettings, Settings, UserSettings
+from tracker.settings.model import HttpSettings, RedisSettings, Settings, UserSettings, WebTorrentSettings
 
 
 async def test_an_empty_tracker_explains_the_first_steps(serve: Serve, prefix: str) -> None:
@@ -56,6 +56,20 @@ async def test_values_come_from_the_store(admin: Admin) -> None:
     assert shown["repairs"] == "2"
     (tile,) = [e for e in page.all("div") if e.attributes.get("data-tile") == "repairs"]
     assert "bad" in (tile.attributes["class"] or "").split()
+
+
+@pytest.mark.parametrize("served", [True, False])
+async def test_open_sockets_and_what_passes_between_them_are_shown(serve: Serve, prefix: str, served: bool) -> None:
+    redis, webtorrent = RedisSettings(prefix=prefix), WebTorrentSettings(enabled=served)
+    admin = await serve(Settings(redis=redis, webtorrent=webtorrent))
+    admin.telemetry.gauge("sockets", lambda: 1234.0)
+    for counter in ("relays.offers", "relays.answers", "announces.ws"):
+        admin.store.counters.count(counter, by=500, at=admin.clock() - 5)
+    await admin.store.counters.flush()
+    async with admin.browser() as browser:
+        text = (await get(browser, "/")).text
+    assert ("WebSockets 1,234 200/s offers and answers" in text) == served
+    assert "0 total, 100/s over WebSockets" in text
 
 
 async def test_readiness_problems_are_on_top(admin: Admin) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -12,10 +13,19 @@ from tests.waiting import eventually
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.frontends.websocket import connection as front_end
 from tracker.frontends.websocket.relay import OpenOffers
+from tracker.refusals import UPGRADE_MISSING
 from tracker.store.users.site_rows import PeerOnTorrent
+from tracker.store.users.users import Users
 from tracker.wire.endpoint import SocketId
 
 OTHER_HASH = "o" * 20
+PRIVATE: dict[str, Any] = {"users": {"private": "required"}, "torrents": {"mode": "open"}}
+UPGRADE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 
 
 def announce_url(site: Site, **changes: str) -> str:
@@ -206,25 +216,82 @@ async def test_a_stolen_peer_id_gets_counts_and_passes_nothing_on(redis_url: str
         assert (await victim.receive())["offer"]["sdp"] == "v=0 y"
 
 
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        ("[]", "a message must be a JSON object"),
-        ("{", "a message must be a JSON object"),
-        ('{"action": "shout"}', "the action of a message must be announce or scrape"),
-        ('{"action": "announce"}', "info_hash must be exactly 20 bytes"),
-        ('{"action": "scrape"}', "a scrape needs an info_hash: full scrapes are disabled"),
-    ],
-)
-async def test_a_bad_message_is_refused_and_the_socket_stays(
-    redis_url: str, prefix: str, message: str, reason: str
-) -> None:
+NO_HASH = "\0" * 20
+TWENTY = "info_hash must be exactly 20 bytes"
+PEER_ID = "peer_id must be exactly 20 bytes"
+UNREAD = "a message must be a JSON object"
+ANSWER = "an answer needs to_peer_id, offer_id and a session description"
+NUMBER = "uploaded must be a number from 0 to 2^64"
+HOSTILE: list[tuple[Any, str, str]] = [
+    ("[]", UNREAD, NO_HASH),
+    ("{", UNREAD, NO_HASH),
+    (b"\xff\xfe{}", UNREAD, NO_HASH),
+    ("[" * 60_000, UNREAD, NO_HASH),
+    ('{"action": "announce", "info_hash": "\\ud800"}', UNREAD, NO_HASH),
+    ({"action": "shout"}, "the action of a message must be announce or scrape", NO_HASH),
+    ({"action": ["announce"]}, "the action of a message must be announce or scrape", NO_HASH),
+    ({"info_hash": None}, TWENTY, NO_HASH),
+    ({"info_hash": "x" * 19}, TWENTY, NO_HASH),
+    ({"info_hash": "x" * 21}, TWENTY, NO_HASH),
+    ({"info_hash": "\u0100" + "x" * 19}, TWENTY, NO_HASH),
+    ({"peer_id": "x" * 19}, PEER_ID, HASH),
+    ({"peer_id": "\u20ac" * 20}, PEER_ID, HASH),
+    ({"peer_id": {"0": "x"}}, PEER_ID, HASH),
+    ({"uploaded": -1}, NUMBER, HASH),
+    ({"uploaded": 1e300}, NUMBER, HASH),
+    ({"uploaded": "9" * 100}, NUMBER, HASH),
+    ({"offers": 5}, "offers must be a list", HASH),
+    ({"offers": {"0": None}}, "offers must be a list", HASH),
+    ({"answer": "sdp", "to_peer_id": "x" * 20, "offer_id": "x" * 20}, ANSWER, HASH),
+    ({"answer": {"type": "answer", "sdp": "x" * 16_385}, "to_peer_id": "x" * 20, "offer_id": "x" * 20}, ANSWER, HASH),
+    ({"action": "scrape", "info_hash": None}, "a scrape needs an info_hash: full scrapes are disabled", NO_HASH),
+    ({"action": "scrape", "info_hash": []}, TWENTY, NO_HASH),
+    (
+        {"action": "scrape", "info_hash": ["x" * 20] * 2000},
+        "GET string too long: scrape fewer torrents at once",
+        NO_HASH,
+    ),
+]
+"""Messages, the reason that each gets, and the torrent that the failure names."""
+
+
+async def test_a_bad_message_is_refused_and_the_socket_stays(redis_url: str, prefix: str) -> None:
     async with serving(redis_url, prefix) as site:
         one = await site.open()
-        await one.socket.send_str(message)
-        failure = await one.receive()
-        assert failure["failure reason"] == reason and failure["info_hash"] == "\0" * 20
-        assert await one.is_silent()
+        for message, reason, info_hash in HOSTILE:
+            if isinstance(message, bytes):
+                await one.socket.send_bytes(message)
+            elif isinstance(message, str):
+                await one.socket.send_str(message)
+            else:
+                await one.send(**{"action": "announce", "info_hash": HASH, "peer_id": one.peer_id, **message})
+            failure = await one.receive()
+            assert (failure["failure reason"], failure["info_hash"]) == (reason, info_hash)
+            assert failure["action"] == ("scrape" if "scrape" in str(message) else "announce")
+        assert await one.is_silent() and await site.counts() == (0, 0)
+
+
+FRAMES: list[tuple[bytes, str, set[int]]] = [
+    (b"\x8b\x80\0\0\0\0", "an opcode that no standard has", {1002}),
+    (b"\xc1\x80\0\0\0\0", "a compressed frame", {1002}),
+    (b"\x89\xfe\x00\x7e\0\0\0\0" + bytes(126), "a ping of more than 125 bytes", {1002}),
+    (b"\x80\x80\0\0\0\0", "a continuation of nothing", {1002}),
+    (b"\x88\x82\0\0\0\0\x00\x01", "a close with the code 1", {1002}),
+    (b"\x81\xff\x7f" + b"\xff" * 7 + bytes(4), "a frame of 2^63 bytes", {1009, 1002}),
+    (b"\x01\xfe\xff\xff\0\0\0\0" + b" " * 65_535 + b"\x00\x82\0\0\0\0  ", "64 kB in pieces", {1009}),
+]
+
+
+async def test_frames_against_the_standard_close_their_socket_only(redis_url: str, prefix: str) -> None:
+    async with serving(redis_url, prefix) as site:
+        other = await site.open()
+        for frame, what, codes in FRAMES:
+            one = await site.open()
+            connection = one.socket._response.connection
+            assert connection is not None and isinstance(connection.transport, asyncio.Transport)
+            connection.transport.write(frame)
+            assert await one.closed() in codes, what
+        assert (await other.announce(left=0))["complete"] == 1
 
 
 async def test_a_socket_with_too_many_bad_messages_is_closed(redis_url: str, prefix: str) -> None:
@@ -254,8 +321,12 @@ async def test_offers_of_null_numbers_and_thousands_harm_nobody(redis_url: str, 
         for wrong in wrongs:
             await one.send(**ids, offers=wrong)
             assert (await one.receive())["incomplete"] == 2
-        await one.send(**ids, offers=5)
-        assert (await one.receive())["failure reason"] == "offers must be a list"
+        assert await two.is_silent()
+        long, usual = offers("long", "usual")
+        long["offer"]["sdp"] = "x" * 16_385
+        await one.send(**ids, offers=[long, usual, usual])
+        assert (await one.receive())["incomplete"] == 2
+        assert (await two.receive())["offer"]["sdp"] == "v=0 usual"
         assert await two.is_silent()
 
 
@@ -275,15 +346,67 @@ async def test_other_paths_and_foreign_origins_are_refused(redis_url: str, prefi
 
 
 async def test_users_of_a_private_tracker_announce_with_the_passkey_in_the_path(redis_url: str, prefix: str) -> None:
-    private: dict[str, Any] = {"users": {"private": "required"}, "torrents": {"mode": "open"}}
-    async with serving(redis_url, prefix, **private) as site:
+    async with serving(redis_url, prefix, **PRIVATE) as site:
         await site.store.users.add("7", "p" * 20)
         for path in (f"/{'p' * 20}", f"/{'p' * 20}/announce", f"/announce/{'p' * 20}"):
             one = await site.open(path)
             assert (await one.announce(left=0))["complete"] == 1
             await one.announce(event="stopped")
-        stranger = await site.open("/nobody-knows-me")
-        assert "unknown passkey" in (await stranger.announce(left=0))["failure reason"]
+        async with aiohttp.ClientSession() as session:
+            for path, reason in (("/nobody-knows-me", "unknown passkey"), ("/", "this tracker needs a passkey")):
+                async with session.get(f"http://{site.address}{path}", headers=UPGRADE) as reply:
+                    assert reply.status == 403 and (await reply.text()).startswith(reason)
+                with pytest.raises(aiohttp.WSServerHandshakeError):
+                    await site.open(path)
+        assert await site.counted("failures.unknown passkey") == await site.counted("failures.no passkey") == 2
+
+
+CHANGES: dict[str, tuple[Callable[[Users], Awaitable[Any]], str]] = {
+    "disabled": (lambda users: users.edit("7", {"enabled": False}), "your account is disabled"),
+    "deleted": (lambda users: users.delete("7"), "unknown passkey"),
+    "rotated": (lambda users: users.rotate("p" * 20), "unknown passkey"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_user_who_may_not_announce_any_more_is_disconnected(redis_url: str, prefix: str, change: str) -> None:
+    apply, reason = CHANGES[change]
+    async with serving(redis_url, prefix, **PRIVATE) as site:
+        await site.store.users.add("7", "p" * 20)
+        one = await site.open(f"/{'p' * 20}")
+        await one.announce(left=0)
+        await apply(site.store.users)
+        assert (await one.announce(left=0))["failure reason"].startswith(reason)
+        assert await one.closed() == 1008
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await site.open(f"/{'p' * 20}")
+        await eventually(lambda: _counts(site, (0, 0)))
+
+
+async def test_of_announces_under_way_one_that_is_refused_takes_nothing_from_the_others(
+    redis_url: str, prefix: str
+) -> None:
+    """A user who may not download leeches, seeds and leeches."""
+    async with serving(redis_url, prefix, **PRIVATE) as site:
+        await site.store.users.add("7", "p" * 20, can_leech=False)
+        await site.store.users.add("8", "q" * 20)
+        seeder, leecher = await site.open(f"/{'p' * 20}"), await site.open(f"/{'q' * 20}")
+        for left in (7, 0, 7):
+            await seeder.send(action="announce", info_hash=HASH, peer_id=seeder.peer_id, left=left)
+        replies = [await seeder.receive() for _ in range(3)]
+        assert ["failure reason" in reply for reply in replies] == [True, False, True]
+        await leecher.announce("a", left=7)
+        assert (await seeder.receive())["offer"]["sdp"] == "v=0 a"
+        await seeder.socket.close()
+        await eventually(lambda: _counts(site, (0, 1)))
+
+
+async def test_a_torrent_that_was_refused_is_no_torrent_of_the_socket(redis_url: str, prefix: str) -> None:
+    async with serving(redis_url, prefix, **PRIVATE, webtorrent={"max_torrents": 1}) as site:
+        await site.store.users.add("7", "p" * 20, can_leech=False)
+        one = await site.open(f"/{'p' * 20}")
+        assert "may not download" in (await one.announce(left=7))["failure reason"]
+        assert (await one.announce(info_hash=OTHER_HASH, left=0))["complete"] == 1
 
 
 @pytest.mark.parametrize(
@@ -351,10 +474,27 @@ async def test_http_goes_on_at_the_same_port(redis_url: str, prefix: str) -> Non
         await site.open()
         async with aiohttp.ClientSession() as session, session.get(f"http://{site.address}/") as page:
             assert "BitTorrent tracker" in await page.text()
-        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade"}
+        without_key = {name: UPGRADE[name] for name in ("Upgrade", "Connection")}
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{site.address}/", headers=upgrade) as reply:
+            async with session.get(f"http://{site.address}/", headers=without_key) as reply:
                 assert reply.status == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/announce", "/x/announce"])
+async def test_a_proxy_that_removes_the_upgrade_header_is_named(redis_url: str, prefix: str, path: str) -> None:
+    async with serving(redis_url, prefix) as site:
+        kept = {name: value for name, value in UPGRADE.items() if name.startswith("Sec-")}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{site.address}{path}", headers=kept) as reply,
+        ):
+            assert (reply.status, await reply.text()) == (403, f"{UPGRADE_MISSING}\n")
+        assert await site.counted(f"failures.{UPGRADE_MISSING}") == 1
+
+
+async def test_the_answer_that_opens_a_socket_names_no_program(redis_url: str, prefix: str) -> None:
+    async with serving(redis_url, prefix) as site:
+        assert "Server" not in (await site.open()).socket._response.headers
 
 
 @pytest.mark.parametrize("shards", [1, 4])
@@ -399,8 +539,7 @@ async def test_messages_that_come_too_fast_wait(redis_url: str, prefix: str) -> 
 
 
 async def test_a_site_gets_the_addresses_of_peers_with_websockets(redis_url: str, prefix: str) -> None:
-    private: dict[str, Any] = {"users": {"private": "required"}, "torrents": {"mode": "open"}}
-    async with serving(redis_url, prefix, **private) as site:
+    async with serving(redis_url, prefix, **PRIVATE) as site:
         await site.store.users.add("7", "p" * 20)
         one = await site.open(f"/{'p' * 20}", peer_id="-XX0001-http-peer-01")
         await one.announce(left=5)

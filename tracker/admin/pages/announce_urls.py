@@ -8,7 +8,7 @@ EVERYWHERE = ("0.0.0.0", "[::]", "*")
 
 
 def announce_urls(context: AdminContext, host: str = "", passkey: str = "") -> list[str]:
-    """The configured ones; else one URL per address for peers, first those over HTTP, then those over UDP.
+    """The configured ones; else one URL per address for peers, over HTTP, UDP and WebSockets, in this order.
 
     Wildcard addresses are replaced by ``host``, the Host header of the request. They are left out where that is this
     machine, which a tunnel may have made of another one. Behind proxies nothing is known. ``passkey`` is part of a
@@ -20,6 +20,8 @@ def announce_urls(context: AdminContext, host: str = "", passkey: str = "") -> l
     path, name = f"/{passkey}/announce" if passkey else "/announce", _name(host)
     urls = [f"http://{place.removesuffix(':80')}{path}" for place in _places(context.listening, name)]
     urls += [f"udp://{place}{path}" for place in _places(context.udp, name)]
+    if settings.serves_websockets:
+        urls += [f"ws{url.removeprefix('http')}" for url in urls if url.startswith("http:")]
     return list(dict.fromkeys(urls))
 
 

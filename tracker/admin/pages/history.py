@@ -20,7 +20,7 @@ UNITS: dict[Unit, str] = {"per second": "/s", "bytes per second": "B/s", "second
 
 
 def chart_data(chart: Chart, slices: Slices, by: Part = "total") -> dict[str, Any]:
-    """The JSON of a chart. A line of UDP beside the total of all is left out while it is 0."""
+    """The JSON of a chart. Lines of UDP and WebSockets beside the total of all are left out while 0."""
     factor, digits = 1000 if chart.unit == "seconds" else 1, 1 if chart.unit == "count" else 3
     return {
         "x": slices.starts,
@@ -33,7 +33,7 @@ def chart_data(chart: Chart, slices: Slices, by: Part = "total") -> dict[str, An
                 ],
             }
             for line in chart.lines_by(by)
-            if line.name != "udp" or by != "total" or any(slices.values[line.name])
+            if line.name not in ("udp", "ws") or by != "total" or any(slices.values[line.name])
         ],
     }
 

@@ -33,6 +33,7 @@ async def _variables(context: AdminContext, latest_reading: LatestReading, reque
         "mode": context.settings.torrents.mode,
         "accounts": context.settings.users.private,
         "listen": context.listening,
+        "websockets": context.settings.serves_websockets,
         "announce_urls": announce_urls(context, request.host),
         "texts": {},
         "tones": {},

@@ -12,7 +12,7 @@ from tracker.admin.context import AdminContext
 from tracker.admin.pages.formats import milliseconds, number, rate, size
 from tracker.admin.pages.history import chart_data
 from tracker.operations import history
-from tracker.operations.history import CHARTS, JOINS, LATENCY, RANGES, REQUESTS, Slices
+from tracker.operations.history import CHARTS, JOINS, LATENCY, RANGES, RELAYS, REQUESTS, Slices
 
 CHART_NAMES = ("requests", "latency")
 LATENCY_NAME = "announce_seconds"
@@ -33,6 +33,8 @@ class OverviewReading:
     """The rates and the latency of the last two minutes."""
     totals: Mapping[str, int]
     torrents: int
+    sockets: int
+    """Open WebSockets of this tracker."""
     failures: Failures
     mean: float | None
     """Mean announce latency of the last two minutes (s)."""
@@ -63,14 +65,14 @@ async def read_overview(context: AdminContext, failures: Failures, p95: float | 
     """Read what changes every second. Raises StoreUnavailable and RedisError."""
     now, counters = context.clock(), context.store.counters
     slices, totals, torrents = await asyncio.gather(
-        history.read(counters, (*REQUESTS, JOINS, *LATENCY), history.window_of(RANGES["2m"], now), now),
+        history.read(counters, (*REQUESTS, JOINS, RELAYS, *LATENCY), history.window_of(RANGES["2m"], now), now),
         counters.totals(),
         context.store.torrents.count(),
     )
     measured = [value for value in slices.values["mean"] if value is not None]
     mean = sum(measured) / len(measured) if measured else None
-    has_main = not counters.is_unavailable
-    return OverviewReading(now, slices, totals, torrents, failures, mean, p95, has_main)
+    has_main, sockets = not counters.is_unavailable, int(context.telemetry().gauges.get("sockets", 0))
+    return OverviewReading(now, slices, totals, torrents, sockets, failures, mean, p95, has_main)
 
 
 def _rate(slices: Slices, name: str) -> float:
@@ -103,7 +105,8 @@ def texts(reading: OverviewReading) -> dict[str, str]:
     shown = _all_texts(reading)
     if reading.has_main:
         return shown
-    missing = dict.fromkeys(_OF_MAIN, "–") | {f"{name}_note": "main store unavailable" for name in _OF_MAIN}
+    notes = {f"{name}_note": "main store unavailable" for name in (*_OF_MAIN, "sockets")}
+    missing = dict.fromkeys(_OF_MAIN, "–") | notes
     return shown | missing
 
 
@@ -113,7 +116,11 @@ def _all_texts(reading: OverviewReading) -> dict[str, str]:
     return {
         "announces": rate(_rate(slices, "announces")),
         "announces_note": f"{number(totals['announces'])} total"
-        + (f", {rate(_rate(slices, 'udp'))}/s over UDP" if any(slices.values["udp"]) else ""),
+        + "".join(
+            f", {rate(_rate(slices, name))}/s over {shown}"
+            for name, shown in (("udp", "UDP"), ("ws", "WebSockets"))
+            if any(slices.values[name])
+        ),
         "scrapes": rate(_rate(slices, "scrapes")),
         "scrapes_note": f"{number(totals['scrapes'])} total",
         "joins": rate(_rate(slices, "joins")),
@@ -126,6 +133,8 @@ def _all_texts(reading: OverviewReading) -> dict[str, str]:
         "seeders": number(totals["seeders"]),
         "leechers": number(totals["leechers"]),
         "torrents": number(reading.torrents),
+        "sockets": number(reading.sockets),
+        "sockets_note": f"{rate(_rate(slices, 'relays'))}/s offers and answers",
         "reaped": number(totals["reaped"]),
         "repairs": number(totals["repairs"]),
         "repairs_note": "OK (0 expected)" if not totals["repairs"] else "0 expected; see Doctor",

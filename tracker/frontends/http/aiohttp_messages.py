@@ -53,6 +53,10 @@ class Request(web.BaseRequest):
         self._state = {}
         self._cache = {}
 
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        """For the answer that opens a WebSocket: aiohttp would name its version and Python's."""
+        response.headers.popall("Server", None)
+
 
 _PIECE = 65536
 """Bytes of an answer written at a time: many clients may read the same long answer, each at its own speed."""
@@ -97,6 +101,11 @@ class Answer(web.StreamResponse):
                 await self._writer.write(self._content[start : start + _PIECE])
             await self._writer.drain()
             self._on_answer_read()
+
+
+def forbidden(reason: str) -> Answer:
+    """The answer to a request for a WebSocket that is refused."""
+    return Answer(f"{reason}\n".encode(), status=403, close=True)
 
 
 _BROWSERS_ONLY = ("Sec-Fetch-Site", "Sec-Fetch-Dest")

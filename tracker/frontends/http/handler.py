@@ -23,10 +23,10 @@ from tracker.bittorrent import (
     is_routable,
     with_agent,
 )
-from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser, user_agent_of
+from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden, is_browser, user_agent_of
 from tracker.frontends.http.aiohttp_protocol import Connection, ProxyMismatch, Rules
 from tracker.frontends.http.connection_table import NO_ADDRESS
-from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, Busy, Label, Refusal, SilentlyDropped
+from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, UPGRADE_MISSING, Busy, Label, Refusal, SilentlyDropped
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
@@ -117,8 +117,9 @@ class HttpHandler:
         if request.method != "GET":
             return self._other_method(request)
         path, _, query = request.raw_path.partition("?")
-        if self._upgrade is not None and request.headers.get("Upgrade", "").lower() == "websocket":
-            return await self._open_socket(self._upgrade, request, path, query)
+        upgrades = request.headers.get("Upgrade", "").lower() == "websocket"
+        if self._upgrade is not None and (upgrades or "Sec-WebSocket-Key" in request.headers):
+            return await self._open_socket(self._upgrade if upgrades else None, request, path, query)
         try:
             route = self._routes.get(path) or find_route(path, query, self.passkey_forms)
             request.kind = route.kind
@@ -132,14 +133,19 @@ class HttpHandler:
             return self.crashed(error)
         return Answer(_INDEX) if route.kind == "index" else self._probe(path)
 
-    async def _open_socket(self, upgrade: "Upgrade", request: Request, path: str, query: str) -> web.StreamResponse:
+    async def _open_socket(
+        self, upgrade: Upgrade | None, request: Request, path: str, query: str
+    ) -> web.StreamResponse:
+        """``upgrade`` is None if a proxy has removed the header that asks for it."""
         request.kind = "websocket"
         try:
+            if upgrade is None:
+                raise Refusal(UPGRADE_MISSING)
             passkey = socket_passkey(path, query, self.passkey_forms)
             return await upgrade(request, self._address(request, None), passkey)
         except Refusal as error:
             self.tracker.refused(error.label)
-            return Answer(f"{error}\n".encode(), status=403, close=True)
+            return forbidden(str(error))
 
     def _probe(self, path: str) -> Answer:
         """/health and /ready, for supervisors and load balancers; not counted."""

@@ -19,7 +19,7 @@ from tracker.settings.model import HttpSettings
 _MAX_CACHED, _MAX_CACHED_BYTES = 4096, 512
 MAX_HEADERS = 64
 """Header lines in one request: BitTorrent clients send fewer than 10, browsers behind proxies fewer than 40."""
-_BODY = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade")
+_BODY = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade", "Sec-WebSocket-Key")
 _READ_BUFFER = 2**16
 
 

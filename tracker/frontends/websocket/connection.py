@@ -46,8 +46,10 @@ MAX_BAD_MESSAGES = 30
 """The connection is closed with the next one."""
 MAX_UNREAD_BYTES = 262_144
 """A client that has so much to read is closed."""
-_CLOSE_1001 = b"\x88\x02\x03\xe9"
-"""A close frame with the code 1001."""
+_CLOSE_1001, _CLOSE_1008 = b"\x88\x02\x03\xe9", b"\x88\x02\x03\xf0"
+"""Close frames: the tracker stops; the client may not use it."""
+_OF_USER = frozenset({"no passkey", "unknown passkey", "user disabled", "group may not announce"})
+"""Labels of refusals that hold for all torrents of a connection, so it is closed."""
 
 
 class Tracker(Protocol):
@@ -65,12 +67,29 @@ class Tracker(Protocol):
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply: ...
 
+    async def check_passkey(self, passkey: str | None, address: Address) -> None:
+        """Raises Refusal for a passkey that no user has or whose user is disabled, where one is required."""
+
     def submit_gone(
         self, announce: AnnounceOverSocket, passkey: str | None, address: Address, done: Callable[[], None]
     ) -> None:
         """The WebSocket of a peer was closed. Calls ``done`` when the store has been told, or cannot be."""
 
     def refused(self, label: Label, kind: str = "other", number: int = 1) -> None: ...
+
+
+class Membership:
+    """A torrent of a connection."""
+
+    __slots__ = ("announce", "joined", "waiting")
+
+    def __init__(self, announce: AnnounceOverSocket) -> None:
+        self.announce = announce
+        """The last one."""
+        self.joined = False
+        """Whether the tracker has accepted one."""
+        self.waiting = 0
+        """Announces without a reply."""
 
 
 class SocketConnection:
@@ -107,8 +126,7 @@ class SocketConnection:
     ) -> None:
         self.id = id
         self.endpoint = pack_socket(address, id)
-        self.torrents: dict[InfoHash, AnnounceOverSocket] = {}
-        """The last announce of each torrent."""
+        self.torrents: dict[InfoHash, Membership] = {}
         self.open_offers = OpenOffers()
         self.address = address
         self.passkey = passkey
@@ -143,9 +161,12 @@ class SocketConnection:
     def close_for_stop(self) -> None:
         """Asks the client to reconnect: this process stops."""
         self.stopped = True
+        self._close(_CLOSE_1001)
+
+    def _close(self, frame: bytes) -> None:
         transport = self._connection.transport
         if transport is not None and not transport.is_closing():
-            transport.write(_CLOSE_1001)
+            transport.write(frame)
             transport.close()
 
     def takes_part(self, info_hash: InfoHash) -> bool:
@@ -180,17 +201,19 @@ class SocketConnection:
 
     async def _announce(self, message: SocketAnnounce) -> None:
         info_hash, settings = message.announce.info_hash, self._settings.current.webtorrent
-        known = self._check_peer_id(info_hash, message.announce.peer_id)
-        if known is None and len(self.torrents) >= settings.max_torrents:
+        torrent = self._check_peer_id(info_hash, message.announce.peer_id)
+        if torrent is None and len(self.torrents) >= settings.max_torrents:
             raise BadMessage("too many torrents on this connection", "announce", info_hash)
         offers = message.offers[: settings.max_offers]
         announce = AnnounceOverSocket(*message.announce._replace(peers_wanted=len(offers)))
         announce.endpoint = self.endpoint
+        torrent = torrent or Membership(announce)
+        torrent.waiting += 1
         if announce.event is Event.STOPPED:
             self.torrents.pop(info_hash, None)
         else:
-            self.torrents[info_hash] = announce
-        answer = partial(self._on_reply, announce, offers, known is None)
+            self.torrents[info_hash], torrent.announce = torrent, announce
+        answer = partial(self._on_reply, announce, offers, torrent)
         if self._tracker.submit(announce, self.passkey, self.address, answer):
             return
         try:
@@ -198,23 +221,31 @@ class SocketConnection:
         except Refusal as error:
             answer(error)
 
-    def _check_peer_id(self, info_hash: InfoHash, peer_id: PeerId) -> AnnounceOverSocket | None:
-        """Returns the last announce of the torrent. Raises BadMessage if it had another peer id."""
-        known = self.torrents.get(info_hash)
-        if known is not None and known.peer_id != peer_id:
+    def _check_peer_id(self, info_hash: InfoHash, peer_id: PeerId) -> Membership | None:
+        """Returns the torrent, if it is one of this connection. Raises BadMessage if it has another peer id there."""
+        torrent = self.torrents.get(info_hash)
+        if torrent is not None and torrent.announce.peer_id != peer_id:
             raise BadMessage("a connection has one peer id for each torrent", "announce", info_hash)
-        return known
+        return torrent
 
     def _on_reply(
-        self, announce: AnnounceOverSocket, offers: tuple[Offer, ...], is_new: bool, reply: AnnounceReply | Refusal
+        self,
+        announce: AnnounceOverSocket,
+        offers: tuple[Offer, ...],
+        torrent: Membership,
+        reply: AnnounceReply | Refusal,
     ) -> None:
-        """The reply goes out before the offers are passed on. ``is_new``: a refused peer is not in the swarm."""
+        """The reply goes out before the offers are passed on."""
         info_hash = announce.info_hash
+        torrent.waiting -= 1
         if isinstance(reply, Refusal):
-            if is_new:
-                self.torrents.pop(info_hash, None)
+            if not (torrent.joined or torrent.waiting) and self.torrents.get(info_hash) is torrent:
+                del self.torrents[info_hash]
             self._fail(info_hash, reply)
+            if reply.label in _OF_USER:
+                self._close(_CLOSE_1008)
             return
+        torrent.joined = True
         self.send(encode_reply(info_hash, reply))
         if offers:
             to = sockets_of(reply.peers)

@@ -11,10 +11,11 @@ from typing import cast
 from aiohttp import web
 
 from tracker.bittorrent import Address
-from tracker.frontends.http.aiohttp_messages import Answer, Request
+from tracker.frontends.http.aiohttp_messages import Request, forbidden
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.websocket.connection import SocketConnection, Tracker
 from tracker.frontends.websocket.relay import Count, Publish, Relay
+from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.reload import LiveSettings
 from tracker.wire.endpoint import SocketId
 
@@ -54,9 +55,15 @@ class WebSockets:
     async def serve(self, request: Request, address: Address, passkey: str | None) -> web.StreamResponse:
         """As http.handler.Upgrade."""
         if self._origins and request.headers.get("Origin", "") not in self._origins:
-            return Answer(b"this origin may not connect\n", status=403, close=True)
+            return forbidden("this origin may not connect")
         if not web.WebSocketResponse().can_prepare(request).ok:
-            return Answer(b"this is no request for a WebSocket\n", status=403, close=True)
+            return forbidden("this is no request for a WebSocket")
+        try:
+            await self._tracker.check_passkey(passkey, address)
+        except Refusal as error:
+            if isinstance(error, SilentlyDropped):
+                cast(Connection, request.protocol).abort()
+            return forbidden(str(error))
         self._last_number = self._last_number % _MAX_NUMBER + 1
         connection = SocketConnection(
             self._tracker,
@@ -80,8 +87,8 @@ class WebSockets:
         if connection.stopped or len(self._goodbyes) > MAX_GOODBYES:
             return
         passkey, address = connection.passkey, connection.address
-        for announce in connection.torrents.values():
-            say = partial(self._tracker.submit_gone, announce, passkey, address, self._said)
+        for torrent in connection.torrents.values():
+            say = partial(self._tracker.submit_gone, torrent.announce, passkey, address, self._said)
             self._goodbyes.append(say)
         self._continue()
 
