@@ -41,13 +41,13 @@ class LimitSettings(Section):
     )
     address_entries_per_torrent: Annotated[int, Field(ge=1, le=1000)] = Field(
         400,
-        description="Endpoints one address may have in one swarm. Further peers get answers with a warning, but are "
-        "not given to other peers.",
+        description="Endpoints and WebSockets one address may have in one swarm. Further peers get answers with a "
+        "warning, but are not given to other peers.",
     )
     address_entries: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
         50_000,
-        description="Endpoints one address may have in all swarms together; a /24 (IPv6: /48) may have ten times as "
-        "many.",
+        description="Endpoints and WebSockets one address may have in all swarms together; a /24 (IPv6: /48) may have "
+        "ten times as many.",
     )
     exempt: tuple[Network, ...] = Field(
         (),

@@ -7,7 +7,7 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import Store, endpoint, timeout_key, update
+from tests.store.harness import Store, endpoint, info_hash, timeout_key, update
 from tracker.bittorrent import Address, Endpoint
 from tracker.store.swarms.codec import GONE, OVER_SOCKET, PeerUpdate
 from tracker.wire.endpoint import SocketId, pack_socket, sockets_of
@@ -44,7 +44,7 @@ async def test_peers_on_sockets_join_change_and_stop(store: Store) -> None:
 
 
 async def test_sockets_are_told_to_sockets_and_endpoints_to_others(store: Store) -> None:
-    """A seeder gets leechers only, and nobody is told its own socket."""
+    """A seeder, or partial seed, gets leechers only, and none gets its own socket."""
     for peer in (1, 2, 3):
         await store.announce(over_socket(peer, "s", bytes_left=0 if peer == 1 else 7))
     await store.announce(update(4, "s"))
@@ -53,6 +53,7 @@ async def test_sockets_are_told_to_sockets_and_endpoints_to_others(store: Store)
     reply = await store.announce(update(5, "s"))
     assert (reply.peers, reply.leechers, reply.seeders) == (endpoint(4), 4, 1)
     assert len(sockets_of((await store.announce(over_socket(3, peers_wanted=1))).peers)) == 1
+    assert sockets_of((await store.announce(over_socket(2, "p"))).peers) == [SocketId(1, 3)]
 
 
 async def test_announces_over_a_socket_are_never_early(make_store: MakeStore) -> None:
@@ -138,6 +139,38 @@ async def test_an_endpoint_that_another_peer_takes_over_leaves_the_socket(store:
     assert await counts(store) == (0, 2, 0, 1, 0, 1)
 
 
+async def test_sockets_and_endpoints_of_an_address_share_its_limit_in_a_swarm(make_store: MakeStore) -> None:
+    """One beyond it gets counts and no sockets. A new socket of a peer, after a reload of the page, needs no room."""
+    store = await make_store(max_per_network_in_swarm=3)
+    at = {peer: socket(peer, address=9) for peer in range(1, 7)}
+    await store.announce(update(9, endpoint=endpoint(9)))
+    outcomes = [(await store.announce(over_socket(peer, "s", at[peer]))).outcome for peer in range(1, 5)]
+    assert outcomes == ["join", "join", "over", "over"]
+    reply = await store.announce(over_socket(3, "s", at[3]))
+    assert (reply.outcome, reply.peers, reply.leechers) == ("over", b"", 3)
+    assert (await store.announce(over_socket(9))).outcome == "over", "a hybrid peer counts for both"
+    assert (await store.announce(update(5, "s", endpoint=endpoint(9, port=7000)))).outcome == "over"
+    assert (await store.announce(over_socket(1, at=socket(1, number=99, address=9)))).outcome == "update"
+    assert (await store.announce(over_socket(6, "s"))).outcome == "join"
+    assert (await store.announce(gone(2, at[2]))).outcome == "leave"
+    assert (await store.announce(over_socket(3, "s", at[3]))).outcome == "join"
+    assert await counts(store) == (0, 4, 0, 1, 0, 3)
+
+
+@pytest.mark.parametrize("v6", [False, True])
+async def test_sockets_count_for_the_limit_of_an_address_in_all_swarms(make_store: MakeStore, *, v6: bool) -> None:
+    store = await make_store(max_per_network=3)
+    at = {number: pack_socket(Address(endpoint(9, v6=v6)[:-2]), SocketId(1, number)) for number in range(1, 6)}
+    outcomes = [(await store.announce(over_socket(n, "s", at[n])._replace(info_hash=info_hash(n)))).outcome for n in at]
+    assert outcomes == ["join"] * 3 + ["over"] * 2
+    assert (await store.announce(over_socket(4, "s", at[4], unbounded=True))).outcome == "join"
+    for number in (1, 2):
+        gone_there = gone(number, at[number])._replace(info_hash=info_hash(number))
+        assert (await store.announce(gone_there)).outcome == "leave"
+    await check_invariants(store.redis, store.keys)
+    assert (await store.announce(over_socket(5, "s", at[5]))).outcome == "join"
+
+
 async def test_accounts_belong_to_users_over_sockets_too(make_store: MakeStore) -> None:
     store = await make_store(accounts="required", own_peers=False, peer_memory=600)
     await store.torrents.add(update(1).info_hash)
@@ -154,7 +187,7 @@ async def test_accounts_belong_to_users_over_sockets_too(make_store: MakeStore) 
     assert await store.refused(over_socket(4, "s")) == "unknown passkey"
 
 
-@pytest.mark.parametrize("broken", ["sw", "lwi", "nw", "count"])
+@pytest.mark.parametrize("broken", ["sw", "lwi", "nw", "count", "address"])
 async def test_the_sweep_repairs_the_arrays_of_sockets(store: Store, broken: str) -> None:
     await store.announce(over_socket(1, "s", bytes_left=0))
     await store.announce(over_socket(2, "s"))
@@ -163,6 +196,9 @@ async def test_the_sweep_repairs_the_arrays_of_sockets(store: Store, broken: str
         await store.redis.hdel(store.keys.peer("1", update(2).peer_id), "nw")
     elif broken == "count":
         await store.redis.hset(store.keys.torrent(update(1).info_hash), "lw", 3)
+    elif broken == "address":
+        key = f"{store.keys.prefix}addresses:{update(1).info_hash.hex()}"
+        await store.redis.hset(key, endpoint(1)[:4], b"\0\0" + update(7).peer_id)
     else:
         await store.redis.delete(f"{store.keys.prefix}swarm:{update(1).info_hash.hex()}:{broken}")
     for budget in (1000, 1):

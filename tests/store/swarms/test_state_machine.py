@@ -1,9 +1,10 @@
-"""T19: random concurrent announces, stops, timeouts and repairs against a plain Python model."""
+"""T19: random concurrent announces, stops, closed WebSockets, timeouts and repairs against a plain Python model."""
 
 import asyncio
 import copy
 import hashlib
 import uuid
+import zlib
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -23,11 +24,21 @@ from hypothesis.stateful import (
 from loadtest.invariants import check_invariants
 from tests.examples import examples
 from tests.store.harness import START, Store, endpoint, info_hash, running, update
-from tracker.bittorrent import Accounts, Digits, Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Accounts, Address, Digits, Endpoint, InfoHash, PeerId, unmap
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.multipliers import RuleChange, multiplier_text, rule_change
-from tracker.store.swarms.codec import OWN_FAMILY, WITH_IDS, Admitted, JoinedWithMultipliers, PeerUpdate, Refused
+from tracker.store.swarms.codec import (
+    GONE,
+    OVER_SOCKET,
+    OWN_FAMILY,
+    WITH_IDS,
+    Admitted,
+    JoinedWithMultipliers,
+    PeerUpdate,
+    Refused,
+)
 from tracker.store.swarms.rules import SwarmRules
+from tracker.wire.endpoint import SOCKET_LENGTH, SocketId, pack_socket
 
 USERS = {"": "", "x" * 20: "", "p" * 20: "7", "q" * 20: "8"}
 """By passkey: no user, no user by an unknown one, and two users."""
@@ -48,6 +59,7 @@ class Entry:
 
     user: str
     endpoints: dict[int, bytes]
+    """By their length: over IPv4, IPv6 and a WebSocket."""
     digest: bytes
     seeder: bool
     paused: bool
@@ -87,8 +99,17 @@ def derived_id(u: PeerUpdate) -> PeerId:
     return PeerId(hashlib.sha1(owner, usedforsecurity=False).digest())
 
 
+def address_of(endpoint: bytes) -> Address:
+    return unmap(endpoint[:16]) if len(endpoint) == SOCKET_LENGTH else Address(endpoint[:-2])
+
+
 def network(endpoint: bytes) -> bytes:
-    return endpoint[:4] if len(endpoint) == 6 else endpoint[:8]
+    address = address_of(endpoint)
+    return address if len(address) == 4 else address[:8]
+
+
+def packed_endpoints(packed: bytes, size: int) -> list[bytes]:
+    return [packed[at : at + size] for at in range(0, len(packed), size)]
 
 
 @dataclass
@@ -129,11 +150,12 @@ class Model:
     def belongs(self, entry: Entry, u: PeerUpdate) -> bool:
         if entry.user != USERS[u.passkey]:
             return False
-        if entry.endpoints.get(len(u.endpoint), b"")[:-2] == u.endpoint[:-2]:
+        if address_of(u.endpoint) in map(address_of, entry.endpoints.values()):
             return True
         if u.key_digest and entry.digest:
             return entry.digest == u.key_digest
-        return bool(entry.user) and len(u.endpoint) not in entry.endpoints  # the user's other family
+        one = len(entry.endpoints) == 1
+        return bool(entry.user) and one and len(u.endpoint) not in entry.endpoints  # the user's other family
 
     def name(self, torrent: int, u: PeerUpdate) -> tuple[int, PeerId]:
         """The entry of an announce: the owner's, or a derived one for another client."""
@@ -177,10 +199,14 @@ class Model:
         key = self.name(torrent, u)
         entry = self.active.get(key)
         if entry and not self.belongs(entry, u):
-            return "absent" if u.event == b"x" else "stranger"
-        if u.event == b"x":
+            return "absent" if u.event in (b"x", GONE) else "stranger"
+        if u.event in (b"x", GONE):
             if not entry:
                 self.stop_late(key, u)
+                return "absent"
+            if u.event == GONE and entry.endpoints != {SOCKET_LENGTH: u.endpoint}:
+                if entry.endpoints.get(SOCKET_LENGTH) == u.endpoint:
+                    del entry.endpoints[SOCKET_LENGTH]
                 return "absent"
             self.move(key, u)
             if u.bytes_left == b"0":
@@ -235,17 +261,21 @@ class Model:
         """Takes the endpoint from its holder. Returns the reason when the peer may not have it."""
         family = len(u.endpoint)
         old = self.active[key].endpoints.get(family, b"") if key in self.active else b""
-        if old == u.endpoint:
+        on_socket = family == SOCKET_LENGTH
+        if old == u.endpoint or (on_socket and address_of(old) == address_of(u.endpoint)):
             return ""
         others = {k: e for k, e in self.active.items() if k[0] == key[0] and k != key}
         user = USERS[u.passkey]
-        holders = {k: e.user for k, e in others.items() if e.endpoints.get(family) == u.endpoint}
+        holders = {k: e.user for k, e in others.items() if e.endpoints.get(family) == u.endpoint and not on_socket}
         evicted = [k for k, owner in holders.items() if (not owner and user) or (owner == user and u.event == b"s")]
         kept = [owner for k, owner in holders.items() if k not in evicted]
         if user in kept or (kept and not user):
             return "displaced"
         near = network(u.endpoint)
-        before = sum(network(e.endpoints.get(family, b"")) == near for e in others.values())
+        held = [one for e in others.values() for one in e.endpoints.values()]
+        if key in self.active:
+            held += [one for size, one in self.active[key].endpoints.items() if size != family]
+        before = sum(network(one) == near for one in held)
         moved = int(network(old) == near)
         if before - len(evicted) + 1 > max(MAX_PER_NETWORK, before + moved):
             return "over"
@@ -304,7 +334,10 @@ updates = st.fixed_dictionaries(
         "form": st.sampled_from([0, 1, 2]),
     }
 )
-places = st.tuples(st.booleans(), st.sampled_from([6881, 6881, 7000]), st.sampled_from([0, 0, 0, 100]))
+places = st.tuples(
+    st.booleans(), st.sampled_from([6881, 6881, 7000]), st.sampled_from([0, 0, 0, 100]), st.sampled_from([0, 0, 1, 2])
+)
+"""IPv6, port, shift of the address, and the process of a WebSocket; 0: none."""
 
 
 class SwarmMachine(RuleBasedStateMachine):
@@ -350,10 +383,14 @@ class SwarmMachine(RuleBasedStateMachine):
         self.run(start())
 
     def make(self, torrent: int, peer: int, values: dict[str, Any], place: Any, user: int) -> PeerUpdate:
-        v6, port, shift = place
+        v6, port, shift, process = place
         passkeys = PASSKEYS[self.accounts]
         passkey = passkeys[user % len(passkeys)]
         where = endpoint(peer + shift, v6=v6, port=port)
+        if process:
+            number = zlib.crc32(repr((port, USERS[passkey], values["key_digest"])).encode())  # of one client only
+            where = pack_socket(Address(where[:-2]), SocketId(process, number))
+            values = {**values, "form": OVER_SOCKET}
         return update(peer, info_hash=self.hash_of(torrent), endpoint=where, passkey=passkey, **values)
 
     @rule(torrent=torrents, peer=peers, values=updates, place=places, user=st.integers(0, 3))
@@ -370,7 +407,8 @@ class SwarmMachine(RuleBasedStateMachine):
         place = Endpoint(next(iter(entry.endpoints.values())))
         passkey = next(passkey for passkey, user in USERS.items() if user == entry.user)
         for uploaded, downloaded in numbers:
-            u = update(0, info_hash=self.hash_of(torrent), uploaded=uploaded, downloaded=downloaded)
+            form = OVER_SOCKET if len(place) == SOCKET_LENGTH else 0
+            u = update(0, info_hash=self.hash_of(torrent), uploaded=uploaded, downloaded=downloaded, form=form)
             u = u._replace(peer_id=peer_id, endpoint=place, passkey=passkey, key_digest=entry.digest)
             self.announce_one(torrent, u._replace(bytes_left=entry.left))
 
@@ -408,8 +446,8 @@ class SwarmMachine(RuleBasedStateMachine):
 
     def check_picked(self, torrent: int, u: PeerUpdate, reply: Admitted) -> None:
         everyone = {e for (t, _), entry in self.model.active.items() if t == torrent for e in entry.endpoints.values()}
-        got = [reply.peers[i : i + 6] for i in range(0, len(reply.peers), 6)]
-        got += [reply.peers6[i : i + 18] for i in range(0, len(reply.peers6), 18)]
+        size = SOCKET_LENGTH if u.form == OVER_SOCKET else 6
+        got = packed_endpoints(reply.peers, size) + packed_endpoints(reply.peers6, 18)
         assert len(got) <= u.peers_wanted and len(set(got)) == len(got)
         assert set(got) <= everyone
         assert u.endpoint not in got
@@ -425,8 +463,8 @@ class SwarmMachine(RuleBasedStateMachine):
             ]
             wanted = [e for e in others if not (e.seeder and (own.seeder or own.paused))]
             available = {endpoint for e in wanted for endpoint in e.endpoints.values()} - mine
-            if u.form == OWN_FAMILY:
-                available = {endpoint for endpoint in available if len(endpoint) == len(u.endpoint)}
+            sizes = {len(u.endpoint)} if u.form in (OWN_FAMILY, OVER_SOCKET) else {6, 18}
+            available = {endpoint for endpoint in available if len(endpoint) in sizes}
             if own.user:  # replies without own peers are not filled up, and users may share an endpoint
                 of_user = {
                     endpoint
@@ -486,6 +524,43 @@ class SwarmMachine(RuleBasedStateMachine):
                 assert (step.reaped, step.repairs, step.forgotten) == (0, 0, 0)
                 ids, position = ids[step.done :], step.position
             assert self.run(self.store.reapings[shard].check_totals()) == 0
+
+    @precondition(lambda self: self.on_sockets())
+    @rule(data=st.data(), values=updates, older=st.booleans())
+    def close_socket(self, data: st.DataObject, values: dict[str, Any], older: bool) -> None:
+        """A peer with another endpoint stays, and one that came back over another WebSocket (``older``)."""
+        torrent, peer_id = key = data.draw(st.sampled_from(self.on_sockets()))
+        entry = self.model.active[key]
+        at = Endpoint(entry.endpoints[SOCKET_LENGTH])
+        if older:
+            at = pack_socket(address_of(at), SocketId(3, 1))
+        passkey = next(passkey for passkey, user in USERS.items() if user == entry.user)
+        said = {**values, "event": GONE.decode(), "form": OVER_SOCKET, "peers_wanted": 0}
+        u = update(0, info_hash=self.hash_of(torrent), endpoint=at, passkey=passkey, **said)
+        self.announce_one(torrent, u._replace(peer_id=peer_id, key_digest=entry.digest))
+
+    def on_sockets(self) -> list[tuple[int, PeerId]]:
+        return sorted(key for key, entry in self.model.active.items() if SOCKET_LENGTH in entry.endpoints)
+
+    @precondition(lambda self: self.on_sockets())
+    @rule(process=st.sampled_from([1, 2]), budget=st.sampled_from([1, 2, 200]))
+    def kill_process(self, process: int, budget: int) -> None:
+        """The sweep takes its WebSockets from peers that have other endpoints."""
+        beats = {str(each): int(self.model.now) - 100 * (each == process) for each in (1, 2)}
+        names = [f"{shard.keys.prefix}ws:processes" for shard in self.store.shards]
+        for name in names:
+            self.run(self.store.redis.hset(name, mapping=beats))
+        self.sweep(budget)
+        for name in names:
+            self.run(self.store.redis.delete(name))
+        for key in self.on_sockets():
+            endpoints = self.model.active[key].endpoints
+            if len(endpoints) > 1 and int.from_bytes(endpoints[SOCKET_LENGTH][16:20], "big") == process:
+                del endpoints[SOCKET_LENGTH]
+
+    @rule()
+    def reindex(self) -> None:
+        assert self.run(self.store.maintenance.reindex()) == []
 
     @rule(user=st.sampled_from(["7", "8"]), torrent=st.none() | torrents)
     def forgive(self, user: str, torrent: int | None) -> None:

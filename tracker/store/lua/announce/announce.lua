@@ -61,8 +61,7 @@
 --       (count_announces.lua). Nothing changed for
 --       a absent (a stop of a peer that is not in the swarm)
 --       s stranger (the peer id belongs to another client)
---       d displaced (another peer holds the endpoint)
---       o over (too many endpoints of the network)
+--       d displaced (another peer holds the endpoint), o over (too many endpoints of the network)
 --     peers: packed IPv4 endpoints, or WebSockets. A capital letter when IPv6 peers or peer ids follow: then the
 --       packed lengths (H, H, H) of peers, peers6 and ids come first, and ids6 follows those three
 --   { 1, code, reason }   nothing changed; reason only if an operator wrote one
@@ -244,7 +243,8 @@ local function answer_to(t, r, outcome, with_peers, a)
   end
   local own = r.uid ~= '' and not rules.own_peers and not (a and a.peers <= 1) and r.uid or nil
   if r.on_socket then
-    return sockets.reply(head, t.key, t.arrays, r.kind == 's', r.want, r.random, r.endpoint, t.tid, own), head
+    local seeding = r.kind == 's' or r.paused == '1'
+    return sockets.reply(head, t.key, t.arrays, seeding, r.want, r.random, r.endpoint, t.tid, own), head
   end
   local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, r.on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
@@ -315,7 +315,7 @@ local function announce_of(r, registered, denied)
   end
   if active and not mine then return answer_unapplied(t, r, p, 's', tid) end
 
-  if full and not r.on_socket and is_beyond(t, r, old) then return answer_unapplied(t, r, p, 'o', tid) end
+  if full and is_beyond(t, r, old) then return answer_unapplied(t, r, p, 'o', tid) end
   local is_early = active and not r.on_socket and p.elapsed < early and p.elapsed >= 0
   if active and is_user and event == 'u' and p.elapsed >= 0 and p.elapsed < rules.shortest and p.kind == r.kind
       and p.paused == r.paused and p.endpoints == r.v4 .. r.v6 .. r.w then

@@ -37,7 +37,7 @@ function is_beyond(t, r, old)
   if old == r.endpoint then return false end
   local net = split_endpoint(r.endpoint)
   if split_endpoint(old) == net or is_unbounded(r, net) or not is_full(net) then return false end
-  r.beyond = r.event == 's' and call('HEXISTS', P .. 'addresses:' .. t.ih, net) == 1
+  r.beyond = r.event == 's' and not r.on_socket and call('HEXISTS', P .. 'addresses:' .. t.ih, net) == 1
   return not r.beyond
 end
 
@@ -83,11 +83,14 @@ end
 -- peer that starts takes its endpoint over: it is a client with a new peer id. With accounts it has to be the same
 -- user; another user's peer stays beside it. A user's peer replaces an anonymous one, whatever the event. An anonymous
 -- peer never takes a user's endpoint. So a client that announces both with and without its passkey is listed once.
+-- WebSockets share their address.
 function take_endpoint(t, r, old)
-  if r.on_socket then return end
   local net, rest = split_endpoint(r.endpoint)
   local old_net, old_rest
-  if old ~= '' then old_net, old_rest = split_endpoint(old) end
+  if old ~= '' then
+    old_net, old_rest = split_endpoint(old)
+    if old_net == net and old_rest == rest then return end -- another WebSocket at the same address
+  end
   local entries = claim_network(t, net, rest, r.pid)
   if entries then
     local size, after, evicted = entry_size(net), entries, {}
@@ -95,7 +98,7 @@ function take_endpoint(t, r, old)
       local own = find_entry(after, size, old_rest .. r.pid)
       if own then after = without_entry(after, own, size) end
     end
-    local at = find_entry(after, size, rest)
+    local at = not r.on_socket and find_entry(after, size, rest)
     while at do
       local holder = load_holder(t, sub(after, at + #rest, at + size - 1), r.endpoint)
       local same = not accounts or holder.uid == r.uid
@@ -184,18 +187,20 @@ function remove_from_arrays(t, r, p)
   if slots[3] then remove_slot(t, p.kind, 'w', tonumber(slots[3]), r.pid) end
 end
 
--- Keeps `joiners` of a torrent right. An empty torrent that only one address or /64 ever joined is deleted earlier.
+-- Keeps `joiners` of a torrent right. An empty torrent that only one address or /64 ever joined is deleted earlier, and
+-- one that only WebSockets joined.
 function note_joiner(t, r)
   local known = t.joiners or ''
-  local derived = has_derived(known)
-  local address = sub(known, derived and 2 or 1)
+  local derived, sockets_only, address = match(known, '^(D?)(W?)(.*)$')
+  if r.announced then derived = 'D' end
+  if not r.on_socket then sockets_only = '' end
   if address ~= '' then
     local own = sockets.address(r.endpoint)
     own = #own == 4 and format('%d.%d.%d.%d', byte(own, 1, 4))
       or format('%02x%02x:%02x%02x:%02x%02x:%02x%02x::', byte(own, 1, 8))
     if address ~= own then address = '' end
   end
-  local joiners = ((derived or r.announced) and 'D' or '') .. address
+  local joiners = derived .. sockets_only .. address
   if joiners == known then return end
   if joiners == '' then call('HDEL', t.key, 'joiners') else call('HSET', t.key, 'joiners', joiners) end
 end

@@ -32,6 +32,7 @@ end
 function sockets.lose(t, r, p)
   local slot = count_of[call('HGET', p.at, 'nw')]
   if slot then remove_slot(t, p.kind, 'w', slot, r.pid) end
+  remove_address(t, r.endpoint, r.pid)
   call('HSET', p.at, 'endpoints', r.v4 .. r.v6)
   call('HDEL', p.at, 'nw')
   save_torrent(t)

@@ -1,20 +1,15 @@
 -- addresses.lua: the endpoints of each network in a swarm. After torrent.lua.
 --
 -- `addresses:<ih>` holds an entry for each endpoint in the swarm, by network: a packed IPv4 address, or the /64 of an
--- IPv6 address. An entry is the rest of the endpoint and the peer id, 22 or 30 bytes. `crowded` of the torrent counts
--- the networks for which is_crowded() is true. A swarm of a store that is older than these hashes has no such count
--- until the sweep has added all its peers.
+-- IPv6 address. An entry is the rest of the endpoint and the peer id, 22 or 30 bytes; that of a WebSocket has port 0,
+-- which no other peer has. `crowded` of the torrent counts the networks for which is_crowded() is true. A swarm of a
+-- store that is older than these hashes has no such count until the sweep has added all its peers.
 -- `addresses` counts the entries of all swarms, by network and by /24 or /48.
 
 local MAX_UNCROWDED = 3 -- entries of one network that do not make it crowded
 
-local function split_endpoint(endpoint)
-  local size = #endpoint == 6 and 4 or 8
-  return endpoint:sub(1, size), endpoint:sub(size + 1)
-end
-
--- The endpoint of a WebSocket: its address as IPv6 (16 bytes), its process (4) and its number there (5). Nothing can
--- connect to it, so it has no entry here, and it is at the end of a peer's endpoints.
+-- The endpoint of a WebSocket: its address as IPv6 (16 bytes), its process (4) and its number there (5). It is at the
+-- end of a peer's endpoints.
 local sockets = { BYTES = 25 }
 
 -- The IPv4 endpoint, the IPv6 endpoint and the WebSocket of a peer, '' for none.
@@ -33,6 +28,18 @@ function sockets.address(endpoint)
   if #endpoint ~= sockets.BYTES then return endpoint:sub(1, -3) end
   local is_v4 = endpoint:sub(1, 12) == '\0\0\0\0\0\0\0\0\0\0\255\255'
   return endpoint:sub(is_v4 and 13 or 1, 16)
+end
+
+-- An endpoint as it is listed here.
+function sockets.listed(endpoint)
+  return #endpoint == sockets.BYTES and sockets.address(endpoint) .. '\0\0' or endpoint
+end
+
+-- The network of an endpoint, and the rest of it as it is listed.
+local function split_endpoint(endpoint)
+  if #endpoint == 6 then return endpoint:sub(1, 4), endpoint:sub(5) end
+  if #endpoint == sockets.BYTES then return split_endpoint(sockets.listed(endpoint)) end
+  return endpoint:sub(1, 8), endpoint:sub(9)
 end
 
 -- Reads how many slots the arrays of WebSockets have. Few swarms have any, so this is read when it is needed.
@@ -64,7 +71,7 @@ local function is_local(net)
 end
 
 -- True for more than MAX_UNCROWDED entries of a network that is not local, and for two entries with the same endpoint
--- (of different users).
+-- (of different users); WebSockets at one address are different ones.
 local function is_crowded(net, entries, size)
   if #entries == size then return false end
   if #entries > MAX_UNCROWDED * size and not is_local(net) then return true end
@@ -72,7 +79,7 @@ local function is_crowded(net, entries, size)
   for at = 1, #entries, size do
     local rest = string.sub(entries, at, at + size - 21)
     if seen[rest] then return true end
-    seen[rest] = true
+    seen[rest] = string.sub(rest, -2) ~= '\0\0'
   end
   return false
 end
@@ -88,7 +95,7 @@ end
 -- Whether two entries have the endpoint that ends in `rest`.
 local function is_shared(entries, size, rest)
   local at = find_entry(entries, size, rest)
-  return at and find_entry(entries, size, rest, at + size) ~= nil
+  return at and string.sub(rest, -2) ~= '\0\0' and find_entry(entries, size, rest, at + size) ~= nil
 end
 
 -- By how much the count of crowded networks changes. Only the entries of the endpoints `rest` and `other` (or nil) may
@@ -127,9 +134,10 @@ local function remove_address(t, endpoint, pid)
 end
 
 local function remove_addresses(t, endpoints, pid)
-  local v4, v6 = split_families(endpoints)
+  local v4, v6, socket = split_families(endpoints)
   if v4 ~= '' then remove_address(t, v4, pid) end
   if v6 ~= '' then remove_address(t, v6, pid) end
+  if socket ~= '' then remove_address(t, socket, pid) end
 end
 
 -- Writes the changes of `addresses`. Calls `note(net, count)` for each network that has grown to `many` or more.

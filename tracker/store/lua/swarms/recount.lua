@@ -77,10 +77,8 @@ local function count_members(t)
       if endpoint or p[3 + i] then
         if not (slot and endpoint) or not slot_agrees(ids[name], packed[name], slot, pid, endpoint) then return nil end
         slots[name] = slots[name] + 1
-        if family ~= 'w' then
-          found[#found + 1] = endpoint .. pid
-          if not t.crowded then add_address(t, endpoint, pid) end
-        end
+        found[#found + 1] = sockets.listed(endpoint) .. pid
+        if not t.crowded then add_address(t, endpoint, pid) end
       end
     end
     if kind == 's' then seeders = seeders + 1 else leechers = leechers + 1 end
@@ -146,12 +144,15 @@ local function has_address(t, endpoint, pid)
 end
 
 -- In a swarm without a count of crowded networks, missing addresses are added, and that is no repair.
-local function check_member_addresses(t, v4, v6, pid)
-  if t.crowded then
-    return not (v4 and not has_address(t, v4, pid) or v6 and not has_address(t, v6, pid))
+local function check_member_addresses(t, endpoints, pid)
+  for _, family in ipairs(FAMILIES) do
+    local endpoint = endpoint_of(endpoints, family)
+    if endpoint and not t.crowded then
+      add_address(t, endpoint, pid)
+    elseif endpoint and not has_address(t, endpoint, pid) then
+      return false
+    end
   end
-  if v4 then add_address(t, v4, pid) end
-  if v6 then add_address(t, v6, pid) end
   return true
 end
 
@@ -165,7 +166,7 @@ local function check_member(t, pid, pidx)
     local slot, endpoint = p[3 + i], endpoint_of(p[7], family)
     if (slot or endpoint) and not is_own_slot(t, kind .. family, slot, pid, endpoint) then return nil end
   end
-  if not check_member_addresses(t, endpoint_of(p[7], '4'), endpoint_of(p[7], '6'), pid) then return nil end
+  if not check_member_addresses(t, p[7], pid) then return nil end
   if call('SISMEMBER', P .. 'p:' .. pidx .. ':torrents', t.tid) == 0 then return nil end
   return kind, p[3] == '1', p[8] == '1'
 end
@@ -201,8 +202,10 @@ local function check_addresses(t, page)
     for at = 1, #entries, size do
       local pid = string.sub(entries, at + size - 20, at + size - 1)
       local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(pid), 'active', 'endpoints')
-      local endpoint = p[1] == '1' and endpoint_of(p[2], #net == 4 and '4' or '6')
-      if endpoint ~= net .. string.sub(entries, at, at + size - 21) then return nil end
+      local rest = string.sub(entries, at, at + size - 21)
+      local family = string.sub(rest, -2) == '\0\0' and 'w' or #net == 4 and '4' or '6'
+      local endpoint = p[1] == '1' and endpoint_of(p[2], family)
+      if not endpoint or sockets.listed(endpoint) ~= net .. rest then return nil end
     end
     if is_crowded(net, entries, size) then crowded = crowded + 1 end
   end
@@ -260,7 +263,7 @@ local function readmit(t, pidx)
   for _, family in ipairs(FAMILIES) do
     local endpoint = endpoint_of(endpoints, family)
     if endpoint then
-      if family ~= 'w' then add_address(t, endpoint, pid) end
+      add_address(t, endpoint, pid)
       call('HSET', key, 'n' .. family, insert_slot(t, kind, family, endpoint, pid))
     end
   end

@@ -76,6 +76,7 @@ local function lose_dead_socket(tid, pidx, endpoints)
   local key, t = P .. 'p:' .. tid .. ':' .. pidx, find_torrent(tid)
   local v = call('HMGET', key, 'left', 'paused', 'nw')
   if v[3] then remove_slot(t, kind_of(v[1], v[2]), 'w', count_of[v[3]], to_raw(pidx)) end
+  remove_address(t, socket, to_raw(pidx))
   call('HSET', key, 'endpoints', v4 .. v6)
   call('HDEL', key, 'nw')
 end
