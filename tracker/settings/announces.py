@@ -62,7 +62,8 @@ class TorrentSettings(Section):
         description="In open mode, maximum number of registered torrents. At the limit, a new torrent replaces the "
         "self-registered one that has been empty longest; if there is none, it is refused. A network (IPv4: /24, "
         "IPv6: /48) that registered more than a tenth of them loses its own first, then also those of one or two "
-        "peers.",
+        "peers. Torrents that only WebSockets ever joined come on top, up to a tenth of all; beyond that they count "
+        "as those of one network.",
     )
     new_per_address_hour: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
         10_000, description="In open mode, new torrents that one address (IPv6: one /64) may register per hour."
@@ -72,8 +73,9 @@ class TorrentSettings(Section):
     )
     forget_after_seconds: Annotated[int, Field(ge=60, le=MAX_SECONDS)] = Field(
         604_800,
-        description="A self-registered torrent is forgotten after this long without a peer. One that "
-        "only a single address (IPv6: one /64) ever joined is forgotten after an hour, if that is sooner.",
+        description="A self-registered torrent is forgotten after this long without a peer. One that only a single "
+        "address (IPv6: one /64) ever joined is forgotten after an hour, and one that only WebSockets ever joined "
+        "after ten minutes, if that is sooner.",
     )
     keep_files: bool = Field(
         False,

@@ -1,16 +1,21 @@
 """Open mode: torrents that register themselves, their number, and which one is forgotten when there are too many."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from loadtest.invariants import check_invariants
+from loadtest.servers import Server
 from tests.store.conftest import MakeStore
-from tests.store.harness import Store, endpoint, info_hash, update
+from tests.store.harness import Store, endpoint, info_hash, running, update
+from tests.store.swarms.test_sockets import over_socket
 from tests.store.swarms.test_sweep import sweep
 from tests.workers.test_removals import removed_in_rounds
 from tracker.bittorrent import Endpoint
+from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused
+from tracker.store.swarms.rules import SwarmRules
 
 WEEK = 604_800
 HOUR = 3600
@@ -24,6 +29,11 @@ def flood_endpoint(number: int) -> Endpoint:
 
 def flood(number: int, event: str = "s") -> PeerUpdate:
     return update(number, event, torrent=number, endpoint=flood_endpoint(number))
+
+
+def room(number: int, event: str = "s") -> PeerUpdate:
+    """A browser in a room of its own."""
+    return over_socket(number << 8, event, info_hash=info_hash(number))
 
 
 async def come_and_go(store: Store, torrent: int, *peers: int) -> None:
@@ -113,6 +123,44 @@ async def test_torrents_with_peers_of_many_networks_stay(make_store: MakeStore) 
     for number in range(1100, 1102):
         await store.announce(flood(number)._replace(info_hash=info_hash(1001)))
     assert await store.refused(update(900, "s", torrent=900)) == "too many torrents"
+
+
+async def test_rooms_take_the_place_of_no_torrent_in_a_full_register(make_store: MakeStore) -> None:
+    """Up to a tenth comes on top of the maximum; more replace each other. A torrent replaces an empty one first."""
+    store = await make_store(max_torrents=20)
+    for n in range(1, 21):
+        store.clock.now += 1
+        for event in "sx":
+            await store.announce(update(n, event, torrent=n, endpoint=endpoint(n << 8)))
+    for n in range(101, 104):
+        await store.announce(room(n))
+    assert await store.refused(room(104)) == "too many torrents"
+    assert await registered(store, *range(1, 21), *range(101, 105)) == [*range(1, 21), 101, 102, 103]
+    await store.announce(room(102, "x"))
+    await store.announce(room(104))
+    assert await registered(store, *range(1, 21), *range(101, 105)) == [*range(1, 21), 101, 103, 104]
+    await store.announce(room(103, "x"))
+    await store.announce(update(21, "s", torrent=21, endpoint=endpoint(21 << 8)))
+    assert await registered(store, *range(1, 22), 101, 103, 104) == [*range(1, 22), 101, 104]
+    await store.announce(update(22, "s", torrent=22, endpoint=endpoint(22 << 8)))
+    assert await registered(store, *range(1, 23), 101, 104) == [*range(3, 23), 101, 104], "20 that are no rooms"
+    assert await check_invariants(store.redis, store.keys) == 4
+
+
+async def test_the_new_torrents_of_a_call_share_a_sample_of_a_full_register(
+    start_server: Callable[..., Server], prefix: str
+) -> None:
+    """A call draws at most four, however many torrents it registers: here one network's, which replace its own."""
+    server = start_server()
+    async with running(Store(server.url, Keys(prefix), SwarmRules(max_torrents=150))) as store:
+        for first in range(1000, 1150, 25):
+            await store.announce_together(*(flood(n, event) for n in range(first, first + 25) for event in "sx"))
+        await store.redis.config_resetstat()
+        outcomes, totals = await store.announce_together(*map(flood, range(2000, 2040)))
+        assert [each.outcome for each in outcomes] == ["join"] * 40
+        assert totals.forgotten == 40
+        stats = await store.redis.info("commandstats")
+        assert stats["cmdstat_zrandmember"]["calls"] == 1
 
 
 @pytest.mark.parametrize("enabled", ["0", "pending"])
@@ -224,6 +272,29 @@ async def test_a_torrent_joined_from_one_address_only_is_kept_for_an_hour(
         await store.announce(peer)
     for peer in peers:
         await store.announce(peer._replace(event=b"x"))
+    await store.pass_time(kept - 1)
+    assert (await sweep(store)).forgotten == 0
+    await store.pass_time(1)
+    assert (await sweep(store)).forgotten == 1
+
+
+@pytest.mark.parametrize(
+    ("peers", "kept"),
+    [
+        ((over_socket(1),), 600),
+        ((over_socket(1), over_socket(2)), 600),
+        ((over_socket(1), update(1)), HOUR),
+        ((over_socket(1), update(2)), WEEK),
+        ((update(2), over_socket(2)), HOUR),
+    ],
+    ids=["a browser", "browsers", "a hybrid client", "a browser and a client", "a client over WebSockets too"],
+)
+async def test_a_torrent_that_only_websockets_joined_is_kept_for_ten_minutes(
+    store: Store, peers: tuple[PeerUpdate, ...], kept: int
+) -> None:
+    for event in (b"s", b"x"):
+        for peer in peers:
+            await store.announce(peer._replace(event=event))
     await store.pass_time(kept - 1)
     assert (await sweep(store)).forgotten == 0
     await store.pass_time(1)

@@ -159,7 +159,8 @@ local function load_derived(tid, r, is_known)
   return load_peer(tid, r)
 end
 
--- `joiners` of a torrent: D if a peer ever had a derived id, then the only address or /64 that ever joined it.
+-- `joiners` of a torrent: D if a peer ever had a derived id, then W if only WebSockets ever joined it, then the only
+-- address or /64 that ever joined it.
 function has_derived(joiners)
   return joiners and byte(joiners) == 68
 end

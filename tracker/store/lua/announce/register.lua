@@ -12,7 +12,8 @@ local P, call, now = KEYS[1], redis.call, math.floor(tonumber(ARGV[1]))
 local max_torrents, max_per_address, max_per_network = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local byte, format = string.byte, string.format
 local STOP = 120 -- 'x'; it needs nothing, and waits for the announces before it
-local is_new, is_ready, forgotten, refused = {}, {}, 0, 0 -- by torrent id, by info hash: what this call has done
+-- What this call has done, by torrent id, by info hash, and by torrent id.
+local is_new, is_ready, is_tried, forgotten, refused = {}, {}, {}, 0, 0
 --@ include lib/numbers.lua
 --@ include lib/torrent.lua
 --@ include lib/addresses.lua
@@ -28,9 +29,13 @@ local is_new, is_ready, forgotten, refused = {}, {}, 0, 0 -- by torrent id, by i
 --@ include lib/adoption.lua
 
 local EMPTY_CANDIDATES = 4 -- empty torrents that are tried for one new torrent
-local SAMPLE = 100 -- torrents of a full register whose networks are looked at
+-- Torrents of a full register whose networks are looked at, and how often in a call. A sample serves many new torrents.
+local SAMPLE, MAX_SAMPLES = 100, 4
 local LARGE_SHARE = 0.1 -- a network with a larger part of them loses its own torrents first
 local FEW_PEERS = 2 -- also those that have so many peers
+-- Torrents that only WebSockets ever joined may be rooms of an application. They count as those of one network, and up
+-- to a tenth of the register does not count for the maximum. So they never take the place of others.
+local ROOMS = 'rooms'
 
 -- An IPv4 address, or the /64 of an IPv6 address, and its /24 or /48, as text.
 local function address_texts(endpoint)
@@ -55,34 +60,48 @@ local function is_replaceable(auto, enabled)
   return auto == '1' and enabled ~= '0' and enabled ~= 'pending'
 end
 
--- The torrents that networks with a large share of the register added, in two lists: the ids of empty ones, longest
--- empty first, and the info hashes of those with few peers, oldest first. If `network` has such a share itself, only
--- its empty ones; then the third value is true.
-local function of_large(network)
-  local sample, number_of, rows = call('ZRANDMEMBER', P .. 'i:seeders', SAMPLE), {}, {}
-  for _, tid in ipairs(sample) do
+-- Random torrents of the register, those that are empty or were added longest ago first, and how many of them each
+-- network added. All new torrents of the call share them.
+local sample, number_of, sample_size, samples, is_used = nil, nil, 0, 0, false
+local function draw_sample()
+  local tids = call('ZRANDMEMBER', P .. 'i:seeders', SAMPLE)
+  sample, number_of, sample_size, samples, is_used = {}, {}, #tids, samples + 1, false
+  for _, tid in ipairs(tids) do
     local ih = call('GET', P .. 'torrent_id:' .. tid) or ''
     local v = redis.pcall('HMGET', P .. 't:' .. ih, 'by', 'seeders', 'leechers', 'empty_since', 'added', 'auto',
-      'enabled')
-    local by = v[1]
+      'enabled', 'joiners')
+    local by = v[1] and (string.find(v[8] or '', 'W', 1, true) and ROOMS or v[1])
     if by then
       number_of[by] = (number_of[by] or 0) + 1
       local peers = (tonumber(v[2]) or 0) + (tonumber(v[3]) or 0)
-      rows[#rows + 1] = { tid = tid, ih = ih, by = by, peers = peers, stays = not is_replaceable(v[6], v[7]),
+      sample[#sample + 1] = { tid = tid, ih = ih, by = by, peers = peers, stays = not is_replaceable(v[6], v[7]),
         since = tonumber(v[peers == 0 and 4 or 5] or '') or 0 }
     end
   end
-  table.sort(rows, function(one, other) return one.since < other.since end)
-  local function is_large(by) return (number_of[by] or 0) > LARGE_SHARE * #sample end
+  table.sort(sample, function(one, other) return one.since < other.since end)
+end
+
+local function is_large(by)
+  return (number_of[by] or 0) > LARGE_SHARE * sample_size
+end
+
+-- Those of the sample that networks with a large share of the register added, in two lists: the ids of empty ones, and
+-- those with few peers. If `network` has such a share itself, only its empty ones; then the third value is true.
+local function of_large(network)
   local empty, few, own = {}, {}, is_large(network)
-  for _, one in ipairs(rows) do
-    if not is_new[one.tid] and (own and one.by == network or not own and is_large(one.by)) then
+  for _, one in ipairs(sample) do
+    if not is_new[one.tid] and not is_tried[one.tid]
+        and (own and one.by == network or not own and is_large(one.by)) then
       if one.peers == 0 then
         empty[#empty + 1] = one.tid
       elseif not own and not one.stays and one.peers <= FEW_PEERS then
-        few[#few + 1] = one.ih
+        few[#few + 1] = one
       end
     end
+  end
+  if #empty + #few == 0 and is_used and samples < MAX_SAMPLES then
+    draw_sample()
+    return of_large(network)
   end
   return empty, few, own
 end
@@ -90,9 +109,10 @@ end
 -- Unregisters the first of these torrents that still is registered. Its peers are removed within seconds, and it is
 -- deleted as an empty one then. Until then there is one torrent too many.
 local function unregister_one(found)
-  for _, ih in ipairs(found) do
-    if call('DEL', P .. 'info_hash:' .. ih) == 1 then
-      redis.pcall('SADD', P .. 'removing:torrents', ih)
+  for _, one in ipairs(found) do
+    is_tried[one.tid], is_used = true, true
+    if call('DEL', P .. 'info_hash:' .. one.ih) == 1 then
+      redis.pcall('SADD', P .. 'removing:torrents', one.ih)
       return true
     end
   end
@@ -119,14 +139,19 @@ local function make_room(own, network)
     return true, true
   end
 
-  local room, empty, few, is_large = false, of_large(network)
-  if #empty == 0 and not is_large then empty = call('ZRANGE', P .. 'i:empty', 0, EMPTY_CANDIDATES - 1) end
+  if not sample then draw_sample() end
+  local counted = 1 - math.min((number_of[ROOMS] or 0) / sample_size, LARGE_SHARE)
+  local function is_full() return call('ZCARD', P .. 'i:seeders') * counted >= max_torrents end
+  if network == ROOMS and not is_large(ROOMS) or not is_full() then return true end
+  local room, empty, few, own_only = false, of_large(network)
+  if #empty == 0 and not own_only then empty = call('ZRANGE', P .. 'i:empty', 0, EMPTY_CANDIDATES - 1) end
   for i, tid in ipairs(empty) do
     if i > EMPTY_CANDIDATES then break end
     local ok, done, whole_torrent = pcall(try_delete, tid)
     if not ok then call('ZREM', P .. 'i:empty', tid) end
+    is_tried[tid], is_used = not ok or done and whole_torrent, true
     room = room or ok and done
-    if ok and not whole_torrent or call('ZCARD', P .. 'i:seeders') < max_torrents then break end
+    if ok and not whole_torrent or not is_full() then break end
   end
   return room or unregister_one(few)
 end
@@ -134,10 +159,12 @@ end
 -- Registers a torrent at the first announce of it, by its endpoint. Returns its id, or nil and the reason of a refusal.
 local function register_itself(new, endpoint)
   local address, network = address_texts(endpoint)
+  local over_socket = #endpoint == sockets.BYTES
   local by_address, by_network = P .. 'registered_by:' .. address, P .. 'registered_by:' .. network
   local refusal = registrations_of(by_address) >= max_per_address and 'too many new torrents'
     or registrations_of(by_network) >= max_per_network and 'too many new torrents from network'
-    or call('ZCARD', P .. 'i:seeders') >= max_torrents and not make_room(new.ih, network) and 'too many torrents'
+    or call('ZCARD', P .. 'i:seeders') >= max_torrents and not make_room(new.ih, over_socket and ROOMS or network)
+      and 'too many torrents'
   if refusal then
     refused = refused + 1
     return nil, refusal
@@ -145,7 +172,9 @@ local function register_itself(new, endpoint)
   count_registration(by_address)
   count_registration(by_network)
   local fields = { 'auto', '1', 'by', network }
-  if not new.tid then fields[5], fields[6] = 'joiners', address end -- others may have joined one that has an id
+  if not new.tid then -- others may have joined one that has an id
+    fields[5], fields[6] = 'joiners', (over_socket and 'W' or '') .. address
+  end
   call('HSET', new.key, unpack(fields))
   return register(new)
 end

@@ -94,7 +94,6 @@ local function is_barred(t, pidx)
   return is_client_denied and is_client_denied(p[2] and to_hex(p[2]) or pidx)
 end
 
-local SOLE_SECONDS = 3600
 local removed, repairs, deleted, seen, failed = 0, 0, 0, 0, 0
 local unlisted, peers = {}, { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
@@ -110,9 +109,16 @@ local function repair(t)
   repairs = repairs + 1
 end
 
--- Deletes a torrent some time after its last peer if it registered itself or the site deleted it; sooner if only one
--- address ever joined it. A disabled or pending torrent stays, as it would come back enabled. A torrent that was seen
--- in many places takes several calls; returns where to go on then.
+-- How long an empty torrent is kept: for an hour if only one address ever joined it, for ten minutes if only WebSockets
+-- did. Those may be rooms of an application.
+local function kept_seconds(joiners)
+  if not joiners or joiners == 'D' then return forget_after end
+  return math.min(forget_after, string.find(joiners, 'W', 1, true) and 600 or 3600)
+end
+
+-- Deletes a torrent some time after its last peer if it registered itself or the site deleted it. A disabled or pending
+-- torrent stays, as it would come back enabled. A torrent that was seen in many places takes several calls; returns
+-- where to go on then.
 local function visit_empty(t)
   if not check_counts(t) or call('EXISTS', P .. 'addresses:' .. t.ih) == 1 then
     repair(t)
@@ -124,7 +130,7 @@ local function visit_empty(t)
   local since = tonumber(v[3] or '')
   if not since then
     call('HSET', t.key, 'empty_since', now)
-  elseif now - since >= (v[4] and v[4] ~= 'D' and math.min(SOLE_SECONDS, forget_after) or forget_after) then
+  elseif now - since >= kept_seconds(v[4]) then
     if not delete_torrent(t) then return 'forget:0' end
     deleted = deleted + 1
   end
