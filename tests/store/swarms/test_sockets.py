@@ -229,6 +229,14 @@ async def test_the_sweep_drops_sockets_of_processes_that_report_no_more(store: S
     assert (await store.peer(update(2)))["endpoints"] == endpoint(2)
 
 
+async def test_maintenance_knows_the_keys_of_sockets(store: Store) -> None:
+    await store.announce(over_socket(1, "s", bytes_left=0))
+    await store.announce(over_socket(2, "s"))
+    assert await store.maintenance.cleanup() == []
+    assert await store.maintenance.reindex() == []
+    assert await counts(store) == (1, 1, 0, 0, 1, 1)
+
+
 async def test_the_sweep_counts_sockets(store: Store) -> None:
     await store.announce(over_socket(1, "s", bytes_left=0))
     await store.announce(over_socket(2, "s"))

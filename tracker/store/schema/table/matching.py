@@ -14,7 +14,7 @@ _PLACEHOLDERS = {
     "tid": "[1-9][0-9]*",
     "uid": "[1-9][0-9]*",
     "deadline": "[0-9]+",
-    "array": "[sl][46]",
+    "array": "[sl][46w]",
     "set": "active|complete|incomplete|hnr",
     "process": "[0-9a-f]{16}",
     "endpoint": "[0-9a-f]{12}|[0-9a-f]{36}",
