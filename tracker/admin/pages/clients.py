@@ -43,10 +43,6 @@ class ClientPages:
             web.post("/clients/undeny", partial(self.remove, "denied")),
         ]
 
-    async def show(self, request: web.Request) -> web.Response:
-        """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards."""
-        return await self._page(request)
-
     async def program(self, request: web.Request) -> web.Response:
         """The versions of a program, and its refusals. The query has ``name`` and ``period``."""
         name, period = request.query.get("name", ""), self._period(request.query.get("period", ""))
@@ -66,8 +62,9 @@ class ClientPages:
         }
         return render(request, "program.html", variables)
 
-    async def _page(self, request: web.Request, form: Mapping[str, Mapping[str, str]] | None = None) -> web.Response:
-        """``form``: the error of a list, with the values of its refused form."""
+    async def show(self, request: web.Request, form: Mapping[str, Mapping[str, str]] | None = None) -> web.Response:
+        """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards.
+        ``form``: the error of a list, with the values of its refused form."""
         period = self._period(request.query.get("period", ""))
         joins, refused = (page_number(request.query.get(which, "")) for which in ("page", "refused"))
         clients = self._context.settings.clients
@@ -125,11 +122,11 @@ class ClientPages:
         try:
             await self._lists[which].add(parse_prefix(values["prefix"]), values["text"])
         except ClientError as error:
-            return await self._page(request, {which: {"error": str(error), **values}})
+            return await self.show(request, {which: {"error": str(error), **values}})
         return done(request, "/clients", "added")
 
     async def remove(self, which: str, request: web.Request) -> web.Response:
         form = await read_form(request)
         if not await self._lists[which].remove(parse_prefix(form.text("prefix"))):
-            return await self._page(request, {which: {"error": "that prefix is not on the list"}})
+            return await self.show(request, {which: {"error": "that prefix is not on the list"}})
         return done(request, "/clients", "removed")

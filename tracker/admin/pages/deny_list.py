@@ -15,7 +15,7 @@ PAGE = 50
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     torrents = context.store.torrents
 
-    async def page(request: web.Request, error: str = "", info_hash: str = "") -> web.Response:
+    async def show(request: web.Request, error: str = "", info_hash: str = "") -> web.Response:
         number = page_number(request.query.get("page", ""))
         variables = {
             "denials": await torrents.denials((number - 1) * PAGE, PAGE),
@@ -26,16 +26,13 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         }
         return render(request, "torrents_denied.html", variables, status=422 if error else 200)
 
-    async def show(request: web.Request) -> web.Response:
-        return await page(request)
-
     async def deny(request: web.Request) -> web.Response:
         form = await read_form(request)
         text = form.text("info_hash")
         try:
             info_hash = parse_hash(text)
         except ClientError as error:
-            return await page(request, str(error), text)
+            return await show(request, str(error), text)
         await deny_torrent(context.store, info_hash, form.text("reason") or NOT_SERVED)
         return done(request, "/torrents/denied", "added")
 
@@ -44,7 +41,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         try:
             await allow_torrent(context.store, parse_hash(text))
         except ClientError as error:
-            return await page(request, str(error))
+            return await show(request, str(error))
         return done(request, "/torrents/denied", "removed")
 
     return [

@@ -43,11 +43,8 @@ class JobPages:
             web.post(r"/jobs/{id:\w+}/retry", self.retry),
         ]
 
-    async def show(self, request: web.Request) -> web.Response:
+    async def show(self, request: web.Request, error: str = "", form: Form | None = None) -> web.Response:
         """The query has ``queue``, ``status`` and ``page``. htmx gets only the queues and the list."""
-        return await self._page(request)
-
-    async def _page(self, request: web.Request, error: str = "", form: Form | None = None) -> web.Response:
         variables = await self._listing(request)
         variables |= {"error": error, "filters": {name: form.text(name) if form else "" for name in FILTERS}}
         part = wants_part(request) and not error
@@ -119,7 +116,7 @@ class JobPages:
             await service.rescore(self._jobs, **scores, **seeders)
         except (ClientError, ValueError) as error:
             text = str(error) if isinstance(error, ClientError) else "a filter must be a number or empty"
-            return await self._page(request, text, form)
+            return await self.show(request, text, form)
         return done(request, "/jobs", "reprocess")
 
     async def sweep(self, request: web.Request) -> web.Response:

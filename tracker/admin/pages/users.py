@@ -189,10 +189,7 @@ class UserPages:
         }
         return render(request, "hit_and_runs_pending.html", variables)
 
-    async def groups(self, request: web.Request) -> web.Response:
-        return await self._groups(request)
-
-    async def _groups(self, request: web.Request, error: str = "") -> web.Response:
+    async def groups(self, request: web.Request, error: str = "") -> web.Response:
         """``edit`` in the query is the id of the group whose values the form has."""
         found, asked = await self._context.store.groups.all(), request.query.get("edit", "")
         variables = {
@@ -218,13 +215,13 @@ class UserPages:
             fields |= {name: fields[name] or "1" for name in MULTIPLIERS if name in fields}
             await self._context.store.groups.save(int(group_id), fields)
         except ClientError as error:
-            return await self._groups(request, str(error))
+            return await self.groups(request, str(error))
         return done(request, "/users/groups", "saved")
 
     async def delete_group(self, request: web.Request) -> web.Response:
         group_id = (await read_form(request)).text("group_id")
         if not GROUP_ID.fullmatch(group_id) or not await self._context.store.groups.delete(int(group_id)):
-            return await self._groups(request, "there is no such group")
+            return await self.groups(request, "there is no such group")
         return done(request, "/users/groups", "removed")
 
     async def add(self, request: web.Request) -> web.Response:

@@ -52,10 +52,7 @@ class WorkPages:
             web.post("/work/{project}/delete", self.delete),
         ]
 
-    async def show(self, request: web.Request) -> web.Response:
-        return await self._page(request)
-
-    async def _page(self, request: web.Request, error: str = "", **given: str) -> web.Response:
+    async def show(self, request: web.Request, error: str = "", **given: str) -> web.Response:
         projects = await self._work.projects.all()
         found = await self._work.statistics.read([project.name for project in projects])
         variables = {
@@ -87,7 +84,7 @@ class WorkPages:
         try:
             await create_project(self._store, name, kind, {"title": form.text("title")})
         except ClientError as error:
-            return await self._page(request, str(error), name=name, title=form.text("title"))
+            return await self.show(request, str(error), name=name, title=form.text("title"))
         return done(request, f"/work/{name}/settings", "added")
 
     async def block(self, request: web.Request) -> web.Response:
@@ -95,7 +92,7 @@ class WorkPages:
         try:
             await self._work.blocks.block(who)
         except ClientError as error:
-            return await self._page(request, str(error), who=who)
+            return await self.show(request, str(error), who=who)
         return done(request, "/work", "added")
 
     async def unblock(self, request: web.Request) -> web.Response:
@@ -103,7 +100,7 @@ class WorkPages:
         try:
             await self._work.blocks.unblock(who)
         except ClientError as error:
-            return await self._page(request, str(error), who=who)
+            return await self.show(request, str(error), who=who)
         return done(request, "/work", "removed")
 
     async def policy(self, request: web.Request) -> web.Response:
@@ -115,10 +112,7 @@ class WorkPages:
         variables = {**frame, "changes": changes, "previewed": _PREVIEWED, "error": ""}
         return render(request, "work_policy.html", variables)
 
-    async def settings(self, request: web.Request) -> web.Response:
-        return await self._settings_page(request)
-
-    async def _settings_page(self, request: web.Request, error: str = "") -> web.Response:
+    async def settings(self, request: web.Request, error: str = "") -> web.Response:
         frame = await project_frame(self._context, request, "/settings")
         variables = {
             **frame,
@@ -136,7 +130,7 @@ class WorkPages:
         except UnknownProject as error:
             raise unknown_project() from error
         except ClientError as error:
-            return await self._settings_page(request, str(error))
+            return await self.settings(request, str(error))
         return done(request, f"/work/{name}/settings", "saved")
 
     async def delete(self, request: web.Request) -> web.Response:

@@ -80,11 +80,8 @@ class ProjectPages:
         }
         return render(request, "work_results.html", variables)
 
-    async def items(self, request: web.Request) -> web.Response:
+    async def items(self, request: web.Request, error: str = "", text: str = "") -> web.Response:
         """The query has ``list``, ``claimant``, ``cursor`` and ``item``, to find one."""
-        return await self._items_page(request)
-
-    async def _items_page(self, request: web.Request, error: str = "", text: str = "") -> web.Response:
         frame = await project_frame(self._context, request, "/items")
         name = project_name(request)
         place = _place(request.query.get("list", ""))
@@ -127,7 +124,7 @@ class ProjectPages:
         except UnknownProject as error:
             raise unknown_project() from error
         except ClientError as error:
-            return await self._items_page(request, str(error), text)
+            return await self.items(request, str(error), text)
         request[CHANGE].count(processed=added.processed, added=added.added)
         return done(request, f"/work/{name}/items", "added", list=queue)
 
@@ -147,11 +144,8 @@ class ProjectPages:
             raise unknown_project() from error
         return done(request, f"/work/{name}/items", "removed", list=place)
 
-    async def claims(self, request: web.Request) -> web.Response:
+    async def claims(self, request: web.Request, error: str = "") -> web.Response:
         """The query has ``claimant``, ``item`` and ``cursor``."""
-        return await self._claims_page(request)
-
-    async def _claims_page(self, request: web.Request, error: str = "") -> web.Response:
         frame = await project_frame(self._context, request, "/claims")
         name, here = project_name(request), f"{frame['here']}/claims"
         claimant, item = (clean(request.query.get(each, ""), 300) for each in ("claimant", "item"))
@@ -192,14 +186,11 @@ class ProjectPages:
         except UnknownProject as error:
             raise unknown_project() from error
         except ClientError as error:
-            return await self._claims_page(request, str(error))
+            return await self.claims(request, str(error))
         request[CHANGE].count(released=released)
         return done(request, f"/work/{name}/claims", "released")
 
-    async def blocked(self, request: web.Request) -> web.Response:
-        return await self._blocked_page(request)
-
-    async def _blocked_page(self, request: web.Request, error: str = "", who: str = "") -> web.Response:
+    async def blocked(self, request: web.Request, error: str = "", who: str = "") -> web.Response:
         frame = await project_frame(self._context, request, "/blocked")
         name, sees_addresses = project_name(request), _sees_addresses(request)
         blocked = await self._work.blocks.all(name)
@@ -229,7 +220,7 @@ class ProjectPages:
         except UnknownProject as error:
             raise unknown_project() from error
         except ClientError as error:
-            return await self._blocked_page(request, str(error), who)
+            return await self.blocked(request, str(error), who)
         return done(request, f"/work/{name}/blocked", notice)
 
 
