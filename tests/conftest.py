@@ -24,7 +24,7 @@ import itertools
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -74,18 +74,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Removes the tests that the options exclude. They are not counted as deselected."""
     serial, wants_long = config.getoption("--serial"), config.getoption("--long")
     kept = {"with": (True, False), "without": (False,), "only": (True,)}[serial]
-    items[:] = [
-        item for item in items if bool(item.get_closest_marker("serial")) in kept and (wants_long or not _is_long(item))
-    ]
+    items[:] = [item for item in items if bool(item.get_closest_marker("serial")) in kept]
+    if not wants_long:
+        again = _only_long_on_the_second_server(items)
+        items[:] = [item for item in items if not item.get_closest_marker("long") and item not in again]
 
 
-def _is_long(item: pytest.Item) -> bool:
-    """On the system's redis-server, slow tests and those of several shards run only where long tests do: scripts do
-    there what they do on one shard."""
-    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    second = parameters.get("any_server") == "debian_redis"
-    several = parameters.get("shards", 1) != 1
-    return bool(item.get_closest_marker("long") or (second and (several or item.get_closest_marker("slow"))))
+def _only_long_on_the_second_server(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """On the system's redis-server a test runs once, with the first of its parameters, and not if it is slow or of
+    several shards: that is enough to show that the server runs the scripts alike."""
+    found, shown = set[pytest.Item](), set[str]()
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if parameters.get("any_server") == "debian_redis":
+            several, name = parameters.get("shards", 1) != 1, item.nodeid.partition("[")[0]
+            if several or item.get_closest_marker("slow") or item.get_closest_marker("long") or name in shown:
+                found.add(item)
+            else:
+                shown.add(name)
+    return found
 
 
 @pytest.fixture(scope="session")
