@@ -120,6 +120,7 @@ BEYOND: dict[str, str] = {
     "p:*:torrents registered_by:* removing:torrents stats:* sweeping torrent_id u:* user:* "
     "user_id users",
     "save_history": "changed changes deleting edits groups i:hnr i:snatches u:* u:*:hnr u:*:t:* user:*",
+    "remember_peers": "deleting u:*",
     "record_updates": "changes u:*:t:* updated",
     "read_users": "u:* user:* users",
     "rank_users": "i:user_* i:user_downloaded i:user_ratio i:user_uploaded u:* user:* users",

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.store.harness import ALICE, START, Store, info_hash, running, update
+from tests.store.harness import ALICE, BOB, START, Store, info_hash, peer_id, running, update
 from tracker.errors import ClientError
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.record import shown
 from tracker.store.swarms.rules import SwarmRules
-from tracker.store.users.history import _SETS_A_ROUND
+from tracker.store.users.history import _SETS_A_ROUND, PeerThere
 
 RULES = SwarmRules(accounts="required", peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600, max_changes=1000)
 ROW: dict[str, Any] = {
@@ -172,3 +172,40 @@ async def test_rows_on_removed_torrents_are_left_out(store: Store) -> None:
     await store.user_history.save([{"user_id": "7", "torrent_id": torrent_id, "uploaded": 5}])
     await store.torrents.remove(info_hash(1))
     assert await rows_of(store) == []
+
+
+async def test_peers_of_a_former_tracker_count_on_from_there(store: Store) -> None:
+    """Active ones that are new here. Those that are known here do with ``again`` only: they may announce meanwhile."""
+    await store.users.add("8", BOB)
+    torrent_id, keys = await known(store), store.shard(info_hash(1)).keys
+    await store.announce(update(4, "s", passkey=ALICE, uploaded=50, bytes_left=0))
+    now = int(store.clock.now)
+
+    def there(number: int, *, user: str = "7", torrent: str = torrent_id, active: int = 1) -> PeerThere:
+        return PeerThere(user, torrent, peer_id(number).hex(), 1000, 0, 0, now, active)
+
+    async def credited(number: int, up: int) -> int:
+        before = (await store.users.find("7")).uploaded
+        await store.announce(update(number, "u", passkey=ALICE, uploaded=up, bytes_left=0))
+        return (await store.users.find("7")).uploaded - before
+
+    rows = [there(1), there(2, active=0), there(3, user="9"), there(4), there(5, torrent="99"), there(6, user="8")]
+    await store.redis.set(keys.peer(torrent_id, peer_id(6)), "of another program")
+    await store.user_history.remember_peers(rows, again=False)
+    await store.pass_time(60)
+    absent = [keys.peer(torrent_id, peer_id(number)) for number in (2, 3)] + [keys.peer("99", peer_id(5))]
+    assert [await store.redis.exists(key) for key in absent] == [0, 0, 0]
+    assert 0 < await store.redis.ttl(keys.peer(torrent_id, peer_id(1))) <= RULES.peer_memory
+    assert [await credited(number, 1100) for number in (1, 2, 4)] == [100, 0, 1050]
+    assert await store.redis.hget(keys.torrent(info_hash(1)), "snatches") == b"0"
+    await store.user_history.remember_peers([there(1), there(4), there(2, user="8")], again=True)
+    await store.pass_time(60)
+    assert [await credited(number, 1100) for number in (1, 2, 4)] == [100, 0, 100]
+
+
+async def test_without_accounts_no_peer_is_remembered(redis_url: str, prefix: str) -> None:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(peer_memory=3600))) as store:
+        await store.users.add("7", ALICE)
+        row = PeerThere("7", await known(store), peer_id(1).hex(), 1000, 0, 0, int(store.clock.now), 1)
+        await store.user_history.remember_peers([row], again=False)
+        assert not await store.redis.exists(store.keys.peer(row.torrent_id, peer_id(1)))

@@ -64,6 +64,7 @@ def test_a_site_is_moved_in_and_nothing_differs(
         "history: 2 of 3",
         "tokens: 1 of 2",
         "denied clients: 1 of 1",
+        "peers: 0 of 0",
     ]
 
     checked = [json.loads(line) for line in tracker("sync", "check", "--json").stdout.splitlines()]

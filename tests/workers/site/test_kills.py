@@ -36,12 +36,13 @@ def torrent_of(user: int, place: int) -> int:
 class World:
     """All processes."""
 
-    def __init__(self, directory: Path, store: Server, site: Site) -> None:
+    def __init__(self, directory: Path, store: Server, site: Site, shards: int) -> None:
         self.directory, self.store, self.site = directory, store, site
         self.settings = {
             **trackers.ANY_PORTS,
             **trackers.PATIENCE,
             "TRACKER_REDIS__URL": store.url,
+            "TRACKER_REDIS__SHARDS": str(shards),
             "TRACKER_USERS__PRIVATE": "required",
             "TRACKER_TORRENTS__MODE": "registered",
             "TRACKER_CHANGES__MAX_ENTRIES": "100000",
@@ -230,10 +231,12 @@ class Model:
         yield from (f"peer {key} is missing" for key in left)
 
 
-@pytest.fixture
-def world(mariadb: Database, start_server: Callable[..., Server], tmp_path: Path) -> Iterator[World]:
+@pytest.fixture(params=[1, 4])
+def world(
+    mariadb: Database, start_server: Callable[..., Server], tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[World]:
     with site_on(mariadb, UNIT3D) as site:
-        world = World(tmp_path, start_server("--appendfsync", "always"), site)
+        world = World(tmp_path, start_server("--appendfsync", "always"), site, request.param)
         yield world
         world.end()
 

@@ -235,6 +235,7 @@ class Scripts:
     hold_webhook: Script
     record_updates: Script
     save_history: Script
+    remember_peers: Script
     note_connectable: Script
     software: Script
     count_hits: Script

@@ -4,7 +4,7 @@ are now."""
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import orjson
 
@@ -13,6 +13,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import signed, whole
 from tracker.store.schema.record import Field, settable
 from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.swarms.rules import LiveRules
 from tracker.store.users.copies import UserCopies
 from tracker.store.users.fields import is_user_id
 
@@ -24,6 +25,7 @@ _ACCOUNT = (
     *("uploaded", "downloaded", "extra_up", "extra_dn", "seed_time", "total_time", "completed_at"),
     *("first_seen", "last_seen", "until", "immune"),
 )
+_PEERS_A_CALL = 100
 UNKNOWN_USER = "unknown user: add it first"
 UNKNOWN_TORRENT = "unknown torrent: register it first, with this id"
 _ERRORS = {
@@ -61,12 +63,28 @@ class UserTorrent(History):
     torrent_id: Annotated[str, Field()] = ""
 
 
+class PeerThere(NamedTuple):
+    """A peer of a user, as a site's former tracker knew it last."""
+
+    user_id: str
+    torrent_id: str
+    peer_id: str
+    """40 hex digits."""
+    uploaded: int
+    downloaded: int
+    left: int
+    last_announce: int
+    active: int
+    """1 or 0."""
+
+
 class UserHistory:
     """``clock`` returns epoch seconds. Raises StoreUnavailable and redis.exceptions.RedisError."""
 
-    def __init__(self, shards: Shards, copies: UserCopies, clock: Callable[[], float]) -> None:
+    def __init__(self, shards: Shards, copies: UserCopies, rules: LiveRules, clock: Callable[[], float]) -> None:
         self._shards = shards
         self._copies = copies
+        self._rules = rules
         self._clock = clock
 
     async def save(self, rows: Sequence[Mapping[str, Any]], *, add_to_totals: bool = False) -> list[bool | ClientError]:
@@ -102,6 +120,19 @@ class UserHistory:
             for place, answer in zip(places, answers, strict=True):
                 found[place] = ClientError(_ERRORS[answer]) if isinstance(answer, bytes) else answer == 1
         return [found[place] for place in range(len(rows))]
+
+    async def remember_peers(self, rows: Sequence[PeerThere], *, again: bool) -> None:
+        """From these counters the next announces of peers count. ``again``: also those of peers that are known here,
+        none of which may announce meanwhile."""
+        await self._copies.copy_to_all()
+        memory = self._rules.current.memory
+        for some in in_parts(rows, _PEERS_A_CALL):
+            parts = defaultdict[Shard, list[Argument]](list)
+            for row, shard in zip(some, await self._shards.of_torrents([row.torrent_id for row in some]), strict=True):
+                if shard is not None:
+                    parts[shard] += row
+            for shard, packed in parts.items():
+                await shard.scripts.remember_peers([memory, int(again), *packed])
 
     async def parts(self, after: str = "0") -> AsyncIterator[tuple[str, list[UserTorrent]]]:
         """All rows of users after the one with id ``after``, in parts, each with the id to continue after, empty at the

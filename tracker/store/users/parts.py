@@ -40,7 +40,7 @@ class UserParts:
         self.hit_and_runs = HitAndRuns(shards, hit_and_run_rules, clock)
         self.multipliers = Multipliers(shards)
         self.groups = Groups(shards)
-        self.user_history = UserHistory(shards, copies, clock)
+        self.user_history = UserHistory(shards, copies, rules, clock)
         self.user_import = UserImport(main.scripts, copies, sums)
         self.user_listing = UserListing(main.connection, main.scripts, main.keys, self.users)
         self.user_peers = UserPeers(shards, self.users)

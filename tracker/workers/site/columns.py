@@ -57,8 +57,7 @@ def encoder(column: Column[Any], value: str, zone: tzinfo) -> Encode:
     that the column cannot hold."""
     kind = kind_of(column)
     if kind == "time":
-        aware = bool(getattr(column.type, "timezone", False))
-        where = UTC if aware or isinstance(column.type, MYSQL_TIMESTAMP) else zone
+        aware, where = bool(getattr(column.type, "timezone", False)), _zone_of(column, zone)
         return lambda moment: None if moment is None else _moment(moment, where, aware=aware)
     if kind == "number" and not hasattr(column.type, "scale"):
         return _number_encoder(column)
@@ -75,6 +74,19 @@ def encoder(column: Column[Any], value: str, zone: tzinfo) -> Encode:
     if kind == "bytes":
         return lambda raw: raw if raw is None or isinstance(raw, bytes) else str(raw).encode()
     return lambda number: number
+
+
+def _zone_of(column: Column[Any], zone: tzinfo) -> tzinfo:
+    """Of times in a column. ``zone``: of those without one."""
+    has_zone = getattr(column.type, "timezone", False) or isinstance(column.type, MYSQL_TIMESTAMP)
+    return UTC if has_zone else zone
+
+
+def epoch(column: Column[Any], time: Any, zone: tzinfo) -> int:
+    """A time of a column, in epoch seconds."""
+    if not isinstance(time, datetime):
+        return int(time)
+    return int((time if time.tzinfo else time.replace(tzinfo=_zone_of(column, zone))).timestamp())
 
 
 def _says_yes(column: Column[Any]) -> bool:

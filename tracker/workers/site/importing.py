@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Table, func, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tracker.bittorrent import parse_info_hash
@@ -17,10 +17,11 @@ from tracker.errors import ClientError
 from tracker.store.store import Store
 from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import checked_torrent
-from tracker.store.users.history import UNKNOWN_TORRENT, UNKNOWN_USER
+from tracker.store.users.history import UNKNOWN_TORRENT, UNKNOWN_USER, PeerThere
 from tracker.store.users.importing import SavedUser, checked_user
+from tracker.workers.site.columns import epoch
 from tracker.workers.site.database import SiteDatabase
-from tracker.workers.site.mapping import ImportMapping, SiteMapping
+from tracker.workers.site.mapping import ImportMapping, SiteMapping, TableMapping
 from tracker.workers.site.writer import read_positions, write_positions
 
 _PAGE = 1000
@@ -74,6 +75,20 @@ class SiteImport:
                 done.problems += len(self.problems)
                 if not self._dry_run:
                     await self._record({f"import:{each.kind}": after})
+                yield done
+        async for done in self._peers():
+            yield done
+
+    async def _peers(self) -> AsyncIterator[Imported]:
+        """The counters of clients, from which their next announces count."""
+        for table in self._mapping.of("peers"):
+            reader = PeerReader(self._database, table, (await self._database.tables([table.name]))[table.name])
+            done = Imported("peers", await reader.count())
+            yield done
+            async for rows in reader.pages():
+                if not self._dry_run:
+                    await self._store.user_history.remember_peers(rows, again=self._again)
+                done.rows += len(rows)
                 yield done
 
     async def _pages(
@@ -223,6 +238,47 @@ class SiteImport:
         await self._database.transaction(lambda connection: write_positions(connection, self._database, positions))
 
 
+class PeerReader:
+    """Reads a site's table of peers."""
+
+    def __init__(self, database: SiteDatabase, mapping: TableMapping, table: Table) -> None:
+        self._database = database
+        self._table = table
+        self._columns = {value: table.c[name] for name, value in mapping.pairs if value in _OF_PEERS}
+        self._key = [table.c[name] for name in mapping.key]
+
+    async def count(self) -> int:
+        (row,) = await self._database.rows(select(func.count().label("number")).select_from(self._table))
+        return int(row["number"]) if {"uploaded", "downloaded"} <= self._columns.keys() else 0
+
+    async def pages(self) -> AsyncIterator[list[PeerThere]]:
+        """All rows, in parts; none if the table has no counters."""
+        if not {"uploaded", "downloaded"} <= self._columns.keys():
+            return
+        query = select(*self._columns.values()).order_by(*self._key).limit(_PAGE)
+        last: tuple[Any, ...] | None = None
+        while rows := await self._database.rows(query if last is None else query.where(tuple_(*self._key) > last)):
+            last = tuple(rows[-1][column.name] for column in self._key)
+            yield [self._peer(row) for row in rows]
+
+    def _peer(self, row: Mapping[str, Any]) -> PeerThere:
+        found = {value: row[column.name] for value, column in self._columns.items()}
+        peer_id = found["peer_id"]
+        return PeerThere(
+            str(found["user_id"]),
+            str(found["torrent_id"]),
+            peer_id.hex() if isinstance(peer_id, bytes) else str(peer_id).lower(),
+            int(found["uploaded"]),
+            int(found["downloaded"]),
+            int(found.get("left") or 0),
+            epoch(self._columns["last_announce"], found["last_announce"], self._database.zone)
+            if found.get("last_announce")
+            else 1,
+            int(found.get("active", 1) not in (0, "no")),
+        )
+
+
+_OF_PEERS = frozenset(PeerThere._fields)
 _HISTORY = {
     "seed_time": "seed_seconds",
     "total_time": "total_seconds",
