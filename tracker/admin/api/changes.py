@@ -23,8 +23,10 @@ UpdatedSince = Annotated[
         pattern="^[0-9]{1,16}(-[0-9]{1,19})?$",
         description="Only those that changed since this time (epoch s), or after the change with this ID: by a change "
         "in the feed (`/changes`) such as a join, a completion, a stop or a hit-and-run; or by the API, the dashboard, "
-        "the command line or an import. What a site writes into the store itself does not count. A page holds those of "
-        "about `limit` changes, and may repeat some of an earlier page.",
+        "the command line or an import. A regular announce counts only where TRACKER_CHANGES__UPDATES_SECONDS is set; "
+        "without it, what it changed comes with the next change of that peer, at the latest when the peer leaves. What "
+        "a site writes into the store itself does not count. A page holds those of about `limit` changes, and may "
+        "repeat some of an earlier page.",
     ),
 ]
 T = TypeVar("T")

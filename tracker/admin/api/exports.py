@@ -201,8 +201,7 @@ class UserTorrentQuery(Query):
 @endpoints.get("/user-torrents", "Export what users have on torrents as JSON lines", errors=FEED_ERRORS)
 async def user_torrents(call: Call, query: UserTorrentQuery) -> JsonLines:
     """By user, in no further order; a row may come twice. Rows on removed torrents are left out. With `updated_since`
-    only rows that changed: a regular announce counts where TRACKER_CHANGES__UPDATES_SECONDS is set; without it, what it
-    changed comes with the next change of that user on that torrent, at the latest when the peer leaves."""
+    only rows that changed; regular announces count only where TRACKER_CHANGES__UPDATES_SECONDS is set."""
     history, since = call.store.user_history, query.updated_since
     start = query.cursor or ("0" if since is None else "")
     parts = history.parts(start)
