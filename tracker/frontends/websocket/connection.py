@@ -156,6 +156,7 @@ class SocketConnection:
             if wait := self._budget.wait(time.monotonic()):
                 await asyncio.sleep(wait)
             self._budget.take(time.monotonic())
+            del message  # thousands of connections would each keep their last one
         return socket
 
     def close_for_stop(self) -> None:
