@@ -2,8 +2,8 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,10 +13,13 @@ from playwright.sync_api import Browser, Page
 
 from loadtest.bench.loader import BenchError
 from loadtest.bench.targets import install_npm
+from loadtest.cluster import cluster
+from loadtest.servers import Server
 from loadtest.trackers import RunningTracker
 from tests.e2e.browsers import browser
 from tests.e2e.conftest import StartTracker
-from tests.e2e.peers import PAYLOAD, Share
+from tests.e2e.peers import PAYLOAD, Peer, Share
+from tests.e2e.requests import scrape
 from tests.waiting import until
 
 __all__ = ["browser"]
@@ -134,6 +137,41 @@ def test_webtorrent_clients_exchange_a_file(
     else:
         with node_peer(packages, [ws(tracker)], file, share.folder):
             receive(browser, packages, site, tracker, leecher, file, target, share.content)
+
+
+@pytest.mark.long
+def test_a_browser_receives_what_libtorrent_has_through_a_peer_of_both_kinds(
+    start_tracker: StartTracker, browser: Browser, packages: Path, site: str, tmp_path: Path, share: Share
+) -> None:
+    """The client in Node announces over HTTP and a WebSocket, with one peer id, and counts once."""
+    tracker = start_tracker()
+    http, target = f"{tracker.url}/announce", tmp_path / "target"
+    file = share.torrent(http)
+    with Peer(file, share.folder) as seeder, node_peer(packages, [ws(tracker), http], file, target):
+        seeder.until("tracker_reply")
+        receive(browser, packages, site, tracker, "browser", file, target, share.content)
+        until(lambda: scrape(tracker.url, share.info_hash)[:2] == (3, 0), SECONDS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["a server", "a cluster"])
+def test_browsers_of_two_trackers_meet_over_their_store(
+    start_tracker: StartTracker,
+    start_server: Callable[[], Server],
+    browser: Browser,
+    packages: Path,
+    site: str,
+    tmp_path: Path,
+    share: Share,
+    place: str,
+) -> None:
+    with cluster() if place == "a cluster" else nullcontext() as nodes:
+        url = nodes.url if nodes else start_server().url
+        settings = {"TRACKER_REDIS__URL": url, "TRACKER_REDIS__SHARDS": "4"}
+        one, other = start_tracker("one", **settings), start_tracker("other", **settings)
+        file, page = share.torrent(ws(one)), open_page(browser, site)
+        file.write_bytes(bytes(page.evaluate(SEED, [PAYLOAD, list(share.content), ws(one)])))
+        receive(browser, packages, site, other, "browser", file, tmp_path / "target", share.content)
 
 
 def receive(
