@@ -492,6 +492,21 @@ async def test_a_proxy_that_removes_the_upgrade_header_is_named(redis_url: str, 
         assert await site.counted(f"failures.{UPGRADE_MISSING}") == 1
 
 
+async def test_sockets_have_three_quarters_of_the_connections_and_no_subprotocol(
+    redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(redis_url, prefix, http={"max_connections": 16}) as site:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await site.open(protocols=("what a client sends",))
+        assert refused.value.status == 403 and "what a client sends" not in caplog.text
+        kept = [await site.open() for _ in range(12)]
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await site.open()
+        assert refused.value.status == 503 and await site.counted("failures.too many connections") == 1
+        assert b"complete" in await announce_over_http(site)
+        assert (await kept[0].announce(left=0))["complete"] == 1
+
+
 async def test_the_answer_that_opens_a_socket_names_no_program(redis_url: str, prefix: str) -> None:
     async with serving(redis_url, prefix) as site:
         assert "Server" not in (await site.open()).socket._response.headers

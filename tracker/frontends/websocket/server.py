@@ -11,18 +11,21 @@ from typing import cast
 from aiohttp import web
 
 from tracker.bittorrent import Address
-from tracker.frontends.http.aiohttp_messages import Request, forbidden
+from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.websocket.connection import SocketConnection, Tracker
 from tracker.frontends.websocket.relay import Count, Publish, Relay
-from tracker.refusals import Refusal, SilentlyDropped
+from tracker.refusals import TOO_MANY_CONNECTIONS, Refusal, SilentlyDropped
 from tracker.settings.reload import LiveSettings
+from tracker.system.resources import max_connections
 from tracker.wire.endpoint import SocketId
 
 GOODBYES_TOGETHER = 64
 """Closed WebSockets that the store is told of at a time: announces must not wait for thousands of them."""
 MAX_GOODBYES = 200_000
 """Those that wait; beyond that peers time out."""
+MAX_SHARE = 0.75
+"""Of the connections of this process: clients over HTTP get the others."""
 _FIRST_NUMBER_BITS, _MAX_NUMBER = 38, 2**40 - 1
 
 
@@ -43,6 +46,8 @@ class WebSockets:
         self._tracker = tracker
         self._settings = settings
         self._origins = frozenset(settings.current.webtorrent.origins)
+        http = settings.current.http
+        self._max = int(MAX_SHARE * min(http.max_connections, max_connections()))
         self._count = count
         # Connections of two processes that chose the same number stay apart.
         self._last_number = random.getrandbits(_FIRST_NUMBER_BITS)
@@ -56,8 +61,13 @@ class WebSockets:
         """As http.handler.Upgrade."""
         if self._origins and request.headers.get("Origin", "") not in self._origins:
             return forbidden("this origin may not connect")
+        if "Sec-WebSocket-Protocol" in request.headers:  # aiohttp would log it
+            return forbidden("there are no subprotocols")
         if not web.WebSocketResponse().can_prepare(request).ok:
             return forbidden("this is no request for a WebSocket")
+        if len(self) >= self._max:
+            self._tracker.refused(TOO_MANY_CONNECTIONS)
+            return Answer(b"too many WebSockets are open\n", status=503, close=True)
         try:
             await self._tracker.check_passkey(passkey, address)
         except Refusal as error:
