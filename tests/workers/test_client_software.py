@@ -1,6 +1,8 @@
 """Client programs are counted outside the announce path: bounded, in batches, and each join once."""
 
 import asyncio
+import random
+import string
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -22,6 +24,7 @@ from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, ClientSo
 from tracker.store.stats.slices import month_of, month_start
 from tracker.store.swarms.rules import SwarmRules
 from tracker.wire.endpoint import pack_address
+from tracker.wire.peer_id import client_name
 from tracker.workers.client_software import (
     FLUSH_SECONDS,
     KEPT_NAMES,
@@ -351,6 +354,20 @@ async def test_a_name_is_listed_once_it_came_from_three_addresses(
     await join("-R1", "11.0.0.9", label="denied")
     assert await store.client_software.top("failures") == [("qB: denied", 2)]
     assert await store.redis.hlen(f"{store.keys.prefix}unlisted_clients") == 22
+
+
+async def test_random_peer_ids_of_rooms_are_not_listed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trystero's pages have a random peer id each, which joins several rooms from one address."""
+    monkeypatch.setattr(client_software, "MIN_ADDRESSES", 3)
+    work, chance = Work(store), random.Random(7)
+    work.counter.name = client_name
+    for number in range(400):
+        room = PeerId("".join(chance.choices(string.ascii_letters + string.digits, k=20)).encode())
+        for peer_id in (room, room, PeerId(b"-WW0300-" + number.to_bytes(12, "big"))):
+            work.counter.add(peer_id, "", Address(b"\x0b\0" + number.to_bytes(2, "big")))
+    await work.counter.flush()
+    assert await work.joins() == {"WebTorrent 3.0": 400}
+    assert not work.counts
 
 
 async def test_addresses_of_few_unlisted_names_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
