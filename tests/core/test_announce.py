@@ -11,12 +11,13 @@ import pytest
 from loadtest.servers import Server
 from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE, BOB, START, info_hash, peer_id, timeout_key
-from tracker.bittorrent import Announce, Digits, Event, Scrape, ScrapeFile, ScrapeReply
+from tracker.bittorrent import Announce, AnnounceOverSocket, Digits, Event, Scrape, ScrapeFile, ScrapeReply
 from tracker.core.intervals import steps, throttled_steps
 from tracker.core.warning_messages import FREELEECH, NEUTRAL, NO_PEERS_NOW, NO_SLOT, PRIVATE_ADDRESS
 from tracker.refusals import Busy, Refusal
 from tracker.runtime.store import swarm_rules
 from tracker.settings.model import AnnounceSettings, Settings
+from tracker.wire.endpoint import SocketId, pack_socket
 
 
 @pytest.fixture
@@ -567,6 +568,20 @@ async def test_announces_over_udp_count_as_such_as_well(tracker: TrackerHarness)
     }
     _, batches = await tracker.store.counters.distribution("announce_batch", 60)
     assert batches is not None and batches.sum == 8
+
+
+async def test_announces_over_websockets_count_as_such_as_well(tracker: TrackerHarness) -> None:
+    sockets, browser = tracker.decisions.over_websockets(), at("11.0.0.1")
+    for event, uploaded in ((Event.STARTED, b"0"), (Event.UPDATE, b"10")):
+        fields = {"event": event, "port": 0, "bytes_left": Digits(b"1000"), "uploaded": Digits(uploaded)}
+        announce = AnnounceOverSocket(info_hash(1), peer_id(1), **fields)  # type: ignore[arg-type]
+        announce.endpoint = pack_socket(browser, SocketId(1, 1))
+        await sockets.announce(announce, None, browser)
+        tracker.store.clock.now += 60
+    found = await counts(tracker)
+    assert (found["announces"], found["announces.ws"], found["joins.ws.v4"]) == (2, 2, 1)
+    moved = {name: number for name, number in found.items() if name.startswith("bytes.")}
+    assert moved == {"bytes.up": 10, "bytes.up.v4": 10, "bytes.up.ws.v4": 10}
 
 
 async def test_settings_are_reloaded_for_both_protocols(make_tracker: MakeTracker) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.harness import START, Store
-from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES, WEBSOCKET
+from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_AND_WEBSOCKET_BYTES, WEBSOCKET
 from tracker.operations import history
 from tracker.operations.history import CHARTS, PARTS, RANGES, Line, Window
 from tracker.store.stats.slices import PRECISIONS, RETAINED, SAMPLED_PARTS, oldest_retained
@@ -106,7 +106,7 @@ def test_names_and_labels_of_lines_are_unique_in_a_chart() -> None:
 def test_every_line_by_protocol_or_family_is_counted_or_sampled() -> None:
     counted = {
         name
-        for names in (*HTTP.values(), *UDP.values(), *WEBSOCKET.values(), *HTTP_BYTES, *UDP_BYTES)
+        for names in (*HTTP.values(), *UDP.values(), *WEBSOCKET.values(), *HTTP_BYTES, *UDP_AND_WEBSOCKET_BYTES)
         for name in names
     }
     for chart in CHARTS.values():

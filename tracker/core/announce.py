@@ -30,7 +30,7 @@ from tracker.bittorrent import (
     is_routable,
 )
 from tracker.core.clients import ClientRules
-from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_BYTES, WEBSOCKET
+from tracker.core.counter_names import HTTP, HTTP_BYTES, UDP, UDP_AND_WEBSOCKET_BYTES, WEBSOCKET
 from tracker.core.intervals import JITTER_STEPS, Step, socket_steps, step_after, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures, RegistrationLimits
@@ -330,7 +330,7 @@ class Tracker:
             self._registrations.note(totals.forgotten, totals.refused)
         if totals.given:
             self._counters.count("dht_given", by=totals.given)
-        for names, number in zip(UDP_BYTES, totals.udp, strict=False):
+        for names, number in zip(UDP_AND_WEBSOCKET_BYTES, totals.udp_and_ws, strict=True):
             if number:
                 self._counters.count(*names, by=number)
 

@@ -36,8 +36,9 @@ HTTP_BYTES: Sequence[tuple[str, ...]] = tuple(
     (f"bytes.{way}", f"bytes.{way}.{family}") for family in _FAMILIES.values() for way in ("up", "down")
 )
 """In the order of TrafficTotals."""
-UDP_BYTES: Sequence[tuple[str, ...]] = tuple(
-    (f"bytes.{way}", f"bytes.{way}.{family}", f"bytes.{way}.udp.{family}")
+UDP_AND_WEBSOCKET_BYTES: Sequence[tuple[str, ...]] = tuple(
+    (f"bytes.{way}", f"bytes.{way}.{family}", f"bytes.{way}.{protocol}.{family}")
+    for protocol in ("udp", "ws")
     for family in _FAMILIES.values()
     for way in ("up", "down")
 )

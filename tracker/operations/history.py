@@ -99,13 +99,14 @@ def _by_family(counter: str, label: str = "", name: str = "") -> tuple[Line, ...
 
 
 def _by_protocol(counter: str, label: str = "", name: str = "", *, udp: tuple[str, ...] = ()) -> tuple[Line, ...]:
-    """``udp``: the counters of those over UDP, if not one per family. The traffic over WebSockets is in that over
-    HTTP."""
+    """``udp``: the counters of those over UDP, if not one per family."""
     udp = udp or tuple(f"{counter}.udp.{family}" for family in _FAMILIES)
-    ws = () if name else tuple(f"{counter}.ws.{family}" for family in _FAMILIES)
-    http = Line(f"{name}http", f"{label}HTTP", (counter,), (*udp, *ws))
-    lines = (http, Line(f"{name}udp", f"{label}UDP", udp), Line(f"{name}ws", f"{label}WebSocket", ws))
-    return lines if ws else lines[:2]
+    ws = tuple(f"{counter}.ws.{family}" for family in _FAMILIES)
+    return (
+        Line(f"{name}http", f"{label}HTTP", (counter,), (*udp, *ws)),
+        Line(f"{name}udp", f"{label}UDP", udp),
+        Line(f"{name}ws", f"{label}WebSocket", ws),
+    )
 
 
 def _sampled(parts: Mapping[str, str]) -> tuple[Line, ...]:

@@ -174,4 +174,5 @@ def test_moved_bytes_are_parsed() -> None:
     assert parse_totals(b"0 0 0 0 6 7") == TrafficTotals(0, 0, 0, 0, given=6, incomplete=7)
     over_udp = parse_totals(b"1 2 3 4 0 0 5 6 7 8")
     assert over_udp == TrafficTotals(1, 2, 3, 4, udp_up_v4=5, udp_down_v4=6, udp_up_v6=7, udp_down_v6=8)
-    assert over_udp.udp == (5, 6, 7, 8)
+    assert over_udp.udp_and_ws == (5, 6, 7, 8, 0, 0, 0, 0)
+    assert parse_totals(b"0 0 0 0 0 0 0 0 0 0 1 2 3 4").udp_and_ws == (0, 0, 0, 0, 1, 2, 3, 4)

@@ -8,8 +8,8 @@ import pytest
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, endpoint, info_hash, timeout_key, update
-from tracker.bittorrent import Address, Endpoint
-from tracker.store.swarms.codec import GONE, OVER_SOCKET, PeerUpdate
+from tracker.bittorrent import Address, Digits, Endpoint
+from tracker.store.swarms.codec import GONE, OVER_SOCKET, OWN_FAMILY, PeerUpdate
 from tracker.wire.endpoint import SocketId, pack_socket, sockets_of
 
 
@@ -123,6 +123,17 @@ async def test_a_socket_does_not_shorten_the_timeout_of_an_endpoint(store: Store
     await store.announce(update(1))
     await store.announce(over_socket(1))
     assert await store.redis.pttl(key) > 2_600_000
+
+
+@pytest.mark.parametrize("event", ["u", "c", "x"])
+async def test_traffic_over_sockets_counts_as_such(store: Store, event: str) -> None:
+    over_v6 = pack_socket(Address(endpoint(3, v6=True)[:-2]), SocketId(1, 3))
+    peers = [update(1, "s"), over_socket(2, "s"), over_socket(3, "s", over_v6), update(4, "s", form=OWN_FAMILY)]
+    await store.announce_together(*peers)
+    store.clock.now += 60
+    moved = [peer._replace(event=event.encode(), uploaded=Digits(b"%d" % 10**n)) for n, peer in enumerate(peers)]
+    _, totals = await store.announce_together(*moved)
+    assert (totals[:4], totals.udp_and_ws) == ((1, 0, 0, 0), (1000, 0, 0, 0, 10, 0, 100, 0))
 
 
 async def test_a_silent_socket_is_reaped(store: Store) -> None:

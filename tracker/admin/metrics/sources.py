@@ -52,8 +52,8 @@ COUNTED: dict[str, Source] = {
     },
     "sockets.stuck": ("tracker_websockets_stuck_total", ()),
     **{
-        f"bytes.{way}{over}.{family}": (f"tracker{over.replace('.', '_')}_reported_bytes_total", (way, family))
-        for over in ("", ".udp")
+        f"bytes.{way}{over}.{family}": (f"tracker{protocol}_reported_bytes_total", (way, family))
+        for over, protocol in (("", ""), (".udp", "_udp"), (".ws", "_websocket"))
         for way in ("up", "down")
         for family in ("v4", "v6")
     },

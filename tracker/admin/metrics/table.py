@@ -76,6 +76,12 @@ _TRACKER = (
         "Those of them that were reported over UDP",
         ("direction", "family"),
     ),
+    Metric(
+        "tracker_websocket_reported_bytes_total",
+        "counter",
+        "Those of them that were reported over WebSockets",
+        ("direction", "family"),
+    ),
     Metric("tracker_announce_seconds", "histogram", "Announce latency: time from request read to reply ready"),
     Metric("tracker_announce_batch_size", "histogram", "Announces per store call"),
     Metric("tracker_announces_in_flight", "gauge", "Announces waiting for the store or being processed by it"),

@@ -154,15 +154,20 @@ class TrafficTotals(NamedTuple):
     udp_down_v4: int = 0
     udp_up_v6: int = 0
     udp_down_v6: int = 0
+    ws_up_v4: int = 0
+    """The same as reported over WebSockets."""
+    ws_down_v4: int = 0
+    ws_up_v6: int = 0
+    ws_down_v6: int = 0
     forgotten: int = 0
     """Empty torrents that were removed because the maximum number was reached."""
     refused: int = 0
     """New torrents that were refused: the maximum number was reached, or too many came from one network."""
 
     @property
-    def udp(self) -> tuple[int, ...]:
-        """The traffic over UDP, in the order of the first fields."""
-        return self[6:10]
+    def udp_and_ws(self) -> tuple[int, ...]:
+        """The traffic over UDP, then that over WebSockets, each in the order of the first fields."""
+        return self[6:14]
 
 
 NO_TOTALS = TrafficTotals(0, 0, 0, 0)

@@ -75,7 +75,7 @@
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then two
 --   numbers: of peers of the DHT in the replies, and of announces answered by 7 or 8. Then the same four as at first,
---   of announces over UDP. Groups of zeros at the end are left out
+--   of announces over UDP, then over WebSockets. Groups of zeros at the end are left out
 local read, max, min, floor = struct.unpack, math.max, math.min, math.floor
 local sub, find, match, byte, format = string.sub, string.find, string.match, string.byte, string.format
 local UPDATE = 117 -- 'u', the event of regular announces
@@ -89,7 +89,7 @@ local rules, accounts, early, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
 local field_lists -- the fields that announces read under these rules
 -- What the announces of the call add up to: for the answer, and for finish().
-local sums -- traffic, udp_traffic, given, again, incomplete, joined, newly_full
+local sums -- 0, 2, 3: traffic over HTTP, UDP, WebSockets; given, again, incomplete, joined, newly_full
 
 --@ include lib/outage.lua
 -- How many seconds of [from, now) belong to the last outage.
@@ -128,14 +128,14 @@ local function add_to(held, bytes)
   return min(MAX_EXACT, whole_field(held) + bytes)
 end
 
--- Adds to the traffic of the batch; `up` or `down` is above 0. Comparisons instead of calls of min(), which are several
--- times slower.
-local function add_traffic(up, down, elapsed, on_v4, over_udp)
-  local name, at, max_bytes = over_udp and 'udp_traffic' or 'traffic', on_v4 and 1 or 3, rules.max_credit
-  local own = sums[name]
+-- Adds to the traffic of the batch by `form`; `up` or `down` is above 0. Comparisons instead of calls of min(), which
+-- are several times slower.
+local function add_traffic(up, down, elapsed, on_v4, form)
+  local protocol, at, max_bytes = form > 1 and form or 0, on_v4 and 1 or 3, rules.max_credit
+  local own = sums[protocol]
   if not own then
     own = { 0, 0, 0, 0 }
-    sums[name] = own
+    sums[protocol] = own
   end
   if elapsed > 1 then max_bytes = max_bytes * elapsed end
   up = own[at] + (up < max_bytes and up or max_bytes)
@@ -145,7 +145,7 @@ end
 
 -- The same for one announce. The v2 half of a hybrid torrent reports what the v1 half does.
 local function count_traffic(r, p)
-  if not r.moves_only then add_traffic(p.up, p.down, p.elapsed, r.on_v4, r.own_family) end
+  if not r.moves_only then add_traffic(p.up, p.down, p.elapsed, r.on_v4 or sockets.on_v4(r.endpoint), r.form) end
 end
 
 local function speed(bytes, elapsed)
@@ -468,12 +468,12 @@ local function show_traffic(bytes)
 end
 
 function totals()
-  local is_rare = sums.given + sums.incomplete > 0
-  if not (sums.traffic or sums.udp_traffic or is_rare) then return '' end
-  local text = show_traffic(sums.traffic)
-  if not (sums.udp_traffic or is_rare) then return text end
-  text = text .. ' ' .. sums.given .. ' ' .. sums.incomplete
-  return sums.udp_traffic and text .. ' ' .. show_traffic(sums.udp_traffic) or text
+  local is_rare = sums[2] or sums[3] or sums.given + sums.incomplete > 0
+  if not (sums[0] or is_rare) then return '' end
+  local text = show_traffic(sums[0])
+  if not is_rare then return text end
+  text = text .. ' ' .. sums.given .. ' ' .. sums.incomplete .. ' ' .. show_traffic(sums[2])
+  return sums[3] and text .. ' ' .. show_traffic(sums[3]) or text
 end
 end
 

@@ -18,7 +18,7 @@ function read_request(packed)
     r.digest, unbounded, agent_at = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
   r.event, r.may_join, r.with_ids, r.own_family = EVENTS[event], event ~= COMPLETED_MEMBER, form == 1, form == 2
   r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
-  r.on_socket, r.gone = form == 3, event == GONE
+  r.form, r.on_socket, r.gone = form, form == 3, event == GONE
   r.announced, r.evicted, r.evictions, r.uncounted, r.follows = false, false, 0, false, false
   r.agent, r.of_v2 = sub(packed, agent_at), event < 54
   return r

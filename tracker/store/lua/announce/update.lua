@@ -99,7 +99,7 @@ function update_regular(packed, ih, tid)
   if changed or had_speed then
     write_traffic(key, stored, had_speed, had_speed, left, uploaded, downloaded, up, down, elapsed,
       (stored[6] or 0) + time)
-    if moved then add_traffic(up, down, elapsed, on_v4, form == 2) end
+    if moved then add_traffic(up, down, elapsed, on_v4 or form == 3 and sockets.on_v4(endpoint), form) end
   else
     call('HSET', key, 'last_announce', now, 'total_time', (stored[6] or 0) + time)
   end

@@ -23,11 +23,14 @@ local function split_families(endpoints)
   return n == 24 and endpoints:sub(1, 6) or '', n >= 18 and endpoints:sub(-18) or '', socket
 end
 
+function sockets.on_v4(endpoint)
+  return #endpoint == sockets.BYTES and endpoint:sub(1, 12) == '\0\0\0\0\0\0\0\0\0\0\255\255'
+end
+
 -- The packed address of an endpoint.
 function sockets.address(endpoint)
   if #endpoint ~= sockets.BYTES then return endpoint:sub(1, -3) end
-  local is_v4 = endpoint:sub(1, 12) == '\0\0\0\0\0\0\0\0\0\0\255\255'
-  return endpoint:sub(is_v4 and 13 or 1, 16)
+  return endpoint:sub(sockets.on_v4(endpoint) and 13 or 1, 16)
 end
 
 -- An endpoint as it is listed here.
