@@ -66,12 +66,22 @@ class Node(Server):
 class Cluster:
     """``nodes`` are the primaries it was made of, then the replicas in the order of their start."""
 
-    def __init__(self, top: Path, binary: str, options: Sequence[str], *, tls: bool, hosts: Sequence[str]) -> None:
+    def __init__(
+        self,
+        top: Path,
+        binary: str,
+        options: Sequence[str],
+        *,
+        tls: bool,
+        hosts: Sequence[str],
+        first_within: Sequence[str],
+    ) -> None:
         self.top = top
         self._binary = binary
         self._options = options
         self._tls = tls
         self._hosts = hosts
+        self._first_within = first_within
         self.nodes: list[Node] = []
         self.ca_file = make_certificate(top) if tls else None
 
@@ -194,7 +204,7 @@ class Cluster:
 
     def _start_node(self) -> Node:
         (directory := self.top / str(len(self.nodes))).mkdir()
-        node = Node(self._binary, directory, self._options)
+        node = Node(self._binary, directory, self._options, within=() if self.nodes else self._first_within)
         if self._hosts:
             node.host = self._hosts[len(self.nodes)]
         if self.ca_file is not None:
@@ -233,13 +243,15 @@ def cluster(
     options: Sequence[str] = ("--appendonly", "no"),
     tls: bool = False,
     hosts: Sequence[str] = (),
+    first_within: Sequence[str] = (),
 ) -> Iterator[Cluster]:
     """Starts the primaries, waits until all serve, and kills all nodes after the block. ``tls`` needs the system's
-    server. ``hosts``: the addresses of the nodes, in the order of their start."""
+    server. ``hosts``: the addresses of the nodes, in the order of their start. ``first_within``: a command that runs
+    the first node, such as nsenter."""
     top = Path(tempfile.mkdtemp(prefix="sk-"))
     program = str(get_binary_path()) if binary == "valkey" else SYSTEM_REDIS
     assert program is not None and (OPENSSL is not None or not tls)
-    made = Cluster(top, program, options, tls=tls, hosts=hosts)
+    made = Cluster(top, program, options, tls=tls, hosts=hosts, first_within=first_within)
     try:
         made.start(primaries)
         yield made

@@ -44,6 +44,8 @@ class Server:
     port: int = 0
     tls_port: int = 0
     ca_file: Path | None = None
+    within: Sequence[str] = ()
+    """A command that runs it, such as nsenter."""
     process: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
 
     @property
@@ -83,7 +85,10 @@ class Server:
         """Starts it, again after a stop or kill with the data it had kept, and waits for its PING."""
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*guard(), self.binary, *self._arguments()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*guard(), *self.within, self.binary, *self._arguments()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         self._wait_until_ready(seconds)
         return self

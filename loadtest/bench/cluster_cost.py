@@ -71,10 +71,10 @@ def _compare(section: Section, sides: list[_Side], connections: int, rounds: int
 
 
 def _run(side: _Side, load: Load) -> Measurements:
-    """With the number of announces per call of announce.lua, about: other scripts are few."""
-    before = side.stores.statistics("commandstats", "cmdstat_evalsha", "calls")
+    """With the number of announces per call of the announce script, about: other functions are few."""
+    before = side.stores.statistics("commandstats", "cmdstat_fcall", "calls")
     found = measure(side.target, "keep-alive", load)
-    calls = side.stores.statistics("commandstats", "cmdstat_evalsha", "calls") - before
+    calls = side.stores.statistics("commandstats", "cmdstat_fcall", "calls") - before
     return found | {"requests_per_call": found["requests"] / max(1, calls)}
 
 

@@ -6,6 +6,8 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+from redis import Redis
+
 from loadtest.chaos.environment import Environment, ExperimentError, until
 from loadtest.chaos.experiment import PAUSED_SECONDS, experiment
 from loadtest.clients.load import Load
@@ -71,10 +73,15 @@ async def failover_stopped(environment: Environment, _: Load) -> None:
         os.kill(old.pid, signal.SIGCONT)
     with old.client() as client:
         await asyncio.sleep(2.0)
-        calls = client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+        calls = _script_calls(client)
         await asyncio.sleep(2.0)
-        if client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] > calls:
+        if _script_calls(client) > calls:
             raise ExperimentError("the old master still receives writes")
+
+
+def _script_calls(client: Redis) -> int:
+    statistics = client.info("commandstats")
+    return sum(statistics.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "fcall"))
 
 
 @experiment(

@@ -154,33 +154,16 @@ def ready(base: str) -> str:
         connection.close()
 
 
-def announced_over_udp(url: str, shard: int) -> bool:
-    """Whether an announce is answered, and not refused (BEP 15)."""
+def announced_over_udp(url: str, shard: int, number: int = 999) -> bool:
+    """Whether the join of a peer is answered, and not refused (BEP 15)."""
     host, _, port = url.removeprefix("udp://").partition("/")[0].rpartition(":")
-    info_hash = bytes([shard]) + bytes(19)
+    info_hash, peer_id = bytes([shard]) + bytes(19), b"-TR4000-%012d" % number
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(30)
         client.connect((host, int(port)))
         client.send(struct.pack(">QII", 0x41727101980, 0, 1))
-        connection_id = client.recv(100)[8:16]
-        client.send(
-            struct.pack(
-                ">8sII20s20sQQQIIIiH",
-                connection_id,
-                1,
-                2,
-                info_hash,
-                b"-TR4000-udp".ljust(20, b"x"),
-                0,
-                0,
-                0,
-                2,
-                0,
-                7,
-                -1,
-                7999,
-            )
-        )
+        head = client.recv(100)[8:16], 1, 2, info_hash, peer_id
+        client.send(struct.pack(">8sII20s20sQQQIIIiH", *head, 0, 0, 0, 2, 0, 7, -1, 7000 + number))
         return int.from_bytes(client.recv(2000)[:4], "big") == 1
 
 

@@ -11,13 +11,13 @@ from hypothesis.stateful import run_state_machine_as_test
 from loadtest.cluster import Cluster, Node, cluster
 from loadtest.invariants import check_invariants
 from tests.examples import examples
-from tests.store.client.test_cluster import PATIENCE_SECONDS, replicated, store_at
+from tests.store.client.test_cluster import PATIENCE_SECONDS, store_at, until_replicated
 from tests.store.harness import ALICE, Store, update
 from tests.store.sharding.harness import SHARDS, hash_in, on_cluster
 from tests.store.sharding.test_state_machine import ShardedMachine
 from tests.store.sharding.test_work import check_claims, seeding
 from tests.store.work.harness import claimed, refusal
-from tests.waiting import eventually, until
+from tests.waiting import eventually
 from tracker.bittorrent import Accounts
 from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import Keys, shard_prefixes
@@ -146,7 +146,7 @@ async def test_a_failover_between_announces_concerns_the_shards_of_the_node() ->
             async with joining.running():
                 pass
             await joining.check()
-            await asyncio.to_thread(until, lambda: replicated(old), PATIENCE_SECONDS)
+            await asyncio.to_thread(until_replicated, old)
             old.kill()
             hashes = [hash_in(number, 99) for number in range(SHARDS)]
 
