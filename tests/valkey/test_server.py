@@ -452,6 +452,8 @@ async def test_a_directory_that_cannot_be_created_is_one_error_line(tmp_path: Pa
     (tmp_path / "file").touch()
     with pytest.raises(StartupError, match=r"^cannot use data directory .*file/data: Not a directory$"):
         await EmbeddedValkey(tmp_path / "file" / "data").start()
+    with pytest.raises(StartupError, match=r"^cannot use data directory .*/file: not a directory$"):
+        await EmbeddedValkey(tmp_path / "file").start()
 
 
 async def test_a_system_without_a_binary_is_one_error_line(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,6 +239,7 @@ def world(
         world = World(tmp_path, start_server("--appendfsync", "always"), site, request.param)
         yield world
         world.end()
+        world.kill_database()  # the thread that started it ends with this test, and with it the server
 
 
 async def buy_and_kill(world: World, model: Model) -> None:
