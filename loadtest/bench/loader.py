@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-CONNECTIONS = 32
+CONNECTIONS = 64
 PIPELINED = 16
+"""Requests that a connection sends at once."""
 _HEADERS = "HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\n\r\n"
 _CLOSING = _HEADERS.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
 
@@ -21,21 +23,22 @@ class Batch:
     targets: Sequence[str]
     next: int = 0
 
-    def take(self, maximum: int = PIPELINED) -> Sequence[str]:
+    def take(self, maximum: int) -> Sequence[str]:
         start, self.next = self.next, self.next + maximum
         return self.targets[start : self.next]
 
 
 async def send_all(
-    port: int, targets: Sequence[str], check: Callable[[bytes], None] | None = None, *, pipelined: bool = True
+    port: int, targets: Sequence[str], check: Callable[[bytes], None] | None = None, *, at_once: int = PIPELINED
 ) -> None:
-    """Send every request, a few dozen at a time; ``check`` sees the body of each answer.
+    """Sends every request, over CONNECTIONS connections; ``check`` sees the body of each answer.
 
-    Without ``pipelined`` each request has its own connection, which every server supports. Raises BenchError
-    for the first answer that is not a 200, or contains ``failure reason``.
+    ``at_once`` is how many requests a connection sends before it reads their answers: the tracker answers more than one
+    by way of aiohttp. With 0 each request has its own connection, which every server supports. Raises BenchError for
+    the first answer that is not a 200, or contains ``failure reason``.
     """
     waiting = Batch(targets)
-    send = _connection if pipelined else _connections
+    send = partial(_connection, at_once=at_once) if at_once else _connections
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(CONNECTIONS):
@@ -44,10 +47,10 @@ async def send_all(
         raise errors.exceptions[0] from None
 
 
-async def _connection(port: int, waiting: Batch, check: Callable[[bytes], None]) -> None:
+async def _connection(port: int, waiting: Batch, check: Callable[[bytes], None], at_once: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        while targets := waiting.take():
+        while targets := waiting.take(at_once):
             writer.write("".join(f"GET {target} {_HEADERS}" for target in targets).encode())
             for target in targets:
                 check(await _read_answer(reader, target))

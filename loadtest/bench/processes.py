@@ -97,9 +97,14 @@ def _tail(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
 
 
+def is_running(pid: int) -> bool:
+    """Whether a child process has not ended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+
+
 def wait_until_listening(pid: int, port: int) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z":
+    while time.monotonic() < deadline and is_running(pid):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.05)

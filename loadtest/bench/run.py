@@ -149,7 +149,7 @@ async def _announce_all(targets: Sequence[Target], workload: Workload) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             for target in targets:
-                tasks.create_task(send_all(target.port, requests, pipelined=target.pipelines))
+                tasks.create_task(send_all(target.port, requests, at_once=target.at_once))
     except* BenchError as errors:
         raise errors.exceptions[0] from None
 

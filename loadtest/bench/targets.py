@@ -18,7 +18,7 @@ import redis
 
 from loadtest.bench import processes
 from loadtest.bench.baseline import ANSWER
-from loadtest.bench.loader import BenchError
+from loadtest.bench.loader import PIPELINED, BenchError
 from loadtest.bench.population import info_hash_of
 from loadtest.geoip_databases import LONDON, make_city
 from loadtest.servers import free_port
@@ -57,7 +57,7 @@ class Target:
     store: "redis.Redis | None" = None
     spread: bool = False
     modes: tuple[str, ...] = MODES
-    pipelines: bool = True
+    at_once: int = PIPELINED
     is_tracker: bool = True
     sent: int = 0
     answer_bytes: dict[str, float] = field(default_factory=dict)
@@ -150,7 +150,7 @@ def opentracker(directory: Path, torrents: int, *, name: str) -> Iterator[Target
     (directory / "allowed").write_text("".join(f"{info_hash_of(n).hex()}\n" for n in range(torrents)))
     options = ["-i", "127.0.0.1", "-p", str(port), "-P", str(port), "-d", str(directory), "-w", "allowed"]
     with _serving(name, [find("opentracker") or "opentracker", *options], directory, port) as target:
-        target.modes, target.pipelines = ("close",), False
+        target.modes, target.at_once = ("close",), 0
         yield target
 
 

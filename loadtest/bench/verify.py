@@ -60,7 +60,7 @@ def verify(target: Target, requests: Sequence[str]) -> Answers:
     answers = Answers()
     asked = [request for request in requests if "&event=" not in request][:DECODED]
     try:
-        uvloop.run(send_all(target.port, asked, answers.take, pipelined=target.pipelines))
+        uvloop.run(send_all(target.port, asked, answers.take, at_once=target.at_once))
     except BenchError as error:
         error.add_note(f"from {target.name}")
         raise

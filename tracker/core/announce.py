@@ -132,7 +132,7 @@ class Tracker:
         self._limits = limits
         self._live = settings
         self._apply_settings()
-        self._digest = partial(hashlib.blake2b, digest_size=8, key=secret[:64])
+        self._keyed = hashlib.blake2b(secret[:64], digest_size=8)  # with `key` it would hash two blocks
         self._registrations = RegistrationLimits(counters.count, clock)
         self._failures = Failures(counters)
         self._private_addresses = PrivateAddresses()
@@ -420,7 +420,9 @@ class Tracker:
         ) = announce
         digest = b""
         if key and (secret := secret_of(key, peer_id)):
-            digest = self._digest(secret).digest()
+            keyed = self._keyed.copy()
+            keyed.update(secret)
+            digest = keyed.digest()
         if event is _STOPPED:
             wanted = 0
         elif wanted is None:

@@ -5,13 +5,15 @@ them as labels of counters: a hostile client can invent any number of them.
 """
 
 import re
-from binascii import hexlify
+from binascii import hexlify, unhexlify
 from collections.abc import Callable
 
 from tracker.bittorrent import PeerId
 
 _PREFIX_LENGTH = 8
 _MIN_PREFIX_LENGTH = 3
+_USUAL_LENGTH = 8
+"""Of a key: 32 bits in hex."""
 
 _INTEGER = re.compile(rb"-?[0-9]{1,10}").fullmatch
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,8}").fullmatch
@@ -73,7 +75,15 @@ def secret_of(key: bytes, peer_id: PeerId) -> bytes:
     A derived key is no secret from other peers: aria2 sends the last 8 bytes of its peer id, anacrolix/torrent bytes 16
     to 20 as a signed integer. UDP carries a number, which clients write in hex over HTTP, in either case; 0 is none.
     """
-    if peer_id.find(key) >= 0 or key.lower() in hexlify(peer_id):
+    # find(), as `in` first asks whether the bytes are a number: an error that costs more than the search.
+    if peer_id.find(key) >= 0:
+        return b""
+    if len(key) == _USUAL_LENGTH and not key.isdigit():
+        try:
+            return b"" if peer_id.find(unhexlify(key)) >= 0 else key.upper()
+        except ValueError:
+            return key
+    if hexlify(peer_id).find(key.lower()) >= 0:
         return b""
     if _INTEGER(key):
         four = (int(key) & 0xFFFFFFFF).to_bytes(4, "big")

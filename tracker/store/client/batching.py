@@ -9,7 +9,7 @@ for a tenth of a second; with one call at a time the store would be idle for mos
 """
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any, Protocol
@@ -230,9 +230,9 @@ class Batches:
 
 
 def _settle(batch: Iterable[_Entry], outcomes: Iterable[Any], whole: tuple[int, Any] | None) -> None:
-    settled: dict[Settle, list[tuple[Any, Any]]] = {}
+    settled: dict[Settle, list[tuple[Any, Any]]] = defaultdict(list)
     for (_, settle, context), outcome in zip(batch, outcomes, strict=False):
-        settled.setdefault(settle, []).append((context, outcome))
+        settled[settle].append((context, outcome))
     for settle, outcomes_of_one in settled.items():
         whole = settle(outcomes_of_one, whole)
 

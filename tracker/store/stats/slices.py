@@ -61,13 +61,14 @@ class Distribution:
 
         It sums differences from the first value: that is exact for large values close together, and for equal values.
         """
-        values = [float(value) for value in values if math.isfinite(value)]
+        if not math.isfinite(sum(values)):
+            values = [value for value in values if math.isfinite(value)]
         if not values:
             return None
-        first, count = values[0], len(values)
-        mean = first + math.fsum(value - first for value in values) / count
-        squares = math.fsum((value - mean) ** 2 for value in values)
-        return cls(count, mean, squares, min(values), max(values))
+        first, count = float(values[0]), len(values)
+        mean = first + math.fsum([value - first for value in values]) / count
+        squares = math.dist(values, [mean] * count) ** 2
+        return cls(count, mean, squares, float(min(values)), float(max(values)))
 
     @property
     def sum(self) -> float:

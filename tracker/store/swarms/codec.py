@@ -42,6 +42,15 @@ _APPLIED = frozenset(("update", "early", "join", "leave")).__contains__
 _COUNTED = frozenset((*b"uUeEjJlL", 3, 4)).__contains__
 """Whether an announce whose reply begins with this byte or number counts for its user."""
 _ACCOUNTS: dict[Accounts, int] = {"off": 0, "optional": 1, "required": 2}
+
+
+class _Numbers(dict[bytes, int]):
+    def __missing__(self, text: bytes) -> int:
+        return int(text)
+
+
+_number = _Numbers((b"%d" % number, number) for number in range(1000)).__getitem__
+"""Decimal digits -> their number. To look small ones up takes a third of the time of int()."""
 _LENGTHS = struct.Struct("<HHH")
 _HEAD = struct.Struct("<80scBHII")
 
@@ -347,7 +356,8 @@ def parse(reply: Any) -> Admitted | Refused:
         outcome = _OUTCOMES[letter.lower()]
         peers, peers6, ids, ids6 = _split(peers)
     # Not by Admitted(), which would be half of the price of all this.
-    return tuple.__new__(Admitted, (int(seeders), int(leechers), int(completions), peers, peers6, ids, ids6, outcome))
+    fields = (_number(seeders), _number(leechers), _number(completions), peers, peers6, ids, ids6, outcome)
+    return tuple.__new__(Admitted, fields)
 
 
 def _parse_other(kind: int, *parts: Any) -> Admitted | Refused:
