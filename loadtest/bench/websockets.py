@@ -8,13 +8,14 @@ missed.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -33,42 +34,85 @@ _SETTINGS = {"TRACKER_HTTP__MAX_CONNECTIONS": "100000"}
 
 
 class Browser:
-    """``info_hash`` has 20 characters."""
+    """Its sessions' descriptions begin with the process, ``side``, and when they were sent. With ``late`` it answers
+    every offer, and notes there how long offers and answers from the other process took."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse, number: int, info_hash: str) -> None:
-        self._socket, self.offered = socket, 0
-        ids = {"action": "announce", "info_hash": info_hash, "peer_id": f"-WW0300-{number:012}", "left": 7}
-        offers = [
-            {"offer": {"type": "offer", "sdp": "x" * SDP_BYTES}, "offer_id": f"{number:019}{each}"}
-            for each in range(OFFERS)
-        ]
-        self._join, self._announce = json.dumps(ids), json.dumps({**ids, "offers": offers})
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, number: int) -> None:
+        self._socket, self.number, self._side = socket, number, number % 2
+        self._ids: dict[str, Any] = {}
+        self._sent = 0
+        self._replied = asyncio.Event()
+        self.late: dict[str, list[float]] | None = None
 
-    async def join(self) -> None:
-        await self._ask(self._join)
+    async def join(self, info_hash: str) -> None:
+        """``info_hash`` has 20 characters."""
+        ids = {"info_hash": info_hash, "peer_id": f"-WW0300-{self.number:012}", "left": 7}
+        self._ids = {"action": "announce", **ids}
+        await self._ask()
 
     async def announce(self) -> None:
-        await self._ask(self._announce)
+        self._sent += 1
+        ids = (f"{self._sent:09}{self.number:010}{each}" for each in range(OFFERS))
+        await self._ask([{"offer": self._session("offer"), "offer_id": each} for each in ids])
 
-    async def _ask(self, text: str) -> None:
-        """Waits for the reply; counts the offers that come before it."""
-        await self._socket.send_str(text)
-        while "interval" not in await self._socket.receive_json():
-            self.offered += 1
+    async def _ask(self, offers: Sequence[dict[str, Any]] = ()) -> None:
+        self._replied.clear()
+        await self._send(offers=offers)
+        await self._replied.wait()
+
+    async def _send(self, **fields: object) -> None:
+        await self._socket.send_str(json.dumps({**self._ids, **fields}))
+
+    def _session(self, kind: str) -> dict[str, str]:
+        return {"type": kind, "sdp": f"{self._side} {time.perf_counter():.6f} ".ljust(SDP_BYTES, "x")}
+
+    async def listen(self) -> None:
+        """Until it is closed. The client's library answers pings only while it reads."""
+        async for message in self._socket:
+            read = json.loads(message.data)
+            if "interval" in read:
+                self._replied.set()
+            elif self.late is not None:
+                await self._take(read, self.late)
+
+    async def _take(self, read: dict[str, Any], late: dict[str, list[float]]) -> None:
+        kind = "offer" if "offer" in read else "answer"
+        side, sent, _ = read[kind]["sdp"].split()
+        if int(side) != self._side:
+            late[kind].append(time.perf_counter() - float(sent))
+        if kind == "offer":
+            answered = {"to_peer_id": read["peer_id"], "offer_id": read["offer_id"]}
+            await self._send(answer=self._session("answer"), **answered)
 
     async def close(self) -> None:
         await self._socket.close()
 
 
-Step = Callable[[Browser], Coroutine[None, None, None]]
+@contextlib.asynccontextmanager
+async def browsers(number: int, *ports: int) -> AsyncIterator[list[Browser]]:
+    """The first at the first port, the second at the second, and so on."""
+    found: list[Browser] = []
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session, asyncio.TaskGroup() as tasks:
+
+        async def connect(place: int) -> None:
+            url = f"http://127.0.0.1:{ports[place % len(ports)]}/announce"
+            found.append(Browser(await session.ws_connect(url, max_msg_size=0), place))
+            tasks.create_task(found[-1].listen())
+
+        await each(range(number), connect)
+        yield found
+        await each(found, Browser.close)
 
 
-async def each(browsers: Sequence[Browser], step: Step) -> None:
-    waiting = iter(browsers)
+_Item = TypeVar("_Item")
+
+
+async def each(items: Sequence[_Item], step: Callable[[_Item], Coroutine[None, None, None]]) -> None:
+    waiting = iter(items)
 
     async def work() -> None:
-        for browser in waiting:
-            await step(browser)
+        for item in waiting:
+            await step(item)
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(_TOGETHER):
@@ -95,79 +139,29 @@ class Meter:
 
 async def measure(pid: int, port: int, options: argparse.Namespace) -> Section:
     section, meter = Section(f"WebSockets: {options.sockets:,} of one process"), Meter(pid)
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector) as session:
-        empty, url = meter.kilobytes, f"http://127.0.0.1:{port}/announce"
-        sockets = [await session.ws_connect(url, max_msg_size=0) for _ in range(options.sockets)]
-        section.find("memory of an idle connection", (meter.kilobytes - empty) / len(sockets), "kB")
-        alone = [Browser(socket, number, f"alone {number:014}") for number, socket in enumerate(sockets)]
-        await each(alone, Browser.join)
-        used = (meter.kilobytes - empty) / len(sockets)
-        section.find("memory of a connection after an announce", used, "kB", MEMORY_GOAL_KB)
+    empty, number = meter.kilobytes, options.rounds * options.sockets
+    async with browsers(options.sockets, port) as found:
+
+        def grown() -> float:
+            return (meter.kilobytes - empty) / len(found)
+
+        section.find("memory of an idle connection", grown(), "kB")
+        await each(found, lambda one: one.join(f"alone {one.number:014}"))
+        section.find("memory of a connection after an announce", grown(), "kB", MEMORY_GOAL_KB)
         meter.microseconds(1)
         for _ in range(options.rounds):
-            await each(alone, Browser.announce)
-        number = options.rounds * len(alone)
+            await each(found, Browser.announce)
         announce = meter.microseconds(number)
         section.find("an announce with 5 offers, tracker", announce["server"], "µs", ANNOUNCE_GOAL)
         section.find("an announce with 5 offers, store", announce["store"], "µs", STORE_GOAL)
-        crowds = [
-            Browser(socket, number, f"crowd {number // options.swarm:014}") for number, socket in enumerate(sockets)
-        ]
-        await each(crowds, Browser.join)
+        await each(found, lambda one: one.join(f"crowd {one.number // options.swarm:014}"))
         meter.microseconds(1)
         for _ in range(options.rounds):
-            await each(crowds, Browser.announce)
+            await each(found, Browser.announce)
         spent = meter.microseconds(number)["server"] - announce["server"]
-        relayed = OFFERS * number
-        section.find("an offer relayed in one process", spent * number / relayed, "µs", RELAY_GOAL)
-        section.find("memory of one with two torrents", (meter.kilobytes - empty) / len(sockets), "kB", MEMORY_GOAL_KB)
-        await each(crowds, Browser.close)
+        section.find("an offer relayed in one process", spent / OFFERS, "µs", RELAY_GOAL)
+        section.find("memory of one with two torrents", grown(), "kB", MEMORY_GOAL_KB)
     return section
-
-
-class Peer:
-    """One that answers every offer. Offers and answers say when they were sent, in the place of a description; ``late``
-    gets how long those of the other process took. ``side`` is the process."""
-
-    def __init__(
-        self, socket: aiohttp.ClientWebSocketResponse, number: int, swarm: int, late: dict[str, list[float]]
-    ) -> None:
-        self._socket, self._late, self._side = socket, late, number % 2
-        self._ids: dict[str, Any] = {"action": "announce", "info_hash": f"paced {number // swarm:014}"}
-        self._ids |= {"peer_id": f"-WW0300-{number:012}", "left": 7}
-        self._sent = 0
-        self.replied = asyncio.Event()
-
-    async def announce(self, offers: int = OFFERS) -> None:
-        self._sent += 1
-        made = [
-            {"offer": {"type": "offer", "sdp": self._description}, "offer_id": f"{self._sent:019}{each}"}
-            for each in range(offers)
-        ]
-        self.replied.clear()
-        await self._socket.send_str(json.dumps({**self._ids, "offers": made}))
-
-    @property
-    def _description(self) -> str:
-        return f"{self._side} {time.perf_counter():.6f} ".ljust(SDP_BYTES, "x")
-
-    async def listen(self) -> None:
-        async for message in self._socket:
-            read = json.loads(message.data)
-            if "interval" in read:
-                self.replied.set()
-            for kind in ("offer", "answer"):
-                if kind in read:
-                    side, sent, _ = read[kind]["sdp"].split()
-                    if int(side) != self._side:
-                        self._late[kind].append(time.perf_counter() - float(sent))
-            if "offer" in read:
-                answer = {"answer": {"type": "answer", "sdp": self._description}, "offer_id": read["offer_id"]}
-                await self._socket.send_str(json.dumps({**self._ids, "to_peer_id": read["peer_id"], **answer}))
-
-    async def close(self) -> None:
-        await self._socket.close()
 
 
 async def measure_pace(pids: Sequence[int], ports: Sequence[int], options: argparse.Namespace) -> Section:
@@ -175,29 +169,22 @@ async def measure_pace(pids: Sequence[int], ports: Sequence[int], options: argpa
     number, interval = options.paced, options.interval
     section = Section(f"WebSockets: {number:,} of two processes, an announce each {interval} s")
     late: dict[str, list[float]] = {"offer": [], "answer": []}
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session, asyncio.TaskGroup() as tasks:
-        peers = []
-        for each in range(number):
-            socket = await session.ws_connect(f"http://127.0.0.1:{ports[each % 2]}/announce", max_msg_size=0)
-            peers.append(Peer(socket, each, options.swarm, late))
-            tasks.create_task(peers[-1].listen())
-            await peers[-1].announce(0)
-            await peers[-1].replied.wait()
-        meter, began, announces = Meter(*pids), time.monotonic(), int(number / interval * options.seconds)
-        for place in range(announces):
+    async with browsers(number, *ports) as found, asyncio.TaskGroup() as announces:
+        await each(found, lambda one: one.join(f"paced {one.number // options.swarm:014}"))
+        for browser in found:
+            browser.late = late
+        meter, began = Meter(*pids), time.monotonic()
+        for place in range(int(number / interval * options.seconds)):
             await asyncio.sleep(began + place * interval / number - time.monotonic())
-            await peers[place * 7919 % number].announce()
-        took = time.monotonic() - began
-        spent = meter.microseconds(1)
+            announces.create_task(found[place * 7919 % number].announce())
+        took, spent = time.monotonic() - began, meter.microseconds(1)
         section.find("CPU time of both processes", spent["server"] / took / 1e4, "% of a core", CORE_GOAL)
         section.find("CPU time of the store", spent["store"] / took / 1e4, "% of a core")
         for kind, seconds in late.items():
-            found = in_milliseconds(seconds)
+            times = in_milliseconds(seconds)
             what = "an announce to the arrival of its offer" if kind == "offer" else "an answer from peer to peer"
-            section.find(f"{what}, between processes, p50", found["p50"], "ms")
-            section.find(f"{what}, p99 of {len(seconds):,}", found["p99"], "ms", LATENCY_GOAL)
-        for peer in peers:
-            await peer.close()
+            section.find(f"{what}, between processes, p50", times["p50"], "ms")
+            section.find(f"{what}, p99 of {len(seconds):,}", times["p99"], "ms", LATENCY_GOAL)
     return section
 
 
