@@ -12,6 +12,7 @@ from tests.commands import Command
 from tests.store.harness import Clock, Store, info_hash, peer_id
 from tests.workers.site.harness import announce, passkey, syncing
 from tests.workers.site.test_commands import configure
+from tracker.workers.site import importing
 
 PeerKey = tuple[int, int, str]
 
@@ -77,6 +78,7 @@ async def test_nothing_is_lost_on_the_way_back_and_forth(
 ) -> None:
     configure(monkeypatch, unit3d)
     monkeypatch.setenv("TRACKER_USERS__PRIVATE", "required")
+    monkeypatch.setattr(importing, "_PEERS_PAGE", 1)  # peers of several pages
     unit3d.sql(
         *(
             f"INSERT INTO users (id, username, passkey) VALUES ({user}, 'u{user}', '{passkey(user)}')"

@@ -24,7 +24,7 @@ from tracker.workers.site.database import SiteDatabase
 from tracker.workers.site.mapping import ImportMapping, SiteMapping, TableMapping
 from tracker.workers.site.writer import read_positions, write_positions
 
-_PAGE = 1000
+_PAGE, _PEERS_PAGE = 1000, 10_000
 _END = "end"
 """The position of a kind that is complete."""
 
@@ -255,10 +255,10 @@ class PeerReader:
         """All rows, in parts; none if the table has no counters."""
         if not {"uploaded", "downloaded"} <= self._columns.keys():
             return
-        query = select(*self._columns.values()).order_by(*self._key).limit(_PAGE)
-        last: tuple[Any, ...] | None = None
-        while rows := await self._database.rows(query if last is None else query.where(tuple_(*self._key) > last)):
+        query = whole = select(*self._columns.values()).order_by(*self._key).limit(_PEERS_PAGE)
+        while rows := await self._database.rows(query):
             last = tuple(rows[-1][column.name] for column in self._key)
+            query = whole.where(self._key[0] >= last[0], tuple_(*self._key) > last)  # the first finds the place
             yield [self._peer(row) for row in rows]
 
     def _peer(self, row: Mapping[str, Any]) -> PeerThere:
