@@ -55,7 +55,7 @@ INTERVAL, GRACE, PEERS = 20.0, 40, 240
 JOIN_SECONDS = 4.0
 OUTAGE_SECONDS = 61.0
 """A little more than the least that the store takes for an outage: without its grace, peers time out meanwhile."""
-SECONDS = 400
+SECONDS = 500
 LINK_DOWN, MAIN_DEAD = "link down", "main node dead"
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(SECONDS + 60)]
