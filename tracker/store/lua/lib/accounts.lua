@@ -11,13 +11,25 @@ local ACCOUNT = {
   'leeched', 'completed_at', 'extra_up', 'extra_dn',
 }
 
+-- Field `i` as a whole number, 0 for none. `v` gets it as well, or -1 for text that save_account() has to overwrite.
+local function number_at(v, i)
+  local text = v[i]
+  if not text then return 0 end
+  local number = tonumber(text)
+  if number and number >= 0 and number <= MAX_EXACT and number % 1 == 0 then
+    v[i] = number
+    return number
+  end
+  v[i] = -1
+  return whole_field(text)
+end
+
 -- The account with the first `number` of these fields (nil: all but those that only the change feed needs; with a feed
 -- all of them); `more`: one more field, whose value is `listed` then. A field that is not read counts as one that is
 -- not there, and stays as it is unless the account changes there.
 local function load_account(uid, tid, number, more)
   number = max_changes > 0 and 14 or number or 12
-  local v, listed
-  local key = account_key(uid, tid)
+  local key, v, listed = account_key(uid, tid), nil, nil
   if more then
     local fields = { unpack(ACCOUNT, 1, number) }
     fields[number + 1] = more
@@ -26,16 +38,13 @@ local function load_account(uid, tid, number, more)
   else
     v = call('HMGET', key, unpack(ACCOUNT, 1, number))
   end
-  local peers, downloaded, uploaded, seed_time, total_time, till, from = whole_field(v[1]), 0, 0, 0, 0, nil, nil
-  if number > 2 then
-    downloaded, uploaded = whole_field(v[3]), whole_field(v[4])
-    seed_time, total_time = whole_field(v[5]), whole_field(v[6])
-    if v[7] and v[8] then till, from = whole_field(v[7]), whole_field(v[8]) end
-  end
+  local till, from
+  if v[7] and v[8] then till, from = number_at(v, 7), number_at(v, 8) end
   return {
-    uid = uid, tid = tid, key = key, stored = v, peers = peers, left = v[2], downloaded = downloaded,
-    uploaded = uploaded, seed_time = seed_time, total_time = total_time, till = till, from = from, credited = v[9],
-    leeched = v[11], completed_at = v[12], extra_up = v[13] or 0, extra_dn = v[14] or 0, listed = listed,
+    uid = uid, tid = tid, key = key, stored = v, peers = number_at(v, 1), left = v[2], downloaded = number_at(v, 3),
+    uploaded = number_at(v, 4), seed_time = number_at(v, 5), total_time = number_at(v, 6), till = till, from = from,
+    credited = v[9], leeched = v[11], completed_at = v[12], extra_up = v[13] or 0, extra_dn = v[14] or 0,
+    listed = listed,
   }
 end
 
@@ -43,15 +52,15 @@ end
 -- they need no text.
 local function save_account(a)
   if sharded then note_changed(a.uid) end
-  local to_number, v, n = tonumber, a.stored, 0
+  local v, n = a.stored, 0
   local fields = { nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil }
-  if a.peers ~= to_number(v[1] or 0) then fields[1], fields[2], n = 'peers', a.peers, 2 end
+  if a.peers ~= (v[1] or 0) then fields[1], fields[2], n = 'peers', a.peers, 2 end
   if a.left ~= v[2] then fields[n + 1], fields[n + 2], n = 'left', a.left, n + 2 end
-  if a.downloaded ~= to_number(v[3] or 0) then fields[n + 1], fields[n + 2], n = 'downloaded', a.downloaded, n + 2 end
-  if a.uploaded ~= to_number(v[4] or 0) then fields[n + 1], fields[n + 2], n = 'uploaded', a.uploaded, n + 2 end
-  if a.seed_time ~= to_number(v[5] or 0) then fields[n + 1], fields[n + 2], n = 'seed_time', a.seed_time, n + 2 end
-  if a.total_time ~= to_number(v[6] or 0) then fields[n + 1], fields[n + 2], n = 'total_time', a.total_time, n + 2 end
-  if a.till and (a.till ~= to_number(v[7] or '') or a.from ~= to_number(v[8] or '')) then
+  if a.downloaded ~= (v[3] or 0) then fields[n + 1], fields[n + 2], n = 'downloaded', a.downloaded, n + 2 end
+  if a.uploaded ~= (v[4] or 0) then fields[n + 1], fields[n + 2], n = 'uploaded', a.uploaded, n + 2 end
+  if a.seed_time ~= (v[5] or 0) then fields[n + 1], fields[n + 2], n = 'seed_time', a.seed_time, n + 2 end
+  if a.total_time ~= (v[6] or 0) then fields[n + 1], fields[n + 2], n = 'total_time', a.total_time, n + 2 end
+  if a.till and (a.till ~= v[7] or a.from ~= v[8]) then
     fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4], n = 'until', a.till, 'from', a.from, n + 4
   end
   if a.credited ~= v[9] then fields[n + 1], fields[n + 2], n = 'credited', a.credited, n + 2 end
