@@ -29,7 +29,8 @@ end
 -- not there, and stays as it is unless the account changes there.
 local function load_account(uid, tid, number, more)
   number = max_changes > 0 and 14 or number or 12
-  local key, v, listed = account_key(uid, tid)
+  local key = account_key(uid, tid)
+  local v, listed
   if more then
     local fields = { unpack(ACCOUNT, 1, number) }
     fields[number + 1] = more
