@@ -35,8 +35,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The operating system, and the settings.
     "system": (*NOUNS, "wire"),
     "settings": (*NOUNS, "system.logger", "wire"),
-    # All Redis commands. The change feed and lists of peers have readable endpoints and programs.
-    "store": (*NOUNS, "system.logger", "wire.endpoint", "wire.peer_id"),
+    # All Redis commands. The change feed and lists of peers have readable endpoints and programs; reads of the main
+    # prefix for unknown passkeys have a rate.
+    "store": (*NOUNS, "system.logger", "token_bucket", "wire.endpoint", "wire.peer_id"),
     # Decisions of a DHT node: no sockets, no store, no clock.
     "dht": (*NOUNS, "token_bucket", "wire"),
     # Decisions on announces and scrapes.

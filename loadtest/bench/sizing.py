@@ -39,7 +39,7 @@ _PEERS, _PER_TORRENT, _USERS, _BATCH, _SHARDS = 20_000, 20, 2_000, 500, (2, 10)
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Memory of a peer, of a user, and of the user's copy in each of several shards."""
+    """Memory of a peer, of a user, and of the user's copy in each of the shards where the user has been."""
 
     public: float
     private: float
@@ -80,7 +80,7 @@ def main() -> None:
 def as_markdown(costs: Bytes, plans: list[Plan]) -> str:
     measured = (
         f"A peer takes {costs.public:,.0f} bytes, on a private tracker {costs.private:,.0f}. A user takes "
-        f"{costs.user:,.0f} bytes, and {costs.copy:,.0f} in each shard."
+        f"{costs.user:,.0f} bytes, and {costs.copy:,.0f} in each shard of its torrents."
     )
     head = ("peers", "users", "memory of a node", "nodes with slots", "shards", "memory of the fullest node, filled")
     return f"{measured}\n\n{table(head, [_row(costs, plan) for plan in plans])}"
@@ -111,11 +111,13 @@ def needed(costs: Bytes, plan: Plan) -> tuple[int, int]:
 
 
 def fullest(costs: Bytes, plan: Plan, nodes: int, shards: int) -> float:
-    """Bytes of the fullest node's server. The main prefix and its users are counted in."""
+    """Bytes of the fullest node's server. The main prefix and its users are counted in. A user has peers on equally
+    many torrents, which lie in any shards."""
     held = math.ceil(shards / nodes)
     peer = costs.private if plan.users else costs.public
     peers = plan.peers * held / shards * (1 if nodes == 1 else LARGE_SWARMS)
-    copies = costs.copy * held if shards > 1 else 0
+    torrents = plan.peers / plan.users if plan.users else 0
+    copies = costs.copy * held * (1 - (1 - 1 / shards) ** torrents) if shards > 1 else 0
     return CHURN * (peer * peers + plan.users * (costs.user + copies))
 
 
@@ -150,6 +152,8 @@ async def _of_a_user(shards: int) -> float:
         before = await _used(store)
         for number in range(_USERS):
             await store.users.add(str(number + 1), _passkey(number), name=f"user {number}", upload_multiplier="1.5")
+        for shard in store.shards:
+            await store.user_copies.bring(shard, [_passkey(number) for number in range(_USERS)])
         return (await _used(store) - before) / _USERS
 
 

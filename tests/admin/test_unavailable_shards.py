@@ -135,10 +135,10 @@ async def test_every_page_and_list_is_shown_without_a_shard(without_node: tuple[
 
 
 WITHOUT_MAIN = """
-/torrents /torrents/{torrent} /torrents/{torrent}/peers /users/7 /users/7/torrents/active /statistics /groups
+/torrents /torrents/{torrent} /torrents/{torrent}/peers /users/9 /users/9/torrents/active /statistics /groups
 /multipliers /changes /scores /denials /health /doctor /settings /hit-and-runs/pending
 """
-NEED_MAIN = "/tokens /queues /work/projects /dht /audit /users"
+NEED_MAIN = "/tokens /queues /work/projects /dht /audit /users /users/7"
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ async def test_torrents_peers_and_users_are_shown_without_the_main_store(group: 
         assert (await asking.ask("GET", "/multipliers", 200))["upload_multiplier"] == 2
         for path in NEED_MAIN.split():
             assert cause in (await asking.ask("GET", path, 503))["detail"], path
-        for path in ("/", "/torrents", f"/torrents/{present.hex()}", "/users/7", "/doctor", "/settings"):
+        for path in ("/", "/torrents", f"/torrents/{present.hex()}", "/users/9", "/doctor", "/settings"):
             async with browser.get(path) as response:
                 text = await response.text()
                 assert (response.status, cause in text) == (200, True), (path, text)

@@ -209,13 +209,13 @@ async def made_without_main(shards: Shards, prefix: str) -> Copy:
 async def _check_other_numbers(main: Connection, prefix: str, configured: int) -> None:
     """Raises StartupError if the store was made with another number of shards, which have other names."""
     others = [2**power for power in range(1, MAX_SHARDS.bit_length()) if 2**power != configured]
-    with main.looking_elsewhere():
-        reads = [copied(Shards.under(main, prefix, number)) for number in others]
-        for found in await asyncio.gather(*reads, return_exceptions=True):
-            if isinstance(found, StartupError):
-                raise found
-            if isinstance(found, Copy):
-                raise _wrong_number(found.shards)
+    with main.looking_elsewhere() as answering:
+        for shards in (Shards.under(main, prefix, number) for number in others):
+            there = [shard for shard in shards if shard.connection.server in answering]
+            found = await shards.each(lambda shard: ("HGET", shard.keys.layout(), "shards"), there) if there else {}
+            for number in found.values():
+                if number and number.isdigit():
+                    raise _wrong_number(int(number))
 
 
 async def restore_main(shards: Shards) -> None:

@@ -116,7 +116,9 @@ class Store(UserParts):
         super().__init__(shards, rules, self.reapings, clock)
         self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
         self.announce_counts = AnnounceCounts(shards)
-        self.swarms = AllSwarms(shards, self.reapings, rules, self.announce_counts, clock, options.max_waiting)
+        self.swarms = AllSwarms(
+            shards, self.reapings, rules, self.announce_counts, clock, options.max_waiting, self.user_copies.bring
+        )
         self.torrents = Torrents(shards, clock)
         self.hybrids = Hybrids(shards)
         self.torrent_listing = TorrentListing(shards, self.torrents, self.hybrids)

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shards
 from tracker.store.users.adoption import KEYS_A_STEP, START, Adoption
 from tracker.store.users.copies import UserCopies
 from tracker.system.logger import Logger
@@ -86,8 +86,9 @@ class SiteUsers:
     this tracker's: the tracker that has shard 0 does this work, or while that is unavailable, the first one that is
     not.
 
-    Rows are compared with the copies of one shard. All shards get what differs; an unavailable one gets it when it is
-    back. For a moment, two trackers may do this work, which copies nothing twice."""
+    Rows are compared with digests of those that were compared last. The shards where a user has been get what differs;
+    an unavailable one gets it when it is back. For a moment, two trackers may do this work, which copies nothing
+    twice."""
 
     def __init__(
         self,
@@ -121,20 +122,18 @@ class SiteUsers:
         found = await self._survive(partial(self._copies.compare_page, self._cursor))
         self._cursor = found or self._cursor
 
-    async def _survive(self, compare: Callable[[Shard], Awaitable[bytes | None]]) -> bytes | None:
-        """Compares with a shard of this tracker; with another one if it becomes unavailable meanwhile."""
-        while (shard := self._shard()) is not None:
+    async def _survive(self, compare: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
+        if self._is_mine:
             try:
-                return await compare(shard)
+                return await compare()
             except StoreUnavailable:
-                if not shard.connection.unavailable:  # the main store is unavailable, or the shard is busy
-                    return None
+                return None
             except RedisError as error:
                 log.error("users that a site wrote are not copied", error=str(error))
-                return None
         return None
 
-    def _shard(self) -> Shard | None:
+    @property
+    def _is_mine(self) -> bool:
         held = self._held()
         here = next((shard for shard in self._shards if not shard.connection.unavailable), None)
-        return here if here is not None and (here.number in held or 0 in held) else None
+        return here is not None and (here.number in held or 0 in held)

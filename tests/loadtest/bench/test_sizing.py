@@ -25,7 +25,9 @@ def test_the_fullest_node_has_room_for_a_rewrite_of_its_file(plan: Plan) -> None
     assert nodes == 1 or shards >= 8 * nodes or shards == 256
 
 
-def test_copies_of_users_count_in_each_shard() -> None:
-    plan = Plan(1_000_000, 100_000, 16)
-    more = fullest(COSTS, plan, 16, 256) - fullest(COSTS, plan, 16, 128)
-    assert more == pytest.approx(1.33 * 100_000 * 420 * 8)
+@pytest.mark.parametrize(("torrents", "copies"), [(1, 1), (10_000, 256)])
+def test_copies_of_users_count_in_the_shards_of_their_torrents(torrents: int, copies: int) -> None:
+    plan = Plan(1000 * torrents, 1000, 16)
+    peers = 1.33 * COSTS.private * plan.peers * 1.1 / 16
+    found = fullest(COSTS, plan, 16, 256) - peers - 1.33 * COSTS.user * plan.users
+    assert found == pytest.approx(1.33 * COSTS.copy * plan.users * copies / 16)

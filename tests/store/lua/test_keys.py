@@ -47,10 +47,10 @@ BEYOND: dict[str, str] = {
     "i:seeders i:snatches i:torrent_* removing:torrents stats:* sweeping torrent_id "
     "torrents",
     "add_token": "admin:token:* admin:tokens",
-    "add_user": "changes copies copies:version deleting edits groups i:user_* i:user_downloaded "
+    "add_user": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_downloaded "
     "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
     "users",
-    "adopt": "copies copies:version deleting u:* user:* user_id users whitelist",
+    "adopt": "copies copies:rows copies:version deleting u:* user:* user_id users whitelist",
     "allow": "changes denied edits",
     "announce": "addresses addresses:full changed changes deleting dht:peers:* download_multiplier "
     "due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending i:leechers i:processed "
@@ -71,8 +71,8 @@ BEYOND: dict[str, str] = {
     "count_hits": "limits limits:*",
     "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting stats:outbox_dropped",
     "decide_hit_and_runs": "changed changes gap groups heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
-    "delete_user": "copies copies:version deleting groups i:hnr i:hnr_pending i:user_* i:user_name removing "
-    "u:* u:*:active user:* users",
+    "delete_user": "copies copies:rows copies:version deleting groups i:hnr i:hnr_pending i:user_* i:user_name "
+    "removing u:* u:*:active user:* users",
     "deny": "changes denied edits removing:torrents",
     "dht_claim": "i:dht",
     "dht_found": "i:dht",
@@ -85,7 +85,7 @@ BEYOND: dict[str, str] = {
     "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* sweeping u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
     "edit": "changes edits i:name i:seeders i:torrent_* removing:torrents",
-    "edit_user": "changes copies copies:version deleting edits groups i:user_* i:user_downloaded "
+    "edit_user": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_downloaded "
     "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
     "users",
     "end_removal": "deleting groups removing removing:torrents u:* u:*:active user:*",
@@ -108,7 +108,7 @@ BEYOND: dict[str, str] = {
     "name_users": "i:user_name u:*",
     "hold_lease": "leases:*",
     "note_connectable": "connectable:* u:*",
-    "note_users": "copies copies:version deleting u:* user:* user_id users",
+    "note_users": "copies copies:rows copies:version deleting u:* user:* user_id users",
     "pending_removals": "removing removing:torrents",
     "purge": "job:* q:*:",
     "raise_torrent_id": "torrent_id",
@@ -135,16 +135,16 @@ BEYOND: dict[str, str] = {
     "reset_score": "i:processed i:score leases:torrents",
     "restore_keys": "*",
     "retry": "job:* q:*:",
-    "rotate_user": "copies copies:version changes deleting edits u:* user:* user_id users",
+    "rotate_user": "copies copies:rows copies:version changes deleting edits u:* user:* user_id users",
     "save_cursor": "job:* q:*:running",
     "save_group": "groups",
-    "save_users": "changes copies copies:version deleting edits groups i:user_* i:user_downloaded "
+    "save_users": "changes copies copies:rows copies:version deleting edits groups i:user_* i:user_downloaded "
     "i:user_name i:user_ratio i:user_uploaded once:* removing u:* u:*:active user:* user_id "
     "users",
     "score": "i:processed i:score leases:torrents",
     "scrape": "user:*",
     "search": "i:name",
-    "set_rule": "changes copies copies:version download_multiplier edits upload_multiplier user:*",
+    "set_rule": "changes copies copies:rows copies:version download_multiplier edits upload_multiplier user:*",
     "session": "admin:session:* admin:token:* admin:tokens",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all i:client:joins:all unlisted_clients",

@@ -74,7 +74,10 @@ PLACEHOLDERS = {
     "family": "[46]",
     "node": r"[-.0-9A-Za-z]{1,64}",
 }
-OF_SHARDS = ("t:copies", "t:copies:version", "t:copied", "t:changed", "t:reshard", "t:renumber", "t:renumber:changes")
+OF_SHARDS = (
+    *("t:copies", "t:copies:version", "t:copies:rows", "t:copied", "t:changed"),
+    *("t:reshard", "t:renumber", "t:renumber:changes"),
+)
 """Only with several shards."""
 
 

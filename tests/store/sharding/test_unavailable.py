@@ -426,7 +426,7 @@ async def test_background_work_passes_over_unavailable_shards(group: Cluster) ->
 
 @pytest.mark.slow
 async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluster) -> None:
-    """Users are copied into the shards. Only the shards of the main store's node are unavailable with it."""
+    """Of users who have been in a shard. Only the shards of the main store's node are unavailable with it."""
     node = main_of(group)
     prefixes = list(shard_prefixes(PREFIX, SHARDS))
     served_by_others = [n for n, each in enumerate(prefixes) if group.primary(each) is not node]
@@ -434,6 +434,8 @@ async def test_announces_go_on_while_the_main_store_is_unavailable(group: Cluste
         await store.users.add("7", ALICE)
         await store.allow_list.add(b"-XX", "a client")
         assert await store.allow_list_cache.allows(update(1).peer_id)
+        for number in range(SHARDS):
+            assert isinstance(await announced(store, number, ALICE), Admitted)
         node.kill()
         await refresh(store)
         assert store.connection.unavailable

@@ -20,7 +20,8 @@ from tracker.store.client.connection import Connection, connect
 from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import PeerUpdate, pack, pack_join_query
 from tracker.store.swarms.reaping import Reaping
-from tracker.store.swarms.swarms import AllSwarms, Unanswered
+from tracker.store.swarms.swarms import AllSwarms
+from tracker.store.swarms.unanswered import Unanswered
 
 Join = tuple[InfoHash, PeerId, Address]
 Lossy = tuple[AllSwarms, Proxy, "asyncio.Queue[Join]"]

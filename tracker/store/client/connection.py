@@ -205,11 +205,12 @@ class Connection:
         return self._topology.of(prefix)
 
     @contextmanager
-    def looking_elsewhere(self) -> Iterator[None]:
-        """Connections that ``of`` makes in this block are not kept up."""
+    def looking_elsewhere(self) -> Iterator[set[Server]]:
+        """The servers that are not known to be unavailable. Connections that ``of`` makes in this block are not kept
+        up."""
         kept = list(self._topology.connections)
         try:
-            yield
+            yield {each.server for each in kept if not each.unavailable}
         finally:
             self._topology.connections[:] = kept
 

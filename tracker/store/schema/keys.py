@@ -118,6 +118,7 @@ class Keys:
     copies = _key("copies")
     """Changed passkeys, under the main prefix of several shards."""
     copies_version = _key("copies:version")
+    compared_rows = _key("copies:rows")
     copied = _key("copied")
     """The number of the last change that a shard has."""
     changed = _key("changed")

@@ -188,6 +188,17 @@ class Shards:
                         return max(found, key=found.count)
             raise
 
+    async def main_or_copies(self, call: Callable[[Shard], Awaitable[_Result]]) -> list[_Result]:
+        """The same of what has copies in some shards: the results for all that are available."""
+        try:
+            return [await call(self.main)]
+        except StoreUnavailable:
+            if not self.main_is_unavailable:
+                raise
+            note_unavailable_shards([MAIN])
+            with noting_unavailable_shards():
+                return list((await self.gather(call)).values())
+
     async def gather(
         self, call: Callable[[Shard], Awaitable[_Result]], shards: Sequence[Shard] | None = None
     ) -> dict[Shard, _Result]:

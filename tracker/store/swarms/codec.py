@@ -157,7 +157,7 @@ class TrafficTotals(NamedTuple):
     given: int = 0
     """Peers found in the DHT that were in the replies."""
     incomplete: int = 0
-    """Announces whose outcome is UNREGISTERED, and those of v2 halves."""
+    """Announces whose outcome is UNREGISTERED or NOT_COPIED, and those of v2 halves."""
     udp_up_v4: int = 0
     """The same as the first four, as reported over UDP."""
     udp_down_v4: int = 0
@@ -182,6 +182,10 @@ class TrafficTotals(NamedTuple):
 NO_TOTALS = TrafficTotals(0, 0, 0, 0)
 UNREGISTERED = Refused("error", "")
 """Nothing was changed: the announce is to be sent again, after register.lua has run for it."""
+NOT_COPIED = Refused("error", "", True)
+"""The same, after the main prefix was asked for the user, who has no copy in the shard."""
+GROWS, FULL, ASKED = 1, 0, {1: 2, 0: 3}
+"""Whether memory may grow; by it the same, after the main prefix was asked for users that are unknown in the shard."""
 Call = tuple[Sequence[PeerUpdate], Sequence[Admitted | Refused], float]
 """The announces of a call, their outcomes, and when the reply was decoded (s that never jump)."""
 
@@ -255,7 +259,7 @@ class AnnounceCodec:
 
     def encode(self, updates: Sequence[PeerUpdate]) -> list[Argument]:
         """The time, whether memory may grow, the rules, and each announce."""
-        return [f"{self._clock():.3f}", 1, self.rules, *map(self._pack, updates)]
+        return [f"{self._clock():.3f}", GROWS, self.rules, *map(self._pack, updates)]
 
     def encode_new(self, updates: Sequence[PeerUpdate]) -> list[Argument]:
         """The arguments of register.lua for these announces."""
@@ -388,6 +392,8 @@ def _split(parts: bytes) -> tuple[bytes, bytes, bytes, bytes]:
 
 def refused(code: bytes, reason: bytes) -> Refused:
     text = reason.decode("utf-8", "replace")
+    if code == b"no copy":
+        return NOT_COPIED
     if code == b"error":  # a key has a wrong type; nothing was changed
         log.error("announce failed in the store", error=text)
         text = ""

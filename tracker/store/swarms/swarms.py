@@ -5,11 +5,11 @@ of torrents in several shards are put together.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from functools import partial
 from operator import add
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from redis.exceptions import MovedError, OutOfMemoryError, RedisError
 
@@ -21,8 +21,11 @@ from tracker.store.client.scripts import Script
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.swarms.announce_counts import Add, AnnounceCounts
 from tracker.store.swarms.codec import (
+    ASKED,
     EVENT_CODES,
-    NO_TOTALS,
+    FULL,
+    GROWS,
+    NOT_COPIED,
     UNREGISTERED,
     V2_EVENT_CODES,
     Admitted,
@@ -30,90 +33,15 @@ from tracker.store.swarms.codec import (
     PeerUpdate,
     Refused,
     TrafficTotals,
-    pack_join_query,
-    parse,
-    parse_sender,
     refused,
 )
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules
+from tracker.store.swarms.unanswered import OnJoin, Unanswered
 from tracker.store.torrents.name_index import page_of_torrents
 from tracker.system.logger import Logger
 
-MAX_REMEMBERED = 4096
-"""Announces without a reply; beyond this number the oldest are forgotten."""
-_BATCH = 64
-_SETTLE_SECONDS = 0.5
-"""Time to wait first: the store may still process announces that arrived over connections now closed."""
-
 log = Logger("tracker.store")
-
-OnJoin = Callable[[InfoHash, PeerId, Address], None]
-
-
-class Unanswered:
-    """Finds out which announces without a reply were joins.
-
-    A call that timed out may have been applied. Its joins would not count: the client's retry finds the peer in the
-    swarm, and is an update. So when the store is back, it is queried about each such announce.
-
-    ``send`` sends join queries to announce.lua and returns its replies; ``until_available`` waits until the
-    store answers."""
-
-    def __init__(
-        self,
-        send: Callable[[list[bytes]], Awaitable[list[Any]]],
-        until_available: Callable[[], Awaitable[None]],
-        max_remembered: int = MAX_REMEMBERED,
-    ) -> None:
-        self._send = send
-        self._until_available = until_available
-        self._max_remembered = max_remembered
-        self._queries: dict[bytes, None] = {}
-        self._added = asyncio.Event()
-
-    def add(self, announces: Iterable[bytes], now: int) -> None:
-        """Remembers packed announces that were sent at ``now`` (epoch s) and got no answer."""
-        for packed in announces:
-            if query := pack_join_query(packed, now):
-                self._queries[query] = None
-        if excess := max(0, len(self._queries) - self._max_remembered):
-            for query in list(islice(self._queries, excess)):
-                del self._queries[query]
-            log.warning("too many announces without a reply: their joins are not counted", announces=excess)
-        self._added.set()
-
-    async def run(self, on_join: OnJoin) -> None:
-        """Runs until cancelled; ``on_join`` is called for each join found."""
-        while True:
-            await self._added.wait()
-            self._added.clear()
-            while self._queries:
-                await self._until_available()
-                await asyncio.sleep(_SETTLE_SECONDS)
-                await self._query_some(on_join)
-
-    async def _query_some(self, on_join: OnJoin) -> None:
-        """Queries one batch; keeps it when the store is unavailable."""
-        queries = list(islice(self._queries, _BATCH))
-        try:
-            replies = await self._send(queries)
-        except StoreUnavailable:
-            return
-        except RedisError as error:
-            log.error("announces without a reply cannot be queried", error=str(error))
-            replies = []
-        joins = 0
-        for query, reply in zip(queries, replies, strict=False):
-            outcome = parse(reply)
-            if isinstance(outcome, Admitted) and outcome.outcome == "join":
-                joins += 1
-                on_join(*parse_sender(query))
-        for query in queries:
-            self._queries.pop(query, None)
-        if joins:
-            log.info("counted joins whose reply was lost", joins=joins)
-
 
 MAX_BATCH, MAX_SCRAPES = 64, 8
 """Announces, and scrapes, in one call of the store."""
@@ -123,8 +51,22 @@ Outcome = Admitted | Refused | StoreUnavailable
 Totals = tuple[int, TrafficTotals] | None
 
 
+Bring = Callable[[Shard, Collection[str]], Awaitable[bool]]
+"""Copies users into a shard, by passkey; False if it copies none. Raises StoreUnavailable and RedisError."""
+
+
+async def bring_none(shard: Shard, passkeys: Collection[str]) -> bool:
+    del shard, passkeys
+    return False
+
+
 def ignore_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
     del info_hash, peer_id, address
+
+
+class _Unknown(NamedTuple):
+    incomplete: int
+    """Scrapes with a passkey that the shard does not know."""
 
 
 class Swarms:
@@ -139,6 +81,7 @@ class Swarms:
         clock: Callable[[], float],
         room: Room,
         follow: Callable[[PeerUpdate, InfoHash], None],
+        bring: Bring,
     ) -> None:
         connection, scripts = shard.connection, shard.scripts
         self._connection = connection
@@ -149,6 +92,7 @@ class Swarms:
         self._reaping = reaping
         self._codec = AnnounceCodec(rules, clock, add, reaping.acknowledged.recent, follow)
         self._rules = rules
+        self._bring = partial(bring, shard)
         self.announces = Batches(
             connection,
             scripts.announce,
@@ -157,7 +101,7 @@ class Swarms:
             self._call_announce,
             max_requests=MAX_BATCH,
             room=room,
-            complete=self._register,
+            complete=self._complete,
         )
         self._scrapes = Batches(
             connection,
@@ -167,6 +111,7 @@ class Swarms:
             self._call_scrape,
             max_requests=MAX_SCRAPES,
             room=Room(room.size),
+            complete=self._complete_scrapes,
         )
         self._unanswered = Unanswered(self._query, connection.until_available)
 
@@ -197,39 +142,66 @@ class Swarms:
                 return await self._run(self._scripts.announce, argv, error)
             except OutOfMemoryError:
                 # Nothing was run. Stops and updates do not need more memory, so they go on; joins are refused.
-                argv[1] = 0
+                argv[1] = FULL if argv[1] == GROWS else ASKED[FULL]
                 return await self._scripts.announce_when_full(argv)
         except StoreUnavailable:
             moment, _, _, *packed = argv
             self._unanswered.add(cast(list[bytes], packed), int(float(moment)))
             raise
 
-    async def _register(
+    async def _complete(
         self, updates: Sequence[PeerUpdate], outcomes: Sequence[Outcome], totals: TrafficTotals
     ) -> tuple[list[Outcome], TrafficTotals]:
-        """Registers what announces need and the store does not know yet, and sends these announces again."""
-        found: Sequence[Outcome] = ()
-        merged, more = list(outcomes), NO_TOTALS
-        places = [place for place, outcome in enumerate(outcomes) if outcome is UNREGISTERED]
+        """Gets what announces need and the shard does not know yet, and sends these announces again: copies of users,
+        torrents that register themselves, ids and users that a site wrote."""
+        merged = list(outcomes)
+        places = _incomplete(merged, range(len(merged)))
+        failure: StoreUnavailable | Refused | None = None
         try:
-            forgotten, refusals, *answers = await self._scripts.register(
-                self._codec.encode_new([updates[place] for place in places])
-            )
-            totals = totals._replace(forgotten=forgotten, refused=refusals)
-            for place, refusal in zip(places, answers, strict=True):
-                merged[place] = refused(*refusal) if refusal else UNREGISTERED
-            places = [place for place in places if merged[place] is UNREGISTERED]
-            if again := [updates[place] for place in places]:
-                reply = await self.announces.call_script(self._codec.encode(again))
-                found, more = self._codec.decode(again, reply)
+            if self._rules.current.accounts != "off":
+                await self._bring({updates[place].passkey for place in places} - {""})
+        except (StoreUnavailable, RedisError) as error:
+            failure = _without_copy(error)
+        for _ in range(2):  # the user of a new copy may announce a new torrent
+            if places and failure is None:
+                totals, failure = await self._register(updates, merged, places, totals)
+                places = _incomplete(merged, places)
+        if failure is not None:
+            for place in places:
+                merged[place] = failure
+        return merged, totals
+
+    async def _register(
+        self, updates: Sequence[PeerUpdate], merged: list[Outcome], places: Sequence[int], totals: TrafficTotals
+    ) -> tuple[TrafficTotals, StoreUnavailable | Refused | None]:
+        """Registers what these announces need, and sends them again. ``merged`` gets their outcomes."""
+        unregistered = [place for place in places if merged[place] is UNREGISTERED]
+        again = [place for place in places if place not in unregistered]
+        try:
+            if unregistered:
+                forgotten, refusals, *answers = await self._scripts.register(
+                    self._codec.encode_new([updates[place] for place in unregistered])
+                )
+                totals = totals._replace(forgotten=totals.forgotten + forgotten, refused=totals.refused + refusals)
+                for place, refusal in zip(unregistered, answers, strict=True):
+                    if refusal:
+                        merged[place] = refused(*refusal)
+                    else:
+                        again.append(place)
+            if again := sorted(again):
+                sent = [updates[place] for place in again]
+                argv = self._codec.encode(sent)
+                argv[1] = ASKED[GROWS]
+                found, more = self._codec.decode(sent, await self.announces.call_script(argv))
+                totals = TrafficTotals(*map(add, totals, more))
+                for place, outcome in zip(again, found, strict=True):
+                    merged[place] = outcome
         except OutOfMemoryError:
-            found = [Refused("store full", "")] * len(places)
+            return totals, Refused("store full", "")
         except (StoreUnavailable, RedisError) as error:
             log.error("store script failed", error=str(error))
-            found = [StoreUnavailable("the store failed")] * len(places)
-        for place, outcome in zip(places, found, strict=True):
-            merged[place] = outcome
-        return merged, TrafficTotals(*map(add, totals, more))
+            return totals, StoreUnavailable("the store failed")
+        return totals, None
 
     async def _run(self, script: Script, argv: list[Argument], error: Exception | None) -> Any:
         """Runs a script over a new pipe, or after ``error`` where that allows it."""
@@ -244,7 +216,7 @@ class Swarms:
 
     async def _query(self, queries: list[bytes]) -> list[Any]:
         """Sends queries, which change nothing, so that a full store answers them too."""
-        argv: list[Argument] = [int(self._clock()), 0, self._codec.rules, *queries]
+        argv: list[Argument] = [int(self._clock()), FULL, self._codec.rules, *queries]
         answers: list[Any] = await self._scripts.announce_when_full(argv)
         return answers[:-1]
 
@@ -262,6 +234,24 @@ class Swarms:
         for info_hashes, passkey in scrapes:
             argv += (passkey.encode()[:255], len(info_hashes), *(info_hash.hex() for info_hash in info_hashes))
         return argv
+
+    async def _complete_scrapes(
+        self, scrapes: list[_Scrape], outcomes: Sequence[Figures | Refused], unknown: _Unknown
+    ) -> tuple[Sequence[Figures | Refused | StoreUnavailable], _Unknown]:
+        """Sends scrapes again whose users had no copy in the shard."""
+        merged: list[Figures | Refused | StoreUnavailable] = list(outcomes)
+        places = [place for place, (_, passkey) in enumerate(scrapes) if passkey and isinstance(merged[place], Refused)]
+        again = [scrapes[place] for place in places]
+        found: Sequence[Figures | Refused | StoreUnavailable]
+        try:
+            if not await self._bring({passkey for _, passkey in again}):
+                return outcomes, unknown
+            found, _ = _decode_scrapes(again, await self._scrapes.call_script(self._encode_scrapes(again)))
+        except (StoreUnavailable, RedisError) as error:
+            found = [_without_copy(error)] * len(places)
+        for place, outcome in zip(places, found, strict=True):
+            merged[place] = outcome
+        return merged, unknown
 
     async def _call_scrape(self, argv: list[Argument], error: Exception | None) -> Any:
         return await self._run(self._scripts.scrape, argv, error)
@@ -285,8 +275,17 @@ class Swarms:
                 return files
 
 
-def _decode_scrapes(scrapes: list[_Scrape], reply: list[Any]) -> tuple[list[Figures | Refused], None]:
-    return [_files(each, numbers) for (each, _), numbers in zip(scrapes, reply, strict=True)], None
+def _incomplete(outcomes: Sequence[Outcome], places: Iterable[int]) -> list[int]:
+    return [place for place in places if outcomes[place] is UNREGISTERED or outcomes[place] is NOT_COPIED]
+
+
+def _without_copy(error: Exception) -> StoreUnavailable:
+    return StoreUnavailable(f"the shard has no copy of the user: {error}")
+
+
+def _decode_scrapes(scrapes: list[_Scrape], reply: list[Any]) -> tuple[list[Figures | Refused], _Unknown]:
+    files = [_files(each, numbers) for (each, _), numbers in zip(scrapes, reply, strict=True)]
+    return files, _Unknown(reply.count(0))
 
 
 def _files(info_hashes: Sequence[InfoHash], numbers: list[int] | int | bytes) -> Figures | Refused:
@@ -310,11 +309,12 @@ class AllSwarms:
         counts: AnnounceCounts,
         clock: Callable[[], float],
         max_waiting: int = 2048,
+        bring: Bring = bring_none,
     ) -> None:
         self._shards = shards
         room = Room(max_waiting)
         self._all = [
-            Swarms(shard, reapings[shard], rules, counts.of(shard).update, clock, room, self._follow)
+            Swarms(shard, reapings[shard], rules, counts.of(shard).update, clock, room, self._follow, bring)
             for shard in shards
         ]
         self.submits = [self.of(InfoHash(bytes([first]))).announces.submit for first in range(256)]

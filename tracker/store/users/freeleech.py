@@ -7,6 +7,7 @@ from tracker.errors import ClientError
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import MAX_END
 from tracker.store.sharding.shards import Shards
+from tracker.store.users.copies import UserCopies
 
 MAX_TOKENS = 10_000
 """Tokens of one user that have not ended."""
@@ -25,8 +26,9 @@ class Freeleech:
     """The freeleech tokens of all users, each in the shard of its torrent. ``clock`` gives epoch seconds. A change
     applies from the next announce."""
 
-    def __init__(self, shards: Shards, clock: Callable[[], float]) -> None:
+    def __init__(self, shards: Shards, copies: UserCopies, clock: Callable[[], float]) -> None:
         self._shards = shards
+        self._copies = copies
         self._clock = clock
 
     async def give(self, user_id: str, torrent_id: str, until: int | None = None) -> None:
@@ -50,6 +52,7 @@ class Freeleech:
         shard = await self._shards.of_torrent(torrent_id)
         if shard is None:
             raise ClientError("unknown torrent")
+        await self._copies.bring_users(shard, [user_id])
         now = int(self._clock())
         done = int(await shard.scripts.freeleech([user_id, torrent_id, until, now, MAX_TOKENS]))
         if done == -2:

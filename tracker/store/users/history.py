@@ -115,6 +115,7 @@ class UserHistory:
             else:
                 parts[shard].append(place)
         for shard, places in parts.items():
+            await self._copies.bring_users(shard, {checked[place]["user_id"] for place in places})
             packed: list[Argument] = [orjson.dumps(checked[place]) for place in places]
             answers = await shard.scripts.save_history([int(add_to_totals), int(self._clock()), *packed])
             for place, answer in zip(places, answers, strict=True):

@@ -36,7 +36,7 @@ class UserParts:
         self.user_copies = copies = UserCopies(shards, reapings)
         self.user_sums = sums = UserSums(shards)
         self.users = Users(shards, max_changes, reapings, copies, sums, clock)
-        self.freeleech = Freeleech(shards, clock)
+        self.freeleech = Freeleech(shards, copies, clock)
         self.hit_and_runs = HitAndRuns(shards, hit_and_run_rules, clock)
         self.multipliers = Multipliers(shards)
         self.groups = Groups(shards)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tracker.errors import ClientError, Conflict
+from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.access.repeats import once_of
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked
@@ -90,10 +90,10 @@ class Users:
         return await self.find(passkey)
 
     async def passkey_of(self, user_id: str) -> str | None:
-        found = await self._shards.main_or_copy(
+        replies = await self._shards.main_or_copies(
             lambda shard: shard.connection.command("ZRANGE", shard.keys.users(), user_id, user_id, "BYSCORE")
         )
-        return found[0].decode() if found else None
+        return next((found[0].decode() for found in replies if found), None)
 
     async def find(self, who: str) -> User:
         """Finds a user by id or passkey. Raises ClientError if there is none."""
@@ -110,6 +110,9 @@ class Users:
         return await self._with_totals(await self.get_all([passkey]))
 
     async def _with_totals(self, found: list[User]) -> User | None:
+        """Raises StoreUnavailable if only the main prefix, which is unavailable, may know the user."""
+        if not found and self._shards.main_is_unavailable:
+            raise StoreUnavailable("the main store is unavailable, and no shard that answers knows the user")
         if not found:
             return None
         totals: dict[str, Any] = {**await self._sums.totals(found[0].user_id)}
@@ -129,7 +132,8 @@ class Users:
         for first in range(0, len(names), _READ_PER_CALL):
             some = names[first : first + _READ_PER_CALL]
             argv: list[Argument] = [int(by_id), " ".join(STORED_RIGHTS), " ".join(STORED_TOTALS), *some]
-            rows = await self._shards.main_or_copy(lambda shard, argv=argv: shard.scripts.read_users(argv))  # type: ignore[misc]
+            parts = await self._shards.main_or_copies(lambda shard, argv=argv: shard.scripts.read_users(argv))  # type: ignore[misc]
+            rows = (next((row for row in copies if row is not None), None) for copies in zip(*parts, strict=True))
             found += await read_in_turns((row for row in rows if row is not None), user_of)
         return found
 
@@ -359,9 +363,9 @@ class Users:
         return found
 
     async def count(self) -> int:
-        """Returns the number of users."""
-        count = self._shards.main_or_copy(lambda shard: shard.connection.command("ZCARD", shard.keys.users()))
-        return int(await count)
+        """Returns the number of users. Without the main prefix, that of those who have been in one shard."""
+        counts = self._shards.main_or_copies(lambda shard: shard.connection.command("ZCARD", shard.keys.users()))
+        return int(max(await counts))
 
     async def page(self, offset: int, count: int = 100) -> list[User]:
         """Returns ``count`` users from ``offset`` on, ordered by id."""

@@ -16,12 +16,12 @@
 -- of the keys. A server that has Redis functions keeps the functions of this file between calls, so begin() sets all
 -- that belongs to one call.
 -- KEYS[1]   the prefix
--- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
+-- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1' and '2': memory may grow; '0' and '3': the store is full, joins
+--   are refused. '2' and '3': the main prefix was asked for users without a copy in this shard; else 'no copy'
 -- ARGV[3]   the rules, packed (struct, little-endian, 31 doubles, in this order). A regular announce needs six:
 --   max gap between two announces that counts as time on a torrent (s)
 --   max credit (bytes per second)
---   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
---   one)
+--   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every one has)
 --   an announce is early if it comes sooner than this after the last one (s)
 --   a reply with fewer peers gets peers that were found in the DHT (0: none does)
 --   1 when torrents of unknown privacy take part in the DHT
@@ -64,7 +64,7 @@
 --       d displaced (another peer holds the endpoint), o over (too many endpoints of the network)
 --     peers: packed IPv4 endpoints, or WebSockets. A capital letter when IPv6 peers or peer ids follow: then the
 --       packed lengths (H, H, H) of peers, peers6 and ids come first, and ids6 follows those three
---   { 1, code, reason }   nothing changed; reason only if an operator wrote one
+--   { 1, code, reason }   nothing changed; reason only if an operator wrote one. 'no copy': see ARGV[2]
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
 --   { 4, an answer as above without peers }   the user has no budget for one with peers
@@ -424,10 +424,10 @@ end
 function begin(prefix, arguments)
   if prefix ~= P then set_prefix(prefix) end
   call = redis.call
-  moment, may_grow = tonumber(arguments[1]), arguments[2] == '1'
+  moment, may_grow = tonumber(arguments[1]), arguments[2] == '1' or arguments[2] == '2'
   now = floor(moment)
   if arguments[3] ~= packed_rules then set_rules(arguments[3]) end
-  sums = { given = 0, again = {}, incomplete = 0, joined = {}, newly_full = {} }
+  sums = { given = 0, again = {}, incomplete = 0, joined = {}, newly_full = {}, asks = sharded and arguments[2] < '2' }
   network_changes, due_entries = {}, {}
   -- With room for those of one announce: to grow a table costs as much as a short command.
   local keys = { gap, heartbeat, addresses_full, removing_key, nil, nil, nil, nil, nil }

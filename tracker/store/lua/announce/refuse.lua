@@ -61,6 +61,10 @@ function authorize(passkey, left, event)
     if user_group and user_group.can_leech == '0' then u[5] = '0' end
   end
   if passkey == '' or not u[1] or u[1] == '' then
+    if sums.asks and passkey ~= '' and event ~= 'q' then -- the user may have no copy in this shard yet
+      sums.incomplete = sums.incomplete + 1
+      return false, 'no copy'
+    end
     if rules.required then return false, 'unknown passkey' end
     return '', nil, true
   end

@@ -5,5 +5,7 @@ local is_main = string.find(P, ':{main}:$')
 
 -- `member` is a passkey, or 'deleted:<user id>'.
 local function note_copy(member)
-  if is_main then call('ZADD', P .. 'copies', call('INCR', P .. 'copies:version'), member) end
+  if not is_main then return end
+  call('ZADD', P .. 'copies', call('INCR', P .. 'copies:version'), member)
+  call('HDEL', P .. 'copies:rows', member)
 end

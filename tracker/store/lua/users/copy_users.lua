@@ -2,9 +2,9 @@
 -- copy_users.lua: writes rows of users, as they are under the main prefix, into a shard.
 -- KEYS[1]   the prefix
 -- ARGV[1]   the number of the last change that the shard had when the rows were read   ARGV[2] the number after these
--- ARGV[3..] for each: a passkey or 'deleted:<user id>'; twice the number of fields (0: there is no such passkey); pairs
---   of field and value
--- Answer    1; 0 when the shard got other changes meanwhile: nothing was written
+-- ARGV[3..] for each: a passkey or 'deleted:<user id>'; twice the number of fields (0: there is no such passkey; -1:
+--   the user has not been here, and nothing is written); pairs of field and value, with -1 the user id
+-- Answer    1; 0 when the shard got other changes or one of these users meanwhile: nothing was written
 local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
 --@ include lib/removed_users.lua
@@ -40,9 +40,19 @@ end
 
 local at = 3
 while ARGV[at] do
+  local fields = tonumber(ARGV[at + 1])
+  if fields < 0 and call('EXISTS', P .. 'user:' .. ARGV[at], P .. 'u:' .. ARGV[at + 2],
+      P .. 'u:' .. ARGV[at + 2] .. ':active') > 0 then return 0 end
+  at = at + 2 + math.abs(fields)
+end
+
+at = 3
+while ARGV[at] do
   local uid, fields = string.match(ARGV[at], '^deleted:(%d+)$'), tonumber(ARGV[at + 1])
-  if uid then delete(uid) else copy(ARGV[at], at + 2, at + 1 + fields) end
-  at = at + 2 + fields
+  if fields >= 0 then
+    if uid then delete(uid) else copy(ARGV[at], at + 2, at + 1 + fields) end
+  end
+  at = at + 2 + math.abs(fields)
 end
 call('SET', P .. 'copied', ARGV[2])
 return 1

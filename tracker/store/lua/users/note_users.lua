@@ -1,7 +1,9 @@
 #!lua
 -- note_users.lua: under the main prefix of several shards, notes users whose rows a site may have written, so that the
--- shards get them. Users that are not listed are listed first. KEYS[1]   the prefix ARGV      passkeys Answer    how
--- many were noted: those that fit into an announce URL
+-- shards get them. Users that are not listed are listed first.
+-- KEYS[1]   the prefix
+-- ARGV      for each its passkey, and the digest of its row that was compared ('': none)
+-- Answer    how many were noted: those that fit into an announce URL
 local P, call = KEYS[1], redis.call
 --@ include lib/user_ids.lua
 --@ include lib/user_id_check.lua
@@ -14,10 +16,12 @@ local function list(passkey)
 end
 
 local noted = 0
-for _, passkey in ipairs(ARGV) do
+for i = 1, #ARGV, 2 do
+  local passkey = ARGV[i]
   if #passkey >= 16 and #passkey <= 64 and not string.find(passkey, '[^%w_-]') then
     pcall(list, passkey)
     note_copy(passkey)
+    if ARGV[i + 1] ~= '' then call('HSET', P .. 'copies:rows', passkey, ARGV[i + 1]) end
     noted = noted + 1
   end
 end

@@ -64,7 +64,8 @@ _PLACES: dict[Place, tuple[str, ...]] = {
     Place.DROPPED: (
         *("t:leases:<kind>", "t:leases:<kind>:tokens", "t:stats:peers"),
         *("t:registered_by:<address>", "t:addresses:full", "t:removing", "t:removing:torrents"),
-        *("t:copies", "t:copies:version", "t:copied", "t:changed", "t:shards", "t:reshard", "t:layout"),
+        *("t:copies", "t:copies:version", "t:copies:rows", "t:copied", "t:changed"),
+        *("t:shards", "t:reshard", "t:layout"),
         *("t:sweeping", "t:updated", "t:ws:processes", "t:replication_id"),
         *("t:indexed", "t:renumber", "t:renumber:changes"),
     ),
