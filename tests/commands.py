@@ -2,8 +2,10 @@
 
 import logging
 import os
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
+from pathlib import Path
 
 import pytest
 import structlog
@@ -44,6 +46,18 @@ def command(*first: str) -> Iterator[Command]:
     root.setLevel(level)
     logging.captureWarnings(capture=False)
     structlog.reset_defaults()
+
+
+def run(directory: Path, *words: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    """As loadtest.trackers.run, in this process, which has imported what the command needs: a tenth of the CPU time."""
+    with pytest.MonkeyPatch.context() as patch, chdir(directory), command():
+        for name in [name for name in os.environ if name.startswith("TRACKER_")]:
+            patch.delenv(name)
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        done = CliRunner().invoke(app, words, prog_name="tracker")
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
 
 def rows(result: Result) -> list[list[str]]:

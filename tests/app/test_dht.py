@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest import trackers
+from tests import commands
 from tests.app.conftest import StartTracker
 from tests.app.test_udp import Client, udp_address
 from tests.frontends.udp.harness import announce_packet
@@ -81,8 +81,8 @@ def test_any_hash_that_is_not_known_as_private_is_kept_within_bounds(
     tracker = start_tracker(
         **ON, TRACKER_DHT__TORRENTS="any", TRACKER_DHT__ADDRESS_BURST="1000", TRACKER_DHT__BUCKET_HASHES="8"
     )
-    assert trackers.run(tmp_path, "torrent", "add", HASH.hex()).returncode == 0
-    assert trackers.run(tmp_path, "torrent", "edit", HASH.hex(), "--private").returncode == 0
+    assert commands.run(tmp_path, "torrent", "add", HASH.hex()).returncode == 0
+    assert commands.run(tmp_path, "torrent", "edit", HASH.hex(), "--private").returncode == 0
     with asker(dht_address(tracker.banner)) as to:
         own = asked(to, Ping()).id
         assert asked(to, GetPeers(HASH)).token is None
@@ -104,7 +104,7 @@ def test_a_killed_node_answers_again_within_ten_seconds(start_tracker: StartTrac
     address = dht_address(killed.banner)
     with asker(address) as to:
         own = asked(to, Ping()).id
-        until(lambda: own.hex() in trackers.run(tmp_path, "dht", "status").stdout)
+        until(lambda: own.hex() in commands.run(tmp_path, "dht", "status").stdout)
         assert killed.end(signal.SIGKILL) == -signal.SIGKILL
         to.settimeout(0.5)
 
@@ -122,11 +122,11 @@ def test_a_torrent_marked_private_is_hidden_within_ten_seconds(start_tracker: St
     """It then looks like an unknown one."""
     tracker = start_tracker(**ON, TRACKER_DHT__ADDRESS_QUERIES_SECOND="1000")
     for words in (("torrent", "add", HASH.hex()), ("torrent", "edit", HASH.hex(), "--public")):
-        assert trackers.run(tmp_path, *words).returncode == 0
+        assert commands.run(tmp_path, *words).returncode == 0
     tracker.announce()
     with asker(dht_address(tracker.banner)) as to:
         until(lambda: len(asked(to, GetPeers(HASH)).values) == 1, poll_seconds=0.1)
-        assert trackers.run(tmp_path, "torrent", "edit", HASH.hex(), "--private").returncode == 0
+        assert commands.run(tmp_path, "torrent", "edit", HASH.hex(), "--private").returncode == 0
         until(lambda: asked(to, GetPeers(HASH)).values == (), 10, poll_seconds=0.1)
         hidden, unknown = (asked(to, GetPeers(each)) for each in (HASH, InfoHash(b"\x02" * 20)))
     assert hidden == unknown and hidden.token is None

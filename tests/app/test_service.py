@@ -23,6 +23,7 @@ from structlog.testing import capture_logs
 from loadtest import trackers
 from loadtest.servers import ROOT, Server
 from loadtest.trackers import RunningTracker
+from tests import commands
 from tests.app.conftest import StartTracker
 from tests.store.client.proxy import Proxy
 from tests.waiting import eventually, until, within
@@ -60,15 +61,15 @@ def test_the_banner_begins_with_the_configured_admin_url(start_tracker: StartTra
 def test_all_data_survives_a_restart(start_tracker: StartTracker, tmp_path: Path) -> None:
     tracker = start_tracker()
     assert tracker.announce()[b"complete"] == 1
-    assert trackers.run(tmp_path, "torrent", "add", HASH, "--name", "kept").returncode == 0
-    user = json.loads(trackers.run(tmp_path, "user", "add", "--json").stdout)
+    assert commands.run(tmp_path, "torrent", "add", HASH, "--name", "kept").returncode == 0
+    user = json.loads(commands.run(tmp_path, "user", "add", "--json").stdout)
     with within(10):
         assert tracker.end(signal.SIGINT) == 0
     again = start_tracker()
     assert again.announce(peer_id="-TR4000-mnopqrstuvwx", port="6882", left="5")[b"complete"] == 1
-    shown = json.loads(trackers.run(tmp_path, "torrent", "show", HASH, "--json").stdout)
+    shown = json.loads(commands.run(tmp_path, "torrent", "show", HASH, "--json").stdout)
     assert (shown["name"], shown["seeders"], shown["leechers"]) == ("kept", 1, 1)
-    assert json.loads(trackers.run(tmp_path, "user", "show", user["passkey"], "--json").stdout)["user_id"] == "1"
+    assert json.loads(commands.run(tmp_path, "user", "show", user["passkey"], "--json").stdout)["user_id"] == "1"
     assert again.end() == 0
 
 
@@ -208,9 +209,9 @@ def test_a_refused_start_is_a_one_line_error_without_traceback(tmp_path: Path) -
 def test_a_refused_start_shows_no_arguments_of_store_commands(tmp_path: Path) -> None:
     """The private store quotes unknown commands from its append-only file."""
     passkey = "0123456789abcdef0123"
-    assert trackers.run(tmp_path, "torrent", "add", "01" * 20).returncode == 0
-    (commands,) = (tmp_path / "data" / "appendonlydir").glob("*.incr.aof")
-    with commands.open("ab") as file:
+    assert commands.run(tmp_path, "torrent", "add", "01" * 20).returncode == 0
+    (written,) = (tmp_path / "data" / "appendonlydir").glob("*.incr.aof")
+    with written.open("ab") as file:
         file.write(_command("NOSUCH", f"t:user:{passkey}", passkey))
     refused = trackers.run(tmp_path, "serve")
     assert refused.returncode == 1
@@ -408,7 +409,7 @@ def test_no_passkey_is_ever_logged(start_tracker: StartTracker, tmp_path: Path, 
         "TRACKER_LOG__FORMAT": format,
     }
     tracker = start_tracker(**settings)
-    passkey = json.loads(trackers.run(tmp_path, "user", "add", "--json").stdout)["passkey"]
+    passkey = json.loads(commands.run(tmp_path, "user", "add", "--json").stdout)["passkey"]
     unknown = "unknownpasskeyofanyone00"
     assert tracker.announce(passkey)[b"complete"] == 1
     answered = b"warning message" if accounts == "optional" else b"failure reason"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from loadtest import trackers
+from tests import commands
 from tests.app.conftest import StartTracker
 from tests.store.sharding.harness import SHARDS, hash_in
 from tracker.settings.model import RedisSettings
@@ -22,7 +23,7 @@ def test_announces_lists_and_a_restart_with_four_shards(start_tracker: StartTrac
     tracker = start_tracker(**SETTINGS)
     for shard in range(SHARDS):
         assert tracker.announce(info_hash=quoted(shard))[b"complete"] == 1
-    listed = trackers.run(tmp_path, "torrent", "list", "--json", **SETTINGS)
+    listed = commands.run(tmp_path, "torrent", "list", "--json", **SETTINGS)
     rows = [json.loads(line) for line in listed.stdout.splitlines()]
     assert {row["info_hash"] for row in rows} == {hash_in(shard).hex() for shard in range(SHARDS)}
     assert tracker.end() == 0

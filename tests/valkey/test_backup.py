@@ -11,6 +11,7 @@ import pytest
 
 from loadtest import trackers
 from loadtest.trackers import RunningTracker
+from tests import commands
 from tests.store.harness import START
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.connection import Connection, connect
@@ -25,7 +26,7 @@ HASH = "01" * 20
 
 
 def run(directory: Path, *words: str, code: int = 0, **settings: str) -> str:
-    done = trackers.run(directory, *words, **settings)
+    done = commands.run(directory, *words, **settings)
     assert done.returncode == code, (done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return done.stdout if code == 0 else done.stderr
