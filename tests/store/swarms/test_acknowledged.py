@@ -216,6 +216,17 @@ async def test_a_server_that_is_restarted_goes_on(start_server: StartServer, per
         await check_no_pause(store)
 
 
+async def test_a_peer_that_stopped_by_way_of_another_tracker_was_not_lost(start_server: StartServer) -> None:
+    server = start_server("--appendonly", "yes")
+    async with serving(server) as (store, _), tracker(server.url, store.clock.now) as another:
+        await announced(store, update(3, "s", passkey=ALICE))
+        await announced(another, update(3, "x", passkey=ALICE))
+        server.stop()
+        server.start()
+        await announced(store, other())
+        await check_no_pause(store)
+
+
 async def test_a_server_that_lost_the_end_of_its_file_removes_no_peer(start_server: StartServer) -> None:
     server = start_server("--appendonly", "yes")
     async with serving(server) as (store, _):

@@ -26,6 +26,10 @@ local function has_lost_announces()
     if tid then left = call('PTTL', P .. 'ptimeout:' .. tid .. ':' .. ARGV[i + 1]) end
     local rest = tonumber(ARGV[i + 2])
     if not rest and left < 0 or rest and left >= rest - 1000 * CLOCK_SLACK then return false end
+    if rest and left < 0 and tid then -- a peer that is remembered may have left since, by way of another tracker
+      local last = call('HGET', P .. 'p:' .. tid .. ':' .. ARGV[i + 1], 'last_announce')
+      if tonumber(last or '') and tonumber(last) >= tonumber(ARGV[7]) then return false end
+    end
   end
   return true
 end
