@@ -200,10 +200,10 @@ MAX_MODULES = {
     "--help": 173,
     "settings": 312,
     "health": 320,
-    "stats": 510,
-    "torrent list": 520,
+    "stats": 513,
+    "torrent list": 522,
     "user list": 530,
-    "work projects": 556,
+    "work projects": 557,
 }
 """Modules that a command imports. Most of the time of a short command goes into them."""
 

@@ -25,7 +25,6 @@ from tracker.store.swarms.rules import TIMEOUT_INTERVALS, SwarmRules
 from tracker.store.swarms.swarms import MAX_BATCH
 from tracker.system.logger import Logger
 from tracker.valkey.opening import command_server
-from tracker.workers.site.mapping import load_mapping
 
 EARLY_SECONDS = 30.0
 """An announce sooner than this after the peer's last one counts as early."""
@@ -264,6 +263,8 @@ def _slots(settings: Settings) -> str:
     """How downloads beyond a user's slots are answered. A mapping that cannot be read is told by the sync and by the
     doctor."""
     if settings.users.beyond_max_downloads == "mapping" and settings.site.database:
+        from tracker.workers.site.mapping import load_mapping  # noqa: PLC0415  # few stores have a site's tables
+
         with suppress(StartupError):
             return load_mapping(settings.site.mapping).slots
     return settings.users.beyond_max_downloads
