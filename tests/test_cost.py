@@ -60,13 +60,12 @@ COMMANDS: dict[str, float] = {
 """Maximum commands of the store per announce: the average of a full batch, without the script call itself."""
 
 STORE_INSTRUCTIONS: dict[str, dict[str, int]] = {
-    "idle": {"public": 103, "private": 137},
+    "idle": {"public": 99, "private": 136},
     # One in a call: with several shards calls are small. Lua collects garbage of earlier calls there, so counts vary.
     "idle, alone": {"public": 153, "private": 197},
-    # Garbage is collected in steps: where joins take 8 more, the completions after them take 15 less.
-    "join": {"public": 279, "private": 412},
-    "stop": {"public": 229, "private": 446},
-    "mix": {"public": 125, "private": 188},
+    "join": {"public": 279, "private": 408},
+    "stop": {"public": 229, "private": 438},
+    "mix": {"public": 122, "private": 187},
 }
 """Maximum thousands of instructions of the store per announce, by kind and tracker (private_rules.py)."""
 

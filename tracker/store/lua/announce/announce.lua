@@ -124,11 +124,6 @@ local text_of = setmetatable({}, { __index = function(known, number)
   return text
 end })
 
--- A total as another program may have left it, and more.
-local function add_to(held, bytes)
-  return min(MAX_EXACT, whole_field(held) + bytes)
-end
-
 -- Adds to the traffic of the batch by `form`; `up` or `down` is above 0. Comparisons instead of calls of min(), which
 -- are several times slower.
 local function add_traffic(up, down, elapsed, on_v4, form)
@@ -194,7 +189,7 @@ do
 --@ include announce/endpoints.lua
 end
 local with_multipliers, forget_multipliers, record_announce, load_regular, credit_regular, save_changed
-local settle_regular, load_credited_account, credit_user, credit_announce, leave_others
+local settle_regular, plus, load_credited_account, credit_user, credit_announce, leave_others
 local is_completion, count_snatch
 do
 --@ include lib/rules.lua
@@ -400,7 +395,9 @@ local function set_rules(packed)
       { 'snatches', 'enabled', 'joiners', 'multi_up', 'multi_dn', 'hybrid_of', dht },
     regular_torrent =
       { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6', dht },
-    torrent_of_peer = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
+    torrent_of_seeder = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
+      'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
+    torrent_of_leecher = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
       'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
     peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'marks',
       accounts and 'user_id' or nil },

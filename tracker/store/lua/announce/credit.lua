@@ -214,7 +214,7 @@ end
 local regular = {} -- what save_changed() writes
 
 -- A stored total and more.
-local function plus(held, more)
+function plus(held, more)
   if not held then return more end
   local sum = held + more
   if sum < more or sum > MAX_EXACT or sum % 1 ~= 0 then error('no total') end
@@ -222,38 +222,32 @@ local function plus(held, more)
 end
 
 -- The key of the account, its total time, and of a seeder its seed time; nil when the announce is not a regular one.
--- `changed`: bytes have moved or `left` has changed; `torrent_rules`: the torrent has a multiplier.
-function load_regular(user, tid, seeding, stored, left, up, down, time, changed, torrent_rules)
+-- `torrent_rules`: the torrent has a multiplier.
+function load_regular(user, tid, seeding, stored, left, up, down, time, torrent_rules)
   local account, a = P .. 'u:' .. user[1] .. ':t:' .. tid
-  local ruled = changed and (torrent_rules or user[3] or user[4] or upload_of_all or download_of_all or user_group)
+  local ruled = torrent_rules or user[3] or user[4] or upload_of_all or download_of_all or user_group
   if ruled then
     a = call('HMGET', account, unpack(field_lists.ruled_account))
-  elseif changed and (not seeding or rules.limits_here or hnr_ratio > 0) then
+  elseif not seeding or rules.limits_here or hnr_ratio > 0 then
     a = call('HMGET', account, unpack(field_lists.account))
-  elseif changed then
-    a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time', 'uploaded')
-  elseif seeding then
-    a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time')
   else
-    a = call('HMGET', account, 'peers', 'until', 'total_time')
+    a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time', 'uploaded')
   end
   if a[1] ~= '1' or a[2] and a[2] - stored[5] > 0 then return end
-  if changed then
-    local w = regular
-    w.user, w.uid, w.tid = P .. 'u:' .. user[1], user[1], tid
-    w.uploaded, w.downloaded = up > 0 and plus(a[5], up), down > 0 and plus(a[6], down)
-    w.credited, w.left, w.unreported, w.gained, w.charged, w.cut = a[ruled and 10 or 8], nil, nil, nil, nil, 0
-    w.extra_up, w.extra_dn, w.held_up, w.held_dn, w.ruled = 0, 0, ruled and a[8], ruled and a[9], ruled
-    w.by_ratio = hnr_ratio > 0 and up > 0 and (a[5] or 0) + 0 < hnr_ratio * (a[6] or 0)
-      and (a[5] or 0) + up >= hnr_ratio * ((a[6] or 0) + down)
-    if not seeding then
-      local before, after = known_left(stored[2]), known_left(left)
-      local bytes = before and after and before > after and before - after - down or -down
-      if after and after ~= before then w.left = left end
-      if bytes ~= 0 then
-        w.more, w.held = bytes, max(-MAX_EXACT, min(MAX_EXACT, whole(a[7])))
-        w.unreported = max(-MAX_EXACT, min(MAX_EXACT, w.held + bytes))
-      end
+  local w = regular
+  w.user, w.uid, w.tid = P .. 'u:' .. user[1], user[1], tid
+  w.uploaded, w.downloaded = up > 0 and plus(a[5], up), down > 0 and plus(a[6], down)
+  w.credited, w.left, w.unreported, w.gained, w.charged, w.cut = a[ruled and 10 or 8], nil, nil, nil, nil, 0
+  w.extra_up, w.extra_dn, w.held_up, w.held_dn, w.ruled = 0, 0, ruled and a[8], ruled and a[9], ruled
+  w.by_ratio = hnr_ratio > 0 and up > 0 and (a[5] or 0) + 0 < hnr_ratio * (a[6] or 0)
+    and (a[5] or 0) + up >= hnr_ratio * ((a[6] or 0) + down)
+  if not seeding then
+    local before, after = known_left(stored[2]), known_left(left)
+    local bytes = before and after and before > after and before - after - down or -down
+    if after and after ~= before then w.left = left end
+    if bytes ~= 0 then
+      w.more, w.held = bytes, max(-MAX_EXACT, min(MAX_EXACT, whole(a[7])))
+      w.unreported = max(-MAX_EXACT, min(MAX_EXACT, w.held + bytes))
     end
   end
   return account, plus(a[3], time), seeding and plus(a[4], time)
@@ -364,6 +358,11 @@ local function note_extra(a, name, by)
   else
     a[name], a.has_new_extra = whole(a[name]) + by, true
   end
+end
+
+-- A total as another program may have left it, and more.
+local function add_to(held, bytes)
+  return min(MAX_EXACT, whole_field(held) + bytes)
 end
 
 -- Writes what the user's totals gain.

@@ -90,8 +90,14 @@ local values = {} -- fields and values; reused by each join
 local function write_join(r, p, slot_field, slot)
   local known, n = p.known, 4
   values[1], values[2], values[3], values[4] = 'endpoints', r.endpoint, 'left', r.left
+  if r.uid ~= '' then
+    values[5], values[6], n = 'user_id', r.uid, 6
+  elseif known then -- its user left before accounts were switched off
+    call('HDEL', p.at, 'user_id')
+  end
   if known or r.uploaded ~= '0' or r.downloaded ~= '0' then
-    values[5], values[6], values[7], values[8], n = 'uploaded', p.base_up, 'downloaded', p.base_down, 8
+    values[n + 1], values[n + 2], values[n + 3], values[n + 4] = 'uploaded', p.base_up, 'downloaded', p.base_down
+    n = n + 4
   end
   values[n + 1], values[n + 2], values[n + 3], values[n + 4] = 'last_announce', now, 'active', '1'
   values[n + 5], values[n + 6], values[n + 7], values[n + 8], n =
@@ -112,11 +118,6 @@ local function write_join(r, p, slot_field, slot)
   if p.paused ~= r.paused then values[n + 1], values[n + 2], n = 'paused', r.paused, n + 2 end
   if known or r.paused == '1' then
     values[n + 1], values[n + 2], n = 'marks', marks_of(r.paused, p.lower, true), n + 2
-  end
-  if r.uid ~= '' then
-    values[n + 1], values[n + 2], n = 'user_id', r.uid, n + 2
-  elseif known then -- its user left before accounts were switched off
-    call('HDEL', p.at, 'user_id')
   end
   if r.digest ~= '' then values[n + 1], values[n + 2], n = 'key', r.digest, n + 2 end
   if r.announced then values[n + 1], values[n + 2], n = 'peer_id', r.announced, n + 2 end

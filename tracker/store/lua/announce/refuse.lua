@@ -107,26 +107,20 @@ function has_max_downloads(r, tid)
   return downloads >= limit and call('SISMEMBER', user .. ':active', tid or '') == 0
 end
 
--- The row of the user of a regular announce, whose peer is that of user `uid` (false: of no user): user_id, enabled,
--- and where they could change the outcome the multipliers of what has moved. Nil when the announce is not a regular
--- one.
-function load_user(passkey, uid, seeding, up, down)
-  local key, row, can_leech = P .. 'user:' .. passkey
-  if seeding and down > 0 then return end
-  if not seeding then
-    if up + down > 0 then
-      row = read_regular('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech')
-      can_leech = row[5]
-    else
-      row = read_regular('HMGET', key, 'user_id', 'enabled', 'can_leech')
-      can_leech = row[3]
-    end
-  elseif up > 0 then
-    row = read_regular('HMGET', key, 'user_id', 'enabled', 'upload_multiplier')
-  else
-    row = read_regular('HMGET', key, 'user_id', 'enabled')
+-- The row of the user of a regular announce: user_id, enabled (0 also if the user may not leech), and if something has
+-- changed the multipliers of what may have moved.
+function load_user(passkey, seeding, changed)
+  local key, row = P .. 'user:' .. passkey
+  if seeding then
+    if not changed then return read_regular('HMGET', key, 'user_id', 'enabled') end
+    return read_regular('HMGET', key, 'user_id', 'enabled', 'upload_multiplier')
+  elseif not changed then
+    row = read_regular('HMGET', key, 'user_id', 'enabled', 'can_leech')
+    if row[3] == '0' then row[2] = '0' end
+    return row
   end
-  if not row[1] or row[1] ~= uid or row[2] == '0' or can_leech == '0' then return end
+  row = read_regular('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech')
+  if row[5] == '0' then row[2] = '0' end
   return row
 end
 

@@ -4,36 +4,16 @@
 --
 -- Values are compared as text, which is exact and needs no conversion: both are decimals without leading zeros.
 
--- The counts of the torrent and what else a regular announce needs of it: of a user the other half of a hybrid, and
--- with `moved` the multipliers, and whether downloads are counted. A seeder gets leechers only.
-local function load_counts(torrent, seeding, of_user, moved)
-  if seeding and rules.give_below == 0 then
-    if not of_user then
-      return call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded')
-    end
-    local t, hybrid_of, multi_up, multi_dn
-    if not moved then
-      t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
-        'hybrid_of')
-    else
-      t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
-        'hybrid_of', 'multi_up')
-    end
-    hybrid_of, multi_up, t[9], t[10] = t[9], t[10], false, false
-    if multi_up and (byte(multi_up) == 48 or find(multi_up, ',', 1, true)) then -- it may be neutral
-      multi_dn = call('HGET', torrent, 'multi_dn')
-    end
-    return t, nil, hybrid_of, multi_up, multi_dn
+-- The counts of a torrent with more that a regular announce may need. Of a user: the v1 half of a hybrid, the
+-- multipliers, and whether downloads are counted. Before these, until when peers of the DHT may be handed out.
+local function load_more(torrent, seeding, of_user)
+  if not of_user then
+    local t = call('HMGET', torrent, unpack(field_lists.regular_torrent))
+    return t, t[11]
   end
-  if of_user and not moved and rules.give_below == 0 then
-    local t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4',
-      's6', 'hybrid_of')
-    return t, nil, t[11]
-  end
-  local t = call('HMGET', torrent, unpack(of_user and field_lists.torrent_of_peer or field_lists.regular_torrent))
-  if seeding then t[9], t[10] = false, false end
-  if of_user then return t, t[15], t[11], t[12], t[13], t[14] end
-  return t, t[11]
+  local t = call('HMGET', torrent, unpack(seeding and field_lists.torrent_of_seeder or field_lists.torrent_of_leecher))
+  local at = seeding and 8 or 10
+  return t, t[at + 5], t[at + 1], t[at + 2], t[at + 3], t[at + 4]
 end
 
 -- A regular announce. Reads first, and writes only when the announce is a regular one: nil and an error say that it is
@@ -65,21 +45,45 @@ function update_regular(packed, ih, tid)
     time = now - elapsed < outage_until and elapsed - time_out_of_service(now - elapsed) or elapsed
     if time >= rules.max_gap then time = 0 end
   end
-  local moved, user = up + down > 0, nil
-  if accounts and (passkey ~= '' or stored[8] or rules.required) then
-    user = load_user(passkey, stored[8], seeding, up, down)
-    if not user or elapsed < rules.regular_after then return end
+  local moved, uid, user, account, a, total_time, seed_time = up + down > 0, stored[8]
+  local changed = moved or left ~= stored[2]
+  if accounts and (passkey ~= '' or uid or rules.required) then
+    if elapsed < rules.regular_after or seeding and down > 0 then return end
+    user = load_user(passkey, seeding, changed)
+    if not uid or user[1] ~= uid or user[2] == '0' then return end
   end
-  local torrent = P .. 't:' .. ih
-  local t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_counts(torrent, seeding, user, moved)
+  local torrent, t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = P .. 't:' .. ih
+  if rules.give_below > 0 or user and moved then
+    t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_more(torrent, seeding, user)
+  elseif user and seeding then
+    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 'hybrid_of')
+    hybrid_of = t[9]
+  elseif user then
+    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
+      'hybrid_of')
+    hybrid_of = t[11]
+  elseif seeding then
+    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded')
+  else
+    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6')
+  end
+  if seeding then t[9], t[10] = false, false end -- it gets leechers only
   if t[1] ~= tid or t[2] == '0' or t[2] == 'pending' or hybrid_of then return end
 
-  local changed, account, total_time, seed_time = moved or left ~= stored[2], nil, nil, nil
-  if user then
-    account, total_time, seed_time = load_regular(user, tid, seeding, stored, left, up, down, time, changed,
-      multi_up or multi_dn)
+  if user and changed then
+    account, total_time, seed_time =
+      load_regular(user, tid, seeding, stored, left, up, down, time, multi_up or multi_dn)
     if not account then return end
     if moved then credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn) end
+  elseif user then
+    account = P .. 'u:' .. uid .. ':t:' .. tid
+    if seeding then
+      a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time')
+      total_time, seed_time = plus(a[3], time), plus(a[4], time)
+    else
+      a = call('HMGET', account, 'peers', 'until')
+    end
+    if a[1] ~= '1' or a[2] and a[2] - stored[5] > 0 then return end
   end
   local outcome = elapsed < early and elapsed >= 0 and form ~= 3 and 'e ' or 'u '
   local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
@@ -96,6 +100,9 @@ function update_regular(packed, ih, tid)
       form == 1 and has_derived(call('HGET', torrent, 'joiners')) and tid, dht, tid)
   end
   if call('PEXPIRE', P .. 'ptimeout:' .. tid .. ':' .. pidx, timeout) == 0 then return end
+  if account and not total_time then -- fails if the field is no whole number
+    total_time = call('HINCRBY', account, 'total_time', time)
+  end
   if changed or had_speed then
     write_traffic(key, stored, had_speed, had_speed, left, uploaded, downloaded, up, down, elapsed,
       (stored[6] or 0) + time)
@@ -109,11 +116,9 @@ function update_regular(packed, ih, tid)
     save_changed(account, total_time, seed_time, torrent, down, user_downloaded)
   elseif seed_time then
     call('HSET', account, 'total_time', total_time, 'seed_time', seed_time)
-  else
-    call('HSET', account, 'total_time', total_time)
   end
   if sharded or total_time >= hnr_threshold or seed_time and seed_time >= hnr_threshold then
-    settle_regular(user[1], tid, total_time, seed_time, time)
+    settle_regular(uid, tid, total_time, seed_time, time)
   end
   return reply
 end
