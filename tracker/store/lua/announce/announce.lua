@@ -19,8 +19,7 @@
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1' and '2': memory may grow; '0' and '3': the store is full, joins
 --   are refused. '2' and '3': the main prefix was asked for users without a copy in this shard; else 'no copy'
 -- ARGV[3]   the rules, packed (struct, little-endian, 31 doubles, in this order). A regular announce needs six:
---   max gap between two announces that counts as time on a torrent (s)
---   max credit (bytes per second)
+--   max gap between two announces that counts as time on a torrent (s); max credit (bytes per second)
 --   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every one has)
 --   an announce is early if it comes sooner than this after the last one (s)
 --   a reply with fewer peers gets peers that were found in the DHT (0: none does)
@@ -59,8 +58,7 @@
 --   'outcome seeders leechers snatches peers'
 --     outcome: u update, e early update, j join, l leave. The caller counts these for the torrent and for the user
 --       (count_announces.lua). Nothing changed for
---       a absent (a stop of a peer that is not in the swarm)
---       s stranger (the peer id belongs to another client)
+--       a absent (a stop of a peer that is not in the swarm), s stranger (the peer id belongs to another client)
 --       d displaced (another peer holds the endpoint), o over (too many endpoints of the network)
 --     peers: packed IPv4 endpoints, or WebSockets. A capital letter when IPv6 peers or peer ids follow: then the
 --       packed lengths (H, H, H) of peers, peers6 and ids come first, and ids6 follows those three
