@@ -31,6 +31,10 @@ def flood(number: int, event: str = "s") -> PeerUpdate:
     return update(number, event, torrent=number, endpoint=flood_endpoint(number))
 
 
+def honest(number: int, event: str = "s") -> PeerUpdate:
+    return update(number, event, torrent=number, endpoint=endpoint(number << 8))
+
+
 def room(number: int, event: str = "s") -> PeerUpdate:
     """A browser in a room of its own."""
     return over_socket(number << 8, event, info_hash=info_hash(number))
@@ -60,10 +64,10 @@ async def test_a_flood_from_one_network_refuses_no_honest_torrent(make_store: Ma
         store.clock.now += 1
         await store.announce(update(first, "s", torrent=first - 900))
     assert refused == ["too many new torrents from network"] * 1000
-    honest = range(100, 1600, 60)
-    assert await registered(store, *honest) == list(honest)
+    others = range(100, 1600, 60)
+    assert await registered(store, *others) == list(others)
     assert await store.torrents.count() == 300
-    assert await check_invariants(store.redis, store.keys) == len(honest)
+    assert await check_invariants(store.redis, store.keys) == len(others)
 
 
 async def test_a_network_with_a_large_share_of_a_full_register_loses_its_own_oldest_torrents(
@@ -72,8 +76,7 @@ async def test_a_network_with_a_large_share_of_a_full_register_loses_its_own_old
     """Those of others stay, though they have been empty longer, and one that others register replaces one of it too.
     While all of its own have peers, it registers no more."""
     store = await make_store(max_torrents=40)
-    honest = [update(n, "s", torrent=n, endpoint=endpoint(n << 8)) for n in range(1, 31)]
-    for announce in (*honest, *(each._replace(event=b"x") for each in honest)):
+    for announce in (honest(n, event) for event in "sx" for n in range(1, 31)):
         await store.announce(announce)
     for n in range(1000, 1050):
         store.clock.now += 1
@@ -147,16 +150,17 @@ async def test_rooms_take_the_place_of_no_torrent_in_a_full_register(make_store:
     assert await check_invariants(store.redis, store.keys) == 4
 
 
+@pytest.mark.parametrize("new", [flood, honest], ids=["of one network", "of many"])
 async def test_the_new_torrents_of_a_call_share_a_sample_of_a_full_register(
-    start_server: Callable[..., Server], prefix: str
+    start_server: Callable[..., Server], prefix: str, new: Callable[..., PeerUpdate]
 ) -> None:
-    """A call draws at most four, however many torrents it registers: here one network's, which replace its own."""
+    """One network's replace its own, others those that have been empty longest."""
     server = start_server()
     async with running(Store(server.url, Keys(prefix), SwarmRules(max_torrents=150))) as store:
         for first in range(1000, 1150, 25):
-            await store.announce_together(*(flood(n, event) for n in range(first, first + 25) for event in "sx"))
+            await store.announce_together(*(new(n, event) for n in range(first, first + 25) for event in "sx"))
         await store.redis.config_resetstat()
-        outcomes, totals = await store.announce_together(*map(flood, range(2000, 2040)))
+        outcomes, totals = await store.announce_together(*map(new, range(2000, 2040)))
         assert [each.outcome for each in outcomes] == ["join"] * 40
         assert totals.forgotten == 40
         stats = await store.redis.info("commandstats")

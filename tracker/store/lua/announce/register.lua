@@ -144,12 +144,13 @@ local function make_room(own, network)
   local function is_full() return call('ZCARD', P .. 'i:seeders') * counted >= max_torrents end
   if network == ROOMS and not is_large(ROOMS) or not is_full() then return true end
   local room, empty, few, own_only = false, of_large(network)
+  is_used = is_used or #empty > 0
   if #empty == 0 and not own_only then empty = call('ZRANGE', P .. 'i:empty', 0, EMPTY_CANDIDATES - 1) end
   for i, tid in ipairs(empty) do
     if i > EMPTY_CANDIDATES then break end
     local ok, done, whole_torrent = pcall(try_delete, tid)
     if not ok then call('ZREM', P .. 'i:empty', tid) end
-    is_tried[tid], is_used = not ok or done and whole_torrent, true
+    is_tried[tid] = not ok or done and whole_torrent
     room = room or ok and done
     if ok and not whole_torrent or not is_full() then break end
   end
