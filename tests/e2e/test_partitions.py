@@ -53,7 +53,7 @@ LINK_SET_UP = (
 LINK_UP = "ip link set far up && ip route add default dev far"
 INTERVAL, GRACE, PEERS = 20.0, 40, 240
 JOIN_SECONDS = 4.0
-OUTAGE_SECONDS = 61.0
+OUTAGE_SECONDS = 61
 """A little more than the least that the store takes for an outage: without its grace, peers time out meanwhile."""
 SECONDS = 500
 LINK_DOWN, MAIN_DEAD = "link down", "main node dead"
@@ -135,7 +135,9 @@ class Peers:
     asked_at: dict[int, float] = field(default_factory=dict)
     """When each peer sent its last announce that was answered."""
     removed: list[int] = field(default_factory=list)
-    """Peers that had to join again although their timeout had not ended."""
+    """Peers that had to join again although their timeout had not ended, without the time of an outage."""
+    outages: Counter[int] = field(default_factory=Counter)
+    """By shard the whole seconds of an outage that is long enough for grace."""
     answers: Counter[int] = field(default_factory=Counter)
     stopped: set[int] = field(default_factory=set)
     """Whose stop was answered."""
@@ -162,7 +164,7 @@ class Peers:
                 await asyncio.sleep(1.0)
                 continue
             self.asked_at[number] = sent
-            timeout = self.timeout_of(number)
+            timeout = self.timeout_of(number) + self.outages[number // 2 % SHARDS]
             if last is not None and reply.outcome == "join" and time.monotonic() < last + timeout:
                 self.removed.append(number)
             if event == "x":
@@ -374,6 +376,8 @@ class Accident:
             block(*pairs)
             await says(tracker, "no majority: 1 of 3 primaries answers")
             until = time.monotonic() + seconds
+            if seconds >= OUTAGE_SECONDS:
+                self.peers.outages.update(dict.fromkeys(range(SHARDS), OUTAGE_SECONDS))
             assert not any([await is_served(tracker, shard) for shard in range(SHARDS)])
             await asyncio.sleep(until - time.monotonic())
             block(*pairs, end=True)
@@ -385,6 +389,7 @@ class Accident:
         self.old.kill()
         self.replica.kill()
         until = time.monotonic() + OUTAGE_SECONDS
+        self.peers.outages.update(dict.fromkeys(self.peers.victims, OUTAGE_SECONDS))
         async with whole_tracker(self.nodes) as tracker:
             await says(tracker, "unavailable: main store")
             for shard in range(SHARDS):
