@@ -10,6 +10,7 @@ from tests.store.harness import Store, running
 from tests.store.sharding.harness import SHARDS, apart
 from tracker.bittorrent import PeerId
 from tracker.errors import StartupError, StoreUnavailable
+from tracker.store.access.copies import restore_access
 from tracker.store.layout import check_again, made_without_main
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard, Shards
@@ -101,6 +102,22 @@ async def test_copies_stay_while_too_few_shards_answer_to_restore_an_empty_main_
         shard.connection.unavailable = False
     await check_again(store.shards, store.shards.main, store.secret)
     assert await store.tokens.verify(text)
+
+
+@pytest.mark.parametrize("there", [1, 2])
+async def test_a_new_store_begins_if_all_shards_that_answer_are_empty(redis_url: str, prefix: str, there: int) -> None:
+    """It waits for more than half of them if one says that the store is not new."""
+    async with running(apart(redis_url, Keys(prefix), SwarmRules())) as store:
+        lose(list(store.shards)[there:])
+        for key, write in (("layout", "HSET"), ("admin_tokens", "ZADD"), ("denied_clients", "HSET")):
+            name = getattr(store.shards[0].keys, key)()
+            await store.redis.execute_command(write, name, 1, 1)
+            with pytest.raises(StoreUnavailable, match="too few shards answer"):
+                await restore_access(store.shards)
+            await store.redis.delete(name)
+        assert not await store.redis.exists(store.shards.main.keys.layout())
+        await store.upgrade()
+        assert await store.redis.exists(store.shards.main.keys.layout())
 
 
 async def test_a_round_writes_only_what_differs(start_server: Callable[..., Server], prefix: str) -> None:

@@ -5,7 +5,7 @@ and for what a program wrote: it compares what the main prefix and a shard list,
 change, apart from the names of allowed clients, which are not read in a shard.
 
 A main prefix without a layout is new, or has lost everything. Nothing is copied from it. Before it gets a layout, it
-gets back what more than half of all shards have.
+gets back what more than half of all shards have. The store is new if all shards that answer are empty.
 """
 
 from collections import Counter
@@ -85,9 +85,11 @@ async def copy_access(shards: Shards, targets: Sequence[Shard]) -> None:
 
 async def restore_access(shards: Shards) -> None:
     """Writes under the main prefix what more than half of all shards have. Raises StoreUnavailable unless so many
-    answer, and RedisError."""
-    answers = await shards.several(lambda shard: [each.reading(shard.keys) for each in _LISTS])
-    if 2 * len(answers) <= len(shards):
+    answer or the store is new, and RedisError."""
+    answers = await shards.several(
+        lambda shard: [*(each.reading(shard.keys) for each in _LISTS), ("EXISTS", shard.keys.layout())]
+    )
+    if 2 * len(answers) <= len(shards) and any(any(replies) for replies in answers.values()):
         raise StoreUnavailable("the main store is empty, and too few shards answer to restore tokens and lists")
     main, commands = shards.main, list[_Command]()
     for place, (each, known) in enumerate(zip(_LISTS, await _members_in(main), strict=True)):
