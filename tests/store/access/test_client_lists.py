@@ -51,11 +51,11 @@ async def test_a_prefix_allows_peer_ids_that_begin_with_it(store: Store, peer_id
     assert not await store.allow_list.allowed_prefixes(PeerId(peer_id[: length - 1] + b"?" * (21 - length)))
 
 
-@pytest.mark.parametrize("prefix", [b"", b"x" * 21])
-async def test_a_prefix_has_1_to_20_bytes(store: Store, prefix: bytes) -> None:
+@pytest.mark.parametrize("wrong", [b"", b"x" * 21])
+async def test_a_prefix_has_1_to_20_bytes(store: Store, wrong: bytes) -> None:
     with pytest.raises(ClientError, match="1 to 20"):
-        await store.allow_list.add(prefix)
-    assert not await store.allow_list.remove(prefix)
+        await store.allow_list.add(wrong)
+    assert not await store.allow_list.remove(wrong)
     assert await store.dump() == {}
 
 
@@ -168,10 +168,10 @@ async def test_denied_clients_are_listed_with_their_reasons(store: Store) -> Non
     assert await store.dump() == {}
 
 
-@pytest.mark.parametrize("prefix", [b"", b"x" * 21])
-async def test_a_denied_prefix_has_1_to_20_bytes(store: Store, prefix: bytes) -> None:
+@pytest.mark.parametrize("wrong", [b"", b"x" * 21])
+async def test_a_denied_prefix_has_1_to_20_bytes(store: Store, wrong: bytes) -> None:
     with pytest.raises(ClientError, match="1 to 20"):
-        await store.deny_list.add(prefix)
+        await store.deny_list.add(wrong)
     assert await store.dump() == {}
 
 
