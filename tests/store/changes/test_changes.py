@@ -61,6 +61,23 @@ async def test_a_download_is_recorded_from_join_to_stop(store: Store) -> None:
     assert (hit_and_run.downloaded, hit_and_run.peer_id, hit_and_run.seeders) == (1000, None, None)
 
 
+@pytest.mark.parametrize("passkey", ["", ALICE])
+async def test_a_leecher_that_stops_with_all_bytes_completes_as_a_seeder(
+    redis_url: str, prefix: str, passkey: str
+) -> None:
+    """Both changes have the bytes of the stop, and the counts at their moments."""
+    async with running(Store(redis_url, Keys(prefix), replace(RULES, accounts="optional"))) as store:
+        await store.users.add("7", ALICE)
+        await store.announce(update(1, "s", passkey=passkey))
+        await store.announce(update(2, "s"))
+        await store.pass_time(10)
+        await store.announce(update(1, "x", passkey=passkey, downloaded=1000, bytes_left=0))
+        completed, stopped = (await read(store))[2:4]
+    assert [each.change for each in (completed, stopped)] == ["completed", "stopped"]
+    assert (completed.seeders, completed.leechers, completed.downloaded) == (1, 1, 1000)
+    assert (stopped.seeders, stopped.leechers, stopped.downloaded) == (0, 1, 1000)
+
+
 async def test_a_hit_and_run_is_cleared_by_time(store: Store) -> None:
     await store.announce(update(1, "s", passkey=ALICE))
     await store.pass_time(10)

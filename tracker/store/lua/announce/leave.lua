@@ -38,13 +38,23 @@ function sockets.lose(t, r, p)
   save_torrent(t)
 end
 
+-- The feed has a leecher that stops with all bytes as a seeder first.
+local function record_departure(t, r, uid, a, completed)
+  if completed then
+    t.seeders = t.seeders + 1
+    record_announce('completed', t, r, r.uid, a)
+    t.seeders = t.seeders - 1
+  end
+  record_announce('stopped', t, r, uid, a)
+end
+
 function leave(t, r, p, a)
   local timeout, uid = P .. 'ptimeout:' .. r.suffix, p.stored[7] or ''
   if p.n6 then read_counts6(t) end
   leave_swarm(t, r.pid, r.pidx, p.left, p.paused, p.stored[8], p.n6, p.endpoints)
   save_torrent(t)
   if p.up + p.down > 0 then count_traffic(r, p) end
-  if is_completion(r, p, a) and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
+  local completed = is_completion(r, p, a) and count_snatch(t, r, p, a)
   if is_remembered(r.uid) then
     write_departure(r, p)
     call('DEL', timeout)
@@ -54,13 +64,13 @@ function leave(t, r, p, a)
   if a then
     credit_user(t, r, p, a)
     if p.time == 0 then a.last_seen = now end -- else the end of its time says so
-    if max_changes > 0 then record_announce('stopped', t, r, r.uid, a) end
+    if max_changes > 0 then record_departure(t, r, r.uid, a, completed) end
     end_activity(a, true)
     save_account(a)
     save_user(a.user)
     return
   end
-  if max_changes > 0 then record_announce('stopped', t, r, uid, nil) end
+  if max_changes > 0 then record_departure(t, r, uid, nil, completed) end
   -- It joined before accounts were switched off, or before the halves of a hybrid torrent were linked.
   if uid ~= '' then end_activity_of(uid, t.tid, true) end
 end
