@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from operator import sub
@@ -101,7 +102,8 @@ async def quiet_store(redis: Any, findings: Findings) -> None:
             active = await check_invariants(redis, KEYS)
         except AssertionError as error:
             if time.monotonic() > end:
-                findings.complaints.append(f"an invariant is broken: {str(error)[:200]}")
+                line = traceback.extract_tb(error.__traceback__)[-1].line
+                findings.complaints.append(f"an invariant is broken: {line} {str(error)[:200]}")
                 return
             await asyncio.sleep(0.2)
         else:
