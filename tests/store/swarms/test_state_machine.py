@@ -483,13 +483,20 @@ class SwarmMachine(RuleBasedStateMachine):
 
     @rule(batch=st.lists(st.tuples(torrents, peers, updates, places, st.integers(0, 3)), min_size=2, max_size=30))
     def announce_together(self, batch: list[Any]) -> None:
-        """Concurrent announces are applied one after another, in the order of arrival."""
+        """Concurrent announces are applied one after another, in the order of arrival; in a shard beside the main one
+        those of unknown passkeys after the others, as the main one is asked for their users."""
         calls = [(t, self.make(t, p, values, place, user)) for t, p, values, place, user in batch]
 
         async def together() -> list[Admitted | Refused]:
+            for shard in self.store.shards.others if self.accounts != "off" else ():
+                await self.store.user_copies.bring_users(shard, ["7", "8"])
             return await asyncio.gather(*(self.store.swarms.announce(u) for _, u in calls))
 
-        for (t, u), reply in zip(calls, self.run(together()), strict=True):
+        def is_asked_for(call: tuple[tuple[int, PeerUpdate], Admitted | Refused]) -> bool:
+            (_, u), _ = call
+            return self.store.shard(u.info_hash) is not self.store.shards.main and u.passkey == "x" * 20
+
+        for (t, u), reply in sorted(zip(calls, self.run(together()), strict=True), key=is_asked_for):
             assert isinstance(reply, Admitted)
             assert reply.outcome == self.model.apply(t, u)
             assert (reply.seeders, reply.leechers) == self.model.counts(t)
