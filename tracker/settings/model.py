@@ -151,7 +151,7 @@ class Settings(Section):
         if self.site.database and not self.changes.max_entries:
             lines.append("site: TRACKER_SITE__DATABASE needs TRACKER_CHANGES__MAX_ENTRIES")
         if self.site.database and not self.changes.updates_seconds:
-            lines.append("site: TRACKER_SITE__DATABASE needs TRACKER_CHANGES__UPDATES_SECONDS, such as 2")
+            lines.append("site: TRACKER_SITE__DATABASE needs TRACKER_CHANGES__UPDATES_SECONDS, such as 1")
         if self.site.listen and self.site.key is None:
             lines.append("site: TRACKER_SITE__LISTEN needs TRACKER_SITE__KEY")
         return lines

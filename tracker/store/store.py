@@ -150,7 +150,7 @@ class Store(UserParts):
     def site_rows(self) -> "SiteRows":
         from tracker.store.users.site_rows import SiteRows  # noqa: PLC0415
 
-        return SiteRows(self.shards, self.users, self.user_sums, self.groups, self._clock)
+        return SiteRows(self.shards, self.users, self.user_sums, self.groups, self.connect_checks, self._clock)
 
     @cached_property
     def webhooks(self) -> "Webhooks":

@@ -7,10 +7,11 @@ from redis import Redis
 
 from loadtest.databases import Site
 from tests.commands import Command
-from tests.store.harness import Store, info_hash
+from tests.store.harness import Store, info_hash, peer_id
 from tests.store.jobs.harness import Metrics
-from tests.workers.site.harness import passkey
+from tests.workers.site.harness import announce, members, passkey
 from tests.workers.site.test_commands import configure
+from tracker.workers.site import importing
 from tracker.workers.site.database import SiteDatabase
 from tracker.workers.site.mapping import load_mapping
 from tracker.workers.site.sync import SiteSync
@@ -143,3 +144,40 @@ async def test_an_interrupted_import_goes_on_where_it_was(store: Store, unit3d: 
     assert await imported(None) == [0, 1000, 1500, 1500]
     totals = [(await store.site_rows.users([str(user)]))[0]["uploaded"] for user in (1, 1000, 1001, 2500)]
     assert totals == [1, 1000, 1002, 2501]
+
+
+async def test_an_import_that_ends_among_the_peers_goes_on_there(
+    store: Store, unit3d: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of the user who came last are read again; a complete import begins anew."""
+    monkeypatch.setattr(importing, "_PEERS_PAGE", 4)
+    users = range(1, 11)
+    await members(store, unit3d, users)
+    unit3d.sql(
+        *(
+            "INSERT INTO peers (user_id, torrent_id, peer_id, ip, port, agent, uploaded, downloaded, `left`, seeder)"
+            f" VALUES ({user}, 1, 0x{peer_id(user).hex()}, 0x01020304, 1, '', {user}, 0, 0, 1)"
+            for user in users
+        )
+    )
+
+    async def imported(rows: int) -> list[tuple[str, int]]:
+        """The parts until so many peers are read."""
+        found: list[tuple[str, int]] = []
+        async with SiteDatabase(unit3d.url) as database:
+            sync = SiteSync(store, database, load_mapping("unit3d"), Metrics().count, store.clock)
+            await sync.database.make_sync_table()
+            async for part in (await sync.importing(again=False, dry_run=False)).run():
+                found.append((part.kind, part.rows))
+                if found[-1] == ("peers", rows):
+                    break
+        return found
+
+    assert (await imported(4))[-2:] == [("peers", 0), ("peers", 4)]
+    assert await imported(-1) == [("peers", number) for number in (0, 4, 7, 7)]
+    assert ("users", len(users)) in await imported(4)
+    for user in users:
+        await announce(store, user, "s", up=100 + user, left=0)
+    await store.pass_time(60)
+    totals = await store.site_rows.users([str(user) for user in users])
+    assert [row["uploaded"] for row in totals] == [100] * len(users)

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -16,6 +18,8 @@ from tests.store.harness import info_hash
 from tests.waiting import until
 from tests.workers.site.harness import passkey
 from tracker.core.warning_messages import NO_SLOT
+
+DEADLINE = 5.0
 
 
 def announce(tracker: RunningTracker, user: int, torrent: int = 1, **changes: str) -> dict[bytes, object]:
@@ -33,9 +37,11 @@ def metrics(tracker: RunningTracker, token: str) -> dict[str, float]:
     }
 
 
-def test_the_tracker_keeps_the_tables(
-    tracker: Command, tmp_path: Path, unit3d: Site, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def settings(
+    tracker: Command, unit3d: Site, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """Of a tracker; its users 7 and 8 and torrents 1 and 2 are imported."""
     settings = {
         "TRACKER_REDIS__URL": redis_url,
         "TRACKER_REDIS__PREFIX": prefix,
@@ -44,7 +50,6 @@ def test_the_tracker_keeps_the_tables(
         "TRACKER_CHANGES__MAX_ENTRIES": "100000",
         "TRACKER_CHANGES__UPDATES_SECONDS": "1",
         "TRACKER_SITE__DATABASE": unit3d.url,
-        "TRACKER_SITE__SYNC_SECONDS": "0.5",
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
@@ -57,6 +62,11 @@ def test_the_tracker_keeps_the_tables(
         ),
     )
     tracker("sync", "import")
+    return settings
+
+
+def test_the_tracker_keeps_the_tables(tracker: Command, tmp_path: Path, unit3d: Site, settings: dict[str, str]) -> None:
+    settings["TRACKER_SITE__SYNC_SECONDS"] = "0.5"
     running = trackers.start(tmp_path, **settings)
     try:
         for torrent in (1, 2):
@@ -77,3 +87,58 @@ def test_the_tracker_keeps_the_tables(
         assert found['tracker_site_rows_total{outcome="written"}'] > 0
     finally:
         running.kill()
+
+
+@pytest.mark.serial
+def test_the_tables_are_right_within_five_seconds(tmp_path: Path, unit3d: Site, settings: dict[str, str]) -> None:
+    """From the answer of an announce on, at the default interval, wherever the announce falls between two rounds."""
+
+    running = trackers.start(tmp_path, **settings)
+    try:
+        for up, event in ((0, "started"), (1000, ""), (2000, "stopped")):  # each comes just after a round
+            announce(running, 7, left="0", uploaded=str(up), event=event)
+            active = int(event != "stopped")
+            until(lambda: unit3d.sql("SELECT uploaded, active FROM peers") == [[str(up), str(active)]], DEADLINE)  # noqa: B023
+    finally:
+        running.kill()
+
+
+@pytest.mark.serial
+def test_another_process_goes_on_when_the_one_that_syncs_is_killed(
+    tmp_path: Path, unit3d: Site, settings: dict[str, str]
+) -> None:
+    """A process that does not have the lease does not even connect to the database."""
+
+    def connections() -> int:
+        others = f"FROM information_schema.processlist WHERE db = '{unit3d.name}' AND id <> CONNECTION_ID()"
+        return unit3d.number(f"SELECT COUNT(*) {others}")
+
+    def start(number: int) -> "subprocess.Popen[bytes]":
+        log = tmp_path / f"sync{number}"
+        command = [sys.executable, "-m", "tracker", "sync", "run"]
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, cwd=tmp_path, env=trackers.environment(settings), stderr=output)
+        until(lambda: b"syncing" in log.read_bytes())
+        return process
+
+    settings["TRACKER_SITE__SYNC_IN_TRACKER"] = "false"
+    running = trackers.start(tmp_path, **settings)
+    processes = [start(1)]
+    try:
+        announce(running, 7, left="0", event="started")
+        until(lambda: unit3d.number("SELECT COUNT(*) FROM peers") == 1)
+        processes.append(start(2))
+        announce(running, 8, left="9", event="started")
+        until(lambda: unit3d.number("SELECT COUNT(*) FROM peers") == 2)
+        assert connections() == 1
+        processes[0].kill()
+        processes[0].wait()
+        until(lambda: connections() == 0)
+        announce(running, 8, left="9", uploaded="500", event="stopped")
+        until(lambda: unit3d.sql("SELECT uploaded FROM peers WHERE user_id = 8 AND NOT active") == [["500"]])
+        assert connections() == 1 and processes[1].poll() is None
+    finally:
+        running.kill()
+        for process in processes:
+            process.kill()
+            process.wait()

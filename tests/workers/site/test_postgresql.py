@@ -1,8 +1,11 @@
-"""A site of its own on PostgreSQL, with a mapping file and other types of columns."""
+"""Sites of their own, with a mapping file: on PostgreSQL, with other types of columns, and with very many columns."""
 
 from dataclasses import replace
 
-from loadtest.databases import Site
+import pytest
+from sqlalchemy import event
+
+from loadtest.databases import Site, site_on
 from loadtest.site_tables import OWN_MAPPING
 from tests.store.harness import Store, info_hash, peer_id, running, update
 from tests.workers.site.conftest import RULES
@@ -10,6 +13,9 @@ from tests.workers.site.harness import announce, passkey, register, syncing
 from tests.workers.site.test_comparing import compared
 from tracker.store.schema.keys import Keys
 from tracker.workers.site.mapping import read_mapping
+from tracker.workers.site.writer import open_writers
+
+COLUMNS, ROWS = 150, 500
 
 
 async def test_the_tables_of_a_mapping_file_are_kept(store: Store, own: Site) -> None:
@@ -109,3 +115,28 @@ async def test_everything_that_a_mapping_may_say(redis_url: str, prefix: str, ow
     local = "extract(epoch FROM at AT TIME ZONE 'Asia/Shanghai')::bigint"
     began = str(int(store.clock.now) - 180)
     assert own.sql(f"SELECT encode(hash, 'hex'), {local} FROM tried") == [[info_hash(9).hex(), began]]
+
+
+@pytest.mark.parametrize("server", ["mariadb", "postgresql"])
+async def test_no_statement_has_more_values_than_the_database_takes(
+    store: Store, request: pytest.FixtureRequest, server: str
+) -> None:
+    """Of a mapping with many columns: the more there are, the fewer rows has a batch."""
+    counts: list[int] = []
+
+    def note(connection: object, cursor: object, statement: str, values: object, context: object, many: bool) -> None:
+        counts.append(len(values) if isinstance(values, tuple) and not many else 0)
+
+    names = [f"n{number}" for number in range(COLUMNS)]
+    columns = ", ".join(f"{name} BIGINT NOT NULL DEFAULT 0" for name in names)
+    values = ", ".join(f'{name} = "seeders"' for name in names)
+    mapping = f'[[table]]\nrows = "torrents"\nname = "wide"\nkey = {{ id = "torrent_id" }}\nset = {{ {values} }}'
+    with site_on(request.getfixturevalue(server), [f"CREATE TABLE wide (id BIGINT PRIMARY KEY, {columns})"]) as site:
+        site.sql(f"INSERT INTO wide (id) VALUES {', '.join(f'({number})' for number in range(1, ROWS + 1))}")
+        async with syncing(store, site, read_mapping("wide", mapping)) as sync:
+            (writer,) = await open_writers(sync.database, read_mapping("wide", mapping))
+            event.listen(sync.database.engine.sync_engine, "before_cursor_execute", note)
+            rows = [{"torrent_id": number, "seeders": 3} for number in range(1, ROWS + 1)]
+            assert (await writer.write(rows)).rows == ROWS
+        assert site.number(f"SELECT SUM({names[0]} + {names[-1]}) FROM wide") == 6 * ROWS
+    assert max(counts) <= 32_767

@@ -113,6 +113,7 @@ async def test_nexusphp(store: Store, mariadb: Database) -> None:
             f" (8, 'v', '{passkey(8)}', 0)",
             f"INSERT INTO torrents (id, info_hash, name, visible) VALUES (1, 0x{HASH}, 't', 'no')",
         )
+        await store.connect_checks.note(endpoint(8, v6=True), "8", True)
         async with syncing(store, site, load_mapping("nexusphp"), zone="Asia/Shanghai") as sync:
             await store.announce(update(8, "s", endpoint=endpoint(8, v6=True), passkey=passkey(8), bytes_left=0))
             await download(store)
@@ -136,7 +137,7 @@ async def test_nexusphp(store: Store, mariadb: Database) -> None:
         ) == [["300", "1000", "0", "yes", "60", "600", str(now - 120)]]
         assert site.sql("SELECT ip, ipv4, ipv6, port, seeder, connectable FROM peers ORDER BY userid") == [
             ["11.0.0.7", "11.0.0.7", "", "6881", "yes", "no"],
-            ["2001:db8::8", "", "2001:db8::8", "6881", "yes", "no"],
+            ["2001:db8::8", "", "2001:db8::8", "6881", "yes", "yes"],
         ]
 
 

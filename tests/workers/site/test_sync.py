@@ -1,6 +1,7 @@
 """The sync writes a site's tables: on a real MariaDB, from announces to a real store."""
 
 import asyncio
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ import pytest
 from sqlalchemy import event
 
 from loadtest.databases import Site
+from loadtest.servers import ROOT
 from tests.store.harness import Store, endpoint, info_hash, peer_id, running, update
 from tests.workers.site.conftest import RULES
 from tests.workers.site.harness import announce, members, passkey, syncing
+from tests.workers.site.test_comparing import compared
 from tracker.store.schema.keys import Keys
 from tracker.workers.site.database import SiteError
 from tracker.workers.site.sync import SiteSync
@@ -175,6 +178,51 @@ async def test_a_user_is_shown_what_is_not_registered(redis_url: str, prefix: st
             assert unit3d.sql(rows) == []
             await sync.full_pass()
     assert unit3d.sql(rows) == tried
+
+
+async def test_peers_have_whether_they_accept_connections(store: Store, unit3d: Site) -> None:
+    """As the prober found: of a peer with two addresses one is enough."""
+    await members(store, unit3d, [7, 8, 9])
+    await store.connect_checks.note(endpoint(7, v6=True), "7", True)
+    for user, connectable in ((7, False), (8, False)):
+        await store.connect_checks.note(endpoint(user), str(user), connectable)
+    async with syncing(store, unit3d) as sync:
+        for user in (7, 8, 9):
+            await announce(store, user, "s")
+        await store.announce(update(7, endpoint=endpoint(7, v6=True), passkey=passkey(7)))
+        await sync.round()
+        assert unit3d.sql("SELECT user_id, connectable FROM peers") == [["7", "1"], ["8", "0"], ["9", "0"]]
+        await store.connect_checks.note(endpoint(9), "9", True)
+        await announce(store, 9, "x")
+        await announce(store, 9, "s")
+        await sync.round()
+    assert unit3d.sql("SELECT user_id FROM peers WHERE connectable") == [["7"], ["9"]]
+
+
+async def test_what_a_site_adds_in_redis_is_counted_beside_announces(store: Store, unit3d: Site) -> None:
+    """To the fields that keys.md names for it."""
+    row = next(line for line in (ROOT / "docs/keys.md").read_text().splitlines() if line.startswith("| `t:u:<uid>` |"))
+    fields = re.findall(
+        r"\w+",
+        row.partition("totals of a user.")[2].partition(" (credited bytes; with one shard a site may `HINCRBY`")[0],
+    )
+    assert fields == ["uploaded", "downloaded"]
+    await members(store, unit3d, [7])
+    await announce(store, 7, "s")
+    async with syncing(store, unit3d) as sync:
+        for number in range(1, 21):
+            await store.pass_time(60)
+            added = (
+                store.redis.hincrby(store.keys.user("7"), name, by) for name, by in zip(fields, (7, -3), strict=True)
+            )
+            await asyncio.gather(announce(store, 7, up=1000 * number, down=100 * number), *added)
+        await announce(store, 7, "x", up=20_000, down=2000)
+        await sync.round()
+        assert not any(each.differences for each in (await compared(sync)).values())
+    totals = {"uploaded": 20_000 + 20 * 7, "downloaded": 2000 - 20 * 3}
+    user = await store.users.get("7")
+    assert user and {name: getattr(user, name) for name in fields} == totals
+    assert unit3d.sql("SELECT uploaded, downloaded FROM users") == [[str(each) for each in totals.values()]]
 
 
 async def test_a_peer_that_came_and_went_between_two_rounds_has_a_row(store: Store, unit3d: Site) -> None:

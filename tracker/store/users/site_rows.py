@@ -9,6 +9,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, signed, whole
 from tracker.store.schema.record import Field, fields_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.swarms.connect_checks import ConnectChecks, any_connectable
 from tracker.store.users.rules import Groups
 from tracker.store.users.sums import UserSums
 from tracker.store.users.users import Users
@@ -69,9 +70,16 @@ class SiteRows:
     ``clock`` returns epoch seconds."""
 
     def __init__(
-        self, shards: Shards, users: Users, sums: UserSums, groups: Groups, clock: Callable[[], float]
+        self,
+        shards: Shards,
+        users: Users,
+        sums: UserSums,
+        groups: Groups,
+        checks: ConnectChecks,
+        clock: Callable[[], float],
     ) -> None:
         self._shards = shards
+        self._checks = checks
         self._groups = groups
         self._users = users
         self._sums = sums
@@ -139,14 +147,11 @@ class SiteRows:
         return [_peer(peer, row) for peer, row in zip(ids, rows, strict=True) if row and row[0]]
 
     async def note_connectable(self, peers: Sequence[SiteRow]) -> None:
-        """Adds to each peer whether its endpoint accepted a connection of the tracker in the last day."""
-        main = self._shards.main
-        named = [row for row in peers if row["ip"]]
-        for some in in_parts(named, ROWS_A_CALL):
-            endpoints = [Endpoint(row["ip"] + row["port"].to_bytes(2, "big")) for row in some]
-            found = await self._shards.send([(main, ("MGET", *map(main.keys.connectable, endpoints)))])
-            for row, value in zip(some, found[0], strict=True):
-                row["connectable"] = (value or b"")[:1] == b"1"
+        """Adds to each peer whether one of its endpoints accepted a connection of the tracker in the last day."""
+        for some in in_parts(peers, ROWS_A_CALL):
+            found = await self._checks.of([endpoint for row in some for endpoint in row["endpoints"]])
+            for row in some:
+                row["connectable"] = bool(any_connectable(found, row["endpoints"]))
 
     async def note_immune(self, history: Sequence[SiteRow]) -> None:
         """Adds to each row whether its user gets no hit-and-runs, by a rule of the user or of the group."""
@@ -300,6 +305,7 @@ def _peer(peer: PeerOnTorrent, row: Sequence[bytes | None]) -> SiteRow:
         "user_id": whole(user_id),
         "torrent_id": int(peer.torrent_id),
         "peer_id": bytes.fromhex(peer.peer_id),
+        "endpoints": endpoints,
         "ip": first_one[:-2] or None,
         "ipv4": next((each[:-2] for each in endpoints if len(each) == ENDPOINT_LENGTH), None),
         "ipv6": next((each[:-2] for each in endpoints if len(each) == ENDPOINT6_LENGTH), None),

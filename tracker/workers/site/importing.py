@@ -60,6 +60,7 @@ class SiteImport:
     async def run(self) -> AsyncIterator[Imported]:
         """Yields after each part. Raises SiteError, StoreUnavailable and redis.exceptions.RedisError."""
         sources = [f"import:{each.kind}" for each in self._mapping.imports]
+        sources += [_peers_source(each) for each in self._mapping.of("peers")]
         positions = {} if self._dry_run else await self._positions(sources)
         if all(positions.get(source) == _END for source in sources):
             positions = {}
@@ -76,20 +77,22 @@ class SiteImport:
                 if not self._dry_run:
                     await self._record({f"import:{each.kind}": after})
                 yield done
-        async for done in self._peers():
-            yield done
-
-    async def _peers(self) -> AsyncIterator[Imported]:
-        """The counters of clients, from which their next announces count."""
         for table in self._mapping.of("peers"):
-            reader = PeerReader(self._database, table, (await self._database.tables([table.name]))[table.name])
-            done = Imported("peers", await reader.count())
+            if (position := positions.get(_peers_source(table), "")) != _END:
+                async for done in self._peers(table, position):
+                    yield done
+
+    async def _peers(self, table: TableMapping, position: str) -> AsyncIterator[Imported]:
+        """The counters of clients, from which their next announces count."""
+        reader = PeerReader(self._database, table, (await self._database.tables([table.name]))[table.name])
+        done = Imported("peers", await reader.count())
+        yield done
+        async for rows, after in reader.pages(position):
+            if not self._dry_run:
+                await self._store.user_history.remember_peers(rows, again=self._again)
+                await self._record({_peers_source(table): after})
+            done.rows += len(rows)
             yield done
-            async for rows in reader.pages():
-                if not self._dry_run:
-                    await self._store.user_history.remember_peers(rows, again=self._again)
-                done.rows += len(rows)
-                yield done
 
     async def _pages(
         self, mapping: ImportMapping, position: str
@@ -251,15 +254,16 @@ class PeerReader:
         (row,) = await self._database.rows(select(func.count().label("number")).select_from(self._table))
         return int(row["number"]) if {"uploaded", "downloaded"} <= self._columns.keys() else 0
 
-    async def pages(self) -> AsyncIterator[list[PeerThere]]:
-        """All rows, in parts; none if the table has no counters."""
-        if not {"uploaded", "downloaded"} <= self._columns.keys():
-            return
-        query = whole = select(*self._columns.values()).order_by(*self._key).limit(_PEERS_PAGE)
-        while rows := await self._database.rows(query):
+    async def pages(self, position: str) -> AsyncIterator[tuple[list[PeerThere], str]]:
+        """The rows from a position on, in parts, each with the position after it: the first column of the key, so the
+        last rows before an interruption come again. None if the table has no counters."""
+        whole = select(*self._columns.values()).order_by(*self._key).limit(_PEERS_PAGE)
+        query = whole.where(self._key[0] >= int(position)) if position else whole
+        while rows := await self._database.rows(query) if {"uploaded", "downloaded"} <= self._columns.keys() else ():
             last = tuple(rows[-1][column.name] for column in self._key)
             query = whole.where(self._key[0] >= last[0], tuple_(*self._key) > last)  # the first finds the place
-            yield [self._peer(row) for row in rows]
+            yield [self._peer(row) for row in rows], str(last[0])
+        yield [], _END
 
     def _peer(self, row: Mapping[str, Any]) -> PeerThere:
         found = {value: row[column.name] for value, column in self._columns.items()}
@@ -276,6 +280,10 @@ class PeerReader:
             else 1,
             int(found.get("active", 1) not in (0, "no")),
         )
+
+
+def _peers_source(table: TableMapping) -> str:
+    return f"import:{table.name}:peers"
 
 
 _OF_PEERS = frozenset(PeerThere._fields)

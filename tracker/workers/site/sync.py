@@ -31,7 +31,8 @@ from tracker.workers.site.writer import TableWriter, Written, open_writers, read
 
 PAGE, MAX_PAGES = 1000, 20
 """Changes of one read, and reads of one round."""
-LEASE_SECONDS = 30
+LEASE_SECONDS = 10
+"""After a kill another process takes over; two that overlap write nothing twice."""
 FEED, STORE, PASS = "feed", "store", "pass"
 """Sources in the table of positions."""
 

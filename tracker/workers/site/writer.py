@@ -25,6 +25,8 @@ Encoded = dict[str, Any]
 Key = tuple[Any, ...]
 _BATCH = 500
 """Rows of one transaction, which hold locks of the site for some milliseconds."""
+_MAX_VALUES = 32_767
+"""Of one statement, by PostgreSQL's protocol; MySQL has 65,535."""
 _MOVED = ("ip", "port", "agent", "connectable")
 """Values that only active peers have."""
 _ACTIVE = ("active", "seeding")
@@ -85,13 +87,14 @@ class TableWriter:
         self._gone = {name: encode[name](value) for name, value in mapping.gone.items()}
         flags = [name for name, value in mapping.replaced.items() if value in _ACTIVE]
         self._ended = {**{name: encode[name](False) for name in flags}, **self._gone}
+        self._batch = max(1, min(_BATCH, _MAX_VALUES // len(mapping.columns)))
 
     async def write(self, rows: Sequence[Row]) -> Written:
         """Writes the rows, in batches. A row that does not fit is left out, and named. Raises SiteError."""
         done = Written()
         encoded = self.encode_all(rows, done)
         encoded.sort(key=lambda pair: self.key_of(pair[1]))  # locks in one order
-        for some in in_parts(encoded, _BATCH):
+        for some in in_parts(encoded, self._batch):
             done += await self._write(some)
         return done
 
@@ -120,7 +123,7 @@ class TableWriter:
     async def end(self, keys: Sequence[Key]) -> None:
         """These rows of the site are active no longer. Raises SiteError."""
         ended = [{**dict(zip(self.mapping.key, key, strict=True)), **self._ended} for key in sorted(keys)]
-        for some in in_parts(ended, _BATCH):
+        for some in in_parts(ended, self._batch):
             await self._database.transaction(partial(self._update, rows=some, columns=list(self._ended)))
 
     @property
