@@ -155,8 +155,10 @@ async def test_an_import_that_ends_among_the_peers_goes_on_there(
     await members(store, unit3d, users)
     unit3d.sql(
         *(
-            "INSERT INTO peers (user_id, torrent_id, peer_id, ip, port, agent, uploaded, downloaded, `left`, seeder)"
-            f" VALUES ({user}, 1, 0x{peer_id(user).hex()}, 0x01020304, 1, '', {user}, 0, 0, 1)"
+            "INSERT INTO peers (user_id, torrent_id, peer_id, ip, port, agent, uploaded, downloaded, `left`, seeder,"
+            " updated_at)"
+            f" VALUES ({user}, 1, 0x{peer_id(user).hex()}, 0x01020304, 1, '', {user}, 0, 0, 1,"
+            f" FROM_UNIXTIME({int(store.clock.now)}))"
             for user in users
         )
     )
@@ -177,7 +179,6 @@ async def test_an_import_that_ends_among_the_peers_goes_on_there(
     assert await imported(-1) == [("peers", number) for number in (0, 4, 7, 7)]
     assert ("users", len(users)) in await imported(4)
     for user in users:
-        await announce(store, user, "s", up=100 + user, left=0)
-    await store.pass_time(60)
+        await announce(store, user, up=100 + user, left=0)
     totals = await store.site_rows.users([str(user) for user in users])
     assert [row["uploaded"] for row in totals] == [100] * len(users)

@@ -103,7 +103,7 @@ def test_the_tables_are_right_within_five_seconds(tmp_path: Path, unit3d: Site, 
         running.kill()
 
 
-@pytest.mark.serial
+@pytest.mark.slow
 def test_another_process_goes_on_when_the_one_that_syncs_is_killed(
     tmp_path: Path, unit3d: Site, settings: dict[str, str]
 ) -> None:

@@ -220,8 +220,8 @@ async def test_what_a_site_adds_in_redis_is_counted_beside_announces(store: Stor
         await sync.round()
         assert not any(each.differences for each in (await compared(sync)).values())
     totals = {"uploaded": 20_000 + 20 * 7, "downloaded": 2000 - 20 * 3}
-    user = await store.users.get("7")
-    assert user and {name: getattr(user, name) for name in fields} == totals
+    (user,) = await store.site_rows.users(["7"])
+    assert {name: user[name] for name in fields} == totals
     assert unit3d.sql("SELECT uploaded, downloaded FROM users") == [[str(each) for each in totals.values()]]
 
 

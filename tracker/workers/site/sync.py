@@ -32,7 +32,7 @@ from tracker.workers.site.writer import TableWriter, Written, open_writers, read
 PAGE, MAX_PAGES = 1000, 20
 """Changes of one read, and reads of one round."""
 LEASE_SECONDS = 10
-"""After a kill another process takes over; two that overlap write nothing twice."""
+"""At least: then another process goes on. Two that overlap write nothing twice."""
 FEED, STORE, PASS = "feed", "store", "pass"
 """Sources in the table of positions."""
 
@@ -65,7 +65,7 @@ class SiteSync:
         self._writers: list[TableWriter] = []
         self._missing: set[str] = set()
         """Users without a row at the site, of whom the log has told."""
-        self.lease = Lease(store.scripts, "site", "sync", LEASE_SECONDS, clock)
+        self.lease = Lease(store.scripts, "site", "sync", max(LEASE_SECONDS, int(2 * every_seconds)), clock)
 
     async def run(self) -> None:
         """Runs until cancelled, in one of several processes."""
