@@ -7,9 +7,9 @@ from redis import Redis
 
 from loadtest.databases import Site
 from tests.commands import Command
-from tests.store.harness import Store, info_hash, peer_id
+from tests.store.harness import Store, info_hash, peer_id, update
 from tests.store.jobs.harness import Metrics
-from tests.workers.site.harness import announce, members, passkey
+from tests.workers.site.harness import members, passkey
 from tests.workers.site.test_commands import configure
 from tracker.workers.site import importing
 from tracker.workers.site.database import SiteDatabase
@@ -178,7 +178,5 @@ async def test_an_import_that_ends_among_the_peers_goes_on_there(
     assert (await imported(4))[-2:] == [("peers", 0), ("peers", 4)]
     assert await imported(-1) == [("peers", number) for number in (0, 4, 7, 7)]
     assert ("users", len(users)) in await imported(4)
-    for user in users:
-        await announce(store, user, up=100 + user, left=0)
-    totals = await store.site_rows.users([str(user) for user in users])
-    assert [row["uploaded"] for row in totals] == [100] * len(users)
+    remembered = [(await store.peer(update(user)))["uploaded"] for user in users]
+    assert remembered == [str(user) for user in users]
