@@ -3,9 +3,13 @@
 import re
 from pathlib import Path
 
+from tracker.cli.files.rows import COLUMNS
+from tracker.operations.audit_export import COLUMNS as AUDIT_COLUMNS
 from tracker.settings import reference
 from tracker.settings.model import FIELDS, variable
+from tracker.store.changes.changes import Change
 from tracker.store.schema import keys, table
+from tracker.store.schema.record import fields_of
 from tracker.store.work import sizes
 from tracker.workers import connectable, counter_cleanup
 from tracker.workers.push import sender
@@ -131,3 +135,26 @@ def test_prose_lines_have_at_most_120_characters() -> None:
             if len(line) > 120 and not shown:
                 found.append(f"{page.name}:{number}")
     assert not found
+
+
+def test_the_pages_of_places_name_the_sources_and_no_export_has_places() -> None:
+    """The licences ask for it wherever places are shown."""
+    texts = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("geoip", "uniques", "api", "cli")}
+    assert all(source in texts["geoip"] for source in ("https://db-ip.com", "https://www.maxmind.com"))
+    assert all("geoip.md#which-database" in texts[name] for name in ("uniques", "api"))
+    assert re.search(r"tracker unique top .*docs/geoip.md", texts["cli"])
+    columns = {name for names in (*COLUMNS.values(), AUDIT_COLUMNS) for name in names}
+    assert "No export has places." in texts["api"]
+    assert not columns & {"country", "subdivision", "city", "postcode", "place"}
+
+
+def test_the_page_of_the_feed_has_all_changes_and_fields() -> None:
+    page = (DOCS / "changes.md").read_text(encoding="utf-8")
+    tables = [
+        re.findall(r"`(\w+)`", " ".join(re.findall(r"(?m)^\|([^|]*)\|", page.partition(head)[2].split("\n\n")[0])))
+        for head in ("| `change` | when |\n", "| field | meaning |\n")
+    ]
+    kinds, fields = map(set, tables)
+    described = fields_of(Change)["change"].about
+    assert kinds == set(re.findall(r"`(\w+)`", described))
+    assert fields | {"change"} == set(fields_of(Change))

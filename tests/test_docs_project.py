@@ -12,7 +12,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def test_the_readme_names_each_front_end() -> None:
     """The first paragraph lists what the tracker serves, and the planned protocols."""
     names = {"http": "HTTP", "udp": "UDP", "websocket": "WebSocket", "work": "volunteers", "dht": "DHT"}
-    now, _, later = README.partition("- **Serves** ")[2].partition("\n- ")[0].partition(". ")
+    now, _, later = README.partition("It serves ")[2].partition("\n\n")[0].partition(". ")
     here = {path.name for path in (ROOT / "tracker/frontends").iterdir() if (path / "__init__.py").exists()}
     assert {name for name, word in names.items() if word in now} == here
     assert {name for name, word in names.items() if word in later} == names.keys() - here
@@ -43,10 +43,20 @@ def test_the_metadata_contains_no_project_url() -> None:
     assert "no public address" in " ".join((ROOT / "SECURITY.md").read_text(encoding="utf-8").split())
 
 
-def test_the_readme_is_short_and_begins_with_a_picture() -> None:
+def test_the_readme_is_short_and_begins_with_a_picture_three_lines_and_two_commands() -> None:
+    """A picture in light and dark, what it is, for whom with one link each, and how to run and test it."""
     assert README.count("\n") <= 120
-    shown = re.findall(r'(?:srcset|src)="([^"]+)"', README)
+    title, picture, text, users, heading, commands, *_ = README.split("\n\n")
+    assert (title, heading) == ("# swarmkeeper", "## Run it, test it")
+    shown = re.findall(r'(?:srcset|src)="([^"]+)"', picture)
     assert len(shown) == 2 and all((ROOT / path).is_file() for path in shown)
+    assert picture.startswith("<picture>") and {path.rpartition("-")[2] for path in shown} == {"light.png", "dark.png"}
+    assert len(text.splitlines()) == 3
+    _, _, *rows = users.splitlines()
+    links = {re.split(r" *\| *", row)[1]: re.findall(r"\]\((docs/[\w.]+)\)", row) for row in rows}
+    assert links.keys() == {"a public tracker", "a private site", "a LAN", "an archive with volunteers"}
+    assert all(len(found) == 1 and (ROOT / found[0]).is_file() for found in links.values())
+    assert commands == "```sh\nmake run\nmake test\n```"
 
 
 def test_every_picture_is_shown_on_a_page() -> None:

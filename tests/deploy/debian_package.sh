@@ -30,7 +30,7 @@ rm -f "$root/tmp/swarmkeeper.deb"
 [ "$(stat -c '%a %U' "$root/etc/swarmkeeper/tracker.toml")" = "640 root" ] || fail "settings can be read by all"
 in_root getent passwd swarmkeeper | grep -q ':/usr/sbin/nologin$' || fail "no user swarmkeeper"
 unit=$root/lib/systemd/system/swarmkeeper.service
-for line in User=swarmkeeper StateDirectory=swarmkeeper WorkingDirectory=/etc/swarmkeeper NoNewPrivileges=yes; do
+for line in User=swarmkeeper {State,Cache}Directory=swarmkeeper WorkingDirectory=/etc/swarmkeeper NoNewPrivileges=yes; do
     grep -qx "$line" "$unit" || fail "the unit has no $line"
 done
 ! grep -rqIF "$work" "$root/usr/lib/swarmkeeper" || fail "files name the folder where the package was built"
@@ -82,8 +82,10 @@ say "upgraded"
 
 in_root dpkg --remove swarmkeeper </dev/null >"$work/log" 2>&1 || fail "the removal failed"
 [ -d "$root/var/lib/swarmkeeper/appendonlydir" ] || fail "the removal deleted data"
+mkdir "$root/var/cache/swarmkeeper" # systemd makes it
 in_root dpkg --purge swarmkeeper </dev/null >"$work/log" 2>&1 || fail "the purge failed"
 files >"$work/after"
 diff "$work/before" "$work/after" >"$work/log" || fail "the purge left files"
+[ ! -e "$root/var/cache/swarmkeeper" ] && [ ! -e "$root/etc/swarmkeeper" ] || fail "the purge left a cache or settings"
 ! in_root getent passwd swarmkeeper >/dev/null || fail "the purge left the user"
 say "nothing is left"

@@ -59,7 +59,9 @@ pid=$(main_process)
 for line in 'NoNewPrivs:	1' 'Seccomp:	2' 'CapBnd:	0000000000000000'; do
     grep -qx "$line" "/proc/$pid/status" || fail "its process has not: $line"
 done
-[ "$(stat -c '%a %U' /var/lib/swarmkeeper)" = "700 swarmkeeper" ] || fail "others can read its data"
+for folder in lib cache; do
+    [ "$(stat -c '%a %U' /var/$folder/swarmkeeper)" = "700 swarmkeeper" ] || fail "others can read its /var/$folder"
+done
 python3 -c 'import urllib.request
 url = "http://127.0.0.1:6969/announce?info_hash=" + "%01" * 20 + "&peer_id=-TR4000-abcdefghijkl&port=6881&left=0&event=started"
 reply = urllib.request.urlopen(url).read()

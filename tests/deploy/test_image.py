@@ -1,5 +1,6 @@
 """The Dockerfile, compose.yaml and deploy/image/check.sh agree with each other and grant minimal rights."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -226,3 +227,13 @@ def test_prometheus_uses_a_host_name_that_the_tracker_accepts() -> None:
     host, _, port = target.partition(":")
     assert host == SERVICES["tracker"]["environment"]["TRACKER_ADMIN__HOSTS"] and host in SERVICES
     assert f":{port}" in re.findall(r"TRACKER_ADMIN__LISTEN=(\S+)", DOCKERFILE)[0]
+
+
+def test_the_page_names_the_limit_of_descriptors_that_compose_sets() -> None:
+    page = (ROOT / "docs/docker.md").read_text()
+    (option,) = re.findall(r"--ulimit nofile=(\d+):(\d+)", page)
+    (daemon,) = re.findall(r'`("default-ulimits": .*?)`', " ".join(page.split()))
+    limits = json.loads(f"{{{daemon}}}")["default-ulimits"]["nofile"]
+    assert COMPOSE["services"]["tracker"]["ulimits"]["nofile"] == {"soft": int(option[0]), "hard": int(option[1])}
+    assert limits == {"Name": "nofile", "Soft": int(option[0]), "Hard": int(option[1])}
+    assert int(option[0]) > 1024

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.e2e.browsers import OpenDashboard, browser, open_dashboard
 from tests.e2e.conftest import StartTracker
-from tests.e2e.sample_trackers import sample_of
+from tests.e2e.sample_trackers import LONG, sample_of
 
 __all__ = ["browser", "open_dashboard"]
 
@@ -50,3 +50,26 @@ def test_selected_torrents_are_disabled_and_found_by_a_filter(
     page.get_by_label("Search torrents by name or info hash").fill("film 2")
     expect(page.locator("td.pick")).to_have_count(1)
     assert sample.call_api("GET", f"/torrents/{2:040x}")["reason"] == "taken down"
+
+
+def test_a_bulk_change_is_one_short_row_of_the_audit_log_on_a_phone(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard
+) -> None:
+    """Of 100 torrents with long names. The page does not scroll sideways, also with all objects shown."""
+    sample = sample_of(start_tracker(), ())
+    torrents = [{"info_hash": f"{number:040x}", "name": f"{LONG} {number}"} for number in range(1, 101)]
+    sample.call_api("POST", "/torrents/batch", {"torrents": torrents})
+    window = open_dashboard(sample.tracker, viewport={"width": 390, "height": 844})
+    window.sign_in(sample.token)
+    window.go("/audit?operation=torrent")
+    page = window.page
+    expect(page.locator("tbody tr")).to_have_count(1)
+    row = page.locator("tbody tr")
+    expect(row).to_contain_text("100 objects")
+    box = row.bounding_box()
+    assert box and box["height"] < 844
+    for _ in ("folded", "open"):
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        right = "(row) => Math.max(...[...row.querySelectorAll('*')].map((e) => e.getBoundingClientRect().right))"
+        assert row.evaluate(right) <= 390, "its text is not cut"
+        row.locator("summary").click()

@@ -107,9 +107,10 @@ async def test_the_shortest_and_the_longest_range_have_no_link_beyond(admin: Adm
         "since=²&until=9",
         f"since={'9' * 13}&until=1",
         "by=country",
+        "",
     ],
 )
-async def test_a_wrong_query_shows_the_hours_or_the_day_that_has_data(admin: Admin, query: str) -> None:
+async def test_without_a_valid_range_the_page_has_the_hours_or_the_day_that_has_data(admin: Admin, query: str) -> None:
     counters = admin.store.counters
     async with admin.browser() as browser:
         for age, label in ((0, "2 h"), (3600, "2 h"), (8100, "24 h")):

@@ -1,5 +1,6 @@
 """The page of the audit log, for role admin only."""
 
+from collections.abc import Iterable
 from typing import get_args
 from urllib.parse import urlencode
 
@@ -41,7 +42,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         given = {name: text for name, text in texts.items() if text}
         exported = {name: getattr(wanted, name) for name in _FIELDS if getattr(wanted, name) not in (None, "")}
         variables = {
-            "entries": [(entry, [(each, changed(each)) for each in entry.objects]) for entry in entries],
+            "entries": [(entry, [(each, changed(each)) for each in objects]) for entry, objects in _folded(entries)],
             # The browser refuses other values than such times.
             "filters": {**texts, "since": input_time(wanted.since), "until": input_time(wanted.until)},
             "filtered": bool(given),
@@ -58,6 +59,21 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         return render(request, "audit.html", variables, status=422 if error else 200)
 
     return [web.get("/audit", show)]
+
+
+def _folded(entries: Iterable[AuditEntry]) -> list[tuple[AuditEntry, list[ChangedObject]]]:
+    """Each entry with its objects. Those of further entries are among the objects of their call."""
+    rows: list[tuple[AuditEntry, list[ChangedObject]]] = []
+    for entry in entries:
+        if entry.further and rows and _call_of(rows[-1][0]) == _call_of(entry) and rows[-1][0].at - entry.at <= 1:
+            rows[-1][1].extend(entry.objects)
+        else:
+            rows.append((entry, list(entry.objects)))
+    return rows
+
+
+def _call_of(entry: AuditEntry) -> tuple[object, ...]:
+    return entry.actor, entry.token_id, entry.way, entry.address, entry.operation, entry.details
 
 
 def _filter(texts: dict[str, str], now: float) -> AuditFilter:

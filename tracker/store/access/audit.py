@@ -72,6 +72,7 @@ class AuditEntry:
     )
     id: str = ""
     at: int = 0
+    further: Annotated[bool, Field("Whether it has others of the objects of a call, whose entry is newer.")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +245,7 @@ def _entry(id: str, flat: Sequence[bytes]) -> AuditEntry:
         details=_strings(details),
         id=id,
         at=int(id.partition("-")[0]) // 1000,
+        further="counts" not in row,
     )
 
 
