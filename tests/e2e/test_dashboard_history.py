@@ -11,11 +11,22 @@ from playwright.sync_api import Page, expect
 from loadtest.trackers import RunningTracker
 from tests.e2e.browsers import OpenDashboard, browser, open_dashboard, sign_in_link
 from tests.e2e.conftest import StartTracker
+from tests.waiting import until
 
 __all__ = ["browser", "open_dashboard"]
 
 pytestmark = pytest.mark.slow
 CHART = "#requests figure .u-over"
+PAINTED = """(canvas) => {
+    document.body.style.color = "var(--series-2)";
+    const colour = getComputedStyle(document.body).color.match(/[0-9]+/g).map(Number);
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let number = 0;
+    for (let at = 0; at < data.length; at += 4)
+        number += data[at + 3] > 64 && colour.every((value, index) => Math.abs(value - data[at + index]) < 24);
+    return number;
+}"""
+"""Pixels of a chart in the colour of its second line, which is drawn over the first one."""
 DATA = "fetch('/history/traffic.json?range=90d').then((reply) => reply.json()).then((data) => data.incomplete)"
 
 
@@ -91,3 +102,17 @@ def test_the_summary_says_that_the_last_slice_has_not_ended(
     assert ("The last slice has not ended." in (summary.text_content() or "")) == page.evaluate(DATA)
     page.get_by_role("link", name="Table of Traffic").click()
     expect(page.get_by_role("columnheader", name="Upload, IPv4")).to_be_visible()
+
+
+def test_a_single_point_is_drawn(tracker: RunningTracker, open_dashboard: OpenDashboard) -> None:
+    """In 90 days a new tracker has the latency of one slice only, which no line joins to another."""
+    window = open_dashboard(tracker, color_scheme="light")
+    page = window.page
+    page.goto(sign_in_link(tracker))
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    values = "fetch('/history/latency.json?range=90d').then((r) => r.json()).then(({ series }) => series[0].values)"
+    until(lambda: any(value is not None for value in page.evaluate(values)), poll_seconds=0.2)
+    window.go("/history?range=90d")
+    canvas = page.locator("#latency figure canvas")
+    expect(canvas).to_be_visible()
+    assert canvas.evaluate(PAINTED) >= 4
