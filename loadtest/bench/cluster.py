@@ -10,6 +10,7 @@ import argparse
 import shlex
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +32,7 @@ def main() -> None:
             raise BenchError("wrk, the load generator, is missing: apt install wrk")
         sections = run(options)
         if options.write:
-            page.write("cluster", f"{setting()}\n\n{as_markdown(sections)}")
+            page.write("cluster", f"{textwrap.fill(setting(), 120)}\n\n{as_markdown(sections)}")
     except BenchError as error:
         sys.exit("\n".join([f"benchmark void: {error}", *getattr(error, "__notes__", [])]))
     print(f"{setting()}\n\n{as_markdown(sections)}")
