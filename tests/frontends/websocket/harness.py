@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -79,11 +79,18 @@ class Site:
     def __init__(self, context: RuntimeContext, address: str, session: aiohttp.ClientSession) -> None:
         self.context, self.store, self.address, self._session = context, context.store, address, session
         self._peers = 0
+        self._opened: list[aiohttp.ClientWebSocketResponse] = []
 
     async def open(self, path: str = "/", *, peer_id: str = "", **options: Any) -> Browser:
         self._peers += 1
         socket = await self._session.ws_connect(f"http://{self.address}{path}", **options)
+        self._opened.append(socket)
         return Browser(socket, peer_id or peer(self._peers))
+
+    def close_all(self) -> None:
+        """Without waiting. aiohttp warns of connections that are collected open."""
+        for socket in self._opened:
+            socket._response.close()
 
     async def counts(self) -> tuple[int, int]:
         """(complete, incomplete) by a scrape over HTTP."""
@@ -114,9 +121,12 @@ async def serving(url: str, prefix: str, **settings: Any) -> AsyncIterator[Site]
     telemetry = Telemetry()
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
+        closing = stack.enter_context(ExitStack())  # after the tracker
         connection = await stack.enter_async_context(open_unchecked(url, chosen.redis, 8.0, telemetry.round_trip))
         context = await stack.enter_async_context(open_context(chosen, connection, telemetry))
         await context.store.load_secret()
         joins = await stack.enter_async_context(open_joins(context))
         (address,) = await stack.enter_async_context(open_web(context, joins))
-        yield Site(context, address, session)
+        site = Site(context, address, session)
+        closing.callback(site.close_all)
+        yield site
