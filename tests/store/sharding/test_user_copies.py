@@ -119,6 +119,18 @@ async def test_without_the_main_prefix_who_has_no_copy_is_refused_for_a_short_ti
         await store.swarms.scrape([TORRENTS[0]], ALICE)
 
 
+@pytest.mark.parametrize("store", ["optional"], indirect=True)
+async def test_a_new_torrent_is_registered_though_another_announce_of_the_call_needs_the_main_prefix(
+    store: Store,
+) -> None:
+    store.use_rules(SwarmRules(accounts="optional", open=True, max_torrents=100))
+    store.connection.set_unavailable(ConnectionError())
+    found, _ = await store.announce_together(
+        update(1, "s", info_hash=hash_in(1, 1)), update(2, "s", info_hash=TORRENTS[1], passkey=UNKNOWN)
+    )
+    assert [getattr(each, "outcome", type(each)) for each in found] == ["join", StoreUnavailable]
+
+
 async def test_a_user_whom_a_site_wrote_may_announce_at_once_and_an_id_stays_with_the_listed_passkey(
     store: Store,
 ) -> None:

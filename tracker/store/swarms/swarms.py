@@ -155,13 +155,14 @@ class Swarms:
         """Gets what announces need and the shard does not know yet, and sends these announces again: copies of users,
         torrents that register themselves, ids and users that a site wrote."""
         merged = list(outcomes)
+        unknown = [place for place, outcome in enumerate(merged) if outcome is NOT_COPIED]
+        try:
+            await self._bring({updates[place].passkey for place in unknown})
+        except (StoreUnavailable, RedisError) as error:
+            for place in unknown:
+                merged[place] = _without_copy(error)
         places = _incomplete(merged, range(len(merged)))
         failure: StoreUnavailable | Refused | None = None
-        try:
-            if self._rules.current.accounts != "off":
-                await self._bring({updates[place].passkey for place in places} - {""})
-        except (StoreUnavailable, RedisError) as error:
-            failure = _without_copy(error)
         for _ in range(2):  # the user of a new copy may announce a new torrent
             if places and failure is None:
                 totals, failure = await self._register(updates, merged, places, totals)
