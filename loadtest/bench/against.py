@@ -10,6 +10,7 @@ the cost of an announce, and the fixed cost of a second, because counts are writ
 
 import argparse
 import asyncio
+import compileall
 import contextlib
 import hashlib
 import re
@@ -119,6 +120,9 @@ def _print(prices: Mapping[str, Price]) -> None:
 
 
 def price(root: Path, directory: Path, variables: Mapping[str, str], *, at_once: int) -> Price:
+    # Else the first run alone compiles the sources.
+    compileall.compile_dir(root / "tracker", quiet=1)
+
     def run(requests: int, trickle: int = 0) -> Run:
         return _run(root, directory, variables, requests, trickle, at_once=at_once)
 
