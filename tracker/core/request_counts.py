@@ -9,7 +9,7 @@ from tracker.bittorrent import Address
 
 MAX_REGULAR_NETWORKS = 8192
 """Networks whose regular announces a process counts at a time."""
-_CELLS = 1 << 16
+CELLS = 1 << 16
 
 
 def network(address: bytes) -> bytes:
@@ -24,11 +24,11 @@ class Sketch:
 
     def __init__(self, limit: int) -> None:
         self._floor = min(limit // 8, 65_000)
-        self._cells = array("H", bytes(2 * _CELLS))
+        self._cells = array("H", bytes(2 * CELLS))
 
     def add(self, key: bytes, number: int = 1) -> int:
         """Returns the hits to report: none up to the floor, all so far when the count passes it, then each one."""
-        cell = hash(key) & (_CELLS - 1)
+        cell = hash(key) & (CELLS - 1)
         seen = self._cells[cell]
         if seen > self._floor:
             return number
@@ -37,7 +37,7 @@ class Sketch:
         return total if total > self._floor else 0
 
     def clear(self) -> None:
-        self._cells = array("H", bytes(2 * _CELLS))
+        self._cells = array("H", bytes(2 * CELLS))
 
 
 class RegularAnnounces:
