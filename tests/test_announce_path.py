@@ -28,12 +28,11 @@ from tests.frontends.http.harness import PEER_ID, QUERY
 from tests.raw_http import Client, connect
 from tests.raw_http import request as http_request
 from tests.store.harness import Store, peer_id, running
-from tools.lint_lua import LUA
 from tracker.app.service import Banner, serve
 from tracker.bittorrent import Accounts
 from tracker.settings.model import AdminSettings, HttpSettings, RedisSettings, Settings, UserSettings
 from tracker.settings.reload import Reload
-from tracker.store.client.scripts import source
+from tracker.store.client.scripts import lines_of, source
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.valkey.opening import StoreServer
@@ -46,7 +45,6 @@ a peer that joins, and one that leaves."""
 MAX_LUA_FILES = {"regular": (5, 8), "moving": (5, 8), "join": (14, 14), "leave": (12, 12)}
 """The same for files of the announce script: of a peer without a user, and of a user's."""
 LUA_FUNCTION = re.compile(r"\bfunction\b *([\w.]*)\([^)]*\)")
-INCLUDE = re.compile(r"^--@ include (\S+)\n", re.MULTILINE)
 
 
 class Call(NamedTuple):
@@ -123,9 +121,10 @@ async def trace(client: Client, target: str) -> tuple[Call, ...]:
 
 def noting(file: str) -> str:
     """The text of a Lua file with its fragments. Each function notes at its start that it was called."""
-    text = (LUA / file).read_text(encoding="utf-8")
-    text = LUA_FUNCTION.sub(lambda match: f"{match[0]} note_entry('{file} {match[1]}')", text)
-    return INCLUDE.sub(lambda match: noting(match[1]), text)
+    return "".join(
+        LUA_FUNCTION.sub(lambda match, file=own: f"{match[0]} note_entry('{file} {match[1]}')", f"{line}\n")  # type: ignore[misc]
+        for own, _, line in lines_of(file)
+    )
 
 
 @asynccontextmanager

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
+from tracker.store.client.scripts import lines_of
+
 LUA = Path(str(resources.files("tracker.store"))) / "lua"
 GLOBALS = ("KEYS", "ARGV", "redis", "struct", "bit", "cjson", "cmsgpack")
 """What the server adds to Lua 5.1 for a script; none of them may be assigned."""
 MISSING = """The Lua scripts were not checked, as luacheck is not installed. Install it:
 apt install lua-check (Debian, Ubuntu), brew install luacheck, or luarocks install luacheck.
 """
-INCLUDE = re.compile(r"--@ include (\S+)")
 FINDING = re.compile(r"(?P<script>[a-z_]+)\.lua:(?P<line>\d+):(?P<column>\d+): (?P<text>.*)")
 UNUSED = re.compile(r"(?P<place>(?P<file>[^:]+):\d+:\d+: \(W211\) .*) \(in (?P<script>[a-z_]+)\.lua\)")
 
@@ -28,15 +29,6 @@ DIRECT = ("announce", "scrape", "reap", "due")
 
 Origins = dict[str, list[tuple[str, int, str]]]
 """The lines of each script, with the file and line number that each comes from."""
-
-
-def lines_of(file: Path) -> Iterator[tuple[str, int, str]]:
-    """Each line of the assembled script, with the file and line number it comes from."""
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
-        if include := INCLUDE.fullmatch(line):
-            yield from lines_of(LUA / include[1])
-        else:
-            yield str(file.relative_to(LUA)), number, line
 
 
 def scripts() -> dict[str, Path]:
@@ -53,7 +45,7 @@ def located(finding: str, origins: Origins) -> str:
 
 
 def assembled() -> Origins:
-    return {name: list(lines_of(path)) for name, path in scripts().items()}
+    return {name: list(lines_of(str(path.relative_to(LUA)))) for name, path in scripts().items()}
 
 
 def check(luacheck: str, origins: Origins) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, TESTS = ROOT / "tracker", ROOT / "tests"
 LUA = PACKAGE / "store" / "lua"
-INCLUDE = re.compile(r"^--@ include (\S+)", re.MULTILINE)
+INCLUDE = re.compile(r"^ *--@ include (\S+)", re.MULTILINE)
 IMPORT = re.compile(r"^\s*from (tracker[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 HELD_BY: dict[str, tuple[str, ...]] = {

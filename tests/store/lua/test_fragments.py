@@ -13,7 +13,7 @@ SHARED = {name: text for name, text in FRAGMENTS.items() if name.startswith("lib
 
 def included_in(name: str) -> set[str]:
     """All fragments of a script or fragment."""
-    direct = re.findall(r"^--@ include (\S+)$", TEXTS[name], re.MULTILINE)
+    direct = re.findall(r"^ *--@ include (\S+)$", TEXTS[name], re.MULTILINE)
     return set(direct).union(*(included_in(fragment) for fragment in direct))
 
 

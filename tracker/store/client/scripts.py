@@ -1,7 +1,8 @@
 """Loads the Lua scripts in lua/ and calls them by name.
 
-Each script is a file. ``--@ include FILE`` includes a fragment that several scripts share; fragments may include
-others. The only key of every script is the key prefix, so on a cluster the prefix of a shard decides the slot. If a
+Each script is a file. ``--@ include FILE`` includes a fragment that several scripts share, unless the script has it
+already; fragments include those that they need. An indented one is inside a function, and known only there. The only
+key of every script is the key prefix, so on a cluster the prefix of a shard decides the slot. If a
 server has lost its scripts (restart, SCRIPT FLUSH, failover), it replies NOSCRIPT and has executed nothing: the script
 is loaded and called again. If it is lost again at once, the call contains the script itself. The announce script is
 loaded as a library of Redis functions, where the server allows that.
@@ -9,17 +10,16 @@ loaded as a library of Redis functions, where the server allows that.
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import cache
 from importlib import resources
-from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple, Protocol
 
 from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
 
 from tracker.store.client.reply_errors import is_missing_function
 
-_INCLUDE = re.compile(r"^--@ include (\S+)\n", re.MULTILINE)
+_INCLUDE = re.compile(r"( *)--@ include (\S+)")
 _LUA = resources.files("tracker.store") / "lua"
 _ALLOW_OOM = "#!lua flags=allow-oom\n"
 LIBRARIES = "swarmkeeper_"
@@ -38,18 +38,28 @@ class Commands(Protocol):
 @cache
 def source(name: str) -> str:
     """The text of script ``name``, with its fragments."""
-    return _assembled(_files()[name])
+    return "".join(f"{line}\n" for _, _, line in lines_of(_files()[name]))
 
 
 @cache
-def _files() -> dict[str, Traversable]:
+def _files() -> dict[str, str]:
     """The files of scripts and fragments, by name. Names are unique over all folders."""
     folders = [folder for folder in _LUA.iterdir() if folder.is_dir()]
-    return {file.name.removesuffix(".lua"): file for folder in folders for file in folder.iterdir()}
+    return {
+        file.name.removesuffix(".lua"): f"{folder.name}/{file.name}" for folder in folders for file in folder.iterdir()
+    }
 
 
-def _assembled(file: Traversable) -> str:
-    return _INCLUDE.sub(lambda match: _assembled(_LUA / match[1]), file.read_text(encoding="utf-8"))
+def lines_of(file: str, included: set[str] | None = None) -> Iterator[tuple[str, int, str]]:
+    """The lines of a script with its fragments, each with the file and line number that it comes from."""
+    included = set() if included is None else included
+    for number, line in enumerate((_LUA / file).read_text(encoding="utf-8").splitlines(), 1):
+        if not (match := _INCLUDE.fullmatch(line)):
+            yield file, number, line
+        elif match[2] not in included:
+            known = {*included} if match[1] else included
+            known.add(match[2])
+            yield from lines_of(match[2], known)
 
 
 @cache
@@ -100,14 +110,18 @@ _DIRECT = ("announce", "announce_when_full", "register", "scrape", "reap", "due"
 _FUNCTIONS = ("announce", "announce_when_full")
 
 
+@cache
+def _sha_of(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
 class Script:
     """One script on one server."""
 
-    def __init__(self, call: Call, prefix: str, text: str, sha: str = "") -> None:
+    def __init__(self, call: Call, prefix: str, text: str) -> None:
         self._call = call
         self._prefix = prefix
-        self.sha = sha or hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        self.head: tuple[str | int, ...] = ("EVALSHA", self.sha, 1, prefix)
+        self.head: tuple[str | int, ...] = ("EVALSHA", _sha_of(text), 1, prefix)
         """The command that runs it, up to its arguments. It may change: read it for each call."""
         self.load: tuple[str, ...] = ("SCRIPT", "LOAD", text)
         """What must be sent first when the server does not have the script."""
@@ -139,11 +153,11 @@ class Function(Script):
     """A script that the server keeps as a function, so that its Lua functions are not created for each call. On a
     server that does not allow functions it is a script as any other."""
 
-    def __init__(self, call: Call, prefix: str, name: str, sha: str = "") -> None:
+    def __init__(self, call: Call, prefix: str, name: str) -> None:
         script = name.removesuffix("_when_full")
         text = source(script) if script == name else source_allowing_oom(script)
-        super().__init__(call, prefix, text, sha)
-        self._script = Script(call, prefix, text, self.sha)
+        super().__init__(call, prefix, text)
+        self._script = Script(call, prefix, text)
         library = _library(script)
         self.head = ("FCALL", f"{name}_{library.version}", 1, prefix)
         self.load = ("FUNCTION", "LOAD", "REPLACE", library.text)
@@ -175,122 +189,16 @@ class Function(Script):
 
 
 class Scripts:
-    """All scripts, by name: each is the file lua/NAME.lua. ``hashed``: the scripts of another prefix, so that their
-    texts are not hashed again."""
+    """All scripts by name, each made when it is first used: ``scripts.heartbeat`` is lua/swarms/heartbeat.lua."""
 
-    announce: Script
-    announce_when_full: Script
-    register: Script
-    count_announces: Script
-    scrape: Script
-    reap: Script
-    due: Script
-    sweep: Script
-    pending_removals: Script
-    begin_removal: Script
-    end_removal: Script
-    heartbeat: Script
-    shorten_timeouts: Script
-    totals: Script
-    add: Script
-    edit: Script
-    link: Script
-    unlink: Script
-    deny: Script
-    allow: Script
-    index: Script
-    raise_torrent_id: Script
-    search: Script
-    list_torrents: Script
-    read_torrents: Script
-    rank_torrents: Script
-    count_before: Script
-    reindex: Script
-    cleanup: Script
-    dump_keys: Script
-    restore_keys: Script
-    remove: Script
-    add_user: Script
-    rotate_user: Script
-    save_users: Script
-    edit_user: Script
-    save_group: Script
-    set_rule: Script
-    rank_users: Script
-    list_users: Script
-    read_users: Script
-    delete_user: Script
-    copy_users: Script
-    note_users: Script
-    sum_users: Script
-    adopt: Script
-    name_users: Script
-    forgive: Script
-    rank_hit_and_runs: Script
-    drop_hit_and_runs: Script
-    decide_hit_and_runs: Script
-    freeleech: Script
-    user_peers: Script
-    hold_lease: Script
-    hold_webhook: Script
-    record_updates: Script
-    save_history: Script
-    remember_peers: Script
-    note_connectable: Script
-    software: Script
-    count_hits: Script
-    count: Script
-    count_unique: Script
-    estimate_unique: Script
-    forget_markers: Script
-    clean: Script
-    collect: Script
-    acknowledge: Script
-    take: Script
-    score: Script
-    reset_score: Script
-    enqueue: Script
-    enqueue_slot: Script
-    claim: Script
-    extend: Script
-    finish: Script
-    save_cursor: Script
-    retry: Script
-    purge: Script
-    abandon: Script
-    add_token: Script
-    sign_in: Script
-    session: Script
-    audit: Script
-    work_save: Script
-    work_add: Script
-    work_claim: Script
-    work_done: Script
-    work_rank: Script
-    work_release: Script
-    work_block: Script
-    work_policy: Script
-    work_note: Script
-    work_extend: Script
-    work_lapse: Script
-    work_purge: Script
-    work_trim: Script
-    work_sizes: Script
-    work_delete: Script
-    work_verify: Script
-    work_facts: Script
-    work_probe: Script
-    dht_swarm: Script
-    dht_page: Script
-    dht_claim: Script
-    dht_found: Script
-    dht_give: Script
+    def __init__(self, commands: Commands, prefix: str) -> None:
+        self._commands = commands
+        self._prefix = prefix
 
-    def __init__(self, commands: Commands, prefix: str, hashed: "Scripts | None" = None) -> None:
-        for name in Scripts.__annotations__:
-            call = commands.direct if name in _DIRECT else commands.command
-            sha = getattr(hashed, name).sha if hashed else ""
-            if name in _FUNCTIONS:
-                setattr(self, name, Function(call, prefix, name, sha))
-            else:
-                setattr(self, name, Script(call, prefix, source(name), sha))
+    def __getattr__(self, name: str) -> Script:
+        if name not in _FUNCTIONS and name not in _files():
+            raise AttributeError(name)
+        call = self._commands.direct if name in _DIRECT else self._commands.command
+        made = Function(call, self._prefix, name) if name in _FUNCTIONS else Script(call, self._prefix, source(name))
+        setattr(self, name, made)
+        return made

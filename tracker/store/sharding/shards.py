@@ -83,7 +83,7 @@ class Shards:
             if prefix == main_prefix:
                 return Shard(number, connection.of(prefix), scripts, Keys(prefix))
             own = connection.of(prefix)
-            return Shard(number, own, Scripts(own, prefix, scripts), Keys(prefix))
+            return Shard(number, own, Scripts(own, prefix), Keys(prefix))
 
         shards = [shard(each, own) for each, own in enumerate(shard_prefixes(prefix, number))]
         mains = [each for each in shards if each.keys.prefix == main_prefix]

@@ -1,6 +1,5 @@
 #!lua
 -- add_token.lua: creates an API token with a unique name.
--- KEYS[1]   the prefix
 -- ARGV[1]   token id   ARGV[2] name   ARGV[3] max tokens   ARGV[4..] its fields and values
 -- Answer    1; 0 when the name is taken; -1 when there are already that many tokens
 local P, call = KEYS[1], redis.call

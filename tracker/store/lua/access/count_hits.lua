@@ -1,7 +1,6 @@
 #!lua
 -- count_hits.lua: adds up hits of rate limits and returns who is over a limit. Memory is bounded for any number of
 -- attacking addresses.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] length of a window (s)   ARGV[3] how long a limit stays in force (s)
 -- ARGV[4]   max subjects counted in a window   ARGV[5] max subjects over a limit
 -- ARGV[6..] triples: limit and subject ('joins 192.0.2.1'), hits, how many hits a window allows

@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- session.lua: reads a session of the dashboard together with its token.
--- KEYS[1]   the prefix
 -- ARGV[1]   SHA-256 of the session's secret   ARGV[2] fields of the token, separated by spaces
 -- ARGV[3..] fields of the session
 -- Answer    the values of the session's fields; for a session with a token also those of the token's fields, and its

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- sign_in.lua: opens a session, also in a full store. Beyond the maximum it closes the session that ends first, of the
 -- same token if it has one: repeated sign-ins therefore do not sign others out.
--- KEYS[1]   the prefix
 -- ARGV[1]   SHA-256 of the session's secret   ARGV[2] now   ARGV[3] when it ends (epoch s)   ARGV[4] max sessions
 -- ARGV[5]   id of its token ('': a sign-in link)   ARGV[6..] further fields and values
 -- Answer    1; 0 when the session would have ended already

@@ -15,7 +15,6 @@
 -- The tables: t is the torrent, r the announce, p its peer, a the account of the user on the torrent; P is the prefix
 -- of the keys. A server that has Redis functions keeps the functions of this file between calls, so begin() sets all
 -- that belongs to one call.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1' and '2': memory may grow; '0' and '3': the store is full, joins
 --   are refused. '2' and '3': the main prefix was asked for users without a copy in this shard; else 'no copy'
 -- ARGV[3]   the rules, packed (struct, little-endian, 31 doubles, in this order). A regular announce needs six:

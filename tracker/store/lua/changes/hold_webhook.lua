@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- hold_webhook.lua: takes or extends the lease to deliver changes to a URL, and writes the state of its deliveries.
--- KEYS[1]   the prefix
 -- ARGV[1]   id of the URL   ARGV[2] the caller's token   ARGV[3] now (epoch s)   ARGV[4] how long the lease lasts (s)
 -- ARGV[5]   how long the state is kept (s)
 -- ARGV[6..] pairs of field and value to write

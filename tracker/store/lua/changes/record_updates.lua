@@ -1,7 +1,6 @@
 #!lua
 -- record_updates.lua: records `updated` in the change feed for some of the peers that announced since the last call,
 -- with their values now. A peer that left meanwhile has a change of its own.
--- KEYS[1]   the prefix
 -- ARGV[1]   changes that the change feed keeps, about   ARGV[2] max peers
 -- Answer    how many were noted
 local P, call, max_changes = KEYS[1], redis.call, tonumber(ARGV[1])

@@ -1,6 +1,5 @@
 #!lua
 -- dht_claim.lua: takes a registered torrent for a lookup in the DHT, unless one began lately, by whatever tracker.
--- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] now (epoch s)   ARGV[3] '1': all torrents that are not private
 -- ARGV[4]   not if it was looked up at this time (epoch s) or later
 -- Answer    1; 0 when the torrent is not registered, does not take part, or was looked up

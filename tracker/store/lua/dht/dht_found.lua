@@ -1,6 +1,5 @@
 #!lua
 -- dht_found.lua: stores what a lookup in the DHT found about a registered torrent that takes part.
--- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] now (epoch s)   ARGV[3] '1': all torrents that are not private
 -- ARGV[4]   seeders   ARGV[5] peers ('': no node answered, so only the time of the lookup is stored)
 -- Answer    1; 0 when the torrent is not registered or does not take part

@@ -1,6 +1,5 @@
 #!lua
 -- dht_give.lua: stores peers that a lookup in the DHT found, for announces of a registered torrent that takes part.
--- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] now (epoch s)   ARGV[3] '1': all torrents that are not private
 -- ARGV[4]   family: 4 or 6   ARGV[5] packed endpoints   ARGV[6] until when they may be handed out (epoch s)
 -- Answer    1; 0 when the torrent is not registered or does not take part, or the time is over

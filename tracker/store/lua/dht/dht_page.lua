@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- dht_page.lua: torrents that take part in the DHT and were not looked up for some time, of a page of the register.
--- KEYS[1]   the prefix
 -- ARGV[1]   the order: `seeders`, the fewest first, or `info_hash`   ARGV[2] rank of the first torrent in it
 -- ARGV[3]   how many torrents to read
 -- ARGV[4]   '1': all torrents that are not private   ARGV[5] looked up before this time (epoch s), or never

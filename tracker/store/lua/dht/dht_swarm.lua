@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- dht_swarm.lua: what a node of the DHT answers about a torrent.
--- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] family: 4 or 6   ARGV[3] '1': all torrents that are not private;
 --   '2': the same, but none has peers unless it is public
 -- ARGV[4]   max endpoints of each array   ARGV[5] a random whole number

@@ -1,13 +1,9 @@
 #!lua flags=allow-oom
 -- abandon.lua: fails jobs that have waited too long in a queue without a worker.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch ms)   ARGV[2] max finished jobs kept by queue and status   ARGV[3] queue
 -- ARGV[4]   fail jobs that could have run since then (epoch ms)                   ARGV[5] max jobs to fail in this call
 -- Answer    the statuses of the jobs that changed
 local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/leases.lua
---@ include lib/queue.lua
---@ include lib/queue_wait.lua
 --@ include lib/queue_finish.lua
 
 local Q, changes = open_queue(ARGV[3]), {}

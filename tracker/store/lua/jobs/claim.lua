@@ -2,7 +2,6 @@
 -- claim.lua: takes jobs to run, each under a lease, from several queues at once. First it applies changes that are due
 -- by time: lapsed leases, passed deadlines, delayed jobs. Jobs free memory, so this also works in a full store; it adds
 -- only a token for each running job.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch ms)   ARGV[2] end of the leases (epoch ms)   ARGV[3] max finished jobs kept by queue and status
 -- ARGV[4..] triples: queue, max jobs of it that run at the same time on all workers, unless the queue has another
 --           limit; how many of these the worker itself does not run
@@ -11,9 +10,6 @@
 --   changes: pairs of queue and status, for each job that changed by time
 local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[3])
 --@ include lib/take_lease.lua
---@ include lib/leases.lua
---@ include lib/queue.lua
---@ include lib/queue_wait.lua
 --@ include lib/queue_finish.lua
 
 local MAX_CLOCK_SKEW = 3600000 -- ms that clocks of trackers may differ

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- extend.lua: extends the leases of jobs that still run.
--- KEYS[1]   the prefix
 -- ARGV[1]   end of the leases (epoch ms)
 -- ARGV[2..] triples: queue, id, token
 -- Answer    for each 1, or 0 when another worker has the job now

@@ -1,15 +1,11 @@
 #!lua flags=allow-oom
 -- finish.lua: ends runs of jobs. The result is void if the lease went to another worker.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch ms)   ARGV[2] max finished jobs kept by queue and status
 -- ARGV[3..] six each: queue, id, token, outcome, error, when to try again (epoch ms). Outcomes: completed; failed
 --   (tried again while there are retries); fatal (not tried again); returned (not a run: the job goes back to its
 --   place); postponed (not a run: the job goes back, but does not run before `again`)
 -- Answer    for each the new status of the job, '' when the result is void, 'wrong' when a key is of a wrong type
 local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
---@ include lib/leases.lua
---@ include lib/queue.lua
---@ include lib/queue_wait.lua
 --@ include lib/queue_finish.lua
 
 local function put_back(Q, id, v, run_after)

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- purge.lua: deletes jobs of a queue that do not run.
--- KEYS[1]   the prefix
 -- ARGV[1]   queue   ARGV[2] status (not running)   ARGV[3] max jobs to delete
 -- ARGV[4]   only finished jobs that finished by then (epoch ms), or waiting ones that may run by then; '+inf': all
 -- Answer    the number deleted

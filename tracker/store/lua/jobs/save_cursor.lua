@@ -1,6 +1,5 @@
 #!lua
 -- save_cursor.lua: stores how far a job has come, so that its next run goes on from there.
--- KEYS[1]   the prefix
 -- ARGV[1]   queue   ARGV[2] id   ARGV[3] token   ARGV[4] cursor
 -- Answer    1, or 0 when another worker has the job now
 local P, call = KEYS[1], redis.call

@@ -1,4 +1,4 @@
--- account_totals.lua: the totals of a user on a torrent that decide about a hit-and-run. After `P`.
+-- account_totals.lua: the totals of a user on a torrent that decide about a hit-and-run.
 
 local function total(text)
   local n = tonumber(text or '') or 0

@@ -1,5 +1,9 @@
--- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. After numbers.lua,
--- changes.lua and hit_and_runs.lua; needs `steady`, what the steady clock shows (outage.lua).
+-- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. Needs `steady`, what the
+-- steady clock shows (outage.lua).
+--@ include lib/numbers.lua
+--@ include lib/changes.lua
+--@ include lib/hybrid.lua
+--@ include lib/hit_and_runs.lua
 
 local function account_key(uid, tid)
   return P .. 'u:' .. uid .. ':t:' .. tid

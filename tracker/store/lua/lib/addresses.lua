@@ -1,10 +1,11 @@
--- addresses.lua: the endpoints of each network in a swarm. After torrent.lua.
+-- addresses.lua: the endpoints of each network in a swarm.
 --
 -- `addresses:<ih>` holds an entry for each endpoint in the swarm, by network: a packed IPv4 address, or the /64 of an
 -- IPv6 address. An entry is the rest of the endpoint and the peer id, 22 or 30 bytes; that of a WebSocket has port 0,
 -- which no other peer has. `crowded` of the torrent counts the networks for which is_crowded() is true. A swarm of a
 -- store that is older than these hashes has no such count until the sweep has added all its peers.
 -- `addresses` counts the entries of all swarms, by network and by /24 or /48.
+--@ include lib/torrent.lua
 
 local MAX_UNCROWDED = 3 -- entries of one network that do not make it crowded
 

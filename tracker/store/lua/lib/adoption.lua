@@ -1,5 +1,7 @@
 -- adoption.lua: adopts a user that a site wrote (`HSET t:user:<passkey> user_id 77`): from then on the user is listed,
--- and known by id. After user_ids.lua and user_id_check.lua.
+-- and known by id.
+--@ include lib/user_ids.lua
+--@ include lib/user_id_check.lua
 
 -- `uid` is the id in the row of the passkey. Returns nil, or the reason for a refusal. Removes listed passkeys that are
 -- deleted.

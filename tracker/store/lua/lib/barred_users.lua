@@ -1,8 +1,9 @@
 -- barred_users.lua: which users may have no peers: disabled and deleted ones, and those of a group that may not
--- announce. After `P` and groups.lua.
+-- announce.
 --
 -- A site may have replaced a passkey whose row is missing (docs/private.md), so that alone bars no user: if the user
 -- was deleted, the peers time out.
+--@ include lib/groups.lua
 local barred_users = {}
 local function is_user_barred(uid)
   local barred = barred_users[uid]

@@ -1,5 +1,5 @@
--- changes.lua: the change feed: who joined and left swarms, completions and hit-and-runs. After `P` and `call`; needs
--- `max_changes`, about how many changes are kept (0: none are recorded).
+-- changes.lua: the change feed: who joined and left swarms, completions and hit-and-runs. Needs `max_changes`, about
+-- how many changes are kept (0: none are recorded).
 --
 -- The script that makes a change records it, so both are one atomic step. A swarm is written by then, so a feed of a
 -- wrong type must not fail an announce: then nothing is recorded. All entries have the same fields: the server stores

@@ -1,4 +1,4 @@
--- dht_part.lua: whether a torrent takes part in the DHT. After `P`.
+-- dht_part.lua: whether a torrent takes part in the DHT.
 
 -- `registered`, `denied`: the values of the torrent's two keys. `private`, `enabled`: its fields. `all`: torrents take
 -- part that are not known to be private, registered or not; else only registered ones that are known to be public.

@@ -1,5 +1,4 @@
--- edits.lua: the users and torrents that programs changed, in the stream `edits`, for lists with `updated_since`. After
--- `P` and `call`.
+-- edits.lua: the users and torrents that programs changed, in the stream `edits`, for lists with `updated_since`.
 --
 -- Those lists also need the change feed, and reach back no further than its oldest change. So nothing is recorded while
 -- there is no feed. With several shards all edits are recorded: the feed may be in other shards.

@@ -1,5 +1,5 @@
 -- hidden_users.lua: the users whose peers are in no reply, as ` 7 12 ` in `hidden` of `t:groups`: announces read them
--- with the groups. After `P` and `call`.
+-- with the groups.
 
 local function hide_user(uid, hides)
   local text = redis.pcall('GET', P .. 'groups')

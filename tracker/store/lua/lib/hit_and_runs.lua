@@ -1,4 +1,4 @@
--- hit_and_runs.lua: the index of users who have hit-and-runs, and whether an account is one. After `P` and `call`.
+-- hit_and_runs.lua: the index of users who have hit-and-runs, and whether an account is one.
 
 -- Whether this is the prefix of a shard. announce.lua gets the prefix with each call, and sets it then.
 local sharded = P and string.find(P, ':{%d+%l+}:$') -- luacheck: ignore 321

@@ -1,4 +1,4 @@
--- hybrid.lua: the v2 half of a hybrid torrent (BEP 52), whose v1 half counts for users. After `P` and `call`.
+-- hybrid.lua: the v2 half of a hybrid torrent (BEP 52), whose v1 half counts for users.
 --
 -- A client announces both halves with the same totals. `hybrid_of` of the v2 half is the info hash of the v1 half.
 

@@ -1,4 +1,4 @@
--- info_hash_index.lua: lists a torrent in `i:info_hash`. After `P`.
+-- info_hash_index.lua: lists a torrent in `i:info_hash`.
 
 -- The score is the number of the first 13 hex digits: no more fit into a score exactly.
 local function index_info_hash(ih, tid)

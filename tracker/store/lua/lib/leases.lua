@@ -1,4 +1,4 @@
--- leases.lua: the right to work on something for a limited time. After `P` and `call`.
+-- leases.lua: the right to work on something for a limited time.
 --
 -- `set` is a ZSET of what is worked on, by the end of its lease in the unit of the script's `now`; `set:tokens` has the
 -- token of each. A worker that does not finish in time loses the lease to the next one, and the token tells them apart

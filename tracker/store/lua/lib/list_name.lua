@@ -1,4 +1,5 @@
--- list_name.lua: lists a torrent or a user by name. After names.lua.
+-- list_name.lua: lists a torrent or a user by name.
+--@ include lib/names.lua
 
 -- `key`: the hash, whose field `listed` follows. `folded` '' removes the entry.
 local function list_name(key, index, id, folded)

@@ -1,4 +1,4 @@
--- names.lua: the indexes of torrents and users by name, `i:name` and `i:user_name`. After `call`.
+-- names.lua: the indexes of torrents and users by name, `i:name` and `i:user_name`.
 --
 -- An index holds `<folded name>TAB<id>` of each that has a name; the id is an info hash or a user id. Python folds
 -- names, as Lua folds only ASCII. The field `listed` of the hash is the name as it is in the index, so that the entry

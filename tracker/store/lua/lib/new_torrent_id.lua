@@ -1,4 +1,5 @@
--- new_torrent_id.lua: registers a torrent under an id. After torrent.lua.
+-- new_torrent_id.lua: registers a torrent under an id.
+--@ include lib/torrent.lua
 
 -- Ids of a shard are 256 apart, so that no two shards give out the same one: the id modulo 256 is the shard's number.
 local function next_torrent_id()

@@ -1,4 +1,5 @@
--- new_user_id.lua: a user id that is free. After user_ids.lua.
+-- new_user_id.lua: a user id that is free.
+--@ include lib/user_ids.lua
 
 -- Totals alone do not take an id, as a site may have imported them before; totals with an existing passkey do. The keys
 -- of a user who is being deleted must not go to the next user.

@@ -1,6 +1,6 @@
 -- outbox.lua: statistics for StatHat or StatsD, by the minute in which they were counted. They wait in the store, so a
--- sender may die, and several trackers send each statistic once. After `P` and `call`; `max_waiting` is how many
--- statistics may wait (0: no receiver). Statistics beyond that are dropped and counted.
+-- sender may die, and several trackers send each statistic once. `max_waiting` is how many statistics may wait (0: no
+-- receiver). Statistics beyond that are dropped and counted.
 
 local function export(minute, statistic, by)
   if max_waiting == 0 then return end

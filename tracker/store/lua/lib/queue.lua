@@ -1,4 +1,4 @@
--- queue.lua: the keys and jobs of a queue. After `P` and `call`. All times are epoch ms.
+-- queue.lua: the keys and jobs of a queue. All times are epoch ms.
 --
 -- A job is in the index of its status, Q[status]. A job that waits (pending or retry) is also in `ready`, or in
 -- `delayed` before its time, and in `deadlines` when it has a deadline.

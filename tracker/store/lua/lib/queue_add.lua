@@ -1,5 +1,6 @@
--- queue_add.lua: adds a job to a queue. After numbers.lua, queue_wait.lua and queue.lua; needs
--- `max_waiting`, how many jobs of a queue may wait.
+-- queue_add.lua: adds a job to a queue. Needs `max_waiting`, how many jobs of a queue may wait.
+--@ include lib/numbers.lua
+--@ include lib/queue_wait.lua
 
 -- The priority of new jobs: that of the caller if it is `own`, else what the store has for the queue goes first.
 local function priority_of(Q, priority, own)

@@ -1,5 +1,7 @@
--- queue_finish.lua: jobs that are finished, or run again later, and changes that are due by time. After leases.lua,
--- queue.lua and queue_wait.lua; needs `max_finished`, how many finished jobs of one status a queue keeps.
+-- queue_finish.lua: jobs that are finished, or run again later, and changes that are due by time. Needs `max_finished`,
+-- how many finished jobs of one status a queue keeps.
+--@ include lib/leases.lua
+--@ include lib/queue_wait.lua
 
 local MAX_DELETED = 10 -- finished jobs that are deleted at once
 

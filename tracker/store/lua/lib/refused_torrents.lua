@@ -1,4 +1,4 @@
--- refused_torrents.lua: has the peers of a refused torrent removed. After `P` and `call`.
+-- refused_torrents.lua: has the peers of a refused torrent removed.
 --
 -- `removing:torrents` lists refused torrents that have peers. A tracker removes them within seconds.
 

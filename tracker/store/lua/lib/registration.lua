@@ -1,4 +1,7 @@
--- registration.lua: binds a torrent to an id and ranks it. After torrent.lua, torrent_ids.lua and info_hash_index.lua.
+-- registration.lua: binds a torrent to an id and ranks it.
+--@ include lib/torrent.lua
+--@ include lib/torrent_ids.lua
+--@ include lib/info_hash_index.lua
 
 -- Fails when a ranking is of a wrong type, before the first write.
 local function check_rankings()

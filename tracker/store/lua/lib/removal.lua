@@ -1,6 +1,8 @@
--- removal.lua: removes peers that timed out, or that may not stay in their swarm. After swarm.lua,
--- changes.lua and accounts.lua; needs `now`, `outage_from`, `outage_until` (all epoch s),
--- `grace` and `min_timeout` (s). What the peers of a call share is read once, and written once by save_removals().
+-- removal.lua: removes peers that timed out, or that may not stay in their swarm. Needs `now`, `outage_from`,
+-- `outage_until` (all epoch s), `grace` and `min_timeout` (s). What the peers of a call share is read once, and written
+-- once by save_removals().
+--@ include lib/swarm.lua
+--@ include lib/accounts.lua
 local torrents, deleted_peers = {}, {} -- by torrent id, false for a deleted torrent; hashes of peers
 
 local function find_torrent(tid)

@@ -1,4 +1,4 @@
--- removed_users.lua: has the peers of a refused or deleted user removed. After `P` and `call`.
+-- removed_users.lua: has the peers of a refused or deleted user removed.
 
 --@ include lib/removing.lua
 --@ include lib/groups.lua

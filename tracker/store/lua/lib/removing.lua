@@ -1,4 +1,4 @@
--- removing.lua: whose peers are being removed: while they are, announces do not return them. After `P` and `call`.
+-- removing.lua: whose peers are being removed: while they are, announces do not return them.
 --
 -- `removing` holds entries between spaces: `user:<uid>`, and `client:<peer-id prefix in hex>`. A tracker removes the
 -- peers within seconds, and then the entry. When many users are disabled together, `user:*` stands for all further

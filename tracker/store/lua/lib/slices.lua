@@ -1,4 +1,5 @@
--- slices.lua: adds to the slices of a counter. After numbers.lua, `P` and `call`.
+-- slices.lua: adds to the slices of a counter.
+--@ include lib/numbers.lua
 --@ include lib/precisions.lua
 
 -- The start of the slice that holds `second`, in each precision, as text; cached for all counters.

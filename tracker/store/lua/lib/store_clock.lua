@@ -1,8 +1,8 @@
--- store_clock.lua: the last interruption, with jumps of the store's clock counted as one. After outage.lua, `P` and
--- `call`.
+-- store_clock.lua: the last interruption, with jumps of the store's clock counted as one.
 --
 -- Timeouts run on the store's clock. When it jumps ahead, timeouts of peers end that are still there, also if it is set
 -- right at once. So the script that notices a jump records it.
+--@ include lib/outage.lua
 local SAME_JUMP = 30 -- seconds: processes notice the same interruption one after the other
 
 -- `expected` is what the store's clock should show (epoch s; '' unknown).

@@ -1,6 +1,7 @@
 -- swarm.lua: changes a swarm: its packed arrays, the counts by kind of peer, who leaves it, and when timeouts of peers
--- are checked. After torrent.lua, addresses.lua, `call` and `memory` (seconds that the hash of an inactive peer of a
--- user is kept; 0: it is deleted, as an anonymous peer's hash always is).
+-- are checked. Needs `memory` (seconds that the hash of an inactive peer of a user is kept; 0: it is deleted, as an
+-- anonymous peer's hash always is).
+--@ include lib/addresses.lua
 
 -- Peer ids (20 bytes) to and from hex. One format() for all bytes takes half as long again.
 local to_hex

@@ -1,4 +1,5 @@
--- take_lease.lua: a lease under a new token. After `P` and `call`.
+-- take_lease.lua: a lease under a new token.
+--@ include lib/leases.lua
 
 -- Tokens grow, and include the deadline, because a store that lost its last second reissues
 -- counters.

@@ -1,5 +1,4 @@
--- torrent.lua: reads, writes and ranks the counts of a torrent. After `P` (the prefix) and `call`; what writes needs
--- `now`.
+-- torrent.lua: reads, writes and ranks the counts of a torrent. What writes needs `now`.
 --
 -- Scripts change the counts of a loaded torrent `t` in memory. save_torrent() writes them once; save_rankings() then
 -- writes what follows from the counts of all torrents. A script is atomic, so no other client sees a state in between.

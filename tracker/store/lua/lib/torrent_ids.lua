@@ -1,4 +1,4 @@
--- torrent_ids.lua: removes a torrent id. After `P` and `call`.
+-- torrent_ids.lua: removes a torrent id.
 
 -- Removes the id from all rankings and indexes. Returns from how many rankings.
 local function remove_from_rankings(tid)

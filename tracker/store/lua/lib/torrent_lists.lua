@@ -1,5 +1,5 @@
 -- torrent_lists.lua: the indexes of torrents by size, by when they were added, and by their last activity, and those of
--- disabled, of pending and of private torrents. After `P` and `call`.
+-- disabled, of pending and of private torrents.
 --
 -- Announces do not write these indexes, as that would make them dearer. Scripts that change a torrent do, and a job
 -- ranks all torrents again and again.

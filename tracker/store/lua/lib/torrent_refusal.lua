@@ -1,4 +1,4 @@
--- torrent_refusal.lua: whether announces for a torrent are refused. After `P` and `call`.
+-- torrent_refusal.lua: whether announces for a torrent are refused.
 local function is_refused(ih)
   local known = call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
   local enabled = redis.pcall('HGET', P .. 't:' .. ih, 'enabled')

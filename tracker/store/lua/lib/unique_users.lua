@@ -1,8 +1,8 @@
--- unique_users.lua: the metrics of a batch of events, and all keys that change with them. A fragment of
--- count_unique.lua and estimate_unique.lua, after outbox.lua.
+-- unique_users.lua: the metrics of a batch of events, and all keys that change with them.
 --
 -- A metric of the batch is a table: key, board (the scope of its leaderboard, or the key of its torrent's places),
 -- member (its name there), torrent (false for a place of the world), total and month (by how much each grows).
+--@ include lib/outbox.lua
 local now, month, until_month = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local per_torrent, per_place = ARGV[5] == '1', ARGV[6] == '1'
 local monthly = '.' .. month

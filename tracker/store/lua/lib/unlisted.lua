@@ -1,4 +1,6 @@
--- unlisted.lua: finds torrents that are missing in an index. After torrent.lua and max_name_bytes.lua.
+-- unlisted.lua: finds torrents that are missing in an index.
+--@ include lib/torrent.lua
+--@ include lib/max_name_bytes.lua
 
 -- When an empty torrent became empty, as a number; nil for one that `i:empty` does not list.
 local function empty_since(t)

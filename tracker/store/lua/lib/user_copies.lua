@@ -1,5 +1,5 @@
 -- user_copies.lua: with several shards, the main prefix lists changed passkeys and deleted users under a number that
--- grows. So each shard can be given what it misses. After `P` and `call`.
+-- grows. So each shard can be given what it misses.
 
 local is_main = string.find(P, ':{main}:$')
 

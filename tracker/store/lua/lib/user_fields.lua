@@ -1,5 +1,9 @@
--- user_fields.lua: the fields of a user that a program sets: reads them from an argument, and writes them. After `P`,
--- `call`, names.lua, user_ranks.lua, user_states.lua, user_copies.lua and removed_users.lua.
+-- user_fields.lua: the fields of a user that a program sets: reads them from an argument, and writes them.
+--@ include lib/names.lua
+--@ include lib/user_ranks.lua
+--@ include lib/user_states.lua
+--@ include lib/user_copies.lua
+--@ include lib/removed_users.lua
 --@ include lib/hidden_users.lua
 
 -- A user as fields.py packs one, as JSON: id or '', passkey or '', `random`: the passkey for a user who has none,

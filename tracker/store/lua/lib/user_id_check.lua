@@ -1,4 +1,4 @@
--- user_id_check.lua: whether a text, or an id that a site wrote, can be a user id. After `P` and `call`.
+-- user_id_check.lua: whether a text, or an id that a site wrote, can be a user id.
 
 local function is_user_id(id)
   return #id <= 15 and string.find(id, '^[1-9]%d*$') ~= nil

@@ -1,4 +1,4 @@
--- user_ids.lua: the last user id that was given out. After `P` and `call`.
+-- user_ids.lua: the last user id that was given out.
 
 -- Later ids are above this one. An id of 15 digits is ignored: it would leave too few.
 local function raise_last_id(uid)

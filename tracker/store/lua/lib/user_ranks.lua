@@ -1,4 +1,4 @@
--- user_ranks.lua: the indexes of users by uploaded, downloaded and ratio. After `P` and `call`.
+-- user_ranks.lua: the indexes of users by uploaded, downloaded and ratio.
 --
 -- Announces do not write these indexes, as that would make each credited announce dearer. Scripts that change a user
 -- do, and a job ranks all users again and again.

@@ -1,4 +1,4 @@
--- user_states.lua: the indexes of disabled users, and of users who may not download. After `P` and `call`.
+-- user_states.lua: the indexes of disabled users, and of users who may not download.
 --
 -- Scripts that change a user write them, and for what a site writes, a job lists all users again and again.
 

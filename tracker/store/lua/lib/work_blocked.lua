@@ -1,4 +1,5 @@
--- work_blocked.lua: who gets nothing. After work_project.lua.
+-- work_blocked.lua: who gets nothing.
+--@ include lib/work_project.lua
 
 -- Whether the claimant, the address or its network is blocked, in this project or in all; then whether one of the
 -- further keys may exist: the same command finds that out.

@@ -1,5 +1,6 @@
--- work_budget.lua: how many claims at once a claimant may have. After numbers.lua and work_project.lua; needs `now_ms`
--- (epoch ms).
+-- work_budget.lua: how many claims at once a claimant may have. Needs `now_ms` (epoch ms).
+--@ include lib/numbers.lua
+--@ include lib/work_project.lua
 
 -- The claims at once; then what is stored, if anything.
 local function budget_of(fields, claimant)

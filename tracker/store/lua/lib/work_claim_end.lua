@@ -1,7 +1,11 @@
--- work_claim_end.lua: reads and ends claims. After leases.lua, work_queues.lua, work_budget.lua and work_record.lua.
+-- work_claim_end.lua: reads and ends claims.
 --
 -- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all
 -- of them or in none.
+--@ include lib/leases.lua
+--@ include lib/work_queues.lua
+--@ include lib/work_budget.lua
+--@ include lib/work_record.lua
 local function is_held(item, claimant)
   for each in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
     if each == claimant then return true end

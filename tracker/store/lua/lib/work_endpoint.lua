@@ -1,4 +1,5 @@
--- work_endpoint.lua: where a user seeds. After numbers.lua and work_torrents.lua.
+-- work_endpoint.lua: where a user seeds.
+--@ include lib/work_torrents.lua
 
 local MAX_LOOKED_AT = 50 -- seeders of a family; a torrent with more is in no need
 

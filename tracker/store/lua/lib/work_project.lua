@@ -1,4 +1,4 @@
--- work_project.lua: a project of work, and its keys. After `P` and `call`; needs `project`, its name.
+-- work_project.lua: a project of work, and its keys. Needs `project`, its name.
 --
 -- All keys of a project begin with W. A queue is named by its key after W: 'todo', 'todo:secondary', 'todo:redo', or
 -- 'todo:d:<claimant>', a claimant's own. A claim is named '<item> <claimant>'; a claimant has no space.

@@ -1,4 +1,6 @@
--- work_queues.lua: the queues and totals of a project. After numbers.lua and work_project.lua.
+-- work_queues.lua: the queues and totals of a project.
+--@ include lib/numbers.lua
+--@ include lib/work_project.lua
 
 -- A failed command does not undo those before it, so a key of a wrong type fails here, before the first write.
 local function check_types()

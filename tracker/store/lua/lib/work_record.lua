@@ -1,4 +1,5 @@
--- work_record.lua: reads the records of claims. After work_project.lua.
+-- work_record.lua: reads the records of claims.
+--@ include lib/work_project.lua
 
 local SHARED_QUEUES = { ['todo'] = true, ['todo:secondary'] = true, ['todo:redo'] = true }
 

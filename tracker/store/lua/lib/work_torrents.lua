@@ -1,4 +1,5 @@
--- work_torrents.lua: torrents as work distribution sees them. After numbers.lua, `P` and `call`.
+-- work_torrents.lua: torrents as work distribution sees them.
+--@ include lib/numbers.lua
 
 -- Fields of a hash that another program may have overwritten. A key of a wrong type counts as missing: it must not keep
 -- others from being looked at.

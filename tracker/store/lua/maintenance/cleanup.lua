@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- cleanup.lua: finds stale keys and stale entries of sets, and deletes them if asked. Each is checked and deleted in
 -- one step, so this is safe beside a running tracker.
--- KEYS[1]   the prefix
 -- ARGV[1]   the type that the keys must have   ARGV[2] '1': delete
 -- ARGV[3]   Lua pattern for a key, or for 'key entry'; what does not match is not stale
 -- ARGV[4]   what is stale without: a key, with %1 for the first capture of the pattern; or a name in `rules`

@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- dump_keys.lua: reads keys as RESTORE takes them.
--- KEYS[1]   the prefix
 -- ARGV      keys, without the prefix
 -- Answer    for each key: when it expires (epoch ms; -1 never, -2 there is no such key); its dump, false without a key
 local P, call = KEYS[1], redis.call

@@ -1,14 +1,9 @@
 #!lua
 -- reindex.lua: ranks torrents that are in no ranking: a site registered them, and no peer has joined them yet.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2..] info hashes (40 hex digits)
 -- Answer    { info hashes that were ranked, unlisted torrents as note_unlisted() finds them, failures }
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
---@ include lib/torrent.lua
---@ include lib/torrent_ids.lua
---@ include lib/info_hash_index.lua
 --@ include lib/registration.lua
---@ include lib/max_name_bytes.lua
 --@ include lib/unlisted.lua
 
 local ranked, unlisted, failed = {}, {}, 0

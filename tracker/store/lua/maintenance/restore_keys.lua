@@ -1,6 +1,5 @@
 #!lua
 -- restore_keys.lua: writes keys as dump_keys.lua reads them, in place of what there is.
--- KEYS[1]   the prefix
 -- ARGV      for each key: its name without the prefix; when it expires (epoch ms; 0 never); its dump
 -- Answer    1
 local P, call = KEYS[1], redis.call

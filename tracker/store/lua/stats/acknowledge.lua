@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- acknowledge.lua: removes sent statistics from the outbox, and ends the leases. Counts added meanwhile stay. A second
 -- call with the same tokens changes nothing.
--- KEYS[1]   the prefix
 -- ARGV[1]   1: no receiver will take these statistics, they count as dropped
 -- ARGV[2..] for each minute: minute, token, how many statistics, then pairs of statistic and count. Without statistics
 --           only its lease ends

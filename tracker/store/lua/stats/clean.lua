@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- clean.lua: deletes old slices of a page of counters or distributions of one precision. A script is atomic, so no
 -- other client sees a counter with slices but without its entry.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] 'count' or 'dist'   ARGV[3] precision (s)
 -- ARGV[4]   the name to go on after ('' at the start)   ARGV[5] how many names
 -- Answer    { the name to go on after ('' when this was the last page), slices deleted, entries deleted, keys of a

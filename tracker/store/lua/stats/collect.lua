@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- collect.lua: returns statistics of the outbox to be sent, under a lease, oldest first. It also runs in a full store,
 -- as only sending frees the outbox.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] the current minute (epoch s), which is not over   ARGV[3] when the leases end
 --   (epoch s)
 -- ARGV[4]   max statistics
@@ -10,7 +9,6 @@ local P, call, now, room = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV
 local leases, minutes = P .. 'leases:outbox', P .. 'outbox'
 local MAX_CLOCK_SKEW = 3600 -- seconds that clocks of trackers may differ
 --@ include lib/take_lease.lua
---@ include lib/leases.lua
 
 local function is_leased(minute)
   local deadline = call('ZSCORE', leases, minute)

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- count.lua: adds what a process counted and measured, once, even if the process sends it repeatedly. It also runs in a
 -- full store: it adds little, and operators see in these counters that the store is full.
--- KEYS[1]   the prefix
 -- ARGV[1]   name of the process   ARGV[2] number of the batch   ARGV[3] max statistics in the outbox
 -- ARGV[4]   how many counters     ARGV[5] how many of them, the first ones, are exported
 -- ARGV[6..] pairs: each counter and its 'second count second count …', then each distribution and its
@@ -11,7 +10,6 @@ local P, call, max_waiting, wrong = KEYS[1], redis.call, tonumber(ARGV[3]), 0
 local process = P .. 'counted:' .. ARGV[1]
 if call('GET', process) == ARGV[2] then return 0 end
 call('SET', process, ARGV[2], 'EX', 86400)
---@ include lib/numbers.lua
 --@ include lib/outbox.lua
 --@ include lib/slices.lua
 

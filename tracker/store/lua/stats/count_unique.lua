@@ -1,7 +1,6 @@
 #!lua
 -- count_unique.lua: counts unique users, each address once in 30 days (modes exact and hashed). The counts and the
 -- markers of counted addresses are written together, so a batch may be sent again when its answer was lost.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] its month (UTC, YYYY-MM)   ARGV[3] when keys of that month expire (epoch s)
 -- ARGV[4]   max statistics in the outbox (0: no receiver)   ARGV[5] '1': torrents are exported too
 -- ARGV[6]   '1': cities and postcodes are exported too, not only countries
@@ -13,7 +12,6 @@
 --   nearly full }
 local P, call, max_waiting = KEYS[1], redis.call, tonumber(ARGV[4])
 local nearly_full = ARGV[7] == '1'
---@ include lib/outbox.lua
 --@ include lib/unique_users.lua
 local MARKER_SECONDS, MARKER_TEXT = 2592000, '2592000' -- as text too: each call would format a number
 

@@ -2,12 +2,10 @@
 -- estimate_unique.lua: counts unique users by HyperLogLog (mode hyperloglog). No address is stored; the totals of all
 -- time and of the month are estimates (standard error 0.81 %). A second call with the same batch changes nothing, so a
 -- batch may be sent again when its answer was lost.
--- KEYS[1]   the prefix
 -- ARGV      as count_unique.lua
 -- Answer    { addresses new to a torrent this month, keys of a wrong type, 0: addresses take no memory, so all are
 --   counted when the store is nearly full }
 local P, call, max_waiting = KEYS[1], redis.call, tonumber(ARGV[4])
---@ include lib/outbox.lua
 --@ include lib/unique_users.lua
 
 -- By how much the estimate of `key` grows; nil when the key is of a wrong type. Redis caches an estimate in the key, so

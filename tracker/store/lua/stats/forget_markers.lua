@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- forget_markers.lua: deletes markers of unique users to make room for peers, and notes in which periods the counts may
 -- be too high: an address without a marker counts again.
--- KEYS[1]   the prefix
 -- ARGV[1]   the periods, with a space between them   ARGV[2..] the markers, without the prefix, at most 100
 -- Answer    how many were deleted
 local P, call = KEYS[1], redis.call

@@ -2,7 +2,6 @@
 -- software.lua: adds a process's counts of client programs, once, even if the process sends them repeatedly. Clients
 -- can send any name, so a member is listed once it came from several addresses, and a board that has grown too long is
 -- cut to its most frequent members.
--- KEYS[1]   the prefix
 -- ARGV[1]   name of the process   ARGV[2] number of the batch
 -- ARGV[3]   the month (UTC, YYYY-MM)   ARGV[4] when the boards of that month expire (epoch s)
 -- ARGV[5]   members that a cut board keeps   ARGV[6] a board with more members is cut

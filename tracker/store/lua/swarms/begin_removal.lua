@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- begin_removal.lua: notes whose peers are to be removed.
--- KEYS[1]   the prefix   ARGV[1] an entry of `removing` (lib/removing.lua)
+-- ARGV[1]   an entry of `removing` (lib/removing.lua)
 -- Answer    1
 local P, call = KEYS[1], redis.call
 --@ include lib/removing.lua

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- count_announces.lua: adds announces that a process has counted to their users and torrents. It also runs in a full
 -- store, which answers such announces; it adds no keys.
--- KEYS[1]   the prefix
 -- ARGV[1..] pairs: t and an info hash (hex), or u and a passkey; number of announces
 -- Answer    how many of them exist
 local P, found = KEYS[1], 0

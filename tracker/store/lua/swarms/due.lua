@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- due.lua: processes a slice of a due list. Reading a timeout key that has expired makes Redis delete it and publish
 -- its expiry at once; the peer is removed in the same call, so a tracker that dies here loses nothing.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
 -- ARGV[4]   grace after an outage (s)
 -- ARGV[5]   the list's deadline (epoch s)   ARGV[6] first entry   ARGV[7] max entries   ARGV[8] max peers to remove
@@ -13,17 +12,8 @@ local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(AR
 --@ include lib/hit_and_run_rules.lua
 local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
 local min_timeout, max_changes = tonumber(ARGV[9]), tonumber(ARGV[11])
---@ include lib/outage.lua
 --@ include lib/store_clock.lua
 local outage_from, outage_until, steady = current_outage(ARGV[10])
---@ include lib/numbers.lua
---@ include lib/torrent.lua
---@ include lib/addresses.lua
---@ include lib/swarm.lua
---@ include lib/changes.lua
---@ include lib/hybrid.lua
---@ include lib/hit_and_runs.lua
---@ include lib/accounts.lua
 --@ include lib/removal.lua
 
 local list, first = P .. 'due:' .. ARGV[5], tonumber(ARGV[6])

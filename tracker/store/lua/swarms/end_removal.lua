@@ -1,10 +1,8 @@
 #!lua flags=allow-oom
 -- end_removal.lua: forgets that peers are to be removed: they are, or may stay.
--- KEYS[1]   the prefix
 -- ARGV[1]   an entry of `removing` (removing.lua), or `torrent:<info hash>`
 -- Answer    1
 local P, call, kind, id = KEYS[1], redis.call, string.match(ARGV[1], '^(%l+):(.*)$')
---@ include lib/groups.lua
 --@ include lib/barred_users.lua
 if kind == 'torrent' then
   redis.pcall('SREM', P .. 'removing:torrents', id)

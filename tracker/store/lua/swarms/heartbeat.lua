@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- heartbeat.lua: records that a tracker runs, records interruptions (outage.lua), and creates missing global counters.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] what the store's clock should show (epoch s; '' unknown)
 -- ARGV[3]   by how much the clock of this process has stepped since its last heartbeat (s; '' unknown, or too long ago)
 -- ARGV[4]   how long ago that heartbeat was (s)   ARGV[5] the number of this process, if it has WebSockets, or ''
@@ -11,7 +10,6 @@
 --   announces may be missing that this call has noticed (s), nil for none }
 local P, call, now, step, passed = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4]) or 0
 local is_new = ARGV[6] == '1'
---@ include lib/outage.lua
 --@ include lib/store_clock.lua
 local PROMOTED = 10 -- seconds: after a planned failover the last heartbeat is younger
 local stored = call('MGET', P .. 'gap', P .. 'heartbeat', P .. 'replication_id')

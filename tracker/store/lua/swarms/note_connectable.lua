@@ -1,6 +1,5 @@
 #!lua
 -- note_connectable.lua: saves whether a peer's endpoint accepted a connection, also for the user of the peer.
--- KEYS[1]   the prefix
 -- ARGV[1]   the endpoint, in hex   ARGV[2] '1': it did, '0': it did not, '?': not known
 -- ARGV[3]   now (epoch s)   ARGV[4] how long to keep it (s)   ARGV[5] the user id, or empty
 -- Answer    1

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- pending_removals.lua: lists whose peers are to be removed.
--- KEYS[1]   the prefix   ARGV[1] max torrents
+-- ARGV[1]   max torrents
 -- Answer    the entries of `removing` (lib/removing.lua), and torrents as `torrent:<info hash>`
 local P, found = KEYS[1], {}
 local entries = redis.pcall('GET', P .. 'removing')

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- reap.lua: removes peers whose timeout key is gone; several callers remove a peer only once.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
 -- ARGV[4]   grace after an outage (s)
 -- ARGV[5]   what the store's clock should show (epoch s; '' unknown)
@@ -12,17 +11,8 @@ local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(AR
 --@ include lib/hit_and_run_rules.lua
 local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
 local max_changes, min_timeout = tonumber(ARGV[6]), tonumber(ARGV[7])
---@ include lib/outage.lua
 --@ include lib/store_clock.lua
 local outage_from, outage_until, steady = current_outage(ARGV[5])
---@ include lib/numbers.lua
---@ include lib/torrent.lua
---@ include lib/addresses.lua
---@ include lib/swarm.lua
---@ include lib/changes.lua
---@ include lib/hybrid.lua
---@ include lib/hit_and_runs.lua
---@ include lib/accounts.lua
 --@ include lib/removal.lua
 
 -- Usually none is active: the caller that triggered the expiry event has already removed the peer.

@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- scrape.lua: the counts of the torrents in a batch of scrapes.
--- KEYS[1]   the prefix
 -- ARGV[1]   '1': a passkey is required
 -- ARGV[2..] for each scrape its passkey (or ''), its number of torrents, and their info hashes (40 hex digits each)
 -- Answer    for each scrape a list of four numbers for each of its torrents: seeders, leechers, completions, leechers

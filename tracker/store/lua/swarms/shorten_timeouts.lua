@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- shorten_timeouts.lua: after the store's clock was set back, shortens the timeouts from before, which would last
 -- longer by as much. Processes a slice of a swarm's members.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] how far the clock was set back (s)   ARGV[3] timeouts set by announces before this
 --   (epoch s) are too long
 -- ARGV[4]   max timeout of an announce (s)   ARGV[5] torrent id   ARGV[6] cursor ('0' at the start)

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- sweep.lua: visits swarms, at most `budget` members per call: removes members without a timeout and those who may not
 -- stay, and repairs what does not agree. Expiry events and due lists may be lost; the sweep does not depend on either.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
 -- ARGV[4]   grace after an outage (s)   ARGV[5] delete empty torrents after (s)   ARGV[6] budget (members)
 -- ARGV[7]   where to go on in the first torrent ('' at its start)   ARGV[8] what the store's clock should show (epoch
@@ -18,27 +17,14 @@ local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(AR
 local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
 local forget_after, budget, max_changes, denied = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9]), ARGV[10]
 local min_timeout = tonumber(ARGV[11])
---@ include lib/outage.lua
 --@ include lib/store_clock.lua
 local outage_from, outage_until, steady = current_outage(ARGV[8])
---@ include lib/numbers.lua
---@ include lib/torrent.lua
---@ include lib/addresses.lua
---@ include lib/swarm.lua
---@ include lib/changes.lua
---@ include lib/hybrid.lua
---@ include lib/hit_and_runs.lua
---@ include lib/accounts.lua
 --@ include lib/removal.lua
 --@ include lib/torrent_refusal.lua
 --@ include lib/barred_users.lua
 --@ include lib/denied_clients.lua
 --@ include swarms/recount.lua
---@ include lib/max_name_bytes.lua
 --@ include lib/unlisted.lua
---@ include lib/torrent_ids.lua
---@ include lib/names.lua
---@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
 
 -- Which peers may not stay in a swarm: those of a refused torrent, of a denied client, and of a disabled or deleted

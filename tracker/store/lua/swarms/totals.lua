@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- totals.lua: corrects the global sums by the rankings that they are sums of.
--- KEYS[1]   the prefix
 -- Answer    the number of sums that were wrong
 local P, call, wrong = KEYS[1], redis.call, 0
 for _, kind in ipairs({ 'seeders', 'leechers' }) do

@@ -1,6 +1,5 @@
 #!lua
 -- add.lua: registers torrents by hand. A known torrent keeps its id, its counts and its swarm.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)
 -- ARGV[2..] the torrents, each as JSON: info_hash (40 hex digits); the fields to set; `folded`, the folded name if a
 --   name is among them; id of a new torrent, '' for the next one; snatches of a new torrent, '' for 0; kept: the fields
@@ -8,9 +7,6 @@
 -- Answer    for each { its id, 1 when it was new }; false when a site registered it under an invalid id; 'id' when it
 --   has another id, 'taken' when another torrent has the id, 'error' when a key is of a wrong type
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
---@ include lib/torrent.lua
---@ include lib/torrent_ids.lua
---@ include lib/info_hash_index.lua
 --@ include lib/registration.lua
 --@ include lib/new_torrent_id.lua
 --@ include lib/names.lua

@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- count_before.lua: counts the entries of a sorted set that are before an entry of the same set of another shard.
--- KEYS[1]   the prefix
 -- ARGV[1]   the sorted set, such as i:seeders   ARGV[2] '1': descending   ARGV[3] score, ARGV[4] member of that entry
 -- Answer    the number
 local P, call, byte, score, member = KEYS[1], redis.call, string.byte, ARGV[3], ARGV[4]

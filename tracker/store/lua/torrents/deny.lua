@@ -1,6 +1,5 @@
 #!lua
 -- deny.lua: adds a torrent to the deny list, registered or not.
--- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] now (epoch s)   ARGV[3] the reason, which its peers get
 -- Answer    1 when it was denied already, else 0
 local P, call = KEYS[1], redis.call

@@ -1,11 +1,9 @@
 #!lua
 -- edit.lua: sets fields of a registered torrent.
--- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] '1' when its name is among the fields   ARGV[3] that name, folded
 -- ARGV[4..] pairs of field and value
 -- Answer    1; 0 when it is not registered
 local P, call = KEYS[1], redis.call
---@ include lib/names.lua
 --@ include lib/list_name.lua
 --@ include lib/torrent_lists.lua
 --@ include lib/edits.lua

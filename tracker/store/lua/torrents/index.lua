@@ -1,16 +1,12 @@
 #!lua
 -- index.lua: adds torrents to the indexes that miss them: by name, by info hash, by when they became empty, denied.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)
 -- ARGV[2..] four for each: info hash, its torrent id, its name when it was folded (the first 1020 bytes), and the
 --           folded name. A torrent whose name has changed since is skipped: the program that changed it lists it
 -- Answer    how many failed
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
---@ include lib/torrent.lua
 --@ include lib/info_hash_index.lua
---@ include lib/names.lua
 --@ include lib/list_name.lua
---@ include lib/max_name_bytes.lua
 --@ include lib/unlisted.lua
 
 local function list(ih, tid, name, folded)

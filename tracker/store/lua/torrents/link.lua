@@ -1,7 +1,6 @@
 #!lua
 -- link.lua: makes a registered torrent one half of a hybrid torrent. The other half, which may be in another shard, is
 -- linked by a call of its own.
--- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] its field: hybrid_of of the v2 half, hybrid of the v1 half
 -- ARGV[3]   the field that it may not have: the other one   ARGV[4] info hash of the other half
 -- ARGV[5]   '1': only check

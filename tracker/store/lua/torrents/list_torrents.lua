@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- list_torrents.lua: walks through an index of torrents, in its order, and selects those that match.
--- KEYS[1]   the prefix
 -- ARGV[1]   the index, such as seeders, name or torrent_size   ARGV[2] '1': descending
 -- ARGV[3]   position to begin at (0: the first)   ARGV[4] torrents to look at   ARGV[5] max results
 -- ARGV[6]   enabled: '0', '1', 'pending', or '' for all   ARGV[7] private, ARGV[8] has seeders: '0', '1', or ''

@@ -1,6 +1,5 @@
 #!lua
 -- raise_torrent_id.lua: ids that are given out from now on are above this one.
--- KEYS[1]   the prefix
 -- ARGV[1]   an id of a site's own
 -- Answer    1
 local P, call, wanted = KEYS[1], redis.call, tonumber(ARGV[1])

@@ -1,6 +1,5 @@
 #!lua
 -- rank_torrents.lua: ranks some torrents by size, by when they were added and by their last activity.
--- KEYS[1]   the prefix
 -- ARGV[1]   cursor in `i:seeders` ('0' at the start)   ARGV[2] torrents, approximately
 -- Answer    { the next cursor, '0' at the end; how many were visited; info hashes of those with a field hybrid_of }
 local P, call = KEYS[1], redis.call

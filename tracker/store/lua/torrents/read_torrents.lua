@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- read_torrents.lua: reads torrents.
--- KEYS[1]   the prefix
 -- ARGV[1]   '1': by id, else by info hash   ARGV[2..] ids, or info hashes (40 hex digits)
 -- Answer    for each: nil if the id is unknown, else its info hash, its registered id or nil, the reason of its denial
 --   or nil, pairs of field and value, its score or nil

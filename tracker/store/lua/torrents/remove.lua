@@ -1,14 +1,10 @@
 #!lua flags=allow-oom
 -- remove.lua: unregisters a torrent; an empty torrent is deleted with all its keys. Peers that are left are removed
 -- within seconds, and the sweep deletes the rest then.
--- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] now (epoch s)   ARGV[3] '1': go on where the last call stopped
 -- Answer    0 it was not registered, 1 it is unregistered, 2 it is deleted, 3 partly deleted: call again to go on
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[2])
 --@ include lib/torrent.lua
---@ include lib/torrent_ids.lua
---@ include lib/names.lua
---@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
 --@ include lib/refused_torrents.lua
 --@ include lib/edits.lua

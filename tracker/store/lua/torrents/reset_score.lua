@@ -1,6 +1,5 @@
 #!lua
 -- reset_score.lua: sets the scores of torrents to 1. The result of a scoring in progress is ignored.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2..] torrent ids
 -- Answer    the number of these torrents that exist
 local P, call = KEYS[1], redis.call

@@ -1,6 +1,5 @@
 #!lua
 -- score.lua: stores the results of scorings. Each is stored completely, and only if its worker still has the lease.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] how often a torrent counts as scored (s)
 -- ARGV[3]   points kept in a torrent's history (0: no history)
 -- ARGV[4..] seven for each torrent: id, info hash, token, new score ('drop': it leaves the ranking; 'back': it was not

@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- search.lua: looks for a part of a name in a range of the name index, in its order.
--- KEYS[1]   the prefix
 -- ARGV[1]   the part, folded as the names are   ARGV[2] position to begin at (0: the first)   ARGV[3] names to look at
 -- ARGV[4]   max results   ARGV[5] info hashes that begin with this are left out ('' none)
 -- Answer    { position to go on at (-1: that was the last), info hashes }

@@ -1,7 +1,6 @@
 #!lua
 -- take.lua: takes torrents to be scored. Half of them are those that wait longest, the other half are chosen by score
 -- times waiting time.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] interval between two scorings of a torrent (s)   ARGV[3] length of the lease (s)
 -- ARGV[4]   how many   ARGV[5] how many of them by time waited   ARGV[6] a random integer
 -- ARGV[7]   a torrent id to take only that one, whether it is due or not; else ''
@@ -17,7 +16,6 @@ local now, interval, lease_for = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(
 local wanted, by_waiting = tonumber(ARGV[4]), tonumber(ARGV[5])
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
 --@ include lib/take_lease.lua
---@ include lib/leases.lua
 
 local CANDIDATES, MAX_REPAIRED, MAX_PAGES, MAX_CLOCK_SKEW = 5, 100, 20, 3600
 local taken, chosen = {}, {}

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- unlink.lua: a torrent is no half of a hybrid torrent any more.
--- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] info hash of the other half ('': whichever it is)
 -- Answer    the info hash of the other half; nil when it was none of this one
 local P, call = KEYS[1], redis.call

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- copy_users.lua: writes rows of users, as they are under the main prefix, into a shard.
--- KEYS[1]   the prefix
 -- ARGV[1]   the number of the last change that the shard had when the rows were read   ARGV[2] the number after these
 -- ARGV[3..] for each: a passkey or 'deleted:<user id>'; twice the number of fields (0: there is no such passkey; -1:
 --   the user has not been here, and nothing is written); pairs of field and value, with -1 the user id

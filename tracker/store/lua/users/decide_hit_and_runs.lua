@@ -1,7 +1,6 @@
 #!lua
 -- decide_hit_and_runs.lua: ends grace periods: torrents whose users have not come back become hit-and-runs. Grace
 -- periods end on the steady clock (outage.lua), and after an interruption users get time to come back first.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] max pending ones to look at   ARGV[3] when a download is a hit-and-run
 --   (hit_and_run_rules.lua)
 -- ARGV[4]   grace after an outage (s)   ARGV[5] changes that the change feed keeps, about (0: none are recorded)

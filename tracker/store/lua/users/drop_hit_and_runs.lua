@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- drop_hit_and_runs.lua: removes deleted torrents from a user's hit-and-runs, as they cannot be seeded any more, and
 -- those that are none by the rules in force.
--- KEYS[1]   the prefix
 -- ARGV[1]   user id   ARGV[2] cursor in the user's set ('0' at the start)   ARGV[3] when a download is a hit-and-run
 --   (hit_and_run_rules.lua)   ARGV[4] torrents, approximately   ARGV[5] changes that the change feed keeps, about (0:
 --   none are recorded)

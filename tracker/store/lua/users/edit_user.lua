@@ -1,19 +1,11 @@
 #!lua
 -- edit_user.lua: sets fields of a user.
--- KEYS[1]   the prefix
 -- ARGV[1]   the user, as user_fields.lua reads it, by passkey or by id
 -- ARGV[2]   the key of a request that may be repeated, or '': it adds to totals once
 -- Answer    the user id; '' when fields of `u:<uid>` are given and the id is invalid or belongs to another passkey;
 --   false when there is no such user
 local P, call = KEYS[1], redis.call
---@ include lib/user_ids.lua
---@ include lib/user_id_check.lua
 --@ include lib/adoption.lua
---@ include lib/names.lua
---@ include lib/user_ranks.lua
---@ include lib/user_states.lua
---@ include lib/user_copies.lua
---@ include lib/removed_users.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 local user = read_user(ARGV[1])

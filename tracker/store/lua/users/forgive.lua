@@ -1,7 +1,6 @@
 #!lua
 -- forgive.lua: removes torrents from a user's hit-and-runs, and from the pending ones. Past downloads of them will not
 -- count again.
--- KEYS[1]   the prefix
 -- ARGV[1]   user id   ARGV[2] changes that the change feed keeps, about (0: none are recorded)
 -- ARGV[3..] torrent ids, at most some hundreds
 -- Answer    how many were hit-and-runs or pending

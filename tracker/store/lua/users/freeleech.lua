@@ -1,6 +1,5 @@
 #!lua
 -- freeleech.lua: gives a user a freeleech token for a torrent, changes its end, or takes it back.
--- KEYS[1]   the prefix
 -- ARGV[1]   user id   ARGV[2] torrent id   ARGV[3] its end (epoch s), '' to take it back   ARGV[4] now (epoch s)
 -- ARGV[5]   max tokens of a user
 -- Answer    1; 0 when there was none to take back, -1 when the user has as many as allowed, -2 when there is no such

@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- list_users.lua: walks through an index of users, in its order, and selects those who match.
--- KEYS[1]   the prefix
 -- ARGV[1]   the order: id, hit_and_runs, name, uploaded, downloaded or ratio   ARGV[2] '1': descending
 -- ARGV[3]   position to begin at (0: the first)   ARGV[4] users to look at   ARGV[5] max results
 -- ARGV[6]   enabled, ARGV[7] can_leech: '0', '1', or '' for both   ARGV[8] part of the name, folded ('' any name)

@@ -1,12 +1,10 @@
 #!lua
 -- name_users.lua: lists users by names that a site wrote.
--- KEYS[1]   the prefix
 -- ARGV      three for each: user id, the name when it was folded (the first 1020 bytes), and the folded name. A user
 --   whose name has changed since is skipped: the program that changed it lists it, or the next walk does
 -- Answer    how many failed
 local P, call = KEYS[1], redis.call
 --@ include lib/max_name_bytes.lua
---@ include lib/names.lua
 --@ include lib/list_name.lua
 
 local function list(uid, name, folded)

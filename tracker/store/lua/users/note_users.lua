@@ -1,12 +1,9 @@
 #!lua
 -- note_users.lua: under the main prefix of several shards, notes users whose rows a site may have written, so that the
 -- shards get them. Users that are not listed are listed first.
--- KEYS[1]   the prefix
 -- ARGV      for each its passkey, and the digest of its row that was compared ('': none)
 -- Answer    how many were noted: those that fit into an announce URL
 local P, call = KEYS[1], redis.call
---@ include lib/user_ids.lua
---@ include lib/user_id_check.lua
 --@ include lib/adoption.lua
 --@ include lib/user_copies.lua
 

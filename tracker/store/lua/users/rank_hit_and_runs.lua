@@ -1,6 +1,5 @@
 #!lua
 -- rank_hit_and_runs.lua: rebuilds the index of hit-and-runs for some users.
--- KEYS[1]   the prefix
 -- ARGV[1..] user ids, at most some hundreds
 -- Answer    how many could not be ranked because their set is of a wrong type
 local P, call = KEYS[1], redis.call

@@ -1,6 +1,5 @@
 #!lua
 -- rank_users.lua: ranks some users by their totals, and lists those without a right.
--- KEYS[1]   the prefix
 -- ARGV[1]   cursor in `users` ('0' at the start)   ARGV[2] users, approximately
 -- Answer    { the next cursor, '0' at the end; how many were visited }
 local P, call = KEYS[1], redis.call

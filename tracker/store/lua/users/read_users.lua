@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- read_users.lua: reads users.
--- KEYS[1]   the prefix
 -- ARGV[1]   '1': by id, else by passkey   ARGV[2] fields of `user:<passkey>`, user_id first, separated by spaces
 -- ARGV[3]   fields of `u:<uid>`   ARGV[4..] the ids or passkeys
 -- Answer    for each: nil if it is unknown or a key is of a wrong type, else the passkey and the values of the fields

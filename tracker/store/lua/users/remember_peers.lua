@@ -1,7 +1,6 @@
 #!lua
 -- remember_peers.lua: what peers of users announced last to the site's former tracker. Their next announce counts from
 -- there, as that of a peer that left here.
--- KEYS[1]   the prefix
 -- ARGV[1]   seconds to remember them   ARGV[2] '1': also of peers that are known here; none may announce now
 -- ARGV[3..] for each peer: user id, torrent id, peer id (hex), uploaded, downloaded, left, last announce (epoch s), and
 --   '1' if it is active there, else it is not new here

@@ -1,10 +1,8 @@
 #!lua
 -- rotate_user.lua: gives a user a new passkey; the old one becomes invalid.
--- KEYS[1]   the prefix   ARGV[1] old passkey   ARGV[2] new passkey   ARGV[3] now (epoch s)
+-- ARGV[1]   old passkey   ARGV[2] new passkey   ARGV[3] now (epoch s)
 -- Answer    the user id; '' when the new passkey is taken; false when there is no such user
 local P, call = KEYS[1], redis.call
---@ include lib/user_ids.lua
---@ include lib/user_id_check.lua
 --@ include lib/adoption.lua
 --@ include lib/edits.lua
 --@ include lib/user_copies.lua

@@ -1,6 +1,5 @@
 #!lua
 -- save_group.lua: adds, changes or deletes a group of users.
--- KEYS[1]   the prefix
 -- ARGV[1]   its id   ARGV[2] its fields as JSON, '' to clear one; '' to delete the group
 -- ARGV[3]   '1': fields that are not given are cleared   ARGV[4] max groups
 -- Answer    2 when the group is new; 1; 0 when there is no such group to delete; -1 when there are as many as allowed;

@@ -1,6 +1,5 @@
 #!lua
 -- save_history.lua: writes what users have on torrents of this shard. A repeated call changes nothing.
--- KEYS[1]   the prefix
 -- ARGV[1]   '1': what changes is added to the totals of user and torrent   ARGV[2] now (epoch s)
 -- ARGV[3..] the rows, JSON: user_id, torrent_id, and as text what is given: uploaded, downloaded, credited_uploaded,
 --   credited_downloaded, seed_seconds, total_seconds, completed_at (0: not completed), first_seen, last_seen;

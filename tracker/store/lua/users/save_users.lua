@@ -1,6 +1,5 @@
 #!lua
 -- save_users.lua: adds users, and changes those who exist. A repeated call changes nothing, unless it adds to totals.
--- KEYS[1]   the prefix
 -- ARGV[1]   '1': totals replace those of known users too
 -- ARGV[2]   the key of a request that may be repeated, or '': each row adds to totals once
 -- ARGV[3]   the number of the first row in that request
@@ -11,14 +10,8 @@
 --   'deleting' a user with this id is being deleted, 'id' the holder of the passkey has an invalid id, 'error' a key is
 --   of a wrong type
 local P, call = KEYS[1], redis.call
---@ include lib/user_ids.lua
 --@ include lib/user_id_check.lua
 --@ include lib/new_user_id.lua
---@ include lib/names.lua
---@ include lib/user_ranks.lua
---@ include lib/user_states.lua
---@ include lib/user_copies.lua
---@ include lib/removed_users.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 

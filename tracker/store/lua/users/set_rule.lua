@@ -1,7 +1,6 @@
 #!lua
 -- set_rule.lua: sets or removes the rule of one name: of a user, of a torrent or for all users. In the fields that it
 -- changes, it also removes rules that have ended, text of another form, and a 1 without a name.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] the name, '' for rules without one
 -- ARGV[3]   the rule for upload as stored, '' for none   ARGV[4] the same for download
 -- ARGV[5]   passkey of the user, or ''   ARGV[6] info hash of the torrent (40 hex digits), or ''; both '': all users

@@ -1,6 +1,5 @@
 #!lua
 -- sum_users.lua: writes the sums over all shards of some users under the main prefix.
--- KEYS[1]   the prefix
 -- ARGV      for each user: user id; over all shards the number of hit-and-runs, and the sums of uploaded, downloaded,
 --   snatches, announces, credit_cut and unreported
 -- Answer    how many users there are no longer

@@ -1,6 +1,5 @@
 #!lua flags=no-writes
 -- user_peers.lua: finds the active peers of a user in some torrents.
--- KEYS[1]   the prefix
 -- ARGV[1]   user id   ARGV[2] max members of swarms to look at, approximately   ARGV[3..] torrent ids
 -- Answer    { 1 if all of them were found, else 0; for each peer: torrent id, peer id (hex) }
 local P, call, uid, left = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])

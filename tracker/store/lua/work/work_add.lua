@@ -1,12 +1,9 @@
 #!lua
 -- work_add.lua: adds items to a project. An item that is wanted, out or done is skipped.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] '1': also add what is done, again
 -- ARGV[3..] five each: item, queue ('todo', 'todo:secondary' or 'todo:redo'), claimants asked ('': all), copies, place
 -- Answer    the number of items added; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
---@ include lib/numbers.lua
---@ include lib/work_project.lua
 --@ include lib/work_queues.lua
 
 local fields = read_project()

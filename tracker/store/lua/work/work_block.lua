@@ -1,6 +1,5 @@
 #!lua
 -- work_block.lua: blocks or unblocks a claimant, an address or a network.
--- KEYS[1]   the prefix
 -- ARGV[1]   project ('': all)   ARGV[2] 'blocked' or 'unblocked'   ARGV[3] who   ARGV[4] now (epoch ms)
 -- ARGV[5]   max entries of the log
 -- Answer    1 when something changed, else 0; nil when there is no such project

@@ -1,7 +1,6 @@
 #!lua
 -- work_claim.lua: gives a claimant an item under a lease. First it ends claims whose lease ended. A refusal changes
 -- nothing else, but where the next claim looks.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] claimant   ARGV[4] address   ARGV[5] its network ('': none)
 -- ARGV[6]   version   ARGV[7] free bytes: larger items are passed over ('': any size)
 -- ARGV[8]   max items of a queue to look at, without those that are the claimant's already   ARGV[9] max claims to end
@@ -14,11 +13,7 @@
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
 local now = math.floor(now_ms / 1000)
---@ include lib/numbers.lua
---@ include lib/outage.lua
 --@ include lib/take_lease.lua
---@ include lib/leases.lua
---@ include lib/work_project.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_blocked.lua
 --@ include lib/work_budget.lua
@@ -27,8 +22,7 @@ local now = math.floor(now_ms / 1000)
 
 -- Functions that few calls need are created when they are needed: each costs time.
 local function lapse_ended(row, ended)
---@ include lib/work_record.lua
---@ include lib/work_claim_end.lua
+  --@ include lib/work_claim_end.lua
   lapse_claims(row, ended)
 end
 
@@ -108,7 +102,7 @@ end
 
 -- Whether a peer seeds the torrent at the claimant's endpoint, or has claimed it to do so.
 local function is_taken_there(item)
---@ include lib/work_record.lua
+  --@ include lib/work_record.lua
   local fact = facts and facts[item]
   if (fact and fact.kind or not fact and kind_at(item, ARGV[11])) == 's' then return true end
   for holder in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do

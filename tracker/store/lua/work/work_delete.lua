@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- work_delete.lua: deletes a project, step by step: it is gone for all others after the first step.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] max claims, items and claimants to delete in this step
 -- ARGV[3..] months and weeks that may have leaderboards (YYYY-MM, YYYY-Www)
 -- Answer    1 when nothing is left, else 0; nil when there is no such project

@@ -1,6 +1,5 @@
 #!lua
 -- work_done.lua: counts a finished item, once, and logs it. work_rank.lua adds it to leaderboards, charts and sums.
--- KEYS[1]   the prefix
 -- ARGV[1]   project    ARGV[2] now (epoch ms)   ARGV[3] claimant      ARGV[4] address   ARGV[5] its network ('': none)
 -- ARGV[6]   item       ARGV[7] token ('': not known)                  ARGV[8] version   ARGV[9] user agent
 -- ARGV[10]  the claimant's id of the result
@@ -10,12 +9,6 @@
 -- Answer    'done', 'duplicate', 'blocked', 'unknown', 'stranger', 'unverified' or 'domains'; nil when there is no such
 --   project
 local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
---@ include lib/numbers.lua
---@ include lib/leases.lua
---@ include lib/work_project.lua
---@ include lib/work_queues.lua
---@ include lib/work_record.lua
---@ include lib/work_budget.lua
 --@ include lib/work_claim_end.lua
 --@ include lib/work_blocked.lua
 

@@ -1,16 +1,13 @@
 #!lua flags=allow-oom
 -- work_extend.lua: extends the lease of a claim whose claimant asks for more time. It adds nothing, and also works in a
 -- full store.
--- KEYS[1]   the prefix
 -- ARGV[1]   project    ARGV[2] now (epoch ms)   ARGV[3] claimant   ARGV[4] address   ARGV[5] its network ('': none)
 -- ARGV[6]   item       ARGV[7] token
 -- Answer    end of the lease (epoch ms), '' when the claim was lost, 'blocked'; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
 local now = math.floor(now_ms / 1000)
---@ include lib/outage.lua
 --@ include lib/leases.lua
---@ include lib/work_project.lua
 --@ include lib/work_blocked.lua
 --@ include lib/work_outage.lua
 --@ include lib/work_record.lua

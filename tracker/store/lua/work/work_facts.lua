@@ -1,13 +1,11 @@
 #!lua flags=allow-oom
 -- work_facts.lua: reads in a shard what projects of kind seeding, which are under the main prefix, have to know of
--- torrents and of claimants there. It adds little, and also works in a full store. KEYS[1]   the prefix ARGV[1]   '1':
--- from now on, what users download of these torrents is counted ARGV[2..] four each: item, claimant, where it seeds if
--- the project verifies addresses (packed endpoint in hex digits;
+-- torrents and of claimants there. It adds little, and also works in a full store.
+-- ARGV[1]   '1': from now on, what users download of these torrents is counted
+-- ARGV[2..] four each: item, claimant, where it seeds if the project verifies addresses (packed endpoint in hex digits;
 --   '': unknown), '1': also find where the user seeds
 -- Answer    the facts of each, packed (MessagePack), as work_claim.lua and work_verify.lua read them
 local P, call = KEYS[1], redis.call
---@ include lib/numbers.lua
---@ include lib/work_torrents.lua
 --@ include lib/work_endpoint.lua
 
 local function facts_of(item, claimant, endpoint, find_seeder)

@@ -1,21 +1,13 @@
 #!lua flags=allow-oom
 -- work_lapse.lua: ends claims whose lease ended, and moves what was counted since the last call to the counters
 -- `work.<project>.<what>`. It also works in a full store.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] max claims to end
 -- Answer    { the number of claims that ended, how many claims without a valid record ended since the last call }; nil
 --   when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
 local now = math.floor(now_ms / 1000)
---@ include lib/numbers.lua
 --@ include lib/slices.lua
---@ include lib/outage.lua
---@ include lib/leases.lua
---@ include lib/work_project.lua
---@ include lib/work_queues.lua
---@ include lib/work_record.lua
---@ include lib/work_budget.lua
 --@ include lib/work_claim_end.lua
 --@ include lib/work_outage.lua
 

@@ -1,7 +1,6 @@
 #!lua
 -- work_note.lua: adds points of now to the histories of torrents that are not ranked. Scorings add points to those that
 -- are, but a weak torrent leaves the ranking after a day and then gets none.
--- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2..] torrent ids
 -- Answer    how many points were added
 local P, call = KEYS[1], redis.call

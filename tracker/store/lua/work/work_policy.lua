@@ -3,7 +3,6 @@
 -- Items that were added by hand stay as they are, and so do those that were claimed or given back since the demand was
 -- found.
 -- The policy keeps a limited number of items: a torrent shorter of seeders replaces the one with the most.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] max items that the policy keeps
 -- ARGV[3]   where the next run goes on, to be stored ('': not now)
 -- ARGV[4]   '1': write nothing. Then ARGV[5] and ARGV[6] are how many items the run so far would have added, less those
@@ -14,8 +13,6 @@
 --   for a torrent shorter of seeders }; nil when there is no such seeding project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local max_kept, dry = tonumber(ARGV[2]), ARGV[4] == '1'
---@ include lib/numbers.lua
---@ include lib/work_project.lua
 --@ include lib/work_queues.lua
 
 local project_fields = read_project('order')

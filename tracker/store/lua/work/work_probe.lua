@@ -1,18 +1,11 @@
 #!lua flags=allow-oom
 -- work_probe.lua: notes what a connection to a claimant's peer has shown. The second failure in a row ends the claim
 -- for good: it is not verified late. It adds little, and also works in a full store.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] item   ARGV[4] claimant
 -- ARGV[5]   'confirmed', 'failed' or 'unknown'
 -- Answer    1 when the claim ended, else 0; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
---@ include lib/numbers.lua
---@ include lib/leases.lua
---@ include lib/work_project.lua
---@ include lib/work_queues.lua
---@ include lib/work_record.lua
---@ include lib/work_budget.lua
 --@ include lib/work_claim_end.lua
 
 local MAX_FAILURES = 2

@@ -1,13 +1,10 @@
 #!lua flags=allow-oom
 -- work_purge.lua: removes items from the queues, or from those that are done. Claims stay as they are.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] only from there: 'done' or a shared queue; '': from wherever they are
 -- ARGV[3]   only those done before (epoch ms; '+inf': any time)
 -- ARGV[4..] items
 -- Answer    the number of items removed; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
---@ include lib/numbers.lua
---@ include lib/work_project.lua
 --@ include lib/work_queues.lua
 
 if not read_project() then return nil end

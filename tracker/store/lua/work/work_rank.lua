@@ -2,12 +2,9 @@
 -- work_rank.lua: adds finished items to the leaderboards, charts and sums of a project, from the entries of its log.
 -- The project's field `ranked` names the last entry that was added, so each is added once. In a full store nothing new
 -- is finished, and what was is still added.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] max entries
 -- Answer    the number of entries added; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
---@ include lib/numbers.lua
---@ include lib/work_project.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_periods.lua
 

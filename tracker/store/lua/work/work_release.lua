@@ -1,18 +1,11 @@
 #!lua flags=allow-oom
 -- work_release.lua: ends claims; each item is wanted again, in its queue and place. It adds little, and also works in a
 -- full store.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] '1': an admin asks, and no claimant is blocked
 -- ARGV[4]   address   ARGV[5] its network ('': none)
 -- ARGV[6..] triples: item, claimant, token ('': not known)
 -- Answer    the number of claims that ended, -1 for a claimant who is blocked; nil when there is no such project
 local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
---@ include lib/numbers.lua
---@ include lib/leases.lua
---@ include lib/work_project.lua
---@ include lib/work_queues.lua
---@ include lib/work_record.lua
---@ include lib/work_budget.lua
 --@ include lib/work_claim_end.lua
 --@ include lib/work_blocked.lua
 

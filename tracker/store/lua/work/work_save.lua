@@ -1,6 +1,5 @@
 #!lua
 -- work_save.lua: creates a project of work, or changes one.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] 'create' or 'edit'
 -- ARGV[3..] pairs of field and value
 -- Answer    1; 0 when the project to create exists, or the one to change does not

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
 -- work_trim.lua: deletes what a project no longer keeps: old finished items, lapses, leaderboards, log entries.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] entries of the log to keep   ARGV[4] other entries to keep
 -- ARGV[5]   max entries to delete of each key
 -- ARGV[6..] months and weeks whose leaderboards are deleted (YYYY-MM, YYYY-Www)

@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
 -- work_verify.lua: looks at claims of a project that verifies: notes how far each one is, and sets the end of its
 -- lease. It adds little, and also works in a full store.
--- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] seconds that a lease lasts after the last sign of life
 -- ARGV[4]   '1': all who download have an account
 -- ARGV[5]   max claims, the longest unchecked first
@@ -15,8 +14,6 @@
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms, alone = tonumber(ARGV[2]), ARGV[7] ~= '' and ARGV[7] or nil
 local now = math.floor(now_ms / 1000)
---@ include lib/numbers.lua
---@ include lib/outage.lua
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua
 --@ include lib/work_torrents.lua
