@@ -254,6 +254,11 @@ def test_a_key_derived_from_the_peer_id_is_no_secret(key: bytes) -> None:
     assert secret_of(key, A_PEER_ID) == b""
 
 
+def test_a_derived_key_of_seven_digits_and_a_sign_is_no_secret() -> None:
+    """It has the length of a key in hex."""
+    assert secret_of(b"-1234567", PeerId(b"-GT0003-\1\2\3\4wxyz" + (-1234567).to_bytes(4, "big", signed=True))) == b""
+
+
 @pytest.mark.parametrize("key", [b"1F3A9C07", b"12345678", b"-123456789", b"--5", b"9" * 64, b"\xff\xfe", b"abc-"])
 def test_any_other_key_is_a_secret(key: bytes) -> None:
     assert secret_of(key, A_PEER_ID)

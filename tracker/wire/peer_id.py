@@ -81,8 +81,8 @@ def secret_of(key: bytes, peer_id: PeerId) -> bytes:
     if len(key) == _USUAL_LENGTH and not key.isdigit():
         try:
             return b"" if peer_id.find(unhexlify(key)) >= 0 else key.upper()
-        except ValueError:
-            return key
+        except ValueError:  # perhaps a negative number
+            pass
     if hexlify(peer_id).find(key.lower()) >= 0:
         return b""
     if _INTEGER(key):
