@@ -2,7 +2,9 @@
 
 import asyncio
 
-from tests.core.harness import TrackerHarness, open_tracker
+import pytest
+
+from tests.core.harness import TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE
 from tracker.refusals import Refusal
 from tracker.settings.limits import LimitSettings
@@ -58,3 +60,15 @@ async def test_a_lower_limit_on_unknown_passkeys_applies_at_once(redis_url: str,
         await tracker.share_limits()
         error = await tracker.refused(1, passkey=ALICE, address=ATTACKER)
         assert "passkeys" in error.text
+
+
+async def test_a_reload_applies_to_the_check_of_a_passkey(redis_url: str, prefix: str) -> None:
+    settings = Settings.model_validate({"users": {"private": "required"}, "limits": {"unknown_passkeys_minute": 8}})
+    async with open_tracker(redis_url, prefix, settings) as tracker:
+        for n in range(40):
+            await tracker.refused(n, passkey=f"{n:032x}", address=ATTACKER)
+        await tracker.share_limits()
+        for limits, reason in ((settings.limits, "too many"), (LimitSettings(enabled=False), "^unknown passkey")):
+            tracker.decisions._live.current = settings.model_copy(update={"limits": limits})
+            with pytest.raises(Refusal, match=reason):
+                await tracker.decisions.check_passkey(ALICE, at(ATTACKER))

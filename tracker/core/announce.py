@@ -191,6 +191,8 @@ class Tracker:
 
     async def check_passkey(self, passkey: str | None, address: Address) -> None:
         """As Scrapes.check_passkey."""
+        if self._live.current is not self._settings:
+            self._apply_settings()
         await self._scrapes.check_passkey(passkey, address)
 
     def submit_scrape(self, scrape: Scrape, passkey: str | None, address: Address, answer: ScrapeAnswer) -> bool:
