@@ -71,8 +71,8 @@
 --   { 8, one of the above, info hash }   the announce was of a v2 half: that v1 half has to get it as well
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch that announced over HTTP
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then two
---   numbers: of peers of the DHT in the replies, and of announces answered by 7 or 8. Then the same four as at first,
---   of announces over UDP, then over WebSockets. Groups of zeros at the end are left out
+--   numbers: of peers of the DHT in the replies, and of announces answered by 7, 8 or 'no copy'. Then the same four as
+--   at first, of announces over UDP, then over WebSockets. Groups of zeros at the end are left out
 collectgarbage('setpause', 400) -- percent: a third as many collections as by default, for a megabyte of memory
 local read, max, min, floor = struct.unpack, math.max, math.min, math.floor
 local sub, find, match, byte, format = string.sub, string.find, string.match, string.byte, string.format
@@ -86,7 +86,7 @@ local user_group -- of the user whose row was read last; nil for none
 local rules, accounts, early, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
 local field_lists -- the fields that announces read under these rules
--- What the announces of the call add up to: for the answer, and for finish().
+-- What the announces of the call add up to: for the answer, and for finish(). And `asks`: whether 'no copy' may be one.
 local sums -- 0, 2, 3: traffic over HTTP, UDP, WebSockets; given, again, incomplete, joined, newly_full
 
 --@ include lib/outage.lua
