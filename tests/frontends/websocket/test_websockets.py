@@ -2,18 +2,22 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
 import pytest
 
+from loadtest.servers import Server
 from tests.frontends.websocket.harness import HASH, Site, offers, peer, serving
 from tests.waiting import eventually
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.frontends.websocket import connection as front_end
 from tracker.frontends.websocket.relay import OpenOffers
 from tracker.refusals import UPGRADE_MISSING
+from tracker.store.access.rate_limits import Hit
 from tracker.store.users.site_rows import PeerOnTorrent
 from tracker.store.users.users import Users
 from tracker.wire.endpoint import SocketId
@@ -510,6 +514,46 @@ async def test_sockets_have_three_quarters_of_the_connections_and_no_subprotocol
 async def test_the_answer_that_opens_a_socket_names_no_program(redis_url: str, prefix: str) -> None:
     async with serving(redis_url, prefix) as site:
         assert "Server" not in (await site.open()).socket._response.headers
+
+
+async def test_a_dropped_request_for_a_socket_keeps_a_trusted_proxys_connection_open(
+    redis_url: str, prefix: str
+) -> None:
+    """A proxy treats a server that closes connections as failing."""
+    address, url = "11.7.7.7", "http://{}/nobody-knows-me"
+    async with serving(redis_url, prefix, **PRIVATE, http={"trusted_proxies": ["127.0.0.1/32"]}) as site:
+        await site.store.rate_limits.count_hits([Hit("address", address, 10**6)], {"address": 60})
+        async with aiohttp.ClientSession() as session:
+
+            async def is_dropped() -> bool:
+                headers = {**UPGRADE, "X-Forwarded-For": address}
+                async with session.get(url.format(site.address), headers=headers) as reply:
+                    assert reply.status == 403
+                    return "too many requests" in await reply.text()
+
+            await eventually(is_dropped)
+
+
+async def test_a_client_that_leaves_while_its_passkey_is_checked_is_no_error(
+    start_server: Callable[..., Server], prefix: str
+) -> None:
+    server = start_server()
+    async with serving(server.url, prefix, **PRIVATE) as site:
+        await site.store.users.add("7", "p" * 20)
+        scrapes = site.store.swarms.of(InfoHash(HASH.encode("latin-1")))._scrapes
+        await (await site.open(f"/{'p' * 20}")).socket.close()
+        os.kill(server.pid, signal.SIGSTOP)
+        host, _, port = site.address.rpartition(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        lines = (f"GET /{'p' * 20} HTTP/1.1", "Host: t", *(f"{name}: {value}" for name, value in UPGRADE.items()))
+        writer.write("\r\n".join((*lines, "", "")).encode())
+        await eventually(lambda: scrapes.in_flight == 1)
+        writer.transport.abort()
+        await eventually(lambda: site.context.telemetry.snapshot().gauges["connections"] == 0)
+        os.kill(server.pid, signal.SIGCONT)
+        await eventually(lambda: not scrapes.in_flight)
+        assert (await (await site.open(f"/{'p' * 20}")).announce(left=0))["complete"] == 1
+        assert await site.counted("failures.internal error") == 0
 
 
 @pytest.mark.parametrize("shards", [1, 4])

@@ -68,18 +68,21 @@ class WebSockets:
         if len(self) >= self._max:
             self._tracker.refused(TOO_MANY_CONNECTIONS)
             return Answer(b"too many WebSockets are open\n", status=503, close=True)
+        http = cast(Connection, request.protocol)
         try:
             await self._tracker.check_passkey(passkey, address)
         except Refusal as error:
-            if isinstance(error, SilentlyDropped):
-                cast(Connection, request.protocol).abort()
+            if isinstance(error, SilentlyDropped) and not http.trusted:
+                http.abort()
             return forbidden(str(error))
+        if http.transport is None:
+            return forbidden("the client has closed the connection")
         self._last_number = self._last_number % _MAX_NUMBER + 1
         connection = SocketConnection(
             self._tracker,
             self._settings,
             self.relay,
-            cast(Connection, request.protocol),
+            http,
             id=SocketId(self.relay.process, self._last_number),
             address=address,
             passkey=passkey,
