@@ -2,26 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from aiohttp import WSMsgType, web
 
-from tracker.bittorrent import (
-    Address,
-    Announce,
-    AnnounceOverSocket,
-    AnnounceReply,
-    Event,
-    InfoHash,
-    PeerId,
-    Scrape,
-    ScrapeReply,
-)
+from tracker.bittorrent import Address, AnnounceOverSocket, AnnounceReply, Event, InfoHash, PeerId, Scrape
+from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.websocket.relay import Count, OpenOffers, Relay
-from tracker.refusals import Label, Refusal, SilentlyDropped
+from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.reload import LiveSettings
 from tracker.token_bucket import TokenBucket
 from tracker.wire.endpoint import SocketId, pack_socket, sockets_of
@@ -50,32 +39,6 @@ _CLOSE_1001, _CLOSE_1008 = b"\x88\x02\x03\xe9", b"\x88\x02\x03\xf0"
 """Close frames: the tracker stops; the client may not use it."""
 _OF_USER = frozenset({"no passkey", "unknown passkey", "user disabled", "group may not announce"})
 """Labels of refusals that hold for all torrents of a connection, so it is closed."""
-
-
-class Tracker(Protocol):
-    """The parts of core.announce.Tracker that this front end uses."""
-
-    def submit(
-        self,
-        announce: Announce,
-        passkey: str | None,
-        address: Address,
-        answer: Callable[[AnnounceReply | Refusal], None],
-    ) -> bool: ...
-
-    async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply: ...
-
-    async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply: ...
-
-    async def check_passkey(self, passkey: str | None, address: Address) -> None:
-        """Raises Refusal for a passkey that no user has or whose user is disabled, where one is required."""
-
-    def submit_gone(
-        self, announce: AnnounceOverSocket, passkey: str | None, address: Address, done: Callable[[], None]
-    ) -> None:
-        """The WebSocket of a peer was closed. Calls ``done`` when the store has been told, or cannot be."""
-
-    def refused(self, label: Label, kind: str = "other", number: int = 1) -> None: ...
 
 
 class Membership:

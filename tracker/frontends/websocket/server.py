@@ -11,9 +11,10 @@ from typing import cast
 from aiohttp import web
 
 from tracker.bittorrent import Address
+from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden
 from tracker.frontends.http.aiohttp_protocol import Connection
-from tracker.frontends.websocket.connection import SocketConnection, Tracker
+from tracker.frontends.websocket.connection import SocketConnection
 from tracker.frontends.websocket.relay import Count, Publish, Relay
 from tracker.refusals import TOO_MANY_CONNECTIONS, Refusal, SilentlyDropped
 from tracker.settings.reload import LiveSettings
@@ -46,8 +47,7 @@ class WebSockets:
         self._tracker = tracker
         self._settings = settings
         self._origins = frozenset(settings.current.webtorrent.origins)
-        http = settings.current.http
-        self._max = int(MAX_SHARE * min(http.max_connections, max_connections()))
+        self._max = int(MAX_SHARE * min(settings.current.http.max_connections, max_connections()))
         self._count = count
         # Connections of two processes that chose the same number stay apart.
         self._last_number = random.getrandbits(_FIRST_NUMBER_BITS)
