@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import ClassVar, TypeVar
 
 _PLAIN = (
     (r"^Value error, ", ""),
@@ -28,6 +29,9 @@ class ClientError(Exception):
     """A refusal whose text the caller may read: it is short, and says what to do. Those of announces and scrapes are in
     ``tracker/refusals.py``."""
 
+    status: ClassVar[int] = 400
+    """Of a reply over HTTP."""
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text
@@ -36,9 +40,23 @@ class ClientError(Exception):
 class NotFound(ClientError):
     """What the request names does not exist."""
 
+    status = 404
+
 
 class Conflict(ClientError):
     """The request is valid, but does not fit what is stored: a name is taken, a queue is full."""
+
+    status = 409
+
+
+T = TypeVar("T")
+
+
+def existing(value: T | None, what: str) -> T:
+    """The value. Raises NotFound for None, and for a False or 0 that a change of ``what`` returned."""
+    if not value:
+        raise NotFound(f"there is no such {what}")
+    return value
 
 
 class StoreUnavailable(Exception):

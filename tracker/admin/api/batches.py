@@ -5,7 +5,7 @@ The rows of a batch are validated one by one, so that an invalid row is one outc
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -28,6 +28,8 @@ Outcome = Annotated[
 RowError = Annotated[str | None, Field(description="Why nothing was changed; else null.")]
 M = TypeVar("M", bound=BaseModel)
 R = TypeVar("R", bound=Reply)
+Given = TypeVar("Given")
+Saved = TypeVar("Saved")
 
 
 class Batch(Body):
@@ -45,26 +47,40 @@ class Outcomes(Reply, Generic[R]):
     errors: int
 
 
-def counted(outcomes: Sequence[Any]) -> dict[str, Any]:
-    """The fields of Outcomes."""
+async def applied(
+    rows: Sequence[object],
+    model: type[M],
+    read: Callable[[M], Given],
+    save: Callable[[list[Given], int], Awaitable[Sequence[Saved | ClientError]]],
+    outcome: Callable[[M | None, Saved | ClientError], R],
+    limit: asyncio.Semaphore,
+) -> dict[str, Any]:
+    """The fields of Outcomes. The rows are applied in parts, while ``limit`` allows the batch.
+
+    ``save`` gets what ``read`` made of the valid rows of a part, and the number of rows before it. ``outcome`` gets
+    each row, None if it does not fit the model, and what saving it returned, or why it is invalid.
+    """
+    outcomes: list[Any] = []
+    async with limit:
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            checked = [_checked(row, model, read) for row in rows[first : first + _ROWS_AT_ONCE]]
+            valid = [each for _, each in checked if not isinstance(each, ClientError)]
+            saved = iter(await save(valid, first))
+            outcomes += [outcome(row, each if isinstance(each, ClientError) else next(saved)) for row, each in checked]
     numbers = Counter(each.outcome for each in outcomes)
     return {"rows": outcomes, "added": numbers["added"], "known": numbers["known"], "errors": numbers["error"]}
 
 
-def check_row(model: type[M], row: object) -> M | ClientError:
-    """The row, or why it is invalid."""
+def _checked(row: object, model: type[M], read: Callable[[M], Given]) -> tuple[M | None, Given | ClientError]:
     if not isinstance(row, dict):
-        return ClientError("not a JSON object")
+        return None, ClientError("not a JSON object")
     if len(row) > _MAX_FIELDS:
-        return ClientError("too many fields")
+        return None, ClientError("too many fields")
     try:
-        return model.model_validate(row, strict=True)
+        found = model.model_validate(row, strict=True)
     except ValidationError as error:
-        return ClientError(first_error(error))
-
-
-async def in_parts(rows: Sequence[object], limit: asyncio.Semaphore) -> AsyncIterator[Sequence[object]]:
-    """The rows in parts to validate and apply, while ``limit`` allows the batch."""
-    async with limit:
-        for first in range(0, len(rows), _ROWS_AT_ONCE):
-            yield rows[first : first + _ROWS_AT_ONCE]
+        return None, ClientError(first_error(error))
+    try:
+        return found, read(found)
+    except ClientError as error:
+        return found, error

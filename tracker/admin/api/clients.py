@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import LineText, Page, Paged, Period, page_of, scan_of
-from tracker.admin.api.routing import not_found
+from tracker.errors import existing
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.access.client_lists import MAX_REASON_LENGTH
 
@@ -85,8 +85,8 @@ class SoftwareQuery(Paged):
 @endpoints.get("/clients", "List allowed clients")
 async def list_all(call: Call, query: Paged) -> ClientPage:
     """Applies only if TRACKER_CLIENTS__ALLOW_LIST is true."""
-    after, found = await call.store.allow_list.page(query.cursor, query.limit)
-    items = [ClientRow(prefix=format_prefix(prefix), name=name) for prefix, name in found]
+    after, page = await call.store.allow_list.page(query.cursor, query.limit)
+    items = [ClientRow(prefix=format_prefix(prefix), name=name) for prefix, name in page]
     return ClientPage(**scan_of(after, items))
 
 
@@ -99,15 +99,14 @@ async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
 
 @endpoints.delete("/clients/{prefix}", "Remove a client from the allow-list", errors={404: "Not on the allow-list."})
 async def disallow(call: Call, prefix: PrefixText) -> None:
-    if not await call.store.allow_list.remove(parse_prefix(prefix)):
-        raise not_found("prefix")
+    existing(await call.store.allow_list.remove(parse_prefix(prefix)), "prefix")
 
 
 @endpoints.get("/denied-clients", "List denied clients")
 async def list_denied(call: Call, query: Paged) -> DeniedClientPage:
     """Applies only if TRACKER_CLIENTS__DENY_LIST is true. A client on both lists is refused."""
-    after, found = await call.store.deny_list.page(query.cursor, query.limit)
-    items = [DeniedClientRow(prefix=format_prefix(prefix), reason=reason) for prefix, reason in found]
+    after, page = await call.store.deny_list.page(query.cursor, query.limit)
+    items = [DeniedClientRow(prefix=format_prefix(prefix), reason=reason) for prefix, reason in page]
     return DeniedClientPage(**scan_of(after, items))
 
 
@@ -123,14 +122,13 @@ async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedC
     "/denied-clients/{prefix}", "Remove a client from the deny list", errors={404: "Not on the deny list."}
 )
 async def undeny(call: Call, prefix: PrefixText) -> None:
-    if not await call.store.deny_list.remove(parse_prefix(prefix)):
-        raise not_found("prefix")
+    existing(await call.store.deny_list.remove(parse_prefix(prefix)), "prefix")
 
 
 @endpoints.get("/software/{kind}", "List clients by count")
 async def software(call: Call, kind: Literal["joins", "failures"], query: SoftwareQuery) -> SoftwarePage:
     """By joins, or by refusals and their reason. Names are self-reported. Rare clients are dropped."""
     seen = call.store.client_software
-    found = await seen.top(kind, query.period, query.limit, query.offset)
-    items = [SoftwareRow(name=name, count=number) for name, number in found]
+    ranked = await seen.top(kind, query.period, query.limit, query.offset)
+    items = [SoftwareRow(name=name, count=number) for name, number in ranked]
     return SoftwarePage(**page_of(query, items, await seen.size(kind, query.period)))

@@ -4,8 +4,8 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, ReasonText, page_of
-from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
+from tracker.errors import existing
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent
 
 endpoints = Endpoints("denials", "The deny list: torrents that are refused even if registered.")
@@ -38,8 +38,10 @@ class DenialPut(Body):
 async def list_all(call: Call, query: Paged) -> DenialPage:
     """Denials that a site writes into Redis apply immediately and are listed a little later."""
     torrents = call.store.torrents
-    found = await torrents.denials(query.offset, query.limit)
-    items = [ListedDenial(info_hash=each.info_hash.hex(), reason=each.reason, since=int(each.since)) for each in found]
+    items = [
+        ListedDenial(info_hash=each.info_hash.hex(), reason=each.reason, since=int(each.since))
+        for each in await torrents.denials(query.offset, query.limit)
+    ]
     return DenialPage(**page_of(query, items, await torrents.denial_count()))
 
 
@@ -54,5 +56,4 @@ async def deny(call: Call, info_hash: InfoHashText, body: DenialPut) -> DenialRo
 @endpoints.delete("/denials/{info_hash}", "Allow a torrent again", errors={404: "The torrent is not denied."})
 async def allow(call: Call, info_hash: InfoHashText) -> None:
     """Both halves of a hybrid torrent."""
-    if not await allow_torrent(call.store, parse_info_hash(info_hash)):
-        raise not_found("denial")
+    existing(await allow_torrent(call.store, parse_info_hash(info_hash)), "denial")

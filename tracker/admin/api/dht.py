@@ -7,9 +7,9 @@ from pydantic import Field
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.jobs import JobEnqueued, enqueued
 from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, page_of
-from tracker.admin.api.routing import not_found
 from tracker.admin.api.torrents import TorrentRow, known, rows
 from tracker.bittorrent import parse_info_hash
+from tracker.errors import existing
 from tracker.store.dht.status import Mode, NodeStatus, State
 from tracker.store.jobs.records import DHT_LOOKUP
 
@@ -102,8 +102,8 @@ async def list_all(call: Call) -> DhtNodes:
 async def hashes(call: Call, query: AnnouncedQuery) -> AnnouncedTorrents:
     """Nodes save them every 30 seconds. With `TRACKER_DHT__TORRENTS=any` they need not be registered."""
     near = None if query.near is None else parse_info_hash(query.near)
-    total, found = await call.store.dht_nodes.hashes(near, query.offset, query.limit)
-    items = [AnnouncedTorrent(**{**each._asdict(), "info_hash": each.info_hash.hex()}) for each in found]
+    total, announced = await call.store.dht_nodes.hashes(near, query.offset, query.limit)
+    items = [AnnouncedTorrent(**{**each._asdict(), "info_hash": each.info_hash.hex()}) for each in announced]
     return AnnouncedTorrents(**page_of(query, items, total))
 
 
@@ -111,9 +111,9 @@ async def hashes(call: Call, query: AnnouncedQuery) -> AnnouncedTorrents:
 async def lookups(call: Call, query: Paged) -> LookedUpTorrents:
     """Latest first."""
     torrents = call.store.dht_torrents
-    found = await torrents.last_lookups(query.offset, query.limit)
+    last = await torrents.last_lookups(query.offset, query.limit)
     total = await torrents.looked_up_count()
-    items = rows(await call.store.torrents.by_ids([torrent_id for torrent_id, _ in found]))
+    items = rows(await call.store.torrents.by_ids([torrent_id for torrent_id, _ in last]))
     return LookedUpTorrents(**page_of(query, items, total))
 
 
@@ -128,8 +128,7 @@ async def look_up(call: Call, info_hash: InfoHashText) -> JobEnqueued:
     """Queues a job. When it has completed, `dht_seeds` and `dht_peers` of the torrent have the result. It fails if no
     node answers."""
     torrent = await known(call, info_hash)
-    if not torrent.registered:
-        raise not_found("torrent")
+    existing(torrent.registered, "torrent")
     store, wanted = call.store, torrent.info_hash
     await store.dht_nodes.check_lookup(store.dht_torrents, wanted, call.context.clock())
     return await enqueued(store.jobs.enqueue(DHT_LOOKUP, {"info_hash": wanted.hex()}, max_retries=0))

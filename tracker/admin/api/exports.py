@@ -136,40 +136,32 @@ def _audited(call: Call, query: AuditExport) -> Read:
     return read
 
 
-@endpoints.get("/audit/csv", "Export changes by admins as CSV")
-async def audit_as_csv(call: Call, query: AuditExport) -> ListCsv:
-    return ListCsv(**await export(_audited(call, query), "audit.csv", query.cursor, query.limit, COLUMNS))
+def _list(
+    name: str,
+    what: str,
+    query: type[Query],
+    reader: Callable[[Call, Any], Read],
+    columns: Sequence[str],
+    **options: Any,
+) -> None:
+    """Declares the exports of a list: as CSV, and as JSON lines."""
+
+    async def as_csv(call: Call, query: Any) -> ListCsv:
+        return ListCsv(**await export(reader(call, query), f"{name}.csv", query.cursor, query.limit, columns))
+
+    async def as_json_lines(call: Call, query: Any) -> JsonLines:
+        return JsonLines(**await export(reader(call, query), f"{name}.jsonl", query.cursor, query.limit))
+
+    for handler, path, label in ((as_csv, "csv", "CSV"), (as_json_lines, "json-lines", "JSON lines")):
+        handler.__name__ = f"{name}_{handler.__name__}"
+        handler.__annotations__["query"] = query
+        endpoints.get(f"/{name}/{path}", f"Export {what} as {label}", **options)(handler)
 
 
-@endpoints.get("/audit/json-lines", "Export changes by admins as JSON lines")
-async def audit_as_json_lines(call: Call, query: AuditExport) -> JsonLines:
-    return JsonLines(**await export(_audited(call, query), "audit.jsonl", query.cursor, query.limit))
-
-
-@endpoints.get("/torrents/csv", "Export torrents as CSV", errors=FEED_ERRORS)
-async def torrents_as_csv(call: Call, query: TorrentExport) -> ListCsv:
-    read = partial(torrents.part, call, query)
-    columns = (*TorrentRow.model_fields,)
-    return ListCsv(**await export(read, "torrents.csv", query.cursor, query.limit, columns))
-
-
-@endpoints.get("/torrents/json-lines", "Export torrents as JSON lines", errors=FEED_ERRORS)
-async def torrents_as_json_lines(call: Call, query: TorrentExport) -> JsonLines:
-    read = partial(torrents.part, call, query)
-    return JsonLines(**await export(read, "torrents.jsonl", query.cursor, query.limit))
-
-
-@endpoints.get("/users/csv", "Export users as CSV", errors=FEED_ERRORS)
-async def users_as_csv(call: Call, query: UserExport) -> ListCsv:
-    read = partial(users.part, call, query)
-    columns = (*UserRow.model_fields,)
-    return ListCsv(**await export(read, "users.csv", query.cursor, query.limit, columns))
-
-
-@endpoints.get("/users/json-lines", "Export users as JSON lines", errors=FEED_ERRORS)
-async def users_as_json_lines(call: Call, query: UserExport) -> JsonLines:
-    read = partial(users.part, call, query)
-    return JsonLines(**await export(read, "users.jsonl", query.cursor, query.limit))
+_list("audit", "changes by admins", AuditExport, _audited, COLUMNS)
+_TORRENTS, _USERS = partial(partial, torrents.part), partial(partial, users.part)
+_list("torrents", "torrents", TorrentExport, _TORRENTS, (*TorrentRow.model_fields,), errors=FEED_ERRORS)
+_list("users", "users", UserExport, _USERS, (*UserRow.model_fields,), errors=FEED_ERRORS)
 
 
 class PeerQuery(Query):

@@ -4,8 +4,8 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import End, InfoHashText, Moment, Page, Paged, UserIdText, page_of
-from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
+from tracker.errors import existing
 from tracker.operations.torrents import counting_torrent
 from tracker.operations.users import freeleech_tokens
 from tracker.store.torrents.torrents import Torrent
@@ -37,8 +37,7 @@ class FreeleechPage(Page[FreeleechToken]):
 @endpoints.get("/users/{user_id}/freeleech", "List a user's freeleech tokens", errors={404: "Unknown user."})
 async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPage:
     """Those that have not ended."""
-    if await call.store.users.passkey_of(user_id) is None:
-        raise not_found("user")
+    existing(await call.store.users.passkey_of(user_id), "user")
     rows = await freeleech_tokens(call.store, user_id, query.offset, query.limit)
     total = await call.store.freeleech.count(user_id)
     return FreeleechPage(**page_of(query, [FreeleechToken(**row) for row in rows], total))
@@ -62,15 +61,12 @@ async def give(call: Call, user_id: UserIdText, info_hash: InfoHashText, body: F
 )
 async def take_back(call: Call, user_id: UserIdText, info_hash: InfoHashText) -> None:
     torrent = await _known(call, user_id, info_hash)
-    if not await call.store.freeleech.take_back(user_id, torrent.torrent_id):
-        raise not_found("token")
+    existing(await call.store.freeleech.take_back(user_id, torrent.torrent_id), "token")
 
 
 async def _known(call: Call, user_id: str, info_hash: str) -> Torrent:
     """The torrent that counts for users. Raises Problem."""
-    if await call.store.users.passkey_of(user_id) is None:
-        raise not_found("user")
-    torrent = await counting_torrent(call.store, parse_info_hash(info_hash))
-    if torrent is None or not torrent.torrent_id:
-        raise not_found("torrent")
+    existing(await call.store.users.passkey_of(user_id), "user")
+    torrent = existing(await counting_torrent(call.store, parse_info_hash(info_hash)), "torrent")
+    existing(torrent.torrent_id, "torrent")
     return torrent

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import changes_of, reply_of
-from tracker.admin.api.routing import not_found
+from tracker.errors import existing
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
 from tracker.store.schema.record import shown
 from tracker.store.users.rules import GROUP_FIELDS, Group
@@ -44,10 +44,7 @@ async def list_all(call: Call) -> GroupList:
 
 @endpoints.get("/groups/{group_id}", "Show a group", errors=_UNKNOWN)
 async def show(call: Call, group_id: GroupIdText) -> GroupRow:
-    group = await call.store.groups.get(int(group_id))
-    if group is None:
-        raise not_found("group")
-    return _row(group)
+    return _row(existing(await call.store.groups.get(int(group_id)), "group"))
 
 
 @endpoints.put("/groups/{group_id}", "Add or replace a group")
@@ -69,8 +66,7 @@ async def edit(call: Call, group_id: GroupIdText, body: GroupFields) -> GroupRow
 @endpoints.delete("/groups/{group_id}", "Delete a group", errors=_UNKNOWN)
 async def delete(call: Call, group_id: GroupIdText) -> None:
     """Its users keep the number, without rules."""
-    if not await call.store.groups.delete(int(group_id)):
-        raise not_found("group")
+    existing(await call.store.groups.delete(int(group_id)), "group")
 
 
 async def _save(call: Call, group_id: str, body: GroupFields, *, replace: bool) -> None:

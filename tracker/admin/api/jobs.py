@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Count, Page, Paged, Whole, changes_of, page_of, reply_of
-from tracker.admin.api.routing import not_found
+from tracker.errors import existing
 from tracker.operations import service
 from tracker.store.jobs.records import Enqueued, Job, QueueLimits
 from tracker.store.schema.record import shown
@@ -109,9 +109,8 @@ async def limit(call: Call, queue: QueueText, body: LimitsOfQueue) -> QueueRow:
 async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
     await _check(call, queue)
     jobs = call.store.jobs
-    found = await jobs.page(queue, query.status, query.offset, query.limit)
-    total = (await jobs.sizes(queue))[query.status]
-    return JobPage(**page_of(query, [_row(job) for job in found], total))
+    rows = [_row(job) for job in await jobs.page(queue, query.status, query.offset, query.limit)]
+    return JobPage(**page_of(query, rows, (await jobs.sizes(queue))[query.status]))
 
 
 @endpoints.delete("/queues/{queue}/jobs", "Delete jobs of a queue", errors=_UNKNOWN_QUEUE)
@@ -122,16 +121,12 @@ async def purge(call: Call, queue: QueueText, query: PurgeQuery) -> Purged:
 
 
 async def _check(call: Call, queue: str) -> None:
-    if queue not in await call.store.jobs.queues():
-        raise not_found("queue")
+    existing(queue in await call.store.jobs.queues(), "queue")
 
 
 @endpoints.get("/jobs/{id}", "Show a job", errors=_UNKNOWN_JOB)
 async def show(call: Call, id: JobIdText) -> JobRow:
-    job = await call.store.jobs.get(id)
-    if job is None:
-        raise not_found("job")
-    return _row(job)
+    return _row(existing(await call.store.jobs.get(id), "job"))
 
 
 @endpoints.post(
@@ -141,10 +136,8 @@ async def show(call: Call, id: JobIdText) -> JobRow:
 )
 async def retry(call: Call, id: JobIdText) -> JobRow:
     """A failed job starts over with all its retries. A job waiting for a retry runs immediately."""
-    job = await show(call, id)
     await call.store.jobs.retry(id)
-    again = await call.store.jobs.get(id)
-    return job if again is None else _row(again)
+    return await show(call, id)
 
 
 @endpoints.post("/reprocess", "Rescore torrents", status=202, errors=FULL, location="/jobs/{reply.id}")

@@ -38,10 +38,8 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
             if not keys:
                 return await _answer(context, endpoint, request, arguments)
             return await _answer_once(context, endpoint, request, arguments, keys[0])
-        except NotFound as error:
-            raise Problem(404, detail=error.text) from error
-        except Conflict as error:
-            raise Problem(409, detail=error.text) from error
+        except (NotFound, Conflict):
+            raise
         except ClientError as error:
             raise Problem(422, detail=error.text) from error
 
@@ -110,7 +108,3 @@ def _response(endpoint: Endpoint, reply: Reply | None, missing: Collection[int])
         main = {MAIN_UNAVAILABLE: True} if MAIN in missing else {}
         body = orjson.dumps({**orjson.loads(body), **parts, **main})
     return web.Response(body=body, status=200 if is_known else endpoint.status, content_type=JSON, headers=headers)
-
-
-def not_found(what: str) -> Problem:
-    return Problem(404, detail=f"unknown {what}")

@@ -1,14 +1,14 @@
 """/…/rules: the rules of the multipliers of a user, of a torrent and for all users, each with a name and an end."""
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import Factor, InfoHashText, Moment, MultiplierEnd, UserIdText
-from tracker.admin.api.routing import not_found
-from tracker.bittorrent import parse_info_hash
+from tracker.admin.api.torrents import known
+from tracker.bittorrent import InfoHash, parse_info_hash
+from tracker.errors import existing
 from tracker.operations.torrents import change_torrent_rule
 from tracker.store.schema.multipliers import RULE_NAME, RuleChange, Rules, rule_change
 
@@ -45,10 +45,7 @@ class RuleList(Reply):
 
 @endpoints.get("/users/{user_id}/rules", "List a user's rules", errors=_UNKNOWN_USER)
 async def of_user(call: Call, user_id: UserIdText) -> RuleList:
-    passkey = await _passkey(call, user_id)
-    user = await call.store.users.get(passkey)
-    if user is None:
-        raise not_found("user")
+    user = existing(await call.store.users.by_id(user_id), "user")
     return _listed(call, user.upload_multiplier, user.download_multiplier)
 
 
@@ -62,14 +59,12 @@ async def set_of_user(call: Call, user_id: UserIdText, name: RuleName, body: Rul
 @endpoints.delete("/users/{user_id}/rules/{name}", "Remove a rule of a user", errors=_NO_USER_RULE)
 async def remove_of_user(call: Call, user_id: UserIdText, name: RuleName) -> None:
     passkey = await _passkey(call, user_id)
-    await _remove(call, name, lambda change: call.store.users.change_rule(passkey, change))
+    existing(await call.store.users.change_rule(passkey, _removal(call, name)), "rule")
 
 
 @endpoints.get("/torrents/{info_hash}/rules", "List a torrent's rules", errors=_UNKNOWN_TORRENT)
 async def of_torrent(call: Call, info_hash: InfoHashText) -> RuleList:
-    torrent = await call.store.torrents.get(parse_info_hash(info_hash))
-    if torrent is None:
-        raise not_found("torrent")
+    torrent = await known(call, info_hash)
     return _listed(call, torrent.upload_multiplier, torrent.download_multiplier)
 
 
@@ -77,16 +72,14 @@ async def of_torrent(call: Call, info_hash: InfoHashText) -> RuleList:
 async def set_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName, body: RuleNew) -> RuleList:
     """As for a user. A torrent with 0 for upload and for download is neutral: nothing counts, whatever other rules
     say."""
-    await _registered(call, info_hash)
-    await change_torrent_rule(call.store, parse_info_hash(info_hash), _change(call, name, body))
+    await change_torrent_rule(call.store, await _registered(call, info_hash), _change(call, name, body))
     return await of_torrent(call, info_hash)
 
 
 @endpoints.delete("/torrents/{info_hash}/rules/{name}", "Remove a rule of a torrent", errors=_NO_TORRENT_RULE)
 async def remove_of_torrent(call: Call, info_hash: InfoHashText, name: RuleName) -> None:
-    await _registered(call, info_hash)
-    wanted = parse_info_hash(info_hash)
-    await _remove(call, name, lambda change: change_torrent_rule(call.store, wanted, change))
+    wanted = await _registered(call, info_hash)
+    existing(await change_torrent_rule(call.store, wanted, _removal(call, name)), "rule")
 
 
 @endpoints.get("/multipliers/rules", "List the rules for all users")
@@ -103,7 +96,7 @@ async def set_of_all(call: Call, name: RuleName, body: RuleNew) -> RuleList:
 
 @endpoints.delete("/multipliers/rules/{name}", "Remove a rule for all users", errors={404: "Unknown rule."})
 async def remove_of_all(call: Call, name: RuleName) -> None:
-    await _remove(call, name, call.store.multipliers.change_rule)
+    existing(await call.store.multipliers.change_rule(_removal(call, name)), "rule")
 
 
 def _change(call: Call, name: str, body: RuleNew) -> RuleChange:
@@ -111,24 +104,18 @@ def _change(call: Call, name: str, body: RuleNew) -> RuleChange:
     return rule_change(call.context.clock(), name, body.upload, body.download, body.until)
 
 
-async def _remove(call: Call, name: str, change_rule: Callable[[RuleChange], Awaitable[bool]]) -> None:
-    """Raises Problem."""
-    if not await change_rule(RuleChange(int(call.context.clock()), name)):
-        raise not_found("rule")
+def _removal(call: Call, name: str) -> RuleChange:
+    return RuleChange(int(call.context.clock()), name)
 
 
 async def _passkey(call: Call, user_id: str) -> str:
-    """Raises Problem."""
-    passkey = await call.store.users.passkey_of(user_id)
-    if passkey is None:
-        raise not_found("user")
-    return passkey
+    return existing(await call.store.users.passkey_of(user_id), "user")
 
 
-async def _registered(call: Call, info_hash: str) -> None:
-    """Raises Problem."""
-    if await call.store.torrents.unregistered([parse_info_hash(info_hash)]):
-        raise not_found("torrent")
+async def _registered(call: Call, info_hash: str) -> InfoHash:
+    wanted = parse_info_hash(info_hash)
+    existing(not await call.store.torrents.unregistered([wanted]), "torrent")
+    return wanted
 
 
 def _listed(call: Call, upload: Rules, download: Rules) -> RuleList:

@@ -8,7 +8,7 @@ from pydantic import Field
 from tracker.admin.api.contract import Call, Download, Endpoints, Reply
 from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, copy_of, page_of, scan_of
 from tracker.admin.api.torrents import TorrentRow, fields_of, known
-from tracker.admin.http.problems import Problem
+from tracker.errors import existing
 from tracker.operations.peers import PeerView, peer_views
 from tracker.store.schema.keys import SCOPES, Scope
 from tracker.store.torrents.scores import ScorePlace
@@ -95,9 +95,8 @@ async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails:
 async def file(call: Call, info_hash: InfoHashText) -> TorrentDownload:
     """The file as it was uploaded, without announce URLs and comments; TRACKER_TORRENTS__KEEP_FILES keeps files."""
     torrent = await known(call, info_hash)
-    data = await asyncio.to_thread(call.context.torrent_files.read, torrent.info_hash)
-    if data is None:
-        raise Problem(404, detail="no .torrent file is kept")
+    kept = await asyncio.to_thread(call.context.torrent_files.read, torrent.info_hash)
+    data = existing(kept, ".torrent file")
     return TorrentDownload(content=data, file_name=f"{torrent.info_hash.hex()}.torrent")
 
 
@@ -109,8 +108,8 @@ async def _users(call: Call, info_hash: str) -> int:
 async def peers(call: Call, info_hash: InfoHashText, query: Paged) -> PeerPage:
     """Never shows passkeys."""
     torrent = await known(call, info_hash)
-    after, found = await call.store.torrents.peers(torrent, query.cursor, query.limit)
-    views = await peer_views(call.store, found, call.context.places)
+    after, page = await call.store.torrents.peers(torrent, query.cursor, query.limit)
+    views = await peer_views(call.store, page, call.context.places)
     items = [PeerRow.model_validate(asdict(view)) for view in views]
     return PeerPage(**scan_of(after, items, torrent.seeders + torrent.leechers))
 
@@ -128,10 +127,10 @@ async def history(call: Call, info_hash: InfoHashText) -> History:
 async def uniques(call: Call, info_hash: InfoHashText, query: Paged) -> TorrentPlaces:
     """All-time unique users by country, city and postcode."""
     torrent = await known(call, info_hash)
-    found = await call.store.unique_users.places(torrent.info_hash, query.limit, query.offset)
+    places = await call.store.unique_users.places(torrent.info_hash, query.limit, query.offset)
     items = [
         TorrentPlace.model_validate({"scope": scope, "place": entry.name, "users": entry.users})
-        for scope, entry in found
+        for scope, entry in places
         if scope in SCOPES
     ]
     users = await _users(call, torrent.info_hash.hex())

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import reply_of
-from tracker.admin.api.routing import not_found
-from tracker.errors import ClientError
 from tracker.store.access.tokens import MAX_NETWORKS, Role, Token
 from tracker.store.schema.record import shown
 
@@ -73,10 +71,7 @@ async def create(call: Call, body: TokenNew) -> TokenCreated:
 @endpoints.delete("/tokens/{token_id}", "Revoke a token", errors={404: "Unknown token."})
 async def revoke(call: Call, token_id: TokenIdText) -> None:
     """Requests with it are refused immediately, and its sessions end."""
-    try:
-        await call.store.tokens.revoke(token_id)
-    except ClientError as error:
-        raise not_found("token") from error
+    await call.store.tokens.revoke(token_id)
 
 
 def _fields(token: Token) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, SkipValidation
 
-from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, check_row, counted, in_parts
+from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, applied
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
@@ -26,10 +26,9 @@ from tracker.admin.api.models import (
     copy_of,
     reply_of,
 )
-from tracker.admin.api.routing import not_found
 from tracker.admin.api.selections import TorrentQuery
 from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.errors import ClientError, Conflict
+from tracker.errors import ClientError, Conflict, existing
 from tracker.operations.lists import find_torrents
 from tracker.operations.torrents import (
     Added,
@@ -145,9 +144,9 @@ class RegisteredAll(Reply):
 @endpoints.get("/torrents", "List or search torrents", errors=FEED_ERRORS)
 async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
     """Sorted by an index, filtered, or searched."""
-    found = await part(call, query, query.cursor, query.limit)
-    items = [TorrentRow(**row) for row in found.rows]
-    return TorrentPage(items=items, total=found.total, next_cursor=found.cursor or None)
+    page = await part(call, query, query.cursor, query.limit)
+    items = [TorrentRow(**row) for row in page.rows]
+    return TorrentPage(items=items, total=page.total, next_cursor=page.cursor or None)
 
 
 async def part(call: Call, query: TorrentQuery, cursor: str, count: int) -> Part:
@@ -155,8 +154,8 @@ async def part(call: Call, query: TorrentQuery, cursor: str, count: int) -> Part
         page = await find_torrents(call.store, query.filter, query.q or "", cursor, count)
         return Part(list(map(fields_of, page.torrents)), page.cursor, page.total, page.first)
     names, after, since = await updated(call, attrgetter("info_hash"), query.updated_since, cursor, count)
-    found = await call.store.torrents.get_all([parse_info_hash(name) for name in names])
-    return Part(list(map(fields_of, found)), after, since=since)
+    torrents = await call.store.torrents.get_all([parse_info_hash(name) for name in names])
+    return Part(list(map(fields_of, torrents)), after, since=since)
 
 
 @endpoints.post(
@@ -214,13 +213,11 @@ def _registered(added: Sequence[Added]) -> RegisteredAll:
 async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> TorrentRow:
     """Disabling applies immediately; without a reason peers see a default one. `enabled`, `reason` and multipliers
     also change the other half of a hybrid torrent."""
-    torrents, wanted = call.store.torrents, parse_info_hash(info_hash)
-    found = await torrents.get(wanted)
-    if found is None or not found.registered:
-        raise not_found("torrent")
+    torrent = await known(call, info_hash)
+    existing(torrent.registered, "torrent")
     fields = torrent_fields(**body.model_dump())
     _refuse_ended(call, fields)
-    await edit_torrent(call.store, wanted, fields)
+    await edit_torrent(call.store, torrent.info_hash, fields)
     return row(await known(call, info_hash))
 
 
@@ -228,9 +225,7 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
 async def remove(call: Call, info_hash: InfoHashText) -> None:
     """Unregisters it; its peers disappear within seconds. In open mode the next announce registers it again: deny it
     instead. The other half of a hybrid torrent stays, and counts for itself from then on."""
-    files = call.context.torrent_files
-    if not await remove_torrent(call.store, files, parse_info_hash(info_hash)):
-        raise not_found("torrent")
+    existing(await remove_torrent(call.store, call.context.torrent_files, parse_info_hash(info_hash)), "torrent")
 
 
 def _refuse_ended(call: Call, fields: Mapping[str, str]) -> None:
@@ -240,11 +235,8 @@ def _refuse_ended(call: Call, fields: Mapping[str, str]) -> None:
 
 
 async def known(call: Call, info_hash: str) -> Torrent:
-    """Raises Problem."""
-    found = await call.store.torrents.get(parse_info_hash(info_hash))
-    if found is None:
-        raise not_found("torrent")
-    return found
+    """Raises NotFound."""
+    return existing(await call.store.torrents.get(parse_info_hash(info_hash)), "torrent")
 
 
 def fields_of(torrent: Torrent) -> dict[str, Any]:
@@ -299,38 +291,26 @@ class TorrentOutcomes(Outcomes[TorrentOutcome]):
 async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
     """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: torrents that
     exist are `known`. The torrent that `hybrid_of` names must exist, or stand in an earlier row."""
-    outcomes: list[TorrentOutcome] = []
-    async for part in in_parts(body.torrents, call.context.batches):
-        outcomes += await _apply_torrents(call, part)
-    return TorrentOutcomes(**counted(outcomes))
+
+    async def save(valid: list[tuple[InfoHash, dict[str, str]]], _: int) -> Sequence[tuple[str, bool] | ClientError]:
+        halves = await call.store.hybrids.others([info_hash for info_hash, _ in valid])
+        hashes = [info_hash.hex() for info_hash in (*(each for each, _ in valid), *halves.values())]
+        before = await call.change.read_rows("torrent", hashes)
+        added = await add_torrents(call.store, valid)
+        await call.change.note_rows("torrent", before, hashes)
+        return added
+
+    parts = applied(body.torrents, TorrentBatchRow, _read_torrent, save, _outcome_torrent, call.context.batches)
+    return TorrentOutcomes(**await parts)
 
 
-async def _apply_torrents(call: Call, rows: Sequence[object]) -> list[TorrentOutcome]:
-    checked = [check_row(TorrentBatchRow, row) for row in rows]
-    read = [row if isinstance(row, ClientError) else _read_torrent(row) for row in checked]
-    valid = [each for each in read if not isinstance(each, ClientError)]
-    halves = await call.store.hybrids.others([info_hash for info_hash, _ in valid])
-    hashes = [info_hash.hex() for info_hash in (*(each for each, _ in valid), *halves.values())]
-    before = await call.change.read_rows("torrent", hashes)
-    added = iter(await add_torrents(call.store, valid))
-    await call.change.note_rows("torrent", before, hashes)
-    return [
-        _outcome_torrent(row, each if isinstance(each, ClientError) else next(added))
-        for row, each in zip(checked, read, strict=True)
-    ]
+def _read_torrent(row: TorrentBatchRow) -> tuple[InfoHash, dict[str, str]]:
+    """The info hash and the stored fields. Raises ClientError."""
+    return parse_hash(row.info_hash), torrent_fields(**row.model_dump(exclude={"info_hash"}))
 
 
-def _read_torrent(row: TorrentBatchRow) -> tuple[InfoHash, dict[str, str]] | ClientError:
-    """The info hash and the stored fields; or why they are invalid."""
-    try:
-        fields = torrent_fields(**row.model_dump(exclude={"info_hash"}))
-        return parse_hash(row.info_hash), fields
-    except ClientError as error:
-        return error
-
-
-def _outcome_torrent(row: TorrentBatchRow | ClientError, added: tuple[str, bool] | ClientError) -> TorrentOutcome:
-    info_hash = None if isinstance(row, ClientError) else row.info_hash[:40].lower()
+def _outcome_torrent(row: TorrentBatchRow | None, added: tuple[str, bool] | ClientError) -> TorrentOutcome:
+    info_hash = row.info_hash[:40].lower() if row else None
     if isinstance(added, ClientError):
         return TorrentOutcome(info_hash=info_hash, torrent_id=None, outcome="error", error=added.text)
     torrent_id, new = added

@@ -1,10 +1,11 @@
 """/user-torrents: what users have on torrents, in bulk."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field, SkipValidation
 
-from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, check_row, counted, in_parts
+from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, applied
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import UserIdValue, changes_of
 from tracker.errors import ClientError
@@ -47,27 +48,20 @@ class HistoryOutcomes(Outcomes[HistoryOutcome]):
 async def batch(call: Call, body: HistoryBatch) -> HistoryOutcomes:
     """For a site that moves in: what its former tracker counted. Announces add to it. An invalid row changes nothing,
     and the others are applied. A repeated batch changes nothing more."""
-    outcomes: list[HistoryOutcome] = []
-    async for part in in_parts(body.user_torrents, call.context.batches):
-        outcomes += await _apply(call, part, add_to_totals=body.add_to_totals)
-    found = counted(outcomes)
+
+    async def save(valid: list[dict[str, Any]], _: int) -> Sequence[bool | ClientError]:
+        return await call.store.user_history.save(valid, add_to_totals=body.add_to_totals)
+
+    def read(row: HistoryRow) -> dict[str, Any]:
+        return row.model_dump(exclude_none=True)
+
+    found = await applied(body.user_torrents, HistoryRow, read, save, _outcome, call.context.batches)
     call.change.count(**{name: number for name, number in found.items() if name != "rows"})
     return HistoryOutcomes(**found)
 
 
-async def _apply(call: Call, rows: Sequence[object], *, add_to_totals: bool) -> list[HistoryOutcome]:
-    checked = [check_row(HistoryRow, row) for row in rows]
-    valid = [each for each in checked if not isinstance(each, ClientError)]
-    saved = iter(
-        await call.store.user_history.save(
-            [each.model_dump(exclude_none=True) for each in valid], add_to_totals=add_to_totals
-        )
-    )
-    return [_outcome(row, row if isinstance(row, ClientError) else next(saved)) for row in checked]
-
-
-def _outcome(row: HistoryRow | ClientError, saved: bool | ClientError) -> HistoryOutcome:
-    ids = (None, None) if isinstance(row, ClientError) else (row.user_id, row.torrent_id)
+def _outcome(row: HistoryRow | None, saved: bool | ClientError) -> HistoryOutcome:
+    ids = (row.user_id, row.torrent_id) if row else (None, None)
     error = saved.text if isinstance(saved, ClientError) else None
     outcome = "error" if error is not None else "added" if saved is True else "known"
     return HistoryOutcome.model_validate({"user_id": ids[0], "torrent_id": ids[1], "outcome": outcome, "error": error})

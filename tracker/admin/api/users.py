@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SkipValidation
 
-from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, check_row, counted, in_parts
+from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowError, applied
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
@@ -22,16 +22,14 @@ from tracker.admin.api.models import (
     reply_of,
     scan_of,
 )
-from tracker.admin.api.routing import not_found
 from tracker.admin.api.selections import UserQuery
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.errors import ClientError
+from tracker.errors import ClientError, existing
 from tracker.operations.users import Share, shares
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
 from tracker.store.schema.record import shown
 from tracker.store.users.fields import Additions, User, Value, checked_fields
 from tracker.store.users.importing import SavedUser
-from tracker.store.users.users import UnknownUser
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
 
@@ -148,10 +146,7 @@ class Forgiven(Reply):
 
 
 async def _known(call: Call, user_id: str) -> User:
-    user = await call.store.users.by_id(user_id)
-    if user is None:
-        raise not_found("user")
-    return user
+    return existing(await call.store.users.by_id(user_id), "user")
 
 
 def fields_of(user: User) -> dict[str, Any]:
@@ -179,9 +174,8 @@ def _passkey(call: Call, user: User) -> Passkey:
 @endpoints.get("/users", "List or search users", errors=FEED_ERRORS)
 async def list_all(call: Call, query: UserQuery) -> UserPage:
     """Sorted by an index, filtered by rights, or searched by display name."""
-    found = await part(call, query, query.cursor, query.limit)
-    items = [UserRow(**row) for row in found.rows]
-    return UserPage(items=items, total=found.total, next_cursor=found.cursor or None)
+    page = await part(call, query, query.cursor, query.limit)
+    return UserPage(items=[UserRow(**row) for row in page.rows], total=page.total, next_cursor=page.cursor or None)
 
 
 async def part(call: Call, query: UserQuery, cursor: str, count: int) -> Part:
@@ -201,10 +195,7 @@ async def create(call: Call, body: UserNew) -> Passkey:
 @endpoints.post("/users/lookup", "Find a user by passkey", errors=_UNKNOWN)
 async def lookup(call: Call, body: PasskeyLookup) -> UserDetails:
     """POST, because proxies log URLs, and a passkey is a secret."""
-    user = await call.store.users.get(body.passkey)
-    if user is None:
-        raise not_found("user")
-    return await _details(call, user)
+    return await _details(call, existing(await call.store.users.get(body.passkey), "user"))
 
 
 @endpoints.get("/users/{user_id}", "Show a user", errors=_UNKNOWN)
@@ -243,10 +234,7 @@ async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
         user = await _known(call, user_id)
         if body.passkey != user.passkey:
             await users.rotate(user.passkey, body.passkey)
-    try:
-        await users.edit(user_id, fields, call.once)
-    except UnknownUser as error:
-        raise not_found("user") from error
+    await users.edit(user_id, fields, call.once)
     return UserRow(**fields_of(await _known(call, user_id)))
 
 
@@ -260,10 +248,7 @@ async def rotate(call: Call, user_id: UserIdText) -> Passkey:
 @endpoints.delete("/users/{user_id}", "Delete a user", errors=_UNKNOWN)
 async def delete(call: Call, user_id: UserIdText) -> None:
     """Deletes all totals too."""
-    try:
-        await call.store.users.delete(user_id)
-    except ClientError as error:
-        raise not_found("user") from error
+    await call.store.users.delete(user_id)
 
 
 @endpoints.get("/users/{user_id}/torrents/{set_name}", "List a user's torrents", errors=_UNKNOWN)
@@ -279,8 +264,8 @@ async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Pa
 async def unregistered(call: Call, user_id: UserIdText) -> UnregisteredTorrents:
     """Torrents that the user announced in the last 90 days, and that are not registered."""
     await _known(call, user_id)
-    found = await call.store.unregistered.of(user_id)
-    return UnregisteredTorrents(items=[Unregistered(info_hash=each.info_hash.hex(), at=each.at) for each in found])
+    tried = await call.store.unregistered.of(user_id)
+    return UnregisteredTorrents(items=[Unregistered(info_hash=each.info_hash.hex(), at=each.at) for each in tried])
 
 
 @endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", errors=_UNKNOWN)
@@ -296,10 +281,7 @@ async def forgive(call: Call, user_id: UserIdText) -> Forgiven:
 async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -> Forgiven:
     """By `torrent_id`."""
     await _known(call, user_id)
-    forgiven = await call.store.users.forgive(user_id, torrent_id)
-    if not forgiven:
-        raise not_found("hit-and-run")
-    return Forgiven(forgiven=forgiven)
+    return Forgiven(forgiven=existing(await call.store.users.forgive(user_id, torrent_id), "hit-and-run"))
 
 
 @changes_of(Additions)
@@ -338,42 +320,27 @@ class UserOutcomes(Outcomes[UserOutcome]):
 async def batch(call: Call, body: UserBatch) -> UserOutcomes:
     """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: users that
     exist are `known`. One that adds to totals needs an `Idempotency-Key` for that."""
-    outcomes: list[UserOutcome] = []
-    async for part in in_parts(body.users, call.context.batches):
-        outcomes += await _apply_users(call, part, len(outcomes), replace_totals=body.replace_totals)
-    return UserOutcomes(**counted(outcomes))
 
+    async def save(valid: list[dict[str, Value]], first_row: int) -> Sequence[SavedUser | ClientError]:
+        named = [str(row.get("user_id") or row["passkey"]) for row in valid if row.get("user_id") or row.get("passkey")]
+        before = await call.change.read_rows("user", named)
+        saved = await call.store.user_import.save(
+            valid, replace_totals=body.replace_totals, once=call.once, first_row=first_row
+        )
+        call.change.given({name: True for row in valid for name in row})
+        ids = [each.user_id for each in saved if not isinstance(each, ClientError)]
+        await call.change.note_rows("user", before, ids)
+        return saved
 
-async def _apply_users(
-    call: Call, rows: Sequence[object], first_row: int, *, replace_totals: bool
-) -> list[UserOutcome]:
-    checked = [check_row(UserBatchRow, row) for row in rows]
-    read = [row if isinstance(row, ClientError) else _read_user(row) for row in checked]
-    valid = [each for each in read if not isinstance(each, ClientError)]
-    given = [str(row.get("user_id") or row["passkey"]) for row in valid if row.get("user_id") or row.get("passkey")]
-    before = await call.change.read_rows("user", given)
-    saved = await call.store.user_import.save(valid, replace_totals=replace_totals, once=call.once, first_row=first_row)
-    call.change.given({name: True for row in valid for name in row})
-    ids = [each.user_id for each in saved if not isinstance(each, ClientError)]
-    await call.change.note_rows("user", before, ids)
-    outcomes = iter(saved)
-    return [
-        _outcome_user(row, each if isinstance(each, ClientError) else next(outcomes))
-        for row, each in zip(checked, read, strict=True)
-    ]
-
-
-def _read_user(row: UserBatchRow) -> dict[str, Value] | ClientError:
-    """The user as stored; or why it is invalid."""
-    try:
+    def read(row: UserBatchRow) -> dict[str, Value]:
         return join_ends(row.model_dump(exclude_none=True))
-    except ClientError as error:
-        return error
+
+    return UserOutcomes(**await applied(body.users, UserBatchRow, read, save, _outcome_user, call.context.batches))
 
 
-def _outcome_user(row: UserBatchRow | ClientError, saved: SavedUser | ClientError) -> UserOutcome:
+def _outcome_user(row: UserBatchRow | None, saved: SavedUser | ClientError) -> UserOutcome:
     if isinstance(saved, ClientError):
-        user_id = None if isinstance(row, ClientError) else row.user_id
+        user_id = row.user_id if row else None
         return UserOutcome(
             user_id=user_id, outcome="error", passkey=None, uploaded=None, downloaded=None, error=saved.text
         )

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Limit, Moment, copy_of
-from tracker.admin.api.routing import not_found
 from tracker.admin.api.work import UNKNOWN_PROJECT, EntryId, ProjectText
+from tracker.errors import existing
 from tracker.store.work.blocks import BlockEvent
 
 endpoints = Endpoints("work-blocked", "Claimants and addresses that get no work.")
@@ -98,17 +98,16 @@ async def block(call: Call, project: ProjectText, body: Block) -> BlockedOne:
 @endpoints.delete("/work/projects/{project}/blocked", "Unblock in a project", errors=NOT_BLOCKED)
 async def unblock(call: Call, project: ProjectText, query: UnblockQuery) -> None:
     """A block in all projects stays."""
-    if not await call.store.work.blocks.unblock(query.who, project):
-        raise not_found("block")
+    existing(await call.store.work.blocks.unblock(query.who, project), "block")
 
 
 @endpoints.get("/work/projects/{project}/blocked-log", "List changes of blocks", errors=UNKNOWN_PROJECT)
 async def log(call: Call, project: ProjectText, query: BlockLogQuery) -> BlockLog:
     """And reports with wrong domains. About the last 1,000 entries are kept."""
     await call.store.work.projects.get(project)
-    found = await call.store.work.blocks.log(project, query.limit, query.before or "+")
-    more = found[-1].id if len(found) == query.limit else None
-    return BlockLog(items=[_row(each) for each in found], next_before=more)
+    events = await call.store.work.blocks.log(project, query.limit, query.before or "+")
+    more = events[-1].id if len(events) == query.limit else None
+    return BlockLog(items=[_row(each) for each in events], next_before=more)
 
 
 def _row(event: BlockEvent) -> BlockRow:

@@ -6,8 +6,8 @@ from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Lines, Query, Reply
 from tracker.admin.api.models import Flag, Limit, Moment, Whole, number
-from tracker.admin.api.routing import not_found
 from tracker.admin.api.work import UNKNOWN_PROJECT, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
+from tracker.errors import existing
 from tracker.operations.work import add_items, items_of, purge_items
 from tracker.store.work.items import MAX_BATCH
 from tracker.store.work.records import Added, NewItem
@@ -104,12 +104,12 @@ async def list_all(call: Call, project: ProjectText, query: ItemQuery) -> ItemPa
     """Claimed items are listed under claims."""
     work = call.store.work
     await work.projects.get(project)
-    found = await work.items.page(
+    page = await work.items.page(
         project, query.list, claimant=query.claimant or "", cursor=query.cursor, count=query.limit
     )
     is_done = query.list == "done" and query.claimant is None
-    rows = [_row(item, score, is_done=is_done) for item, score in found.entries]
-    return ItemPage(items=rows, next_cursor=found.cursor or None)
+    rows = [_row(item, score, is_done=is_done) for item, score in page.entries]
+    return ItemPage(items=rows, next_cursor=page.cursor or None)
 
 
 @endpoints.post("/work/projects/{project}/items", "Add items", errors=UNKNOWN_PROJECT)
@@ -138,17 +138,15 @@ async def purge(call: Call, project: ProjectText, query: PurgeQuery) -> ItemsPur
 @endpoints.get("/work/projects/{project}/item", "Show an item", errors=UNKNOWN_ITEM)
 async def show(call: Call, project: ProjectText, query: ItemName) -> ItemDetails:
     await call.store.work.projects.get(project)
-    found = await call.store.work.items.status(project, query.name)
-    if found.status is None:
-        raise not_found("item")
-    return ItemDetails(item=found.name, status=found.status, copies=found.copies, claimants=list(found.claimants))
+    item = await call.store.work.items.status(project, query.name)
+    status = existing(item.status, "item")
+    return ItemDetails(item=item.name, status=status, copies=item.copies, claimants=list(item.claimants))
 
 
 @endpoints.delete("/work/projects/{project}/item", "Remove an item", errors=UNKNOWN_ITEM)
 async def remove(call: Call, project: ProjectText, query: ItemName) -> None:
     """Its copies in queues are removed; if it is done, that is forgotten. Claims stay."""
-    if not await call.store.work.items.purge(project, [query.name]):
-        raise not_found("item")
+    existing(await call.store.work.items.purge(project, [query.name]), "item")
 
 
 def _row(item: str, score: float, *, is_done: bool) -> ItemRow:

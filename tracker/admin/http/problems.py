@@ -114,7 +114,7 @@ def _problem_of(request: web.Request, error: Exception) -> Problem:
     if isinstance(error, OutOfMemoryError):
         return store_full()
     if isinstance(error, ClientError):
-        return Problem(400, detail=error.text)
+        return Problem(error.status, detail=error.text)
     if isinstance(error, RequestPayloadError | HttpProcessingError):
         return Problem(400, detail="malformed request body")
     return internal(describe_request(request), error)

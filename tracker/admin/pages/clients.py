@@ -1,16 +1,14 @@
 """The page of client software: joined and rejected clients, the allow-list and the deny list."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import cursor_number, page_number, read_form
-from tracker.admin.pages.rendering import done, render
+from tracker.admin.pages.forms import cursor_number, errors_on, page_number, read_form, refused_form
+from tracker.admin.pages.rendering import Pages, done, render
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.access.client_lists import AllowList, DenyList
@@ -19,35 +17,29 @@ from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_start
 
 PAGE = 25
 _LIST_PAGE = 200
-_EMPTY_FORM = dict.fromkeys(("error", "prefix", "text"), "")
 
 
-class ClientPages:
-    """Handlers."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-        self._lists: Mapping[str, AllowList | DenyList] = {
-            "allowed": context.store.allow_list,
-            "denied": context.store.deny_list,
-        }
-        self._client_software = context.store.client_software
+class ClientPages(Pages):
+    @property
+    def _lists(self) -> Mapping[str, AllowList | DenyList]:
+        return {"allowed": self._store.allow_list, "denied": self._store.deny_list}
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
             web.get("/clients", self.show),
             web.get("/clients/program", self.program),
-            web.post("/clients/allow", partial(self.add, "allowed")),
-            web.post("/clients/disallow", partial(self.remove, "allowed")),
-            web.post("/clients/deny", partial(self.add, "denied")),
-            web.post("/clients/undeny", partial(self.remove, "denied")),
+            web.post("/clients/allow", self.add),
+            web.post("/clients/disallow", self.remove),
+            web.post("/clients/deny", self.add),
+            web.post("/clients/undeny", self.remove),
         ]
 
     async def program(self, request: web.Request) -> web.Response:
         """The versions of a program, and its refusals. The query has ``name`` and ``period``."""
         name, period = request.query.get("name", ""), self._period(request.query.get("period", ""))
+        top = self._store.client_software.top
         versions, refused = [
-            [row for row in await self._client_software.top(kind, period, MAX_MEMBERS) if program_of(row[0]) == name]
+            [row for row in await top(kind, period, MAX_MEMBERS) if program_of(row[0]) == name]
             for kind in ("joins", "failures")
         ]
         if not versions and not refused:
@@ -62,12 +54,11 @@ class ClientPages:
         }
         return render(request, "program.html", variables)
 
-    async def show(self, request: web.Request, form: Mapping[str, Mapping[str, str]] | None = None) -> web.Response:
-        """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards.
-        ``form``: the error of a list, with the values of its refused form."""
+    async def show(self, request: web.Request, error: str = "") -> web.Response:
+        """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards."""
         period = self._period(request.query.get("period", ""))
         joins, refused = (page_number(request.query.get(which, "")) for which in ("page", "refused"))
-        clients = self._context.settings.clients
+        clients, form = self._context.settings.clients, await refused_form(request)
         variables = {
             "period": period,
             "months": self._months(),
@@ -76,9 +67,11 @@ class ClientPages:
             "failures": await self._board("failures", period, refused, page=joins, refused=refused),
             "enabled": {"allowed": clients.allow_list, "denied": clients.deny_list},
             "lists": {which: await self._listed(request, which) for which in self._lists},
-            "forms": {which: {**_EMPTY_FORM, **(form or {}).get(which, {})} for which in self._lists},
+            "error": error,
+            "refused_list": _list_of(request) if error else "",
+            "given": {name: form.text(name) for name in ("prefix", "text")},
         }
-        return render(request, "clients.html", variables, status=422 if form else 200)
+        return render(request, "clients.html", variables, status=422 if error else 200)
 
     async def _listed(self, request: web.Request, which: str) -> dict[str, Any]:
         """A page of a list, and the address of the next."""
@@ -92,12 +85,12 @@ class ClientPages:
 
     def _months(self) -> list[str]:
         """The months with leaderboards, the current one first."""
-        now = self._context.clock()
+        now = self._clock()
         return [month_start(now, -back).strftime("%Y-%m") for back in range(MONTHS_KEPT)]
 
     async def _board(self, kind: Outcome, period: str, number: int, **pages: int) -> dict[str, Any]:
         """A page of a leaderboard, with the sum of all its entries."""
-        board = await self._client_software.top(kind, period, MAX_MEMBERS)
+        board = await self._store.client_software.top(kind, period, MAX_MEMBERS)
         if kind == "joins":
             board = by_program(board)
         first = (number - 1) * PAGE
@@ -116,17 +109,19 @@ class ClientPages:
             "next_url": at(number + 1) if first + PAGE < len(board) else "",
         }
 
-    async def add(self, which: str, request: web.Request) -> web.Response:
+    @errors_on("show")
+    async def add(self, request: web.Request) -> web.Response:
         form = await read_form(request)
-        values = {name: form.text(name) for name in ("prefix", "text")}
-        try:
-            await self._lists[which].add(parse_prefix(values["prefix"]), values["text"])
-        except ClientError as error:
-            return await self.show(request, {which: {"error": str(error), **values}})
+        await self._lists[_list_of(request)].add(parse_prefix(form.text("prefix")), form.text("text"))
         return done(request, "/clients", "added")
 
-    async def remove(self, which: str, request: web.Request) -> web.Response:
+    @errors_on("show")
+    async def remove(self, request: web.Request) -> web.Response:
         form = await read_form(request)
-        if not await self._lists[which].remove(parse_prefix(form.text("prefix"))):
-            return await self.show(request, {which: {"error": "that prefix is not on the list"}})
+        if not await self._lists[_list_of(request)].remove(parse_prefix(form.text("prefix"))):
+            raise ClientError("that prefix is not on the list")
         return done(request, "/clients", "removed")
+
+
+def _list_of(request: web.Request) -> str:
+    return "denied" if request.path.endswith("deny") else "allowed"

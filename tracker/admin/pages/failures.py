@@ -9,10 +9,9 @@ from urllib.parse import urlencode
 import orjson
 from aiohttp import web
 
-from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.history import chart_data, shown_of
-from tracker.admin.pages.rendering import render
+from tracker.admin.pages.rendering import Pages, render
 from tracker.operations import history
 from tracker.operations.history import RANGES, Chart, Line
 from tracker.refusals import CLOSED, Label, Reason, explained
@@ -20,24 +19,19 @@ from tracker.store.stats.client_software import MAX_MEMBERS, parted, shown
 from tracker.store.stats.refusal_samples import MAX_KEPT, RefusedAnnounce
 
 
-class FailurePages:
-    """Handlers."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-
+class FailurePages(Pages):
     def routes(self) -> list[web.AbstractRouteDef]:
         return [web.get("/failures", self.show), web.get("/failures/chart.json", self.data)]
 
     async def show(self, request: web.Request) -> web.Response:
         """The query has ``reason``, and ``range`` as on the pages of the past."""
-        store, reason = self._context.store, request.query.get("reason", "")
+        store, reason = self._store, request.query.get("reason", "")
         total = (await store.counters.failures()).get(reason)
         if total is None:
             raise Problem(404, detail="no request was refused for this reason")
         samples = await store.refusal_samples.last(reason)
         torrents = await store.torrents.get_all(list(dict.fromkeys(sample.info_hash for sample in samples)))
-        ranged = shown_of(request, self._context.clock())
+        ranged = shown_of(request, self._clock())
         variables: dict[str, Any] = {
             "reason": reason,
             "explained": [_for_page(each) for each in explained(reason)],
@@ -56,14 +50,14 @@ class FailurePages:
 
     async def _clients(self, reason: str) -> list[tuple[str, int]]:
         """(client, refused announces of all time), most first. Leaderboards keep the beginning of a long reason."""
-        board = await self._context.store.client_software.top("failures", count=MAX_MEMBERS)
+        board = await self._store.client_software.top("failures", count=MAX_MEMBERS)
         kept = shown("", reason)[1]
         return [(parted(member)[0], count) for member, count in board if parted(member)[1] == kept]
 
     async def data(self, request: web.Request) -> web.Response:
-        now, reason = self._context.clock(), request.query.get("reason", "")
+        now, reason = self._clock(), request.query.get("reason", "")
         lines = (Line("failures", "Refused", (f"failures.{reason}",)),)
-        counters = self._context.store.counters
+        counters = self._store.counters
         slices = await history.read(counters, lines, shown_of(request, now).window(), now)
         chart = Chart("failures", "Refused requests", "per second", lines)
         return web.Response(body=orjson.dumps(chart_data(chart, slices)), content_type="application/json")

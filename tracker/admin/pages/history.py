@@ -8,10 +8,9 @@ from urllib.parse import urlencode
 import orjson
 from aiohttp import web
 
-from tracker.admin.context import AdminContext
-from tracker.admin.http.problems import Problem
 from tracker.admin.pages.formats import NOTHING, milliseconds, number, rate, size
-from tracker.admin.pages.rendering import render
+from tracker.admin.pages.rendering import Pages, render
+from tracker.errors import existing
 from tracker.operations import history
 from tracker.operations.history import CHARTS, MIN_SPAN, PARTS, RANGES, Chart, Line, Part, Range, Slices, Unit, Window
 
@@ -125,12 +124,7 @@ def _query(since: int, until: int, by: Part) -> str:
     return urlencode({"since": str(since), "until": str(until)} | _by(by))
 
 
-class HistoryPages:
-    """Handlers."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-
+class HistoryPages(Pages):
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
             web.get("/history", self.show),
@@ -140,7 +134,7 @@ class HistoryPages:
 
     async def show(self, request: web.Request) -> web.Response:
         """The query has ``range``, or ``since`` and ``until`` (epoch s); and ``by``."""
-        shown = shown_of(request, self._context.clock(), await self._default())
+        shown = shown_of(request, self._clock(), await self._default())
         has_users = self._context.settings.users.private != "off"
         charts = [chart for chart in CHARTS.values() if chart.name != "users" or has_users]
         variables = {"charts": charts, "units": UNITS, **_variables(shown, shown.window())}
@@ -148,18 +142,18 @@ class HistoryPages:
 
     async def _default(self) -> Range:
         """The shortest range, of hours, that has all announces of a young tracker."""
-        slices = await self._context.store.counters.series("announces", 900)
-        young = self._context.clock() - _YOUNG.seconds
+        slices = await self._store.counters.series("announces", 900)
+        young = self._clock() - _YOUNG.seconds
         return _DEFAULT if slices and slices[0][0] < young else _YOUNG
 
     async def data(self, request: web.Request) -> web.Response:
-        chart, shown = _chart(request), shown_of(request, self._context.clock())
+        chart, shown = _chart(request), shown_of(request, self._clock())
         slices = await self._read(chart, shown, shown.window(chart.min_step))
         data = chart_data(chart, slices, shown.by)
         return web.Response(body=orjson.dumps(data), content_type="application/json")
 
     async def table(self, request: web.Request) -> web.Response:
-        chart, shown = _chart(request), shown_of(request, self._context.clock())
+        chart, shown = _chart(request), shown_of(request, self._clock())
         window = shown.window(chart.min_step)
         lines, slices = chart.lines_by(shown.by), await self._read(chart, shown, window)
         rows = _rows(chart.unit, lines, slices)
@@ -167,14 +161,11 @@ class HistoryPages:
         return render(request, "history_table.html", variables)
 
     async def _read(self, chart: Chart, shown: Shown, window: Window) -> Slices:
-        return await history.read(self._context.store.counters, chart.lines_by(shown.by), window, shown.now)
+        return await history.read(self._store.counters, chart.lines_by(shown.by), window, shown.now)
 
 
 def _chart(request: web.Request) -> Chart:
-    chart = CHARTS.get(request.match_info["chart"])
-    if chart is None:
-        raise Problem(404, detail="unknown chart")
-    return chart
+    return existing(CHARTS.get(request.match_info["chart"]), "chart")
 
 
 def _variables(shown: Shown, window: Window) -> Mapping[str, Any]:

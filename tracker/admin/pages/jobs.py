@@ -6,12 +6,11 @@ from typing import Any
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, page_number, read_form
+from tracker.admin.pages.forms import errors_on, page_number, read_form, refused_form
 from tracker.admin.pages.paging import turned
-from tracker.admin.pages.rendering import done, render, wants_part
-from tracker.errors import ClientError
+from tracker.admin.pages.rendering import Pages, done, render, wants_part
+from tracker.errors import ClientError, existing
 from tracker.operations import service
 from tracker.store.changes.webhooks import WebhookState
 from tracker.store.jobs.records import FINISHED, STATUSES, is_queue
@@ -26,13 +25,7 @@ Queues = list[tuple[str, dict[str, int]]]
 """(name, number of jobs by status)"""
 
 
-class JobPages:
-    """Handlers."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._jobs = context.store.jobs
-        self._context = context
-
+class JobPages(Pages):
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
             web.get("/jobs", self.show),
@@ -43,15 +36,16 @@ class JobPages:
             web.post(r"/jobs/{id:\w+}/retry", self.retry),
         ]
 
-    async def show(self, request: web.Request, error: str = "", form: Form | None = None) -> web.Response:
+    async def show(self, request: web.Request, error: str = "") -> web.Response:
         """The query has ``queue``, ``status`` and ``page``. htmx gets only the queues and the list."""
-        variables = await self._listing(request)
-        variables |= {"error": error, "filters": {name: form.text(name) if form else "" for name in FILTERS}}
+        variables, form = await self._listing(request), await refused_form(request)
+        variables |= {"error": error, "filters": {name: form.text(name) for name in FILTERS}}
         part = wants_part(request) and not error
         return render(request, "parts/jobs.html" if part else "jobs.html", variables, status=422 if error else 200)
 
     async def _listing(self, request: web.Request) -> dict[str, Any]:
-        queues = [(name, await self._jobs.sizes(name)) for name in (await self._jobs.queues())[:_MAX_QUEUES]]
+        jobs = self._store.jobs
+        queues = [(name, await jobs.sizes(name)) for name in (await jobs.queues())[:_MAX_QUEUES]]
         queue, status = _chosen(queues, request.query.get("queue", ""), request.query.get("status", ""))
         number = page_number(request.query.get("page", ""))
         total = dict(queues).get(queue, {}).get(status, 0)
@@ -64,7 +58,7 @@ class JobPages:
             "status": status,
             "statuses": STATUSES,
             "tones": _TONES,
-            "jobs": await self._jobs.page(queue, status, (number - 1) * PAGE, PAGE) if queue else [],
+            "jobs": await self._store.jobs.page(queue, status, (number - 1) * PAGE, PAGE) if queue else [],
             "purgeable": status != "running",
             "here": f"{here}&page={number}",
             **turned(here, number, PAGE, total),
@@ -72,18 +66,16 @@ class JobPages:
 
     async def _webhooks(self) -> list[tuple[str, WebhookState]]:
         urls = self._context.settings.changes.webhook_urls
-        return await self._context.store.webhooks.all([url.get_secret_value() for url in urls])
+        return await self._store.webhooks.all([url.get_secret_value() for url in urls])
 
     async def _site(self) -> SyncState | None:
         """None where no site's database is kept."""
         if self._context.settings.site.database is None:
             return None
-        return await self._context.store.site_rows.state() or SyncState()
+        return await self._store.site_rows.state() or SyncState()
 
     async def show_one(self, request: web.Request) -> web.Response:
-        job = await self._jobs.get(request.match_info["id"])
-        if job is None:
-            raise Problem(404, detail="unknown or deleted job")
+        job = existing(await self._store.jobs.get(request.match_info["id"]), "job")
         variables = {
             "job": job,
             "tones": _TONES,
@@ -95,7 +87,7 @@ class JobPages:
     async def retry(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
         try:
-            await self._jobs.retry(id)
+            await self._store.jobs.retry(id)
         except ClientError as error:
             raise Problem(409, detail=f"this job {error}") from error
         return done(request, f"/jobs/{id}", "retried")
@@ -105,22 +97,19 @@ class JobPages:
         queue, status = form.text("queue"), form.text("status")
         if not is_queue(queue) or status not in STATUSES or status == "running":
             raise Problem(400, detail="name a queue and a status other than running")
-        request[CHANGE].count(deleted=await self._jobs.purge(queue, status))
+        request[CHANGE].count(deleted=await self._store.jobs.purge(queue, status))
         return done(request, "/jobs", "purged", queue=queue, status=status)
 
+    @errors_on("show")
     async def reprocess(self, request: web.Request) -> web.Response:
         form = await read_form(request)
-        try:
-            scores = {name: _number(form.text(name), float) for name in ("min_score", "max_score")}
-            seeders = {name: _number(form.text(name), int) for name in ("min_seeders", "max_seeders")}
-            await service.rescore(self._jobs, **scores, **seeders)
-        except (ClientError, ValueError) as error:
-            text = str(error) if isinstance(error, ClientError) else "a filter must be a number or empty"
-            return await self.show(request, text, form)
+        scores = {name: _number(form.text(name), float) for name in ("min_score", "max_score")}
+        seeders = {name: _number(form.text(name), int) for name in ("min_seeders", "max_seeders")}
+        await service.rescore(self._store.jobs, **scores, **seeders)
         return done(request, "/jobs", "reprocess")
 
     async def sweep(self, request: web.Request) -> web.Response:
-        await service.sweep(self._jobs)
+        await service.sweep(self._store.jobs)
         return done(request, "/jobs", "sweep")
 
 
@@ -150,5 +139,8 @@ def _pretty(payload: str) -> str:
 
 
 def _number(text: str, kind: type) -> Any:
-    """None for an empty field. Raises ValueError."""
-    return kind(text) if text else None
+    """None for an empty field. Raises ClientError."""
+    try:
+        return kind(text) if text else None
+    except ValueError:
+        raise ClientError("a filter must be a number or empty") from None

@@ -17,10 +17,20 @@ from aiohttp import web
 
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY
+from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import PLACES, STORE_NOTICES
 from tracker.admin.pages.formats import FILTERS
 
 STATIC = files("tracker.admin") / "static"
+
+
+class Pages:
+    """Handlers of pages, with what they share."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+        self._store = context.store
+        self._clock = context.clock
 
 
 class Link(NamedTuple):

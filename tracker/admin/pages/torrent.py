@@ -1,21 +1,18 @@
 """The page of one torrent: statistics, charts, peers and actions."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
-from tracker.admin.context import AdminContext
-from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import Form, cursor_number, read_form, removed_rule, rule_of
-from tracker.admin.pages.rendering import done, render, wants_part
+from tracker.admin.pages.forms import cursor_number, errors_on, read_form, read_rule
+from tracker.admin.pages.rendering import Pages, done, render, wants_part
 from tracker.admin.pages.world import readable
 from tracker.admin.world import country_name
 from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.errors import ClientError
+from tracker.errors import ClientError, NotFound, existing
 from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.operations.torrents import (
     NOT_SERVED,
@@ -28,7 +25,6 @@ from tracker.operations.torrents import (
     torrent_fields,
 )
 from tracker.store.jobs.records import DHT_LOOKUP
-from tracker.store.schema.multipliers import RuleChange
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
 
@@ -42,12 +38,8 @@ CHARTS = {"swarm": {"seeders": "Seeders", "leechers": "Leechers"}, "score": {"sc
 """Charts by name: fields with the labels of their lines."""
 
 
-class TorrentPage:
+class TorrentPage(Pages):
     """Handlers of one torrent, at /torrents/<info hash> and below."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-        self._torrents = context.store.torrents
 
     def routes(self) -> list[web.AbstractRouteDef]:
         here = "/torrents/{info_hash}"
@@ -57,8 +49,8 @@ class TorrentPage:
             web.get(f"{here}/charts/{{chart}}", self.chart),
             web.get(f"{here}/file", self.file),
             web.post(f"{here}/edit", self.edit),
-            web.post(f"{here}/multipliers", partial(self.change_rule, rule_of)),
-            web.post(f"{here}/multipliers/remove", partial(self.change_rule, removed_rule)),
+            web.post(f"{here}/multipliers", self.change_rule),
+            web.post(f"{here}/multipliers/remove", self.change_rule),
             web.post(f"{here}/enable", self.enable),
             web.post(f"{here}/pend", self.pend),
             web.post(f"{here}/disable", self.disable),
@@ -68,12 +60,10 @@ class TorrentPage:
             web.post(f"{here}/remove", self.remove),
         ]
 
-    async def show(self, request: web.Request) -> web.Response:
-        return await self._page(request, await self._torrent(request))
-
-    async def _page(self, request: web.Request, torrent: Torrent, error: str = "") -> web.Response:
+    async def show(self, request: web.Request, error: str = "") -> web.Response:
+        torrent = await self._torrent(request)
         cursor, peers = await self._peers(torrent, 0)
-        points = await self._torrents.history(torrent)
+        points = await self._store.torrents.history(torrent)
         variables = {
             "torrent": torrent,
             "state": state_of(torrent),
@@ -82,12 +72,12 @@ class TorrentPage:
             "after": cursor,
             "accounts": self._context.settings.users.private,
             "checks_connectable": self._context.settings.probe.connectable,
-            "place": await self._context.store.scores.place(torrent.torrent_id),
+            "place": await self._store.scores.place(torrent.torrent_id),
             "charted": len(points) >= MIN_POINTS,
             "scored": bool(points),
             "scored_every": self._context.settings.scoring.interval_seconds,
             "announce_urls": announce_urls(self._context, request.host),
-            "now": self._context.clock(),
+            "now": self._clock(),
             "has_dht": self._context.settings.dht.enabled,
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
             **await self._unique_users(torrent),
@@ -96,10 +86,8 @@ class TorrentPage:
 
     async def chart(self, request: web.Request) -> web.Response:
         """The history of the torrent, in the format of charts.js."""
-        fields = CHARTS.get(request.match_info["chart"])
-        if fields is None:
-            raise Problem(404, detail="unknown chart")
-        points = await self._torrents.history(await self._torrent(request))
+        fields = existing(CHARTS.get(request.match_info["chart"]), "chart")
+        points = await self._store.torrents.history(await self._torrent(request))
         series = [
             {"name": label, "values": [getattr(point, field) for point in points]} for field, label in fields.items()
         ]
@@ -108,9 +96,8 @@ class TorrentPage:
     async def file(self, request: web.Request) -> web.Response:
         """The kept .torrent file, with an announce URL unless announces need a passkey."""
         torrent = await self._torrent(request)
-        data = await asyncio.to_thread(self._context.torrent_files.read, torrent.info_hash)
-        if data is None:
-            raise Problem(404, detail="no .torrent file is kept")
+        kept = await asyncio.to_thread(self._context.torrent_files.read, torrent.info_hash)
+        data = existing(kept, ".torrent file")
         urls = announce_urls(self._context, request.host)
         if urls and self._context.settings.users.private != "required":
             data = with_announce_url(data, urls[0])
@@ -128,19 +115,19 @@ class TorrentPage:
             "after": cursor,
             "accounts": self._context.settings.users.private,
             "checks_connectable": self._context.settings.probe.connectable,
-            "now": self._context.clock(),
+            "now": self._clock(),
         }
         return render(request, template, variables)
 
     async def _peers(self, torrent: Torrent, cursor: int) -> tuple[int, list[tuple[PeerView, str, str]]]:
         """(next cursor, 0 at the end; peers with country name and peer id prefix)."""
-        after, peers = await self._torrents.peers(torrent, cursor, PEERS)
-        views = await peer_views(self._context.store, peers, self._context.places)
+        after, peers = await self._store.torrents.peers(torrent, cursor, PEERS)
+        views = await peer_views(self._store, peers, self._context.places)
         prefixes = [format_prefix(peer.peer_id[:8]) for peer in peers]
         return after, [(view, country_name(view.country), prefix) for view, prefix in zip(views, prefixes, strict=True)]
 
     async def _unique_users(self, torrent: Torrent) -> dict[str, Any]:
-        unique_users = self._context.store.unique_users
+        unique_users = self._store.unique_users
         places = await unique_users.places(torrent.info_hash, _PLACES)
         countries = [entry for scope, entry in places if scope == "countries"][:COUNTRIES]
         return {
@@ -154,13 +141,10 @@ class TorrentPage:
         fields = {name: form.text(name) for name in names}
         return await self._change(request, {**fields, "private": str(int(form.ticked("private")))})
 
-    async def change_rule(self, rule: Callable[[Form, float], RuleChange], request: web.Request) -> web.Response:
-        torrent, form = await self._torrent(request), await read_form(request)
-        try:
-            change = rule(form, self._context.clock())
-            await change_torrent_rule(self._context.store, torrent.info_hash, change)
-        except ClientError as error:
-            return await self._page(request, torrent, str(error))
+    @errors_on("show")
+    async def change_rule(self, request: web.Request) -> web.Response:
+        torrent = await self._torrent(request)
+        await change_torrent_rule(self._store, torrent.info_hash, await read_rule(request, self._clock()))
         return done(request, _address(torrent.info_hash), "saved")
 
     async def enable(self, request: web.Request) -> web.Response:
@@ -173,56 +157,49 @@ class TorrentPage:
         reason = (await read_form(request)).text("reason")
         return await self._change(request, torrent_fields(enabled=False, reason=reason or None))
 
+    @errors_on("show")
     async def _change(self, request: web.Request, fields: Mapping[str, str]) -> web.Response:
         torrent = await self._torrent(request)
-        try:
-            await edit_torrent(self._context.store, torrent.info_hash, fields)
-        except ClientError as error:
-            return await self._page(request, torrent, str(error))
+        await edit_torrent(self._store, torrent.info_hash, fields)
         return done(request, _address(torrent.info_hash), "saved")
 
+    @errors_on("show")
     async def look_up(self, request: web.Request) -> web.Response:
         """Queues a lookup in the DHT."""
-        torrent, store = await self._torrent(request), self._context.store
+        torrent, store = await self._torrent(request), self._store
         payload = {"info_hash": torrent.info_hash.hex()}
-        try:
-            await store.dht_nodes.check_lookup(store.dht_torrents, torrent.info_hash, self._context.clock())
-            await store.jobs.enqueue(DHT_LOOKUP, payload, max_retries=0)
-        except ClientError as error:
-            return await self._page(request, torrent, str(error))
+        await store.dht_nodes.check_lookup(store.dht_torrents, torrent.info_hash, self._clock())
+        await store.jobs.enqueue(DHT_LOOKUP, payload, max_retries=0)
         return done(request, _address(torrent.info_hash), "lookup")
 
     async def deny(self, request: web.Request) -> web.Response:
         """Accepts unknown info hashes too."""
         info_hash = _info_hash(request)
         reason = (await read_form(request)).text("reason")
-        await deny_torrent(self._context.store, info_hash, reason or NOT_SERVED)
+        await deny_torrent(self._store, info_hash, reason or NOT_SERVED)
         return done(request, _address(info_hash), "saved")
 
     async def allow(self, request: web.Request) -> web.Response:
         info_hash = _info_hash(request)
-        await allow_torrent(self._context.store, info_hash)
-        known = await self._torrents.get(info_hash) is not None
+        await allow_torrent(self._store, info_hash)
+        known = await self._store.torrents.get(info_hash) is not None
         return done(request, _address(info_hash) if known else "/torrents", "saved")
 
     async def remove(self, request: web.Request) -> web.Response:
         torrent = await self._torrent(request)
-        await remove_torrent(self._context.store, self._context.torrent_files, torrent.info_hash)
+        await remove_torrent(self._store, self._context.torrent_files, torrent.info_hash)
         return done(request, "/torrents", "removed")
 
     async def _torrent(self, request: web.Request) -> Torrent:
-        """Raises Problem (404)."""
-        found = await self._torrents.get(_info_hash(request))
-        if found is None:
-            raise Problem(404, detail="unknown torrent")
-        return found
+        """Raises NotFound."""
+        return existing(await self._store.torrents.get(_info_hash(request)), "torrent")
 
 
 def _info_hash(request: web.Request) -> InfoHash:
     try:
         return parse_info_hash(request.match_info["info_hash"])
     except ClientError as error:
-        raise Problem(404, detail="unknown torrent") from error
+        raise NotFound("there is no such torrent") from error
 
 
 def _address(info_hash: InfoHash) -> str:

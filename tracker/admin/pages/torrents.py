@@ -8,13 +8,12 @@ from typing import Any, ClassVar, NamedTuple
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.context import AdminContext
 from tracker.admin.http.form_body import File
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import Form, read_form
 from tracker.admin.pages.paging import SIZES, ListQuery
-from tracker.admin.pages.rendering import done, render, wants_part
+from tracker.admin.pages.rendering import Pages, done, render, wants_part
 from tracker.errors import ClientError
 from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
 from tracker.operations.lists import find_torrents
@@ -83,12 +82,8 @@ class Query(ListQuery):
         return {"enabled": wanted.enabled, "private": wanted.private, "seeded": wanted.seeded}
 
 
-class TorrentPages:
+class TorrentPages(Pages):
     """Handlers of /torrents and /torrents/add."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-        self._torrents = context.store.torrents
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -105,9 +100,9 @@ class TorrentPages:
         }
 
     async def show(self, request: web.Request) -> web.Response:
-        query, listing = Query.read(request), self._context.store.torrent_listing
+        query, listing = Query.read(request), self._store.torrent_listing
         registered, complete, page = await asyncio.gather(
-            self._torrents.count(),
+            self._store.torrents.count(),
             listing.is_complete(),
             self._filtered(query) if query.is_selective else self._sorted(query),
         )
@@ -118,7 +113,7 @@ class TorrentPages:
             "headings": query.headings(),
             "labels": list(SORTS.values()),
             "state_of": state_of,
-            "now": self._context.clock(),
+            "now": self._clock(),
             "mode": self._context.settings.torrents.mode,
             "registered": registered,
             "complete": complete,
@@ -136,7 +131,7 @@ class TorrentPages:
         cursor = query.cursor or (
             f"f{(query.page - 1) * query.size}" if query.page > 1 and query.filter.is_selective else ""
         )
-        page = await find_torrents(self._context.store, query.filter, query.text, cursor, query.size)
+        page = await find_torrents(self._store, query.filter, query.text, cursor, query.size)
         shown = len(page.torrents)
         if page.total is not None and page.first is not None:
             return {"torrents": page.torrents, **query.numbered(shown, page.total)}
@@ -144,7 +139,7 @@ class TorrentPages:
 
     async def _sorted(self, query: Query) -> dict[str, Any]:
         first = (query.page - 1) * query.size
-        page = await self._context.store.torrent_listing.page(query.filter, first, query.size)
+        page = await self._store.torrent_listing.page(query.filter, first, query.size)
         return {"torrents": page.torrents, **query.numbered(len(page.torrents), page.total)}
 
     async def change(self, request: web.Request) -> web.Response:
@@ -164,9 +159,7 @@ class TorrentPages:
         change.note(action=action)
         reason = form.text(f"{action}_reason") or NOT_SERVED
         files = self._context.torrent_files
-        change.count(
-            selected=len(chosen), changed=await change_torrents(self._context.store, files, action, chosen, reason)
-        )
+        change.count(selected=len(chosen), changed=await change_torrents(self._store, files, action, chosen, reason))
         return done(request, f"/torrents{back}", "changed")
 
     async def form(self, request: web.Request) -> web.Response:
@@ -203,7 +196,7 @@ class TorrentPages:
     async def _add_file(self, file: File, form: Form) -> list[Added]:
         limit = self._context.settings.admin.max_upload_bytes
         return await add_file(
-            self._context.store,
+            self._store,
             file.content,
             private=form.ticked("private"),
             pending=form.ticked("pending"),
@@ -219,7 +212,7 @@ class TorrentPages:
             enabled="pending" if form.ticked("pending") else None,
             labels=_labels(form),
         )
-        return await add_torrent(self._context.store, parse_hash(text), fields)
+        return await add_torrent(self._store, parse_hash(text), fields)
 
     def _answer(self, request: web.Request, added: list[Added], refused: list[Refused], status: int) -> web.Response:
         variables = {

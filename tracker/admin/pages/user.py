@@ -1,29 +1,25 @@
 """The page of one user: totals, torrents, hit-and-runs and actions."""
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
-from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import Form, cursor_number, read_form, removed_rule, rule_of
-from tracker.admin.pages.rendering import done, render
+from tracker.admin.pages.forms import cursor_number, errors_on, read_form, read_rule
+from tracker.admin.pages.rendering import Pages, done, render
 from tracker.admin.world import country_name
 from tracker.bittorrent import parse_info_hash
-from tracker.errors import ClientError
+from tracker.errors import ClientError, existing
 from tracker.operations.torrents import counting_torrent
 from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
 from tracker.operations.users import Share, freeleech_tokens, shares
-from tracker.store.schema.multipliers import RuleChange, parse_end
+from tracker.store.schema.multipliers import parse_end
 from tracker.store.users.fields import FIELDS, TOTALS, User, is_user_id
 from tracker.store.users.unregistered import MAX_KEPT
-from tracker.store.users.users import SETS
+from tracker.store.users.users import SETS, UnknownUser
 
 PAGE = 50
 LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit-and-runs"}
@@ -44,21 +40,16 @@ LIMITS = {"torrents": MAX_TORRENTS, "completed": MAX_COMPLETED, "changes": MAX_C
 ROTATED = "New passkey created. The old one no longer works."
 
 
-class UserPage:
+class UserPage(Pages):
     """Handlers of /users/<id>. Only POSTs show the passkey, because they need role ``operate``."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-        self._users = context.store.users
-        self._torrents = context.store.torrents
 
     def routes(self) -> list[web.AbstractRouteDef]:
         here = "/users/{user_id}"
         return [
             web.get(here, self.show),
             web.post(f"{here}/edit", self.edit),
-            web.post(f"{here}/multipliers", partial(self.change_rule, rule_of)),
-            web.post(f"{here}/multipliers/remove", partial(self.change_rule, removed_rule)),
+            web.post(f"{here}/multipliers", self.change_rule),
+            web.post(f"{here}/multipliers/remove", self.change_rule),
             web.post(f"{here}/freeleech", self.give_freeleech),
             web.post(f"{here}/freeleech/revoke", self.revoke_freeleech),
             web.post(f"{here}/passkey", self.passkey),
@@ -67,12 +58,10 @@ class UserPage:
             web.post(f"{here}/delete", self.delete),
         ]
 
-    async def show(self, request: web.Request) -> web.Response:
-        return await self._page(request, self._id(request))
-
-    async def _page(self, request: web.Request, user_id: str, error: str = "") -> web.Response:
+    async def show(self, request: web.Request, error: str = "") -> web.Response:
+        user_id = self._id(request)
         asked, cursor = request.query.get("set", ""), cursor_number(request.query.get("cursor", ""))
-        chosen, store = asked if asked in SETS else "active", self._context.store
+        chosen, store = asked if asked in SETS else "active", self._store
         (user, (after, shown), sizes, check), (tokens, token_count, activity) = await asyncio.gather(
             asyncio.gather(
                 self._found(user_id),
@@ -104,7 +93,7 @@ class UserPage:
             "tokens": tokens,
             "token_count": token_count,
             "rules": self._context.settings.users,
-            "now": self._context.clock(),
+            "now": self._clock(),
             "activity": activity,
             "limits": LIMITS,
             "feed_is_on": self._context.settings.changes.max_entries > 0,
@@ -114,8 +103,8 @@ class UserPage:
         return render(request, "user.html", variables, status=422 if error else 200)
 
     async def _shares(self, user_id: str, name: str, cursor: int) -> tuple[int, list[Share]]:
-        after, ids = await self._users.torrents_page(user_id, name, cursor, PAGE)
-        return after, await shares(self._context.store, user_id, ids)
+        after, ids = await self._store.users.torrents_page(user_id, name, cursor, PAGE)
+        return after, await shares(self._store, user_id, ids)
 
     def _remaining(self, share: Share) -> int:
         """Seconds until the hit-and-run on this torrent is cleared."""
@@ -123,70 +112,57 @@ class UserPage:
         spent = share.seed_seconds if rules.hnr_time == "seed" else share.total_seconds
         return max(0, rules.hnr_threshold_seconds - spent)
 
+    @errors_on("show")
     async def edit(self, request: web.Request) -> web.Response:
         """Sets the fields that the form has; of a checkbox the last value. Empty totals are unchanged."""
         user, form = await self._user(request), await read_form(request)
         texts = {name: form.texts(name)[-1] for name in FIELDS if form.has(name)}
         fields = {name: text for name, text in texts.items() if text or name not in TOTALS}
-        try:
-            await self._users.edit(user.passkey, fields)
-        except ClientError as error:
-            return await self._page(request, user.user_id, str(error))
+        await self._store.users.edit(user.passkey, fields)
         return _back(request, user, "saved")
 
-    async def change_rule(self, rule: Callable[[Form, float], RuleChange], request: web.Request) -> web.Response:
-        user, form = await self._user(request), await read_form(request)
-        try:
-            await self._users.change_rule(user.passkey, rule(form, self._context.clock()))
-        except ClientError as error:
-            return await self._page(request, user.user_id, str(error))
+    @errors_on("show")
+    async def change_rule(self, request: web.Request) -> web.Response:
+        user = await self._user(request)
+        await self._store.users.change_rule(user.passkey, await read_rule(request, self._clock()))
         return _back(request, user, "saved")
 
+    @errors_on("show")
     async def give_freeleech(self, request: web.Request) -> web.Response:
         """Gives the user a freeleech token for the torrent ``info_hash``."""
         user, form = await self._user(request), await read_form(request)
-        try:
-            torrent = await counting_torrent(self._context.store, parse_info_hash(form.text("info_hash")))
-            if torrent is None or not torrent.torrent_id:
-                raise ClientError("unknown torrent")
-            end = parse_end(form.text("until"), self._context.clock())
-            await self._context.store.freeleech.give(user.user_id, torrent.torrent_id, end)
-        except ClientError as error:
-            return await self._page(request, user.user_id, str(error))
+        torrent = await counting_torrent(self._store, parse_info_hash(form.text("info_hash")))
+        if torrent is None or not torrent.torrent_id:
+            raise ClientError("unknown torrent")
+        end = parse_end(form.text("until"), self._clock())
+        await self._store.freeleech.give(user.user_id, torrent.torrent_id, end)
         return _back(request, user, "saved")
 
     async def revoke_freeleech(self, request: web.Request) -> web.Response:
         user, form = await self._user(request), await read_form(request)
-        await self._context.store.freeleech.take_back(user.user_id, form.text("torrent_id"))
+        await self._store.freeleech.take_back(user.user_id, form.text("torrent_id"))
         return _back(request, user, "saved")
 
     async def passkey(self, request: web.Request) -> web.Response:
-        return self._show_passkey(request, await self._user(request))
+        return show_passkey(self._context, request, await self._user(request))
 
+    @errors_on("show")
     async def rotate(self, request: web.Request) -> web.Response:
         """Replaces the passkey by the one in the form, or by a random one."""
         user, form = await self._user(request), await read_form(request)
-        try:
-            rotated = await self._users.rotate(user.passkey, form.text("passkey") or None)
-        except ClientError as error:
-            return await self._page(request, user.user_id, str(error))
-        return self._show_passkey(request, rotated, ROTATED)
-
-    def _show_passkey(self, request: web.Request, user: User, message: str = "") -> web.Response:
-        urls = announce_urls(self._context, request.host, user.passkey)
-        variables: dict[str, Any] = {"user": user, "announce_urls": urls, "message": message}
-        return render(request, "user_passkey.html", variables)
+        rotated = await self._store.users.rotate(user.passkey, form.text("passkey") or None)
+        return show_passkey(self._context, request, rotated, ROTATED)
 
     async def forgive(self, request: web.Request) -> web.Response:
         """Forgives one hit-and-run, or all of them."""
         user, form = await self._user(request), await read_form(request)
-        forgiven = await self._users.forgive(user.user_id, form.text("torrent_id") or None)
+        forgiven = await self._store.users.forgive(user.user_id, form.text("torrent_id") or None)
         request[CHANGE].count(forgiven=forgiven)
         return _back(request, user, "forgiven", set="hnr")
 
     async def delete(self, request: web.Request) -> web.Response:
         user = await self._user(request)
-        await self._users.delete(user.user_id)
+        await self._store.users.delete(user.user_id)
         return done(request, "/users", "removed")
 
     async def _user(self, request: web.Request) -> User:
@@ -194,18 +170,20 @@ class UserPage:
 
     @staticmethod
     def _id(request: web.Request) -> str:
-        """Finds a user by ID only, never by passkey, because URLs are not secret. Raises Problem (404)."""
+        """Finds a user by ID only, never by passkey, because URLs are not secret. Raises NotFound."""
         user_id = request.match_info["user_id"]
         if not is_user_id(user_id):
-            raise Problem(404, detail="unknown user")
+            raise UnknownUser
         return user_id
 
     async def _found(self, user_id: str) -> User:
-        """Raises Problem (404)."""
-        user = await self._users.by_id(user_id)
-        if user is None:
-            raise Problem(404, detail="unknown user")
-        return user
+        """Raises NotFound."""
+        return existing(await self._store.users.by_id(user_id), "user")
+
+
+def show_passkey(context: AdminContext, request: web.Request, user: User, message: str = "") -> web.Response:
+    urls = announce_urls(context, request.host, user.passkey)
+    return render(request, "user_passkey.html", {"user": user, "announce_urls": urls, "message": message})
 
 
 def _back(request: web.Request, user: User, notice: str, **query: str) -> web.Response:

@@ -1,25 +1,22 @@
 """The user pages: list with search, filters, sorting and actions on several; creation, lookup by passkey, and
 hit-and-runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import Form, page_number, read_form, removed_rule, rule_of
+from tracker.admin.pages.forms import errors_on, page_number, read_form, read_rule
 from tracker.admin.pages.paging import SIZES, ListQuery, turned
-from tracker.admin.pages.rendering import done, render
-from tracker.admin.pages.user import ratio
-from tracker.errors import ClientError
+from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.user import ratio, show_passkey
+from tracker.errors import ClientError, existing
 from tracker.operations.bulk import USER_ACTIONS, UserAction, change_users
 from tracker.operations.users import pending_hit_and_runs
-from tracker.store.schema.multipliers import MULTIPLIERS, RuleChange, rules_text
+from tracker.store.schema.multipliers import MULTIPLIERS, rules_text
 from tracker.store.users.fields import GROUP_ID, MAX_GROUP_ID, TOTALS, is_user_id
 from tracker.store.users.listing import CURSOR, Order, UserFilter
 from tracker.store.users.rules import GROUP_FIELDS, Group
@@ -65,13 +62,8 @@ class Query(ListQuery):
         }
 
 
-class UserPages:
+class UserPages(Pages):
     """Handlers of /users. A passkey is shown once, after its user is created."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-        self._users = context.store.users
-        self._listing = context.store.user_listing
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -83,27 +75,24 @@ class UserPages:
             web.post("/users/groups/delete", self.delete_group),
             web.post("/users", self.add),
             web.post("/users/bulk", self.change),
-            web.post("/users/bulk/delete", self.delete),
-            web.post("/users/multipliers", partial(self.change_rule, rule_of)),
-            web.post("/users/multipliers/remove", partial(self.change_rule, removed_rule)),
+            web.post("/users/bulk/delete", self.change),
+            web.post("/users/multipliers", self.change_rule),
+            web.post("/users/multipliers/remove", self.change_rule),
             web.post("/users/lookup", self.lookup),
         ]
 
-    async def show(self, request: web.Request) -> web.Response:
+    async def show(self, request: web.Request, error: str = "") -> web.Response:
         """``id`` in the query redirects to that user."""
         wanted = request.query.get("id", "").strip()
-        if wanted and (wanted.isascii() and wanted.isdigit() and await self._users.passkey_of(wanted)):
+        if wanted and (wanted.isascii() and wanted.isdigit() and await self._store.users.passkey_of(wanted)):
             raise web.HTTPSeeOther(f"/users/{wanted}")
-        return await self._page(request, missing=wanted[:20])
-
-    async def _page(self, request: web.Request, missing: str = "", error: str = "") -> web.Response:
-        query = Query.read(request)
-        upload, download = await self._context.store.multipliers.get()
+        query, missing = Query.read(request), wanted[:20]
+        upload, download = await self._store.multipliers.get()
         variables = {
             "accounts": self._context.settings.users.private,
             "upload_multiplier": upload,
             "download_multiplier": download,
-            "now": self._context.clock(),
+            "now": self._clock(),
             "query": query,
             "sizes": SIZES,
             "labels": list(SORTS.values()),
@@ -111,19 +100,19 @@ class UserPages:
                 (replace(query, state=state).href(), label, state == query.state) for state, label in STATES.items()
             ],
             "headings": query.headings(),
-            "registered": await self._users.count(),
-            "complete": await self._listing.is_complete(),
+            "registered": await self._store.users.count(),
+            "complete": await self._store.user_listing.is_complete(),
             "missing": missing,
             "error": error,
             **await self._found(query),
-            "hit_and_run_users": await self._users.hit_and_run_count(),
+            "hit_and_run_users": await self._store.users.hit_and_run_count(),
             "ratio": ratio,
         }
         return render(request, "users.html", variables, status=422 if error else 404 if missing else 200)
 
     async def _found(self, query: Query) -> dict[str, Any]:
         cursor = query.cursor or (f"f{(query.page - 1) * query.size}" if query.page > 1 else "")
-        found = await self._listing.page(query.filter, cursor, query.size)
+        found = await self._store.user_listing.page(query.filter, cursor, query.size)
         shown = len(found.users)
         if found.first is not None:
             return {"users": found.users, **query.numbered(shown, found.total)}
@@ -131,17 +120,12 @@ class UserPages:
 
     async def change(self, request: web.Request) -> web.Response:
         """Applies one action to all selected users; returns to the same page of the list."""
-        action = (await read_form(request)).text("action")
-        wanted = next((each for each in USER_ACTIONS if each == action and each != "delete"), None)
-        if wanted is None:
-            raise Problem(422, detail="unknown action")
-        return await self._change(request, wanted)
-
-    async def delete(self, request: web.Request) -> web.Response:
-        return await self._change(request, "delete")
-
-    async def _change(self, request: web.Request, action: UserAction) -> web.Response:
         form, back = await read_form(request), f"/users{Query.read(request).here}"
+        deletes = request.path.endswith("/delete")
+        actions: list[UserAction] = ["delete"] if deletes else [each for each in USER_ACTIONS if each != "delete"]
+        action = next((each for each in actions if deletes or each == form.text("action")), None)
+        if action is None:
+            raise Problem(422, detail="unknown action")
         chosen = form.texts("user_id")
         if not all(is_user_id(user_id) for user_id in chosen):
             raise Problem(422, detail="invalid user ID")
@@ -150,27 +134,25 @@ class UserPages:
         change = request[CHANGE]
         await change.touch_all("user", chosen)
         change.note(action=action)
-        changed = await change_users(self._context.store, action, chosen, form.text("disable_reason"))
+        changed = await change_users(self._store, action, chosen, form.text("disable_reason"))
         change.count(selected=len(chosen), changed=changed)
         return done(request, back, "changed")
 
     async def lookup(self, request: web.Request) -> web.Response:
         """Redirects to the user of a passkey. A form field, because URLs are not secret."""
         form = await read_form(request)
-        user = await self._users.get(form.text("passkey"))
-        if user is None:
-            raise Problem(404, detail="no user has this passkey")
+        user = existing(await self._store.users.get(form.text("passkey")), "user")
         raise web.HTTPSeeOther(f"/users/{user.user_id}")
 
     async def hit_and_runs(self, request: web.Request) -> web.Response:
         number = page_number(request.query.get("page", ""))
-        total = await self._users.hit_and_run_count()
+        total = await self._store.users.hit_and_run_count()
         variables = {
             "accounts": self._context.settings.users.private,
-            "hit_and_runs": await self._users.hit_and_runs((number - 1) * PAGE, PAGE),
+            "hit_and_runs": await self._store.users.hit_and_runs((number - 1) * PAGE, PAGE),
             "rules": self._context.settings.users,
             **turned("/users/owing", number, PAGE, total),
-            "registered": await self._users.count(),
+            "registered": await self._store.users.count(),
             "hit_and_run_users": total,
         }
         return render(request, "hit_and_runs.html", variables)
@@ -178,81 +160,69 @@ class UserPages:
     async def pending(self, request: web.Request) -> web.Response:
         """Torrents that become hit-and-runs unless their users come back."""
         number = page_number(request.query.get("page", ""))
-        total = await self._context.store.hit_and_runs.pending_count()
+        total = await self._store.hit_and_runs.pending_count()
         variables = {
             "accounts": self._context.settings.users.private,
-            "pending": await pending_hit_and_runs(self._context.store, (number - 1) * PAGE, PAGE),
+            "pending": await pending_hit_and_runs(self._store, (number - 1) * PAGE, PAGE),
             "rules": self._context.settings.users,
-            "now": self._context.clock(),
+            "now": self._clock(),
             **turned("/users/pending", number, PAGE, total),
-            "hit_and_run_users": await self._users.hit_and_run_count(),
+            "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
         return render(request, "hit_and_runs_pending.html", variables)
 
     async def groups(self, request: web.Request, error: str = "") -> web.Response:
         """``edit`` in the query is the id of the group whose values the form has."""
-        found, asked = await self._context.store.groups.all(), request.query.get("edit", "")
+        found, asked = await self._store.groups.all(), request.query.get("edit", "")
         variables = {
             "accounts": self._context.settings.users.private,
             "groups": found,
             "chosen": next((group for group in found if str(group.group_id) == asked), Group(0)),
             "rules_text": rules_text,
             "rules": self._context.settings.users,
-            "now": self._context.clock(),
+            "now": self._clock(),
             "error": error,
-            "hit_and_run_users": await self._users.hit_and_run_count(),
+            "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
         return render(request, "user_groups.html", variables, status=422 if error else 200)
 
+    @errors_on("groups")
     async def save_group(self, request: web.Request) -> web.Response:
         """Adds the group or replaces its fields. An empty multiplier is 1."""
         form = await read_form(request)
         group_id = form.text("group_id")
         fields = {name: form.texts(name)[-1] for name in GROUP_FIELDS if form.has(name)}
-        try:
-            if not GROUP_ID.fullmatch(group_id):
-                raise ClientError(f"the id of a group is a whole number from 1 up to {MAX_GROUP_ID}")
-            fields |= {name: fields[name] or "1" for name in MULTIPLIERS if name in fields}
-            await self._context.store.groups.save(int(group_id), fields)
-        except ClientError as error:
-            return await self.groups(request, str(error))
+        if not GROUP_ID.fullmatch(group_id):
+            raise ClientError(f"the id of a group is a whole number from 1 up to {MAX_GROUP_ID}")
+        fields |= {name: fields[name] or "1" for name in MULTIPLIERS if name in fields}
+        await self._store.groups.save(int(group_id), fields)
         return done(request, "/users/groups", "saved")
 
     async def delete_group(self, request: web.Request) -> web.Response:
         group_id = (await read_form(request)).text("group_id")
-        if not GROUP_ID.fullmatch(group_id) or not await self._context.store.groups.delete(int(group_id)):
+        if not GROUP_ID.fullmatch(group_id) or not await self._store.groups.delete(int(group_id)):
             return await self.groups(request, "there is no such group")
         return done(request, "/users/groups", "removed")
 
+    @errors_on("show")
     async def add(self, request: web.Request) -> web.Response:
         """Creates a user and shows the passkey once."""
         form = await read_form(request)
         totals = {name: text for name in TOTALS if (text := form.text(name))}
-        try:
-            user = await self._users.add(
-                form.text("user_id") or None,
-                form.text("passkey") or None,
-                can_leech=form.ticked("can_leech"),
-                enabled=not form.ticked("disabled"),
-                reason=form.text("reason"),
-                name=form.text("name"),
-                **totals,
-            )
-        except ClientError as error:
-            return await self._page(request, error=str(error))
-        request[CHANGE].created("user", user.user_id)
-        urls = announce_urls(self._context, request.host, user.passkey)
-        return render(
-            request,
-            "user_passkey.html",
-            {"user": user, "announce_urls": urls, "message": f"User {user.user_id} created."},
+        user = await self._store.users.add(
+            form.text("user_id") or None,
+            form.text("passkey") or None,
+            can_leech=form.ticked("can_leech"),
+            enabled=not form.ticked("disabled"),
+            reason=form.text("reason"),
+            name=form.text("name"),
+            **totals,
         )
+        request[CHANGE].created("user", user.user_id)
+        return show_passkey(self._context, request, user, f"User {user.user_id} created.")
 
-    async def change_rule(self, rule: Callable[[Form, float], RuleChange], request: web.Request) -> web.Response:
+    @errors_on("show")
+    async def change_rule(self, request: web.Request) -> web.Response:
         """Sets or removes a rule for all users."""
-        form = await read_form(request)
-        try:
-            await self._context.store.multipliers.change_rule(rule(form, self._context.clock()))
-        except ClientError as error:
-            return await self._page(request, error=str(error))
+        await self._store.multipliers.change_rule(await read_rule(request, self._clock()))
         return done(request, "/users", "saved")

@@ -6,12 +6,13 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, read_form
-from tracker.admin.pages.rendering import done, render
+from tracker.admin.pages.forms import Form, errors_on, read_form, refused_form
+from tracker.admin.pages.rendering import Pages, done, render
 from tracker.errors import ClientError
 from tracker.operations.work import create_project, policy_preview
 from tracker.store.schema.record import settable
-from tracker.store.work.records import Kind, Project, UnknownProject
+from tracker.store.store import Store
+from tracker.store.work.records import Kind, Project
 from tracker.store.work.sizes import CLASSES, EVERY_SECONDS
 from tracker.store.work.verification import asks_for_probes
 
@@ -31,13 +32,8 @@ _PREVIEWED = 200
 SETTINGS = settable(Project)
 
 
-class WorkPages:
+class WorkPages(Pages):
     """Handlers of all projects, and of the settings of one."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-        self._store = context.store
-        self._work = context.store.work
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -45,30 +41,30 @@ class WorkPages:
             web.post("/work", self.create),
             web.get("/work/bytes.json", self.bytes),
             web.post("/work/blocked", self.block),
-            web.post("/work/unblock", self.unblock),
+            web.post("/work/unblock", self.block),
             web.get("/work/{project}/policy", self.policy),
             web.get("/work/{project}/settings", self.settings),
             web.post("/work/{project}/settings", self.edit),
             web.post("/work/{project}/delete", self.delete),
         ]
 
-    async def show(self, request: web.Request, error: str = "", **given: str) -> web.Response:
-        projects = await self._work.projects.all()
-        found = await self._work.statistics.read([project.name for project in projects])
+    async def show(self, request: web.Request, error: str = "") -> web.Response:
+        projects, form = await self._store.work.projects.all(), await refused_form(request)
+        found = await self._store.work.statistics.read([project.name for project in projects])
         variables = {
             "projects": list(zip(projects, found, strict=True)),
-            "blocked": await self._work.blocks.all(),
+            "blocked": await self._store.work.blocks.all(),
             "kinds": get_args(Kind),
             "next_sizes": (int(self._context.clock()) // EVERY_SECONDS + 1) * EVERY_SECONDS,
             "error": error,
-            "given": given,
+            "given": {name: form.text(name) for name in ("name", "title", "who")},
         }
         return render(request, "work.html", variables, status=422 if error else 200)
 
     async def bytes(self, request: web.Request) -> web.Response:
         """GiB of registered torrents by number of seeders for each day, in the format of charts.js."""
         del request
-        days = await self._work.sizes.days()
+        days = await self._store.work.sizes.days()
         while days and not any(days[0].sums):  # before the first torrent
             days = days[1:]
         series = [
@@ -77,31 +73,17 @@ class WorkPages:
         ]
         return web.json_response({"x": [day.day for day in days], "series": series})
 
+    @errors_on("show")
     async def create(self, request: web.Request) -> web.Response:
         form = await read_form(request)
         name = form.text("name")
         kind: Kind = "seeding" if form.text("kind") == "seeding" else "items"
-        try:
-            await create_project(self._store, name, kind, {"title": form.text("title")})
-        except ClientError as error:
-            return await self.show(request, str(error), name=name, title=form.text("title"))
+        await create_project(self._store, name, kind, {"title": form.text("title")})
         return done(request, f"/work/{name}/settings", "added")
 
+    @errors_on("show")
     async def block(self, request: web.Request) -> web.Response:
-        who = (await read_form(request)).text("who")
-        try:
-            await self._work.blocks.block(who)
-        except ClientError as error:
-            return await self.show(request, str(error), who=who)
-        return done(request, "/work", "added")
-
-    async def unblock(self, request: web.Request) -> web.Response:
-        who = (await read_form(request)).text("who")
-        try:
-            await self._work.blocks.unblock(who)
-        except ClientError as error:
-            return await self.show(request, str(error), who=who)
-        return done(request, "/work", "removed")
+        return done(request, "/work", await change_block(self._store, request))
 
     async def policy(self, request: web.Request) -> web.Response:
         frame = await project_frame(self._context, request, "/policy")
@@ -122,22 +104,14 @@ class WorkPages:
         }
         return render(request, "work_settings.html", variables, status=422 if error else 200)
 
+    @errors_on("settings")
     async def edit(self, request: web.Request) -> web.Response:
         name = project_name(request)
-        form = await read_form(request)
-        try:
-            await self._work.projects.edit(name, _changes(form))
-        except UnknownProject as error:
-            raise unknown_project() from error
-        except ClientError as error:
-            return await self.settings(request, str(error))
+        await self._store.work.projects.edit(name, _changes(await read_form(request)))
         return done(request, f"/work/{name}/settings", "saved")
 
     async def delete(self, request: web.Request) -> web.Response:
-        try:
-            await self._work.projects.delete(project_name(request))
-        except UnknownProject as error:
-            raise unknown_project() from error
+        await self._store.work.projects.delete(project_name(request))
         return done(request, "/work", "removed")
 
 
@@ -145,17 +119,17 @@ def project_name(request: web.Request) -> str:
     return str(request.match_info["project"])
 
 
-def unknown_project() -> Problem:
-    return Problem(404, detail="unknown project")
+async def change_block(store: Store, request: web.Request, project: str | None = None) -> str:
+    """Blocks or unblocks who the form names; in all projects without ``project``. Returns the notice."""
+    who, unblocks = (await read_form(request)).text("who"), request.path.endswith("/unblock")
+    await (store.work.blocks.unblock if unblocks else store.work.blocks.block)(who, project)
+    return "removed" if unblocks else "added"
 
 
 async def project_frame(context: AdminContext, request: web.Request, tab: str) -> dict[str, Any]:
-    """The variables of work_project.html. Raises Problem for an unknown project."""
+    """The variables of work_project.html. Raises UnknownProject."""
     work = context.store.work
-    try:
-        project = await work.projects.get(project_name(request))
-    except UnknownProject as error:
-        raise unknown_project() from error
+    project = await work.projects.get(project_name(request))
     (numbers,) = await work.statistics.read([project.name])
     here = f"/work/{project.name}"
     return {

@@ -7,17 +7,16 @@ from aiohttp import web
 
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.context import AdminContext
-from tracker.admin.pages.forms import clean, page_number, read_form
+from tracker.admin.pages.forms import clean, errors_on, page_number, read_form, refused_form
 from tracker.admin.pages.paging import turned
-from tracker.admin.pages.rendering import done, render
-from tracker.admin.pages.work import project_frame, project_name, unknown_project
+from tracker.admin.pages.rendering import Pages, done, render
+from tracker.admin.pages.work import change_block, project_frame, project_name
 from tracker.errors import ClientError
 from tracker.operations.work import add_items, is_address, items_of, purge_items
 from tracker.store.work import periods
 from tracker.store.work.finished import finished_claim
 from tracker.store.work.leaderboard import Board
-from tracker.store.work.records import QUEUES, ItemStatus, NewItem, Place, Queue, UnknownProject
+from tracker.store.work.records import QUEUES, ItemStatus, NewItem, Place, Queue
 
 PAGE = 50
 _LOGGED = 20
@@ -27,15 +26,7 @@ _MAX_LIST = 2**30
 _MAX_HOURS = 10**6
 
 
-class ProjectPages:
-    """Handlers."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-        self._store = context.store
-        self._work = context.store.work
-        self._clock = context.clock
-
+class ProjectPages(Pages):
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
             web.get("/work/{project}", self.results),
@@ -47,7 +38,7 @@ class ProjectPages:
             web.post("/work/{project}/claims/release", self.release),
             web.get("/work/{project}/blocked", self.blocked),
             web.post("/work/{project}/blocked", self.block),
-            web.post("/work/{project}/unblock", self.unblock),
+            web.post("/work/{project}/unblock", self.block),
         ]
 
     async def results(self, request: web.Request) -> web.Response:
@@ -62,7 +53,7 @@ class ProjectPages:
         number = page_number(request.query.get("page", ""))
         first = (number - 1) * PAGE
         span = None if period == "all" else period
-        ranks, total = await self._work.leaderboard.table(name, board, span, PAGE, first)
+        ranks, total = await self._store.work.leaderboard.table(name, board, span, PAGE, first)
         query = {"by": board, "period": period}
         variables = {
             **frame,
@@ -72,24 +63,26 @@ class ProjectPages:
             "period": period,
             "spans": spans,
             **turned(f"{here}?{urlencode(query)}", number, PAGE, total),
-            "log": [finished_claim(entry) for entry in await self._work.log.newest(name, _LOGGED)],
-            "domain_bytes": await self._work.statistics.domain_bytes(name),
+            "log": [finished_claim(entry) for entry in await self._store.work.log.newest(name, _LOGGED)],
+            "domain_bytes": await self._store.work.statistics.domain_bytes(name),
             "now": self._clock(),
             "sees_addresses": _sees_addresses(request),
             "error": "",
         }
         return render(request, "work_results.html", variables)
 
-    async def items(self, request: web.Request, error: str = "", text: str = "") -> web.Response:
+    async def items(self, request: web.Request, error: str = "") -> web.Response:
         """The query has ``list``, ``claimant``, ``cursor`` and ``item``, to find one."""
         frame = await project_frame(self._context, request, "/items")
         name = project_name(request)
         place = _place(request.query.get("list", ""))
         claimant, cursor = clean(request.query.get("claimant", ""), 30), request.query.get("cursor", "")
         try:
-            page = await self._work.items.page(name, place, claimant=claimant, cursor=cursor[:_MAX_CURSOR], count=PAGE)
+            page = await self._store.work.items.page(
+                name, place, claimant=claimant, cursor=cursor[:_MAX_CURSOR], count=PAGE
+            )
         except ClientError:  # no such cursor or claimant
-            page, claimant, cursor = await self._work.items.page(name, place, count=PAGE), "", ""
+            page, claimant, cursor = await self._store.work.items.page(name, place, count=PAGE), "", ""
         query = {"list": place, **({"claimant": claimant} if claimant else {})}
         variables = {
             **frame,
@@ -104,44 +97,34 @@ class ProjectPages:
             "found": await self._find(name, request.query.get("item", "")),
             "queues": QUEUES,
             "error": error,
-            "text": text,
+            "text": (await refused_form(request)).text("items", _MAX_LIST),
             "now": self._clock(),
         }
         return render(request, "work_items.html", variables, status=422 if error else 200)
 
     async def _find(self, project: str, item: str) -> ItemStatus | None:
         item = clean(item, 300)
-        return await self._work.items.status(project, item) if item else None
+        return await self._store.work.items.status(project, item) if item else None
 
+    @errors_on("items")
     async def add(self, request: web.Request) -> web.Response:
         name, form = project_name(request), await read_form(request)
         text = form.text("items", _MAX_LIST)
         queue = form.text("queue")
         claimant = form.text("claimant")
-        try:
-            new = [NewItem(item, cast("Queue", queue), (claimant,) if claimant else ()) for item in items_of(text)]
-            added = await add_items(self._store, name, new, again=form.ticked("again"))
-        except UnknownProject as error:
-            raise unknown_project() from error
-        except ClientError as error:
-            return await self.items(request, str(error), text)
+        new = [NewItem(item, cast("Queue", queue), (claimant,) if claimant else ()) for item in items_of(text)]
+        added = await add_items(self._store, name, new, again=form.ticked("again"))
         request[CHANGE].count(processed=added.processed, added=added.added)
         return done(request, f"/work/{name}/items", "added", list=queue)
 
     async def remove(self, request: web.Request) -> web.Response:
         name, form = project_name(request), await read_form(request)
-        try:
-            request[CHANGE].count(removed=await self._work.items.purge(name, [form.text("item")]))
-        except UnknownProject as error:
-            raise unknown_project() from error
+        request[CHANGE].count(removed=await self._store.work.items.purge(name, [form.text("item")]))
         return done(request, f"/work/{name}/items", "removed", list=_place(form.text("list")))
 
     async def purge(self, request: web.Request) -> web.Response:
         name, place = project_name(request), _place((await read_form(request)).text("list"))
-        try:
-            request[CHANGE].count(removed=await purge_items(self._store, name, place))
-        except UnknownProject as error:
-            raise unknown_project() from error
+        request[CHANGE].count(removed=await purge_items(self._store, name, place))
         return done(request, f"/work/{name}/items", "removed", list=place)
 
     async def claims(self, request: web.Request, error: str = "") -> web.Response:
@@ -151,11 +134,11 @@ class ProjectPages:
         claimant, item = (clean(request.query.get(each, ""), 300) for each in ("claimant", "item"))
         cursor = request.query.get("cursor", "")[:_MAX_CURSOR]
         try:
-            page = await self._work.claims.page(
+            page = await self._store.work.claims.page(
                 name, cursor=cursor, count=PAGE, claimant=claimant or None, item=item or None
             )
         except ClientError:  # no such cursor
-            page, cursor = await self._work.claims.page(name, count=PAGE), ""
+            page, cursor = await self._store.work.claims.page(name, count=PAGE), ""
         query = {key: value for key, value in (("claimant", claimant), ("item", item)) if value}
         variables = {
             **frame,
@@ -170,58 +153,42 @@ class ProjectPages:
         }
         return render(request, "work_claims.html", variables, status=422 if error else 200)
 
+    @errors_on("claims")
     async def release(self, request: web.Request) -> web.Response:
         """Releases one claim, or all that match."""
         name, form = project_name(request), await read_form(request)
         hours = form.text("hours")
-        try:
-            await self._work.projects.get(name)
-            released = await self._work.claims.release_all(
-                name,
-                claimant=form.text("claimant") or None,
-                item=form.text("item") or None,
-                prefix=form.text("prefix"),
-                older_than=_hours(hours) * 3600 if hours else None,
-            )
-        except UnknownProject as error:
-            raise unknown_project() from error
-        except ClientError as error:
-            return await self.claims(request, str(error))
+        await self._store.work.projects.get(name)
+        released = await self._store.work.claims.release_all(
+            name,
+            claimant=form.text("claimant") or None,
+            item=form.text("item") or None,
+            prefix=form.text("prefix"),
+            older_than=_hours(hours) * 3600 if hours else None,
+        )
         request[CHANGE].count(released=released)
         return done(request, f"/work/{name}/claims", "released")
 
-    async def blocked(self, request: web.Request, error: str = "", who: str = "") -> web.Response:
+    async def blocked(self, request: web.Request, error: str = "") -> web.Response:
         frame = await project_frame(self._context, request, "/blocked")
         name, sees_addresses = project_name(request), _sees_addresses(request)
-        blocked = await self._work.blocks.all(name)
+        blocked = await self._store.work.blocks.all(name)
         shown = blocked if sees_addresses else [each for each in blocked if not is_address(each)]
         variables = {
             **frame,
             "blocked": shown,
             "hidden": len(blocked) - len(shown),
-            "log": await self._work.blocks.log(name, PAGE) if sees_addresses else [],
+            "log": await self._store.work.blocks.log(name, PAGE) if sees_addresses else [],
             "error": error,
-            "who": who,
+            "who": (await refused_form(request)).text("who"),
             "now": self._clock(),
         }
         return render(request, "work_blocked.html", variables, status=422 if error else 200)
 
+    @errors_on("blocked")
     async def block(self, request: web.Request) -> web.Response:
-        return await self._change_block(request, "added")
-
-    async def unblock(self, request: web.Request) -> web.Response:
-        return await self._change_block(request, "removed")
-
-    async def _change_block(self, request: web.Request, notice: str) -> web.Response:
-        name, who = project_name(request), (await read_form(request)).text("who")
-        change = self._work.blocks.block if notice == "added" else self._work.blocks.unblock
-        try:
-            await change(who, name)
-        except UnknownProject as error:
-            raise unknown_project() from error
-        except ClientError as error:
-            return await self.blocked(request, str(error), who)
-        return done(request, f"/work/{name}/blocked", notice)
+        name = project_name(request)
+        return done(request, f"/work/{name}/blocked", await change_block(self._store, request, name))
 
 
 def _sees_addresses(request: web.Request) -> bool:

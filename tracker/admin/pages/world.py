@@ -10,10 +10,9 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import page_number
-from tracker.admin.pages.rendering import done, render
+from tracker.admin.pages.rendering import Pages, done, render
 from tracker.admin.world import country_code, country_name, world
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
@@ -68,12 +67,8 @@ class Shape:
     y: int = 0
 
 
-class WorldPages:
+class WorldPages(Pages):
     """Handlers of the map and of each table."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self._context = context
-        self._unique_users = context.store.unique_users
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -86,7 +81,7 @@ class WorldPages:
 
     async def show(self, request: web.Request) -> web.Response:
         period = _period(request)
-        countries = await self._unique_users.top("countries", period, COUNTRIES)
+        countries = await self._store.unique_users.top("countries", period, COUNTRIES)
         unknown = sum(users for name, users in countries if name == UNKNOWN.country_name)
         countries = [each for each in countries if each.name != UNKNOWN.country_name]
         shades = shades_of([users for _, users in countries])
@@ -109,8 +104,8 @@ class WorldPages:
 
     async def _memory(self, period: str) -> dict[str, Any]:
         """Counting errors because the store was short of memory."""
-        totals = await self._context.store.counters.totals()
-        return {"skipped": totals["unique_skipped"], "may_exceed": await self._unique_users.may_exceed(period)}
+        totals = await self._store.counters.totals()
+        return {"skipped": totals["unique_skipped"], "may_exceed": await self._store.unique_users.may_exceed(period)}
 
     def _database(self) -> dict[str, Any]:
         """The state of the GeoIP database."""
@@ -158,7 +153,7 @@ class WorldPages:
     async def chart(self, request: web.Request) -> web.Response:
         """Daily joins and new users from the first day with any, at least 14 days, in the format of charts.js."""
         del request
-        counters = self._context.store.counters
+        counters = self._store.counters
         joins = await counters.series("joins", DAY, fill=True)
         fresh = dict(await counters.series("unique.new", DAY, fill=True))
         days = [(at, number, fresh.get(at, 0)) for at, number in joins]
@@ -176,9 +171,9 @@ class WorldPages:
 
     async def _periods(self, path: str, chosen: str) -> list[tuple[str, str, bool]]:
         """(URL, label, whether selected): all time, and the months with data."""
-        now = self._context.clock()
+        now = self._clock()
         months = [month_start(now, -back).strftime("%Y-%m") for back in range(MONTHS_KEPT + 1)]
-        known = await self._unique_users.with_users(months)
+        known = await self._store.unique_users.with_users(months)
         kept = [month for month in months if month == chosen or month in known]
         return [(_address(path, period), _label_of(period), period == chosen) for period in (ALL_TIME, *kept)]
 
@@ -187,7 +182,7 @@ class WorldPages:
         board, name = request.match_info["board"], request.query.get("name", "")
         if board not in SCOPES or not name:
             raise Problem(404, detail="unknown table")
-        found = await self._unique_users.torrents_at(board, name, CANDIDATES)
+        found = await self._store.unique_users.torrents_at(board, name, CANDIDATES)
         if not found:
             raise Problem(404, detail="no torrent has users from there")
         country, _, below = name.partition("/")
@@ -202,12 +197,12 @@ class WorldPages:
         return render(request, "world_place.html", variables)
 
     async def _lines(self, board: str, period: str, count: int, offset: int = 0) -> list[Line]:
-        entries = await self._unique_users.top(board, period, count, offset)
+        entries = await self._store.unique_users.top(board, period, count, offset)
         return await self._torrents(entries) if board == "torrents" else [_place(one, board) for one in entries]
 
     async def _torrents(self, entries: Sequence[LeaderboardEntry]) -> list[Line]:
         hashes = [found for entry in entries if (found := _info_hash(entry.name)) is not None]
-        known = {each.info_hash: each for each in await self._context.store.torrents.get_all(hashes)}
+        known = {each.info_hash: each for each in await self._store.torrents.get_all(hashes)}
         return [_torrent(entry, known) for entry in entries]
 
 

@@ -31,7 +31,7 @@ from tracker.admin.site.changes import SiteCall
 from tracker.admin.site.rates import Rates
 from tracker.admin.site.unit3d import CALLS, Unit3dCall
 from tracker.bittorrent import HASH_LENGTH, Address
-from tracker.errors import ClientError, Conflict, NotFound
+from tracker.errors import ClientError
 from tracker.operations.audit import Caller, Change
 from tracker.settings.model import Settings, SiteSettings
 from tracker.system.event_loop import running
@@ -171,7 +171,6 @@ def _refused(
     request: web.Request, operation: str, error: ClientError, fields: Mapping[str, object], objects: Sequence[str] = ()
 ) -> Problem:
     """``fields``: of the call, ``objects``: which it has read. Both are in the log, without passkeys."""
-    status = 404 if isinstance(error, NotFound) else 409 if isinstance(error, Conflict) else 400
     log.warning(
         "site call failed",
         what=describe_request(request),
@@ -180,7 +179,7 @@ def _refused(
         **_ids(fields),
         **({"objects": list(objects)} if objects else {}),
     )
-    return Problem(status, detail=error.text)
+    return Problem(error.status, detail=error.text)
 
 
 def _ids(fields: Mapping[str, object]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import Address
-from tracker.errors import ClientError, Conflict, StoreUnavailable
+from tracker.errors import ClientError, Conflict, NotFound, StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script
 from tracker.store.schema.record import Field
@@ -154,7 +154,7 @@ class Tokens(Part):
         known = await self.list()
         token = next((each for each in known if who in (each.token_id, each.name)), None)
         if token is None:
-            raise ClientError("there is no such token")
+            raise NotFound("there is no such token")
         token_id = token.token_id
         # Deletes the token first: if the next command fails, the token is invalid all the same.
         await self._everywhere(lambda shard: ("UNLINK", shard.keys.admin_token(token_id)))

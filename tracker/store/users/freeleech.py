@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tracker.errors import ClientError
+from tracker.errors import ClientError, NotFound
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import MAX_END
 from tracker.store.sharding.shards import Shards
@@ -56,7 +56,7 @@ class Freeleech:
         now = int(self._clock())
         done = int(await shard.scripts.freeleech([user_id, torrent_id, until, now, MAX_TOKENS]))
         if done == -2:
-            raise ClientError("there is no such user")
+            raise NotFound("there is no such user")
         await shard.connection.command("PUBLISH", shard.keys.channel("users"), user_id)
         return done
 

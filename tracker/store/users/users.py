@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tracker.errors import ClientError, Conflict, StoreUnavailable
+from tracker.errors import ClientError, Conflict, NotFound, StoreUnavailable
 from tracker.store.access.repeats import once_of
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked
@@ -42,7 +42,7 @@ _MIN_SCANNED = 16
 SETS = ("active", "complete", "incomplete", "hnr")
 
 
-class UnknownUser(ClientError):
+class UnknownUser(NotFound):
     def __init__(self) -> None:
         super().__init__("there is no such user")
 
@@ -172,7 +172,7 @@ class Users:
         """
         answer = await self._scripts.set_rule(change.arguments(passkey=passkey))
         if answer is None:
-            raise ClientError("there is no such user")
+            raise UnknownUser
         if changed := has_changed(answer):
             await self._changed(answer[1].decode("utf-8", "replace"))
         return changed
@@ -186,7 +186,7 @@ class Users:
         new = checked_passkey(new or new_passkey())
         user_id = await self._scripts.rotate_user([passkey, new, int(self._clock())])
         if user_id is None:
-            raise ClientError("there is no such user")
+            raise UnknownUser
         if not user_id:
             raise Conflict("this passkey is taken: another user has it, so give one of them a new one")
         await self._changed(user_id.decode())
