@@ -3,10 +3,11 @@
 import asyncio
 import random
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha1
 from ipaddress import ip_address
+from typing import Any
 
 from tracker.bittorrent import Address, Endpoint, InfoHash, PeerId
 from tracker.wire.endpoint import pack_endpoint
@@ -38,7 +39,7 @@ PIECES = Pieces(
 )
 """71 pieces: enough for a bitfield to prove that some are missing."""
 
-Behave = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Behave = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 
 def loopback(port: int) -> Endpoint:
@@ -50,9 +51,9 @@ def is_here(endpoint: Endpoint) -> bool:
     return has_allowed_port(endpoint) and ip_address(endpoint[:-2]).is_loopback
 
 
-def prober(seconds: float = 60.0, piece: int = 3, piece_seconds: float | None = None) -> Prober:
-    """One that may connect to loopback, and waits so long (s) for the peer. It chooses ``piece``."""
-    times = Times(seconds, seconds, seconds if piece_seconds is None else piece_seconds)
+def prober(handshake_seconds: float = 60.0, piece: int = 3, piece_seconds: float = 60.0) -> Prober:
+    """One that may connect to loopback, and chooses ``piece``."""
+    times = Times(60.0, handshake_seconds, piece_seconds)
     return Prober(lambda: True, lambda _: None, randbelow=lambda _: piece, times=times, is_target=is_here)
 
 

@@ -4,13 +4,15 @@ W25: a peer that only announces fails; one that cannot be checked is never calle
 """
 
 import asyncio
+import re
+import socket
 import struct
 from collections.abc import Callable
 
 import pytest
 import uvloop
 
-from tests.waiting import loop_turns
+from tests.waiting import in_background, loop_turns
 from tests.workers.prober.peers import (
     HASH,
     PEER,
@@ -25,16 +27,15 @@ from tests.workers.prober.peers import (
     seeder,
     send,
 )
-from tracker.bittorrent import InfoHash
+from tracker.bittorrent import InfoHash, PeerId
 from tracker.wire.handshake import BLOCK_LENGTH, Handshake, Kind, Message, encode_handshake, encode_message
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Level, Outcome, Status
-from tracker.workers.prober.examination import MAX_HIDDEN_PIECES, Connection
+from tracker.workers.prober.examination import MAX_HIDDEN_PIECES, Connection, Examination
 
-SHORT = 0.3
-"""Time limit (s) of a probe that is meant to reach it."""
 ALL, NONE = Message(Kind.HAVE_ALL), Message(Kind.HAVE_NONE)
 UNKNOWN = Status.UNKNOWN
+LATER = r"(no pieces shown|choked|piece incomplete): timed out"
 
 
 def bitfield(*missing: int) -> Message:
@@ -43,15 +44,26 @@ def bitfield(*missing: int) -> Message:
 
 
 async def outcome(
-    behave: Behave,
-    level: Level = Level.HANDSHAKE,
-    *,
-    seconds: float = 60.0,
-    pieces: Pieces | None = PIECES,
-    piece: int = 3,
+    behave: Behave, level: Level = Level.HANDSHAKE, *, pieces: Pieces | None = PIECES, piece: int = 3
 ) -> Outcome:
     async with peer(behave) as endpoint:
-        return await prober(seconds, piece).check(endpoint, HASH, level, pieces)
+        return await prober(piece=piece).check(endpoint, HASH, level, pieces)
+
+
+async def outcome_in_silence(behave: Behave, level: Level = Level.HANDSHAKE) -> Outcome:
+    """When the time ends after both sides have said all. What one writes into a pair of sockets, the other one can
+    read at once, so some turns of the loop are enough."""
+    ours, theirs = [await asyncio.open_connection(sock=end) for end in socket.socketpair()]
+    limit, piece = asyncio.timeout(None), PIECES.piece(3) if level is Level.PIECE else None
+    examination = Examination(HASH, PeerId(b"-SK0001-" + bytes(12)), PIECES, piece)
+    async with in_background(behave(*theirs)), asyncio.TaskGroup() as tasks:
+        found = tasks.create_task(examination.run(Connection(*ours), limit, 3600.0))
+        await loop_turns(200)
+        limit.reschedule(0)
+    for _, writer in (ours, theirs):
+        writer.close()
+        await writer.wait_closed()
+    return found.result()
 
 
 class TestHandshake:
@@ -109,7 +121,7 @@ class TestHandshake:
         assert await outcome(behave, pieces=None) == (UNKNOWN, "our own handshake came back")
 
     async def test_a_silent_peer_takes_its_time_and_no_more(self) -> None:
-        assert await outcome(says_nothing, seconds=SHORT) == (UNKNOWN, "no handshake: timed out")
+        assert await outcome_in_silence(says_nothing) == (UNKNOWN, "no handshake: timed out")
 
 
 class TestShownPieces:
@@ -144,7 +156,7 @@ class TestShownPieces:
         ids=["lazy bitfield", "super-seeder", "super-seeder with bitfield", "none", "silent"],
     )
     async def test_a_peer_that_may_hide_pieces_is_no_liar(self, shown: list[Message], reason: str) -> None:
-        assert await outcome(seeder(*shown), seconds=SHORT) == (UNKNOWN, reason)
+        assert await outcome_in_silence(seeder(*shown)) == (UNKNOWN, reason)
 
     async def test_a_peer_that_closes_after_its_handshake_is_no_liar(self) -> None:
         async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -200,7 +212,7 @@ class TestPiece:
             send(writer, *shown)
             await says_nothing(reader, writer)
 
-        assert await outcome(behave, Level.PIECE, seconds=SHORT) == (UNKNOWN, reason)
+        assert await outcome_in_silence(behave, Level.PIECE) == (UNKNOWN, reason)
 
     @pytest.mark.parametrize(
         ("answer", "reason"),
@@ -217,11 +229,15 @@ class TestPiece:
     async def test_handshake_and_piece_have_time_limits_of_their_own(self) -> None:
         """Else this test would take a minute."""
         async with peer(says_nothing) as endpoint:
-            found = await prober(SHORT, piece_seconds=60).check(endpoint, HASH, Level.PIECE, PIECES)
+            found = await prober(0.01).check(endpoint, HASH, Level.PIECE, PIECES)
         assert found == (UNKNOWN, "no handshake: timed out")
         async with peer(seeder(ALL, answer=lambda _: Message(Kind.CANCEL))) as endpoint:
-            found = await prober(60, piece_seconds=SHORT).check(endpoint, HASH, Level.PIECE, PIECES)
-        assert found == (UNKNOWN, "piece incomplete: timed out")
+            found = await prober(piece_seconds=0.01).check(endpoint, HASH, Level.PIECE, PIECES)
+        assert found.status is UNKNOWN and re.fullmatch(LATER, found.reason)
+
+    async def test_a_download_that_stands_still_ends(self) -> None:
+        answers_nothing = seeder(ALL, answer=lambda _: Message(Kind.CANCEL))
+        assert await outcome_in_silence(answers_nothing, Level.PIECE) == (UNKNOWN, "piece incomplete: timed out")
 
     async def test_a_slow_piece_is_no_lie(self) -> None:
         sent: list[Message] = []
@@ -236,7 +252,7 @@ class TestPiece:
                     sent.append(request)
             await says_nothing(reader, writer)
 
-        found = await outcome(behave, Level.PIECE, seconds=SHORT)
+        found = await outcome_in_silence(behave, Level.PIECE)
         assert sent and found == (UNKNOWN, "piece incomplete: timed out")
 
 

@@ -206,6 +206,7 @@ class Prober:
         try:
             if examination is None:
                 return Outcome(Status.CONFIRMED, "connection accepted")
-            return await examination.run(Connection(reader, writer), self._times)
+            limit = asyncio.timeout(self._times.handshake)
+            return await examination.run(Connection(reader, writer), limit, self._times.piece)
         finally:
             writer.transport.abort()

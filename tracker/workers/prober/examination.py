@@ -187,9 +187,10 @@ class Examination:
         self._missing = "no handshake"
         """What the peer has not done yet: the reason if it closes the connection or lets the time pass."""
 
-    async def run(self, peer: Connection, times: Times) -> Outcome:
+    async def run(self, peer: Connection, limit: asyncio.Timeout, piece_seconds: float) -> Outcome:
+        """``limit`` is that of the handshake and the pieces shown. A download has ``piece_seconds`` from then on."""
         try:
-            async with asyncio.timeout(times.handshake) as deadline:
+            async with limit:
                 await peer.send(encode_handshake(self._handshake))
                 answer = self._checked(await peer.handshake())
                 if self._shown is None:
@@ -199,7 +200,7 @@ class Examination:
                     await peer.send(encode_message(Message(Kind.HAVE_NONE)))
                 if self._download is None:
                     return await self._watch(peer, self._shown)
-                deadline.reschedule(asyncio.get_running_loop().time() + times.piece)
+                limit.reschedule(asyncio.get_running_loop().time() + piece_seconds)
                 return await self._fetch(peer, self._shown, self._download)
         except TimeoutError:
             return Outcome(Status.UNKNOWN, f"{self._missing}: timed out")
