@@ -124,6 +124,21 @@ async def test_announces_go_on(open_store: Open, one: Store) -> None:
     assert await check(target) == await check(one)
 
 
+async def test_a_user_who_is_deleted_afterwards_leaves_nothing_in_the_shards(open_store: Open) -> None:
+    """Also one of whom a shard has nothing but a torrent that was left."""
+    one = await open_store("one", **RULES)
+    await one.load_secret()
+    await one.users.add("7", ALICE)
+    await one.torrents.add(HASHES[0])
+    for event in ("s", "x"):
+        await one.announce(join(0, ALICE, event, bytes_left=500))
+    target = await open_store("several", 4, **RULES)
+    await reshard(one, target)
+    assert await target.users.set_sizes("7") == await one.users.set_sizes("7")
+    await target.users.delete("7")
+    assert await target.redis.keys(f"{target.keys.prefix.removesuffix('{main}:')}*u:7*") == []
+
+
 async def test_it_may_be_interrupted_after_any_page(open_store: Open, one: Store) -> None:
     target = await open_store("several", 4, **RULES)
     one.clock.now += LATER

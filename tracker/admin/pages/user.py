@@ -17,9 +17,9 @@ from tracker.operations.torrents import counting_torrent
 from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
 from tracker.operations.users import Share, freeleech_tokens, shares
 from tracker.store.schema.multipliers import parse_end
-from tracker.store.users.fields import FIELDS, TOTALS, User, is_user_id
+from tracker.store.users.fields import FIELDS, SETS, TOTALS, User, is_user_id
 from tracker.store.users.unregistered import MAX_KEPT
-from tracker.store.users.users import SETS, UnknownUser
+from tracker.store.users.users import UnknownUser
 
 PAGE = 50
 LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit-and-runs"}

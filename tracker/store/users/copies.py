@@ -20,7 +20,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.swarms.reaping import Reaping
-from tracker.store.users.fields import is_user_id
+from tracker.store.users.fields import SETS, is_user_id
 from tracker.token_bucket import TokenBucket
 
 USERS_A_CALL = 100
@@ -173,7 +173,7 @@ class UserCopies:
         keys = shard.keys
         found = await shard.connection.pipeline(
             *(
-                ("EXISTS", keys.passkey(member), keys.user(user_id), keys.user_set(user_id, "active"))
+                ("EXISTS", keys.passkey(member), keys.user(user_id), *(keys.user_set(user_id, each) for each in SETS))
                 for member, user_id in users.items()
             )
         )

@@ -13,6 +13,8 @@ from tracker.names import fold_name
 from tracker.store.schema.multipliers import NO_MULTIPLIER, Rules
 from tracker.store.schema.record import MAX_EXACT, Field, fields_of, names_of_part, settable, shown
 
+SETS = ("active", "complete", "incomplete", "hnr")
+"""Sets of a user's torrents."""
 MAX_GROUP_ID = 999_999_999
 Value = str | int
 """Text, a number, or a boolean."""

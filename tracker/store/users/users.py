@@ -21,6 +21,7 @@ from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.copies import UserCopies, delete_in
 from tracker.store.users.fields import (
     ADDITIONS,
+    SETS,
     STORED_RIGHTS,
     STORED_TOTALS,
     User,
@@ -39,7 +40,6 @@ _READ_PER_CALL = 50
 _PAGE = 500
 _MIN_SCANNED = 16
 """Members of a set that a shard is asked for at least."""
-SETS = ("active", "complete", "incomplete", "hnr")
 
 
 class UnknownUser(NotFound):
