@@ -115,8 +115,8 @@ BEYOND: dict[str, str] = {
     "rank_hit_and_runs": "changed groups i:hnr u:* u:*:hnr u:*:t:* user:*",
     "rank_torrents": "i:seeders i:torrent_*",
     "read_torrents": "i:score",
-    "register": "addresses deleting dht:peers:* dht:peers:*:6 i:* i:dht i:empty i:info_hash i:leechers "
-    "i:name i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: "
+    "register": "addresses copies copies:rows copies:version deleting dht:peers:* dht:peers:*:6 i:* i:dht i:empty "
+    "i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: "
     "p:*:torrents registered_by:* removing:torrents stats:* sweeping torrent_id u:* user:* "
     "user_id users",
     "save_history": "changed changes deleting edits groups i:hnr i:snatches u:* u:*:hnr u:*:t:* user:*",

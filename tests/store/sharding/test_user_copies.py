@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.store.harness import ALICE, BOB, Store, running, update
 from tests.store.sharding.harness import SHARDS, apart, hash_in
@@ -13,6 +14,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Admitted, AdmittedAnonymously, Refused
 from tracker.store.swarms.rules import SwarmRules
+from tracker.store.users.adoption import START
 from tracker.token_bucket import TokenBucket
 
 UNKNOWN = "u" * 20
@@ -140,6 +142,47 @@ async def test_a_user_whom_a_site_wrote_may_announce_at_once_and_an_id_stays_wit
     await store.redis.hset(store.keys.passkey("o" * 20), mapping={"user_id": "9"})
     assert await announce(store, 1, "o" * 20) == "user id in use"
     assert await announce(store, 1, UNKNOWN) == "join"
+
+
+@pytest.mark.parametrize("published", [True, False])
+async def test_a_user_whose_row_a_site_deletes_before_it_was_compared_may_not_announce(
+    store: Store, published: bool
+) -> None:
+    """What was deleted is noted once."""
+    assert [await announce(store, shard, ALICE) for shard in (1, 2)] == ["join", "join"]
+    await store.redis.delete(store.keys.passkey(ALICE))
+    versions = []
+    for _ in range(2):
+        await (store.user_copies.compare_one(ALICE.encode()) if published else store.user_copies.compare_page(b"0"))
+        versions.append(await store.redis.get(store.keys.copies_version()))
+    assert [await announce(store, shard, ALICE, "u") for shard in (1, 2)] == ["unknown passkey"] * 2
+    assert versions[0] == versions[1] and not await store.redis.hexists(store.keys.compared_rows(), ALICE)
+
+
+async def test_a_passkey_that_a_site_replaces_is_unknown_once_the_new_one_is_listed(store: Store) -> None:
+    new = "n" * 20
+    assert await announce(store, 1, ALICE) == "join"
+    await store.user_copies.compare_page(b"0")
+    await store.redis.rename(store.keys.passkey(ALICE), store.keys.passkey(new))
+    cursor = START
+    while (step := await store.adoption.step(cursor)).cursor != START:
+        cursor = step.cursor
+    await store.user_copies.copy_to_all()
+    assert await announce(store, 1, ALICE, "u") == "unknown passkey"
+    assert await announce(store, 1, new, "u") == "update"
+    assert not await store.redis.hexists(store.keys.compared_rows(), ALICE)
+
+
+async def test_a_user_who_cannot_be_copied_is_logged(store: Store) -> None:
+    await store.redis.delete(store.keys.copies())
+    await store.redis.set(store.keys.copies(), "of another program")
+    for user_id, passkey in (("9", UNKNOWN), ("10", "o" * 20)):
+        await store.redis.hset(store.keys.passkey(passkey), "user_id", user_id)
+    with capture_logs() as logs:
+        assert await announce(store, 1, UNKNOWN) == "unavailable"
+        with pytest.raises(StoreUnavailable):
+            await store.swarms.scrape([TORRENTS[1]], "o" * 20)
+    assert [line["event"] for line in logs] == ["users cannot be copied to a shard"] * 2
 
 
 async def test_a_change_during_the_first_announce_is_not_lost(store: Store) -> None:

@@ -198,11 +198,24 @@ class UserCopies:
         for some in in_parts(passkeys, USERS_A_CALL):
             digests = list(map(_digest, await self._rows(some)))
             compared = await self._connection.command("HMGET", self._keys.compared_rows(), *some)
+            gone = list[str]()
             for passkey, digest, before in zip(some, digests, compared, strict=True):
-                differing += (passkey, digest) if digest != (before or b"") else ()
+                if digest != (before or b""):
+                    differing += (passkey, digest)
+                elif not digest:
+                    gone.append(passkey)
+            if await self._are_copied(gone):
+                differing += [part for passkey in gone for part in (passkey, b"")]
         if differing:
             await self._scripts.note_users(differing)
             await self.copy_to_all()
+
+    async def _are_copied(self, passkeys: Sequence[str]) -> bool:
+        """Whether a shard has a copy of one of them: a site may have deleted a row before it was compared."""
+        if not passkeys:
+            return False
+        found = await self._shards.each(lambda shard: ("EXISTS", *map(shard.keys.passkey, passkeys)))
+        return any(found.values())
 
     async def _rows(self, members: Sequence[str]) -> list[list[bytes]]:
         """The fields and values of each passkey; empty for one that does not exist. Limits of a user over all torrents

@@ -2,6 +2,7 @@
 -- and known by id.
 --@ include lib/user_ids.lua
 --@ include lib/user_id_check.lua
+--@ include lib/user_copies.lua
 
 -- `uid` is the id in the row of the passkey. Returns nil, or the reason for a refusal. Removes listed passkeys that are
 -- deleted.
@@ -11,6 +12,7 @@ local function adopt(uid, passkey)
   call('HLEN', P .. 'u:' .. uid)
   raise_last_id(uid)
   if not is_listed(uid, passkey) then
+    for _, former in ipairs(call('ZRANGE', P .. 'users', uid, uid, 'BYSCORE')) do note_copy(former) end
     call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
     call('ZADD', P .. 'users', uid, passkey)
   end
