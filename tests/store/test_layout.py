@@ -77,6 +77,20 @@ async def test_a_command_gives_an_empty_main_prefix_the_secret_of_the_shards(red
         assert store.secret == secret
 
 
+async def test_an_empty_main_prefix_gets_the_older_layout_of_the_shards_which_is_upgraded(
+    redis_url: str, prefix: str
+) -> None:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(), shards=4)) as store:
+        await start(store)
+        main, secret = store.shards.main.keys, store.secret
+        await write_layout(store.shards, LAYOUT - 1)
+        await store.redis.delete(main.layout(), main.secret(), main.shards(), main.heartbeat())
+        store.clock.now += 100
+        assert (await store.upgrade()).endswith(f"to {LAYOUT}")
+        await start(store)
+        assert store.secret == secret
+
+
 @pytest.mark.parametrize("field", ["secret", "number", "shards", "upgrading"])
 async def test_a_shard_of_another_store_is_refused(redis_url: str, prefix: str, field: str) -> None:
     """At a start, and while the tracker runs; without the main prefix too."""

@@ -165,7 +165,15 @@ def _differs(shard: Shard, what: str) -> StartupError:
 
 async def copied(shards: Shards, known: int = LAYOUT) -> Copy | None:
     """What the available shards say instead of the main prefix; None if they say nothing. Raises StartupError if they
-    differ, or if this version cannot serve the store; and StoreUnavailable."""
+    differ, or if this version cannot serve the store; and StoreUnavailable, also if the store is to be upgraded."""
+    made = await _agreed(shards, known)
+    if made is not None and (made.layout.number != known or made.layout.upgrading):
+        raise StoreUnavailable("the main store is unavailable, and the store needs it for an upgrade")
+    return made
+
+
+async def _agreed(shards: Shards, known: int) -> Copy | None:
+    """The same of a store that is to be upgraded, too."""
     replies = await shards.several(
         lambda shard: (("HMGET", shard.keys.layout(), *_COPIED), ("GET", shard.keys.secret()))
     )
@@ -183,8 +191,6 @@ async def copied(shards: Shards, known: int = LAYOUT) -> Copy | None:
     if made.shards != len(shards):
         raise _wrong_number(made.shards)
     _known(made.layout, known)
-    if made.layout.number != known or made.layout.upgrading:
-        raise StoreUnavailable("the main store is unavailable, and the store needs it for an upgrade")
     return made
 
 
@@ -223,7 +229,7 @@ async def restore_main(shards: Shards) -> None:
     if not shards.others or await _read(shards) is not None:
         return
     try:
-        made = await copied(shards)
+        made = await _agreed(shards, LAYOUT)
     except StoreUnavailable:
         return
     if made is not None:
