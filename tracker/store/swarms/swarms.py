@@ -280,7 +280,9 @@ def _incomplete(outcomes: Sequence[Outcome], places: Iterable[int]) -> list[int]
     return [place for place in places if outcomes[place] is UNREGISTERED or outcomes[place] is NOT_COPIED]
 
 
-def _without_copy(error: Exception) -> StoreUnavailable:
+def _without_copy(error: StoreUnavailable | RedisError) -> StoreUnavailable:
+    if isinstance(error, RedisError) and not isinstance(error, OutOfMemoryError):
+        log.error("users cannot be copied to a shard", error=str(error))
     return StoreUnavailable(f"the shard has no copy of the user: {error}")
 
 
