@@ -203,6 +203,14 @@ async def test_peers_of_a_former_tracker_count_on_from_there(store: Store) -> No
     assert [await credited(number, 1100) for number in (1, 2, 4)] == [100, 0, 100]
 
 
+async def test_a_peer_is_remembered_of_a_user_who_has_not_announced_in_its_shard(store: Store) -> None:
+    row = PeerThere("7", await known(store), peer_id(1).hex(), 1000, 0, 0, int(store.clock.now), 1)
+    await store.user_history.remember_peers([row], again=False)
+    await store.pass_time(60)
+    await store.announce(update(1, "u", passkey=ALICE, uploaded=1100, bytes_left=0))
+    assert (await store.users.find("7")).uploaded == 10 + 100
+
+
 async def test_without_accounts_no_peer_is_remembered(redis_url: str, prefix: str) -> None:
     async with running(Store(redis_url, Keys(prefix), SwarmRules(peer_memory=3600))) as store:
         await store.users.add("7", ALICE)

@@ -128,12 +128,13 @@ class UserHistory:
         await self._copies.copy_to_all()
         memory = self._rules.current.memory
         for some in in_parts(rows, _PEERS_A_CALL):
-            parts = defaultdict[Shard, list[Argument]](list)
+            parts = defaultdict[Shard, list[PeerThere]](list)
             for row, shard in zip(some, await self._shards.of_torrents([row.torrent_id for row in some]), strict=True):
                 if shard is not None:
-                    parts[shard] += row
-            for shard, packed in parts.items():
-                await shard.scripts.remember_peers([memory, int(again), *packed])
+                    parts[shard].append(row)
+            for shard, peers in parts.items():
+                await self._copies.bring_users(shard, {peer.user_id for peer in peers})
+                await shard.scripts.remember_peers([memory, int(again), *(part for peer in peers for part in peer)])
 
     async def parts(self, after: str = "0") -> AsyncIterator[tuple[str, list[UserTorrent]]]:
         """All rows of users after the one with id ``after``, in parts, each with the id to continue after, empty at the
