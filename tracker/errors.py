@@ -55,7 +55,7 @@ T = TypeVar("T")
 def existing(value: T | None, what: str) -> T:
     """The value. Raises NotFound for None, and for a False or 0 that a change of ``what`` returned."""
     if not value:
-        raise NotFound(f"there is no such {what}")
+        raise NotFound(f"unknown {what}")
     return value
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.store.harness import Store, info_hash
 from tests.torrent_files import HYBRID, changed, made
 from tracker.bittorrent import InfoHash
-from tracker.errors import ClientError
+from tracker.errors import ClientError, NotFound
 from tracker.operations.torrents import (
     NOT_SERVED,
     add_file,
@@ -222,12 +222,11 @@ async def test_a_removed_file_is_linked_again_when_it_is_added_again(store: Stor
 async def test_the_v1_half_counts_for_users(store: Store) -> None:
     await linked(store)
     for half in (V1, V2):
-        found = await counting_torrent(store, half)
-        assert found is not None and found.info_hash == V1
+        assert (await counting_torrent(store, half)).info_hash == V1
     await store.redis.delete(store.keys.info_hash(V1))
-    found = await counting_torrent(store, V2)
-    assert found is not None and found.info_hash == V2
-    assert await counting_torrent(store, info_hash(9)) is None
+    assert (await counting_torrent(store, V2)).info_hash == V2
+    with pytest.raises(NotFound, match="unknown torrent"):
+        await counting_torrent(store, info_hash(9))
 
 
 async def test_invalid_fields_link_nothing(store: Store) -> None:

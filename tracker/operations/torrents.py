@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Unpack
 
 from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.errors import ClientError
+from tracker.errors import ClientError, existing
 from tracker.names import clean_text
 from tracker.store.schema.multipliers import MultiplierFields, RuleChange, join_ends
 from tracker.store.schema.record import Field
@@ -199,10 +199,11 @@ async def allow_torrent(store: Store, info_hash: InfoHash) -> bool:
     return any([await store.torrents.allow(each) for each in halves])
 
 
-async def counting_torrent(store: Store, info_hash: InfoHash) -> Torrent | None:
-    """The torrent that counts for users: the v1 half of a v2 half, else the torrent itself."""
+async def counting_torrent(store: Store, info_hash: InfoHash) -> Torrent:
+    """The torrent that counts for users: the v1 half of a v2 half, else the torrent itself. Raises NotFound."""
     (counting,) = await store.hybrids.counting([info_hash])
-    return await store.torrents.get(counting)
+    torrent = await store.torrents.get(counting)
+    return existing(torrent if torrent and torrent.torrent_id else None, "torrent")
 
 
 def keep_file(files: TorrentFiles, info_hash: InfoHash, bare: bytes) -> None:

@@ -65,8 +65,6 @@ async def take_back(call: Call, user_id: UserIdText, info_hash: InfoHashText) ->
 
 
 async def _known(call: Call, user_id: str, info_hash: str) -> Torrent:
-    """The torrent that counts for users. Raises Problem."""
+    """The torrent that counts for users. Raises NotFound."""
     existing(await call.store.users.passkey_of(user_id), "user")
-    torrent = existing(await counting_torrent(call.store, parse_info_hash(info_hash)), "torrent")
-    existing(torrent.torrent_id, "torrent")
-    return torrent
+    return await counting_torrent(call.store, parse_info_hash(info_hash))

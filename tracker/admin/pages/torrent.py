@@ -199,7 +199,7 @@ def _info_hash(request: web.Request) -> InfoHash:
     try:
         return parse_info_hash(request.match_info["info_hash"])
     except ClientError as error:
-        raise NotFound("there is no such torrent") from error
+        raise NotFound("unknown torrent") from error
 
 
 def _address(info_hash: InfoHash) -> str:

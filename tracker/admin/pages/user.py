@@ -12,7 +12,7 @@ from tracker.admin.pages.forms import cursor_number, errors_on, read_form, read_
 from tracker.admin.pages.rendering import Pages, done, render
 from tracker.admin.world import country_name
 from tracker.bittorrent import parse_info_hash
-from tracker.errors import ClientError, existing
+from tracker.errors import ClientError, NotFound, existing
 from tracker.operations.torrents import counting_torrent
 from tracker.operations.user_activity import MAX_CHANGES, MAX_COMPLETED, MAX_TORRENTS, user_activity
 from tracker.operations.users import Share, freeleech_tokens, shares
@@ -131,9 +131,10 @@ class UserPage(Pages):
     async def give_freeleech(self, request: web.Request) -> web.Response:
         """Gives the user a freeleech token for the torrent ``info_hash``."""
         user, form = await self._user(request), await read_form(request)
-        torrent = await counting_torrent(self._store, parse_info_hash(form.text("info_hash")))
-        if torrent is None or not torrent.torrent_id:
-            raise ClientError("unknown torrent")
+        try:
+            torrent = await counting_torrent(self._store, parse_info_hash(form.text("info_hash")))
+        except NotFound as error:  # but the page exists
+            raise ClientError(error.text) from error
         end = parse_end(form.text("until"), self._clock())
         await self._store.freeleech.give(user.user_id, torrent.torrent_id, end)
         return _back(request, user, "saved")

@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 F = TypeVar("F", bound=Command)
-Pages = AsyncIterator[Iterable[Row]]
-"""What a command yields that ``lists``."""
+Pages = AsyncIterator[Iterable[Row] | str]
+"""What a command yields that ``lists``: rows, and notes, which --json leaves out."""
+Columns = str | Sequence[Column]
+"""Of a table, or their text for ``terminal.columns``."""
 
 
 class StoreRefused(Exception):
@@ -134,8 +136,9 @@ def audited(operation: str) -> Callable[[Command], Command]:
     return _marked("operation", operation)
 
 
-def lists(columns: str | Sequence[Column]) -> Callable[[Command], Command]:
-    """The command yields pages of rows. They are printed as a table with these columns, or as JSON."""
+def lists(columns: Columns | Callable[..., Columns]) -> Callable[[Command], Command]:
+    """The command yields pages of rows. They are printed as a table with these columns, or as JSON. Columns that depend
+    on the command's arguments are a function of them."""
     return _marked("columns", columns)
 
 
@@ -171,16 +174,19 @@ def runnable(function: Command) -> Command:
 
 
 def _run(function: Command, inner: Command, arguments: dict[str, Any]) -> None:
-    columns: str | Sequence[Column] = getattr(inner, "columns", ())
+    columns: Columns | Callable[..., Columns] = getattr(inner, "columns", ())
     operation: str = getattr(inner, "operation", "")
     shows = columns or inner.__annotations__["return"] is Row
     as_json: bool = arguments.pop("as_json") if shows else False
 
     async def work(store: "Store", **change: Any) -> None:
         if columns:
-            listing = Listing(columns, as_json=as_json)
+            listing = Listing(columns(**arguments) if callable(columns) else columns, as_json=as_json)
             async for page in function(store=store, **change, **arguments):
-                listing.page(page)
+                if not isinstance(page, str):
+                    listing.page(page)
+                elif not as_json:
+                    note(page)
         else:
             row = await function(store=store, **change, **arguments)
             if shows:
@@ -231,10 +237,6 @@ def with_store(work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
 
 
 def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
-    import asyncio  # noqa: PLC0415
-
-    from redis.exceptions import RedisError  # noqa: PLC0415
-
     from tracker.runtime.store import open_store  # noqa: PLC0415
     from tracker.store.sharding.unavailable import named, noting_unavailable_shards  # noqa: PLC0415
 
@@ -250,8 +252,17 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
                 unavailable = _unavailable_parts(store) or named(missing)
                 note(f"the store does not answer for {unavailable}: what is there is missing here")
 
+    run_async(run())
+
+
+def run_async(work: Coroutine[Any, Any, None]) -> None:
+    """Raises StoreRefused where the store replies with an error."""
+    import asyncio  # noqa: PLC0415
+
+    from redis.exceptions import RedisError  # noqa: PLC0415
+
     try:
-        asyncio.run(run())
+        asyncio.run(work)
     except RedisError as error:
         raise StoreRefused(f"store error: {error}") from error
 

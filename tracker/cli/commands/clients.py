@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Limit, Month, Pages, each, group, in_no_order, in_order, lists
-from tracker.cli.terminal import Listing, Row, note
+from tracker.cli.commands import Limit, Month, Pages, each, group, in_no_order, in_order, lists
+from tracker.cli.terminal import Row
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.stats.client_software import Outcome, parted
@@ -79,6 +79,7 @@ async def list_denied(store: Store) -> Pages:
 
 
 @clients.command("seen")
+@lists(lambda failures, **_: "failures>12 program:40 reason" if failures else "joins>12 program")
 async def seen(
     store: Store,
     failures: Annotated[
@@ -86,11 +87,9 @@ async def seen(
     ] = False,
     month: Month = None,
     limit: Limit = 20,
-    as_json: AsJson = False,
-) -> None:
+) -> Pages:
     """List client programs by joins or refusals, highest first. Programs report their own names."""
     kind: Outcome = "failures" if failures else "joins"
-    listing = Listing(f"{kind}>12 program:40 reason" if failures else f"{kind}>12 program", as_json=as_json)
 
     def row(member: str, number: int) -> Row:
         if not failures:
@@ -100,7 +99,7 @@ async def seen(
 
     read = store.client_software.top
     async for page in in_order(limit, lambda first, count: read(kind, month or ALL_TIME, count, first)):
-        listing.page(row(*ranked) for ranked in page)
-        if not page and not as_json:
+        yield (row(*ranked) for ranked in page)
+        if not page:
             when = "yet" if month is None else f"in {month}"
-            note(f"no client was counted {when} (see TRACKER_CLIENTS__COUNT_SOFTWARE)")
+            yield f"no client was counted {when} (see TRACKER_CLIENTS__COUNT_SOFTWARE)"

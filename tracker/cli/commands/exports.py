@@ -15,6 +15,7 @@ from tracker.cli.progress import progress
 from tracker.errors import StoreUnavailable
 from tracker.operations.peers import format_prefix
 from tracker.operations.users import freeleech_tokens
+from tracker.store.access.client_lists import AllowList, DenyList
 from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.schema.record import shown
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
@@ -89,13 +90,10 @@ def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Page
         return _torrents(store, with_auto=with_auto)
     if kind == "user":
         return _users(store, passkeys=passkeys)
-    if kind == "denial":
-        return _denials(store)
-    if kind == "freeleech_token":
-        return _freeleech_tokens(store)
-    if kind == "user_torrent":
-        return _user_torrents(store)
-    return _clients(store) if kind == "client" else _denied_clients(store)
+    if kind in ("client", "denied_client"):
+        return _clients(store.allow_list if kind == "client" else store.deny_list, *COLUMNS[kind])
+    others = {"denial": _denials, "freeleech_token": _freeleech_tokens, "user_torrent": _user_torrents}
+    return others[kind](store)
 
 
 async def _torrents(store: Store, *, with_auto: bool) -> Pages:
@@ -133,14 +131,9 @@ async def _denials(store: Store) -> Pages:
         yield [{"info_hash": each.info_hash.hex(), "reason": each.reason} for each in page]
 
 
-async def _clients(store: Store) -> Pages:
-    async for page in in_no_order(store.allow_list.page):
-        yield [{"prefix": format_prefix(prefix), "name": name} for prefix, name in page]
-
-
-async def _denied_clients(store: Store) -> Pages:
-    async for page in in_no_order(store.deny_list.page):
-        yield [{"prefix": format_prefix(prefix), "reason": reason} for prefix, reason in page]
+async def _clients(clients: AllowList | DenyList, *names: str) -> Pages:
+    async for page in in_no_order(clients.page):
+        yield [dict(zip(names, (format_prefix(prefix), text), strict=True)) for prefix, text in page]
 
 
 async def _freeleech_tokens(store: Store) -> Pages:

@@ -40,7 +40,8 @@ def give_token(
     async def work(store: Store, change: Change) -> None:
         await change.touch("user", user_id)
         await change.touch("torrent", info_hash)
-        await store.freeleech.give(user_id, await _torrent_id(store, info_hash), end)
+        torrent = await counting_torrent(store, parse_info_hash(info_hash))
+        await store.freeleech.give(user_id, torrent.torrent_id, end)
         says = "without an end" if end is None else f"until {Moment(end)}"
         say(f"user {user_id} downloads {info_hash} freely {says}")
 
@@ -53,7 +54,8 @@ async def revoke_token(store: Store, change: Change, user_id: UserId, info_hash:
     """Take a token back."""
     await change.touch("user", user_id)
     await change.touch("torrent", info_hash)
-    if not await store.freeleech.take_back(user_id, await _torrent_id(store, info_hash)):
+    torrent = await counting_torrent(store, parse_info_hash(info_hash))
+    if not await store.freeleech.take_back(user_id, torrent.torrent_id):
         raise ClientError(f"user {user_id} has no token for this torrent")
     say(f"took back the token of user {user_id}")
 
@@ -64,10 +66,3 @@ async def list_tokens(store: Store, user_id: UserId) -> Pages:
     """List the tokens of a user that have not ended, the next to end first."""
     async for page in in_order(EVERYTHING, partial(freeleech_tokens, store, user_id)):
         yield ({**token, "until": token["until"] and Moment(token["until"])} for token in page)
-
-
-async def _torrent_id(store: Store, info_hash: str) -> str:
-    torrent = await counting_torrent(store, parse_info_hash(info_hash))
-    if torrent is None or not torrent.torrent_id:
-        raise ClientError("unknown torrent")
-    return torrent.torrent_id

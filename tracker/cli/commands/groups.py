@@ -8,7 +8,7 @@ from tracker.cli.commands import Pages, audited, each, group, lists
 from tracker.cli.commands.multipliers import Until, given_multipliers
 from tracker.cli.commands.options import Given, columns_of, options_of, row_of
 from tracker.cli.terminal import Row, columns
-from tracker.errors import ClientError
+from tracker.errors import ClientError, existing
 from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.store.users.fields import MAX_GROUP_ID
@@ -38,10 +38,7 @@ async def show_group(store: Store, group_id: GroupId) -> Row:
 
 
 async def _shown(store: Store, group_id: int) -> Row:
-    found = await store.groups.get(group_id)
-    if found is None:
-        raise ClientError("there is no such group")
-    return _row(found)
+    return _row(existing(await store.groups.get(group_id), "group"))
 
 
 @groups.command("list")

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -63,21 +63,11 @@ class Checkpoint:
             raise ClientError(f"{self._path}: not a file of --resume") from None
         if not isinstance(found, Mapping) or found.get("inputs") != self._inputs:
             raise ClientError(f"{self._path}: belongs to an import of other files; delete it to start again")
-        return Imported(found["records"], found["outcomes"], found["problems"], found["halves"])
+        return Imported(**{name: value for name, value in found.items() if name != "inputs"})
 
     def save(self, done: Imported) -> None:
         new = self._path.with_name(f"{self._path.name}.new")
-        new.write_text(
-            json.dumps(
-                {
-                    "inputs": self._inputs,
-                    "records": done.records,
-                    "outcomes": done.outcomes,
-                    "problems": done.problems,
-                    "halves": done.halves,
-                }
-            )
-        )
+        new.write_text(json.dumps({"inputs": self._inputs, **asdict(done)}))
         new.replace(self._path)
 
     def remove(self) -> None:
@@ -361,8 +351,6 @@ async def _give_token(store: Store, row: Row) -> None:
     """Raises ClientError for an unknown user or torrent, and for a token that has ended."""
     info_hash, until = _token(row)
     torrent = await counting_torrent(store, info_hash)
-    if torrent is None or not torrent.torrent_id:
-        raise ClientError("unknown torrent")
     await store.freeleech.give(row["user_id"], torrent.torrent_id, until)
 
 

@@ -13,7 +13,7 @@ from tracker.cli.commands import EVERYTHING, PAGE, LimitOrAll, Pages, Yes, audit
 from tracker.cli.commands.options import Given, columns_of, options_of
 from tracker.cli.progress import progress
 from tracker.cli.terminal import Row, columns, note, say
-from tracker.errors import ClientError
+from tracker.errors import ClientError, existing
 from tracker.operations import service
 from tracker.operations.audit import Change
 from tracker.store.jobs.records import (
@@ -131,10 +131,7 @@ async def limit_queue(
 @jobs.command("show")
 async def show_job(store: Store, id: JobId) -> Row:
     """Show a job."""
-    job = await store.jobs.get(id)
-    if job is None:
-        raise ClientError("unknown job")
-    return _row(job, FIELDS)
+    return _row(existing(await store.jobs.get(id), "job"), FIELDS)
 
 
 @jobs.command("retry")

@@ -1,13 +1,12 @@
 """``tracker torrent renumber``: gives torrents the ids of the site, while no tracker runs."""
 
-import asyncio
 import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.cli.commands import StoreRefused, change_of, load_settings
+from tracker.cli.commands import change_of, load_settings, run_async
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say
 from tracker.errors import ClientError
@@ -23,12 +22,7 @@ _TIMEOUT_SECONDS = 60.0
 def renumber(file: Path) -> None:
     """Raises ClientError, StoreRefused and StoreUnavailable."""
     wanted = _read(file)
-    from redis.exceptions import RedisError  # noqa: PLC0415
-
-    try:
-        asyncio.run(_run(load_settings(), wanted))
-    except RedisError as error:
-        raise StoreRefused(f"store error: {error}") from error
+    run_async(_run(load_settings(), wanted))
 
 
 def _read(file: Path) -> dict[str | InfoHash, str]:

@@ -1,6 +1,5 @@
 """``tracker reshard``: fills a new store from one with another number of shards."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, StoreRefused, Yes, change_of, load_settings
+from tracker.cli.commands import AsJson, Yes, change_of, load_settings, run_async
 from tracker.cli.progress import progress
 from tracker.cli.terminal import describe, note, say, say_json
 from tracker.errors import ClientError, plain
@@ -51,12 +50,7 @@ def reshard(
     target = _target(settings, shards, _url_of(url, url_file), private=private, prefix=prefix)
     if not (yes or dry_run):
         typer.confirm("Has every tracker on this store been stopped?", abort=True)
-    from redis.exceptions import RedisError  # noqa: PLC0415
-
-    try:
-        asyncio.run(_run(settings, target, dry_run=dry_run, as_json=as_json))
-    except RedisError as error:
-        raise StoreRefused(f"store error: {error}") from error
+    run_async(_run(settings, target, dry_run=dry_run, as_json=as_json))
 
 
 def _url_of(url: str | None, file: Path | None) -> str | None:

@@ -34,6 +34,7 @@ DEFAULT = (
     "unique_skipped",
 )
 """Counters shown by default, with all distributions."""
+_FIGURES = ("count", "mean", "deviation", "min", "max")
 _GAPS = 16
 """Characters between the columns of a table."""
 _MIN_NAME = 16
@@ -139,14 +140,7 @@ def _row(name: str, series: list[tuple[int, int]], precision: int, now: float) -
 
 
 def _distribution_row(name: str, total: Distribution) -> Row:
-    return {
-        "name": name,
-        "count": total.count,
-        "mean": total.mean,
-        "deviation": total.deviation,
-        "min": total.min,
-        "max": total.max,
-    }
+    return {"name": name, **{figure: getattr(total, figure) for figure in _FIGURES}}
 
 
 def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision: int, now: float) -> None:
@@ -165,7 +159,7 @@ def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision:
 
 def _print_distributions(measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]]) -> None:
     rows = [_distribution_row(name, total) for name, _, total in measured]
-    numbers = [fitted(name, rows, right=True) for name in ("count", "mean", "deviation", "min", "max")]
+    numbers = [fitted(name, rows, right=True) for name in _FIGURES]
     Listing([Column("name"), *numbers], as_json=False).page(rows)
 
 

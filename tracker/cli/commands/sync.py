@@ -103,11 +103,7 @@ def _show(compared: "Compared", *, as_json: bool) -> None:
     if as_json:
         say_json(
             {
-                "table": compared.table,
-                "rows": compared.rows,
-                "missing": compared.missing,
-                "differing": compared.differing,
-                "stale": compared.stale,
+                **{name: getattr(compared, name) for name in ("table", "rows", "missing", "differing", "stale")},
                 **{f"{name}_ours": sums[0] for name, sums in compared.sums.items()},
                 **{f"{name}_site": sums[1] for name, sums in compared.sums.items()},
                 "named": "; ".join(compared.named),

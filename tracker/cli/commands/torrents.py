@@ -29,7 +29,7 @@ from tracker.cli.commands import (
 from tracker.cli.commands.multipliers import RemoveRule, Rule, Until, check_removed, given_multipliers, given_rules
 from tracker.cli.commands.options import Given, options_of, row_of
 from tracker.cli.terminal import Listing, Moment, Row, note
-from tracker.errors import ClientError
+from tracker.errors import ClientError, existing
 from tracker.operations import torrents as torrent_operations
 from tracker.operations.lists import listed_torrents
 from tracker.store.schema.multipliers import MULTIPLIERS
@@ -203,19 +203,11 @@ async def search_torrents(
 @lists("at:20 seeders>12 leechers>12 snatches>12 score>12")
 async def show_history(store: Store, info_hash: InfoHash) -> Pages:
     """Show a torrent's peers and score at its last scorings, oldest first."""
-    found = await store.torrents.get(parse_info_hash(info_hash))
-    if found is None:
-        raise ClientError("unknown torrent")
+    found = existing(await store.torrents.get(parse_info_hash(info_hash)), "torrent")
     points = await store.torrents.history(found)
     yield (
-        {
-            "at": Moment(point.at),
-            "seeders": point.seeders,
-            "leechers": point.leechers,
-            "snatches": point.completions,
-            "score": point.score,
-        }
-        for point in points
+        {"at": Moment(p.at), "seeders": p.seeders, "leechers": p.leechers, "snatches": p.completions, "score": p.score}
+        for p in points
     )
 
 
@@ -288,9 +280,7 @@ async def show_torrent(
     as_json: AsJson = False,
 ) -> None:
     """Show a torrent and its statistics."""
-    found = await store.torrents.get(parse_info_hash(info_hash))
-    if found is None:
-        raise ClientError("unknown torrent")
+    found = existing(await store.torrents.get(parse_info_hash(info_hash)), "torrent")
     users = await store.unique_users.users_of(f"torrents.{found.info_hash.hex()}.users")
     terminal.describe({**_torrent_details(found), "unique_users": users}, as_json=as_json)
     if peers:

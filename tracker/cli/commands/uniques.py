@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, InfoHash, Limit, Month, Pages, Yes, audited, group, in_order, lists
+from tracker.cli.commands import InfoHash, Limit, Month, Pages, Yes, audited, group, in_order, lists
 from tracker.cli.progress import progress
-from tracker.cli.terminal import Listing, Row, note, say
+from tracker.cli.terminal import Row, note, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.store.schema.keys import BOARDS, Board
@@ -31,19 +31,18 @@ uniques = group("Show unique users by location and torrent.")
 
 
 @uniques.command("top")
-async def top(store: Store, scope: AScope, month: Month = None, limit: Limit = 20, as_json: AsJson = False) -> None:
+@lists(lambda scope, **_: "info_hash:40 users>10 name" if scope == "torrents" else "users>10 place")
+async def top(store: Store, scope: AScope, month: Month = None, limit: Limit = 20) -> Pages:
     """List locations or torrents by unique users, highest first."""
-    listing = Listing("info_hash:40 users>10 name" if scope == "torrents" else "users>10 place", as_json=as_json)
-
     await _note_memory(store, month)
     read = store.unique_users.top
     async for page in in_order(limit, lambda first, count: read(scope, month or ALL_TIME, count, first)):
         if scope == "torrents":
-            listing.page([await _torrent_row(store, entry) for entry in page])
+            yield [await _torrent_row(store, entry) for entry in page]
         else:
-            listing.page({"users": users, "place": name} for name, users in page)
-        if not page and not as_json:
-            note(_none_counted(scope, month))
+            yield ({"users": users, "place": name} for name, users in page)
+        if not page:
+            yield _none_counted(scope, month)
 
 
 async def _note_memory(store: Store, month: str | None) -> None:

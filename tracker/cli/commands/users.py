@@ -28,7 +28,7 @@ from tracker.cli.commands import (
 )
 from tracker.cli.commands.multipliers import RemoveRule, Rule, Until, check_removed, given_multipliers, given_rules
 from tracker.cli.commands.options import Given, columns_of, options_of, row_of
-from tracker.cli.terminal import Listing, Moment, Row, columns, note, say
+from tracker.cli.terminal import Moment, Row, columns, say
 from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.operations.users import pending_hit_and_runs, shares
@@ -258,6 +258,7 @@ async def _forgive_one(store: Store, who: str, text: str) -> str:
 
 
 @users.command("list")
+@lists(lambda passkeys, **_: [*columns("user_id>15"), *columns_of(User), *columns(f"name?{' passkey' * passkeys}")])
 async def list_users(
     store: Store,
     by: Annotated[Order, typer.Option(help="Sort by this.")] = "id",
@@ -271,16 +272,13 @@ async def list_users(
     search: Annotated[str, typer.Option(help="Only users with this text in their name; sorted by name.")] = "",
     limit: LimitOrAll = EVERYTHING,
     passkeys: Passkeys = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Pages:
     """List users and their totals. The order by uploaded, downloaded or ratio follows announces within minutes."""
     wanted = UserFilter(by, descending, enabled, can_leech, search)
-    shown = [*columns("user_id>15"), *columns_of(User), *columns("name? passkey" if passkeys else "name?")]
-    listing = Listing(shown, as_json=as_json)
     cursor, left = "", limit
     while left > 0:
         cursor, users, *_ = await store.user_listing.page(wanted, cursor, min(PAGE, left))
-        listing.page(_user_row(each, passkeys) for each in users)
+        yield (_user_row(each, passkeys) for each in users)
         left -= len(users)
         if not cursor:
             break
@@ -293,13 +291,13 @@ def _user_row(found: User, passkeys: bool) -> Row:
 
 
 @users.command("owing")
-async def list_owing(store: Store, limit: Limit = 100, as_json: AsJson = False) -> None:
+@lists("hit_and_runs>12 user_id")
+async def list_owing(store: Store, limit: Limit = 100) -> Pages:
     """List users by their number of hit-and-runs (see TRACKER_USERS__HNR_THRESHOLD_SECONDS), highest first."""
-    listing = Listing("hit_and_runs>12 user_id", as_json=as_json)
     async for page in in_order(limit, store.users.hit_and_runs):
-        listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
-        if not page and not as_json:
-            note("no user has a hit-and-run")
+        yield ({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
+        if not page:
+            yield "no user has a hit-and-run"
 
 
 @users.command("unregistered")

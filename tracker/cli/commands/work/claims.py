@@ -1,14 +1,16 @@
 """``tracker work release``, ``block``, ``unblock``, ``blocked``, ``top`` and ``log``."""
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import PAGE, Limit, Month, Pages, change_store, in_order, lists
+from tracker.cli.commands import PAGE, Limit, Month, Pages, change_store, in_order, lists, run_each
 from tracker.cli.commands.work.group import OlderThan, Project, commands
-from tracker.cli.terminal import Moment, Row, complain, say
+from tracker.cli.terminal import Moment, Row, say
+from tracker.errors import ClientError
 from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.store.work.finished import finished_claim
@@ -54,46 +56,35 @@ def release_claims(
 @commands.command("block")
 def block(who: Who, everywhere: Everywhere = False) -> None:
     """Give claimants or addresses no more work, in a project or in all. Claims stay until they end."""
-    project, names = _split(who, everywhere)
 
-    async def work(store: Store, change: Change) -> None:
-        for name in names:
-            await change.touch("block", f"{project or ''}/{name}")
-        for name in names:
-            new = await store.work.blocks.block(name, project)
-            say(f"blocked {name}" if new else f"{name} was blocked already")
+    async def action(store: Store, name: str, project: str | None) -> str:
+        new = await store.work.blocks.block(name, project)
+        return f"blocked {name}" if new else f"{name} was blocked already"
 
-    change_store("block.add", work)
+    _run_each(who, everywhere, action, "block.add")
 
 
 @commands.command("unblock")
 def unblock(who: Who, everywhere: Everywhere = False) -> None:
     """Undo `tracker work block`."""
-    project, names = _split(who, everywhere)
 
-    async def work(store: Store, change: Change) -> None:
-        for name in names:
-            await change.touch("block", f"{project or ''}/{name}")
-        failed = False
-        for name in names:
-            if await store.work.blocks.unblock(name, project):
-                say(f"unblocked {name}")
-            else:
-                failed = True
-                complain(f"{name}: is not blocked")
-        if failed:
-            raise typer.Exit(1)
+    async def action(store: Store, name: str, project: str | None) -> str:
+        if not await store.work.blocks.unblock(name, project):
+            raise ClientError("is not blocked")
+        return f"unblocked {name}"
 
-    change_store("block.remove", work)
+    _run_each(who, everywhere, action, "block.remove")
 
 
-def _split(words: list[str], everywhere: bool) -> tuple[str | None, list[str]]:
-    """The project, None for all, and who is meant."""
-    if everywhere:
-        return None, words
-    if len(words) < 2:
+def _run_each(
+    words: list[str], everywhere: bool, action: Callable[[Store, str, str | None], Awaitable[str]], operation: str
+) -> None:
+    """``words``: the project, unless the action is for all of them, and who is meant."""
+    if not everywhere and len(words) < 2:
         raise typer.BadParameter("give a project and whom to block, or --everywhere")
-    return words[0], words[1:]
+    project, names = (None, words) if everywhere else (words[0], words[1:])
+    objects = [f"{project or ''}/{name}" for name in names]
+    run_each(names, lambda store, name: action(store, name, project), operation, "block", objects=objects)
 
 
 @commands.command("blocked")

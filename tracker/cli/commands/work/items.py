@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Yes, audited, change_store
+from tracker.cli.commands import EVERYTHING, PAGE, AsJson, LimitOrAll, Pages, Yes, audited, change_store, lists
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, commands
-from tracker.cli.terminal import Listing, Moment, Row, describe, say
-from tracker.errors import ClientError
+from tracker.cli.terminal import Moment, Row, describe, say
+from tracker.errors import ClientError, existing
 from tracker.operations import work as work_operations
 from tracker.operations.audit import Change
 from tracker.store.store import Store
@@ -58,7 +58,15 @@ def _text(file: Path | None) -> str:
         raise ClientError("the items are not UTF-8 text") from error
 
 
+_COLUMNS = {
+    "todo": "item place>12",
+    "out": "item claimant:30 state:8 claimed:20 lease_ends:20 address:39",
+    "done": "item done:20",
+}
+
+
 @commands.command("list")
+@lists(lambda status, **_: _COLUMNS[status])
 async def list_items(
     store: Store,
     project: Project,
@@ -68,10 +76,8 @@ async def list_items(
         str | None, typer.Option("--for", metavar="CLAIMANT", help="Items that this claimant is asked for.")
     ] = None,
     limit: LimitOrAll = EVERYTHING,
-    as_json: AsJson = False,
-) -> None:
+) -> Pages:
     """List a queue in order, claims by lease end, or finished items (oldest first)."""
-    listing = Listing(_COLUMNS[status], as_json=as_json)
     place: Place = queue if status == "todo" else "done"
 
     await store.work.projects.get(project)
@@ -80,21 +86,14 @@ async def list_items(
         count = min(PAGE, left)
         if status == "out":
             page = await store.work.claims.page(project, cursor=cursor, count=count)
-            listing.page(_claim_row(claim) for claim in page.entries)
+            yield map(_claim_row, page.entries)
         else:
             page = await store.work.items.page(project, place, claimant=claimant or "", cursor=cursor, count=count)
-            listing.page(_item_row(item, score, status) for item, score in page.entries)
+            yield (_item_row(item, score, status) for item, score in page.entries)
         left -= len(page.entries)
         cursor = page.cursor
         if not cursor:
             return
-
-
-_COLUMNS = {
-    "todo": "item place>12",
-    "out": "item claimant:30 state:8 claimed:20 lease_ends:20 address:39",
-    "done": "item done:20",
-}
 
 
 def _claim_row(claim: Claim) -> Row:
@@ -114,15 +113,8 @@ async def show_item(store: Store, project: Project, item: Annotated[str, typer.A
     """Show where an item is, and who has it."""
     await store.work.projects.get(project)
     found = await store.work.items.status(project, item)
-    if found.status is None:
-        raise ClientError("unknown item")
-    row: Row = {
-        "item": found.name,
-        "status": found.status,
-        "copies": found.copies,
-        "claimants": " ".join(found.claimants),
-    }
-    return row
+    status = existing(found.status, "item")
+    return {"item": found.name, "status": status, "copies": found.copies, "claimants": " ".join(found.claimants)}
 
 
 @commands.command("remove")
