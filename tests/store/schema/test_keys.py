@@ -105,14 +105,17 @@ def built(keys: Keys) -> dict[str, str]:
         "peer_id": pid,
         "torrent_id": 7,
         "user_id": 8,
-        "deadline": 1_800_000_000,
+        "due": 1_800_000_000,
         "prefix": b"-TR",
         "endpoint": endpoint(1),
         "passkey": ALICE,
+        **dict.fromkeys(("user", "user_freeleech", "user_unregistered"), 8),
+        **dict.fromkeys(("history", "completed", "job"), 7),
         "counter": "seeders",
         "ranking": "seeders",
         "value": "size",
         "order": "uploaded",
+        "unique": "countries.United_Kingdom.users",
         "metric": "countries.United_Kingdom.users",
         "month": "2026-11",
         "span": "2026-W47",
@@ -122,18 +125,17 @@ def built(keys: Keys) -> dict[str, str]:
         "kind": "torrents",
         "precision": 60,
         "name": "announces.started",
-        "job_id": 7,
-        "queue": "reprocess",
+        **dict.fromkeys(("queue", "queue_limits"), "reprocess"),
         "status": "pending",
-        "token_id": "0" * 12,
-        "url_id": "0" * 16,
-        "digest": "0" * 64,
-        "project": "proj",
+        "admin_token": "0" * 12,
+        "webhook": "0" * 16,
+        **dict.fromkeys(("once", "admin_session", "admin_link"), "0" * 64),
+        **dict.fromkeys(("project", "work_project"), "proj"),
         "claimant": "volunteer",
         "todo": "todo:redo",
         "board": "downloader_count",
-        "node": "host.example",
-        "reason": "unknown torrent",
+        **dict.fromkeys(("node", "dht_node", "dht_hashes"), "host.example"),
+        "refused": "unknown torrent",
         "family": 4,
     }
     found = {}
@@ -141,7 +143,9 @@ def built(keys: Keys) -> dict[str, str]:
         if name.startswith("_") or name in ("channel", "timeouts"):
             continue
         arguments = [
-            "active" if name == "user_set" and parameter == "name" else samples[parameter]
+            "active"
+            if name == "user_set" and parameter == "name"
+            else samples[name if parameter == "of" else parameter]
             for parameter in inspect.signature(builder).parameters
         ]
         key = builder(*arguments)

@@ -70,6 +70,22 @@ def _key(name: str) -> Callable[["Keys"], str]:
     return build
 
 
+def _key_of(head: str, tail: str = "") -> Callable[["Keys", int | str], str]:
+    """Builds the key of one user, job or the like: its id or name stands between ``head`` and ``tail``."""
+
+    def build(self: "Keys", of: int | str) -> str:
+        return f"{self.prefix}{head}{of}{tail}"
+
+    return build
+
+
+def _key_of_torrent(head: str) -> Callable[["Keys", InfoHash], str]:
+    def build(self: "Keys", info_hash: InfoHash) -> str:
+        return f"{self.prefix}{head}{info_hash.hex()}"
+
+    return build
+
+
 def _key_of_project(name: str) -> Callable[["Keys", str], str]:
     """Builds the key of this name of a project of work distribution."""
 
@@ -184,29 +200,44 @@ class Keys:
     work_blocked = _key_of_project("blocked")
     work_blocked_log = _key_of_project("blocked:log")
 
+    info_hash = _key_of_torrent("info_hash:")
+    torrent_id = _key_of("torrent_id:")
+    deny = _key_of_torrent("deny:")
+    torrent = _key_of_torrent("t:")
+    due = _key_of("due:")
+    swarm_peers = _key_of_torrent("tpeers:")
+    passkey = _key_of("user:")
+    once = _key_of("once:")
+    """A request that may be repeated."""
+    user = _key_of("u:")
+    user_freeleech = _key_of("u:", ":freeleech")
+    user_unregistered = _key_of("u:", ":unregistered")
+    refused = _key_of("refused:")
+    """Samples of refused announces."""
+    webhook = _key_of("webhook:")
+    """The state of deliveries to one URL."""
+    unique = _key_of("")
+    """Unique users of all time."""
+    torrent_places = _key_of_torrent("i:unique:torrents.")
+    history = _key_of("history:")
+    completed = _key_of("completed:")
+    """Users who completed the torrent, by time."""
+    job = _key_of("job:")
+    queue_limits = _key_of("q:", ":limits")
+    admin_token = _key_of("admin:token:")
+    admin_session = _key_of("admin:session:")
+    """A session by the SHA-256 of its secret."""
+    admin_link = _key_of("admin:link:")
+    """A sign-in link by the SHA-256 of its secret."""
+    work_project = _key_of("w:")
+    dht_node = _key_of("dht:")
+    dht_hashes = _key_of("dht:", ":hashes")
+
     def __init__(self, prefix: str = "t:") -> None:
         self.prefix = prefix
 
-    def info_hash(self, info_hash: InfoHash) -> str:
-        return f"{self.prefix}info_hash:{info_hash.hex()}"
-
-    def torrent_id(self, torrent_id: int | str) -> str:
-        return f"{self.prefix}torrent_id:{torrent_id}"
-
-    def deny(self, info_hash: InfoHash) -> str:
-        return f"{self.prefix}deny:{info_hash.hex()}"
-
-    def torrent(self, info_hash: InfoHash) -> str:
-        return f"{self.prefix}t:{info_hash.hex()}"
-
     def peer(self, torrent_id: int | str, peer_id: PeerId) -> str:
         return f"{self.prefix}p:{torrent_id}:{peer_id.hex()}"
-
-    def due(self, deadline: int) -> str:
-        return f"{self.prefix}due:{deadline}"
-
-    def swarm_peers(self, info_hash: InfoHash) -> str:
-        return f"{self.prefix}tpeers:{info_hash.hex()}"
 
     def allowed_client(self, prefix: bytes) -> bytes:
         """A peer-id prefix is raw bytes, which the key contains unchanged."""
@@ -215,27 +246,11 @@ class Keys:
     def connectable(self, endpoint: Endpoint) -> str:
         return f"{self.prefix}connectable:{endpoint.hex()}"
 
-    def passkey(self, passkey: str) -> str:
-        return f"{self.prefix}user:{passkey}"
-
-    def once(self, digest: str) -> str:
-        """A request that may be repeated."""
-        return f"{self.prefix}once:{digest}"
-
-    def user(self, user_id: int | str) -> str:
-        return f"{self.prefix}u:{user_id}"
-
     def user_torrent(self, user_id: int | str, torrent_id: int | str) -> str:
         return f"{self.prefix}u:{user_id}:t:{torrent_id}"
 
     def user_set(self, user_id: int | str, name: str) -> str:
         return f"{self.prefix}u:{user_id}:{name}"
-
-    def user_freeleech(self, user_id: int | str) -> str:
-        return f"{self.prefix}u:{user_id}:freeleech"
-
-    def user_unregistered(self, user_id: int | str) -> str:
-        return f"{self.prefix}u:{user_id}:unregistered"
 
     def user_index(self, order: str) -> str:
         """Users by name, uploaded, downloaded or ratio, and those that are disabled or blocked from downloading."""
@@ -247,10 +262,6 @@ class Keys:
     def stat(self, counter: str) -> str:
         return f"{self.prefix}stats:{counter}"
 
-    def refused(self, reason: str) -> str:
-        """Samples of refused announces."""
-        return f"{self.prefix}refused:{reason}"
-
     def index(self, ranking: str) -> str:
         return f"{self.prefix}i:{ranking}"
 
@@ -258,29 +269,11 @@ class Keys:
         """Torrents by added, active or size, and those that are disabled, pending or private."""
         return f"{self.prefix}i:torrent_{value}"
 
-    def webhook(self, url_id: str) -> str:
-        """The state of deliveries to one URL."""
-        return f"{self.prefix}webhook:{url_id}"
-
-    def unique(self, metric: str) -> str:
-        """Unique users of all time."""
-        return f"{self.prefix}{metric}"
-
     def unique_month(self, metric: str, month: str) -> str:
         return f"{self.prefix}{metric}.{month}"
 
     def unique_index(self, scope: str, period: str) -> str:
         return f"{self.prefix}i:unique:{scope}:{period}"
-
-    def torrent_places(self, info_hash: InfoHash) -> str:
-        return f"{self.prefix}i:unique:torrents.{info_hash.hex()}"
-
-    def history(self, torrent_id: int | str) -> str:
-        return f"{self.prefix}history:{torrent_id}"
-
-    def completed(self, torrent_id: int | str) -> str:
-        """Users who completed the torrent, by time."""
-        return f"{self.prefix}completed:{torrent_id}"
 
     def leases(self, kind: str) -> str:
         return f"{self.prefix}leases:{kind}"
@@ -291,28 +284,8 @@ class Keys:
     def distribution(self, precision: int, name: str) -> str:
         return f"{self.prefix}dist:{precision}:{name}"
 
-    def job(self, job_id: int | str) -> str:
-        return f"{self.prefix}job:{job_id}"
-
     def queue_jobs(self, queue: str, status: str) -> str:
         return f"{self.prefix}q:{queue}:{status}"
-
-    def queue_limits(self, queue: str) -> str:
-        return f"{self.prefix}q:{queue}:limits"
-
-    def admin_token(self, token_id: str) -> str:
-        return f"{self.prefix}admin:token:{token_id}"
-
-    def admin_session(self, digest: str) -> str:
-        """A session by the SHA-256 of its secret."""
-        return f"{self.prefix}admin:session:{digest}"
-
-    def admin_link(self, digest: str) -> str:
-        """A sign-in link by the SHA-256 of its secret."""
-        return f"{self.prefix}admin:link:{digest}"
-
-    def work_project(self, project: str) -> str:
-        return f"{self.prefix}w:{project}"
 
     def work_queue(self, project: str, todo: str) -> str:
         """A shared queue: ``todo``, ``todo:secondary`` or ``todo:redo``."""
@@ -335,15 +308,9 @@ class Keys:
     def work_chart(self, project: str, claimant: str) -> str:
         return f"{self.prefix}w:{project}:chart:{claimant}"
 
-    def dht_node(self, node: str) -> str:
-        return f"{self.prefix}dht:{node}"
-
     def dht_table(self, node: str, family: int) -> str:
         """``family`` is 4 or 6."""
         return f"{self.prefix}dht:{node}:nodes{family}"
-
-    def dht_hashes(self, node: str) -> str:
-        return f"{self.prefix}dht:{node}:hashes"
 
     def channel(self, name: str) -> str:
         return f"{self.prefix}{name}"
