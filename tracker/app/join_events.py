@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from tracker.bittorrent import Address, InfoHash, PeerId
 from tracker.geoip import GeoIP
 from tracker.runtime.context import RuntimeContext
-from tracker.settings.model import Settings
 from tracker.store.stats.counters import Count
-from tracker.store.store import Store
 from tracker.system.event_loop import running
 from tracker.wire.peer_id import client_name
 from tracker.workers.client_software import ClientSoftwareCounter
@@ -57,15 +55,23 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     """Opens the GeoIP database and runs the counters. On exit, after the last announce, counts what is still queued."""
     settings = context.live.current
     places = GeoIP(settings.geoip_file)
-    store = context.store
+    store, count = context.store, context.store.counters.count
     joins = JoinEvents(
-        unique_users=_unique_users(settings, store, places),
+        unique_users=UniqueUserCounter(
+            store.unique_users,
+            store.connection,
+            settings.uniques,
+            lookup=places.place_to_count,
+            refresh=places.refresh,
+            count=count,
+            clock=time.time,
+        ),
         places=places,
         counts_users=settings.uniques.enabled,
-        client_software=_client_software(store),
+        client_software=ClientSoftwareCounter(store.client_software, name=client_name, count=count, clock=time.time),
         counts_software=settings.clients.count_software,
         refusals=RefusalSampler(store.refusal_samples, name=client_name, clock=time.time),
-        count=store.counters.count,
+        count=count,
     )
     context.telemetry.gauge("joins_waiting", lambda: joins.unique_users.waiting)
     context.telemetry.gauge("geoip_misses", lambda: places.misses)
@@ -82,19 +88,3 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
                     tasks.create_task(joins.client_software.flush(), name="client software flush")
     finally:
         places.close()
-
-
-def _unique_users(settings: Settings, store: Store, places: GeoIP) -> UniqueUserCounter:
-    return UniqueUserCounter(
-        store.unique_users,
-        store.connection,
-        settings.uniques,
-        lookup=places.place_to_count,
-        refresh=places.refresh,
-        count=store.counters.count,
-        clock=time.time,
-    )
-
-
-def _client_software(store: Store) -> ClientSoftwareCounter:
-    return ClientSoftwareCounter(store.client_software, name=client_name, count=store.counters.count, clock=time.time)

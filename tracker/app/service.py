@@ -123,9 +123,10 @@ async def serve(
                         if admin and server.private
                         else ""
                     )
-                    banner = _banner(server, web, version, admin, link, work, site, dht, settings, upgraded)
+                    at = f"{version} at {'a private socket' if server.private else mask_url(server.url)}"
+                    where = (web.addresses, web.udp, at, server.data, admin, link, settings.admin.url or "", work, site)
                     freeze_gc()
-                    ready(banner)
+                    ready(Banner(*where, dht.addresses, upgraded, dht.participation))
                     say = log.debug if sys.stderr.isatty() else log.info  # the banner stands there
                     mode = settings.torrents.mode
                     say("serving", addresses=web.addresses, udp=web.udp, store=version, mode=mode)
@@ -145,34 +146,6 @@ async def retry_while_unavailable(operation: Callable[[], Awaitable[_Result]], p
             return await operation()
         except StoreUnavailable as error:
             await patience.wait(StartupError(f"cannot start: {error}"))
-
-
-def _banner(
-    server: StoreServer,
-    web: "_Web",
-    version: str,
-    admin: tuple[str, ...],
-    link: str,
-    work: tuple[str, ...],
-    site: tuple[str, ...],
-    dht: DhtRuntime,
-    settings: Settings,
-    upgraded: str,
-) -> Banner:
-    return Banner(
-        web.addresses,
-        web.udp,
-        f"{version} at {'a private socket' if server.private else mask_url(server.url)}",
-        server.data,
-        admin,
-        link,
-        settings.admin.url or "",
-        work,
-        site,
-        dht.addresses,
-        upgraded,
-        dht.participation,
-    )
 
 
 async def _link(tokens: Tokens) -> str:

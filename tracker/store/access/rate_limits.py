@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Part
 
@@ -46,13 +47,7 @@ class RateLimitStore(Part):
 
         Raises StoreUnavailable; the hits are lost then.
         """
-        argv: list[str | bytes | int | float] = [
-            int(self._clock()),
-            WINDOW_SECONDS,
-            HOLD_SECONDS,
-            MAX_SOURCES,
-            MAX_STATES,
-        ]
+        argv: list[Argument] = [int(self._clock()), WINDOW_SECONDS, HOLD_SECONDS, MAX_SOURCES, MAX_STATES]
         for hit in hits:
             argv += (f"{hit.limit} {hit.subject}", hit.number, limits[hit.limit])
         return _states(await self._scripts.count_hits(argv))
@@ -77,12 +72,8 @@ class RateLimitStore(Part):
 
 def _states(listed: Sequence[bytes]) -> list[RateLimitState]:
     """Skips members that are not states."""
-    found = []
-    for member, until in zip(listed[::2], listed[1::2], strict=True):
-        read = _read(member)
-        if read is not None:
-            found.append(RateLimitState(*read, float(until)))
-    return found
+    pairs = zip(map(_read, listed[::2]), listed[1::2], strict=True)
+    return [RateLimitState(*read, float(until)) for read, until in pairs if read is not None]
 
 
 @lru_cache(MAX_STATES)

@@ -100,8 +100,7 @@ class Reaping:
         rules = self._rules.current
         if not peers or not (rules.memory or await self._are_there(peers)):
             return 0
-        argv = self._rules_now()
-        argv += [self._store_clock.expected, rules.max_changes, rules.min_timeout]
+        argv = [*self._rules_now(), self._store_clock.expected, rules.max_changes, rules.min_timeout]
         for torrent_id, peer_id in peers:
             argv += (torrent_id, peer_id)
         reaped, failed = await self._scripts.reap(argv)
@@ -115,18 +114,9 @@ class Reaping:
     async def reap_due(self, deadline: int, first: int, max_entries: int, max_reaped: int) -> tuple[int, int]:
         """Processes a due list from entry ``first`` on: (entries seen, peers removed). None seen: the list is done."""
         rules = self._rules.current
-        seen, reaped, failed = await self._scripts.due(
-            [
-                *self._rules_now(),
-                deadline,
-                first,
-                max_entries,
-                max_reaped,
-                rules.min_timeout,
-                self._store_clock.expected,
-                rules.max_changes,
-            ]
-        )
+        argv = [*self._rules_now(), deadline, first, max_entries, max_reaped]
+        argv += [rules.min_timeout, self._store_clock.expected, rules.max_changes]
+        seen, reaped, failed = await self._scripts.due(argv)
         _report(failed)
         return int(seen), int(reaped)
 

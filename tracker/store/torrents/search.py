@@ -136,14 +136,8 @@ class Search:
         found: list[InfoHash] = []
         stop = position + self._names_a_page
         while len(found) < wanted and position != END and position < stop:
-            argv: list[str | bytes | int | float] = [
-                self._part,
-                position,
-                self._names_a_call,
-                wanted - len(found),
-                self._digits,
-            ]
-            position, more = await self._scripts.search(argv)
+            left = wanted - len(found)
+            position, more = await self._scripts.search([self._part, position, self._names_a_call, left, self._digits])
             found += (InfoHash(bytes.fromhex(info_hash.decode())) for info_hash in more)
         return position, found
 

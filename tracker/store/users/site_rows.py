@@ -20,19 +20,8 @@ SiteRow = dict[str, Any]
 ROWS_A_CALL = 500
 """Rows that are read in one round trip. Takes the store about a millisecond."""
 _PEER = (
-    "user_id",
-    "endpoints",
-    "uploaded",
-    "downloaded",
-    "left",
-    "active",
-    "paused",
-    "first_announce",
-    "last_announce",
-    "speed_up",
-    "speed_dn",
-    "total_time",
-    "agent",
+    *("user_id", "endpoints", "uploaded", "downloaded", "left", "active", "paused", "first_announce"),
+    *("last_announce", "speed_up", "speed_dn", "total_time", "agent"),
 )
 _ACCOUNT = ("uploaded", "downloaded", "total_time", "seed_time", "completed_at", "until", "peers", "left")
 _EXTRA = ("extra_up", "extra_dn", "first_seen", "last_seen")
@@ -182,21 +171,9 @@ class SiteRows:
         found: list[SiteRow] = []
         for some in in_parts(list(since), ROWS_A_CALL):
             places = [(user_id, shard) for user_id in some for shard in self._shards]
+            how = ("+inf", "BYSCORE", "WITHSCORES")
             replies = await self._shards.send(
-                [
-                    (
-                        shard,
-                        (
-                            "ZRANGE",
-                            shard.keys.user_unregistered(each),
-                            f"({since[each]}",
-                            "+inf",
-                            "BYSCORE",
-                            "WITHSCORES",
-                        ),
-                    )
-                    for each, shard in places
-                ],
+                [(at, ("ZRANGE", at.keys.user_unregistered(each), f"({since[each]}", *how)) for each, at in places],
                 keep_errors=True,
             )
             for (user_id, _), reply in zip(places, replies, strict=True):

@@ -6,9 +6,10 @@ from ipaddress import ip_address, ip_network
 from typing import Annotated
 
 from tracker.errors import ClientError
+from tracker.store.client.pipe import Argument
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part
-from tracker.store.work.records import UnknownProject, check_claimant
+from tracker.store.work.records import check_claimant, known
 
 LOG_ENTRIES = 1000
 
@@ -41,10 +42,8 @@ class Blocks(Part):
 
     async def _change(self, what: str, who: str, project: str | None) -> bool:
         at = int(self._clock() * 1000)
-        answer = await self._scripts.work_block([project or "", what, check_blockable(who), at, LOG_ENTRIES])
-        if answer is None:
-            raise UnknownProject
-        return bool(answer)
+        argv: list[Argument] = [project or "", what, check_blockable(who), at, LOG_ENTRIES]
+        return bool(known(await self._scripts.work_block(argv)))
 
     async def is_blocked(self, project: str, claimant: str, address: str) -> bool:
         """Whether the claimant, the address or its /64 is blocked, in ``project`` or everywhere."""

@@ -26,12 +26,12 @@ from tracker.store.work.records import (
     Page,
     Refusal,
     Refused,
-    UnknownProject,
     check_bytes,
     check_claimant,
     claim_of,
     domains_text,
     kept_text,
+    known,
 )
 from tracker.system.logger import Logger
 
@@ -77,7 +77,7 @@ class Claims(Part):
         room = "" if free_bytes is None else str(max(0, free_bytes))
         argv: list[Argument] = [project, self._now(), *who, kept_text(version), room]
         argv += (MAX_LOOKED_AT, MAX_LAPSED_BY_CLAIM, int(may_download), endpoint.hex())
-        outcome, *rest = _known(await self._scripts.work_claim(argv))
+        outcome, *rest = known(await self._scripts.work_claim(argv))
         if outcome == b"ask":
             outcome, *rest = await self._claim_with_facts(argv, endpoint, rest)
         if outcome != b"claimed":
@@ -91,7 +91,7 @@ class Claims(Part):
         for _ in range(_MAX_QUESTIONS):
             packed = await self._facts.read([(item, who, endpoint.hex().encode(), b"") for item in rest])
             argv += (part for pair in zip(rest, packed, strict=True) for part in pair)
-            outcome, *rest = _known(await self._scripts.work_claim([argv[0], self._now(), *argv[2:]]))
+            outcome, *rest = known(await self._scripts.work_claim([argv[0], self._now(), *argv[2:]]))
             if outcome != b"ask":
                 break
         else:
@@ -145,7 +145,7 @@ class Claims(Part):
         seconds, total = verified or (0, sum(by_domain.values()))
         argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), *texts]
         argv += (int(verified is not None), seconds, total, bytes_text(by_domain), domains_text(by_domain))
-        answer = _known(await self._scripts.work_done(argv))
+        answer = known(await self._scripts.work_done(argv))
         return DoneResult(answer.decode())
 
     async def release(self, project: str, claimant: str, item: str, *, token: str = "", address: str = "") -> bool:
@@ -155,7 +155,7 @@ class Claims(Part):
         """
         argv: list[Argument] = [project, self._now(), 0, *_sender(address)]
         argv += (item, check_claimant(claimant), token)
-        return int(_known(await self._scripts.work_release(argv))) > 0
+        return int(known(await self._scripts.work_release(argv))) > 0
 
     async def release_all(
         self,
@@ -184,7 +184,7 @@ class Claims(Part):
         argv: list[Argument] = [project, self._now(), 1, "", ""]
         for claim in claims:
             argv += (claim.item, claim.claimant, claim.token)
-        return int(_known(await self._scripts.work_release(argv)))
+        return int(known(await self._scripts.work_release(argv)))
 
     async def extend(self, project: str, claimant: str, item: str, token: str, *, address: str = "") -> float | None:
         """The claimant asks for more time: as much as for a new claim, and at most until ``claim_days`` after the
@@ -205,7 +205,7 @@ class Claims(Part):
         A claim whose record was overwritten ends like the others: its item goes to ``todo``, nothing is held against
         the claimant, and the log says so. Raises UnknownProject.
         """
-        ended, repaired = _known(await self._scripts.work_lapse([project, self._now(), max_claims]))
+        ended, repaired = known(await self._scripts.work_lapse([project, self._now(), max_claims]))
         if repaired:
             log.warning("claims had no valid record; their items are wanted again", project=project, claims=repaired)
         return int(ended)
@@ -278,14 +278,8 @@ class Claims(Part):
 
 
 def _end_of(answer: Any) -> float | None:
-    ends = _known(answer)
+    ends = known(answer)
     return int(ends) / 1000 if ends.isdigit() else None
-
-
-def _known(answer: Any) -> Any:
-    if answer is None:
-        raise UnknownProject
-    return answer
 
 
 def _refusal(reason: str, rest: Sequence[Any]) -> Refusal:

@@ -22,10 +22,10 @@ from tracker.store.work.records import (
     Project,
     Queue,
     Status,
-    UnknownProject,
     check_claimant,
     check_item,
     is_claimant,
+    known,
 )
 
 Entry = tuple[bytes, float]
@@ -90,7 +90,7 @@ class Items(Part):
             for item in checked[first : first + MAX_BATCH]:
                 argv += (item.name, queue_key(item.queue), " ".join(item.claimants), item.copies)
                 argv.append(repr(self._place(definition, item)))
-            added += _known(await self._scripts.work_add(argv))
+            added += known(await self._scripts.work_add(argv))
         return Added(len(checked), added)
 
     async def purge(
@@ -106,7 +106,7 @@ class Items(Part):
         removed = 0
         for first in range(0, len(names), MAX_BATCH):
             batch = names[first : first + MAX_BATCH]
-            removed += _known(await self._scripts.work_purge([project, only, limit, *batch]))
+            removed += known(await self._scripts.work_purge([project, only, limit, *batch]))
         return removed
 
     async def status(self, project: str, name: str) -> ItemStatus:
@@ -183,12 +183,6 @@ def _known_list(reply: Any) -> list[Any]:
         raise reply
     found: list[Any] = reply
     return found
-
-
-def _known(answer: Any) -> int:
-    if answer is None:
-        raise UnknownProject
-    return int(answer)
 
 
 def _checked(project: Project, item: NewItem) -> NewItem:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 from tracker.store.schema.lenient_numbers import ranked, score, whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part
-from tracker.store.work.records import UnknownProject
+from tracker.store.work.records import known
 
 Board = Literal["count", "bytes", "seconds"]
 MAX_ADDED = 25
@@ -56,10 +56,7 @@ class Leaderboard(Part):
 
         Raises UnknownProject.
         """
-        answer = await self._scripts.work_rank([project, max_items])
-        if answer is None:
-            raise UnknownProject
-        return int(answer)
+        return int(known(await self._scripts.work_rank([project, max_items])))
 
     async def top(
         self, project: str, board: Board = "count", span: str | None = None, count: int = 100, offset: int = 0

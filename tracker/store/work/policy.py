@@ -15,7 +15,7 @@ from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work.demand import Demand, demand, is_settled
-from tracker.store.work.records import Project, UnknownProject
+from tracker.store.work.records import Project, known
 from tracker.store.work.torrent_states import Found, TorrentStates
 
 MAX_MANAGED = 100_000
@@ -120,9 +120,7 @@ class Policy(Part):
             argv: list[Argument] = [project, self._max_managed, str(position or "") if is_last else ""]
             argv += (int(dry_run), done.added, done.no_room)
             argv += (value for row in rows[first : first + SLICE] for value in row)
-            answer = await self._scripts.work_policy(argv)
-            if answer is None:
-                raise UnknownProject
+            answer = known(await self._scripts.work_policy(argv))
             changed = [(InfoHash(bytes.fromhex(item.decode())), row) for item, *row in answer]
             if others := [each for each, _ in changed if each not in found]:
                 await self._read_others(project, others, found, now)

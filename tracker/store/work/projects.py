@@ -9,7 +9,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.work import periods
 from tracker.store.work.project_fields import check_project, project_of, project_row
-from tracker.store.work.records import PROJECT_FIELDS, Project, ProjectExists, UnknownProject, is_project_name
+from tracker.store.work.records import PROJECT_FIELDS, Project, ProjectExists, UnknownProject, is_project_name, known
 
 KEPT_LOG = KEPT_ENTRIES = 100_000
 MAX_TRIMMED = 1000
@@ -66,11 +66,7 @@ class Projects(Part):
         """
         now = self._clock()
         limits = (self._kept_log, KEPT_ENTRIES, MAX_TRIMMED)
-        argv: list[Argument] = [name, int(now * 1000), *limits, *periods.ended(now)]
-        answer = await self._scripts.work_trim(argv)
-        if answer is None:
-            raise UnknownProject
-        return int(answer)
+        return int(known(await self._scripts.work_trim([name, int(now * 1000), *limits, *periods.ended(now)])))
 
     async def delete(self, name: str) -> None:
         """Deletes a project with all its keys and counters, and nothing else. It is gone at once; an interrupted

@@ -52,6 +52,13 @@ class UnknownProject(NotFound):
         super().__init__("there is no such project")
 
 
+def known(answer: Any) -> Any:
+    """The answer of a script about a project. Raises UnknownProject if there is none."""
+    if answer is None:
+        raise UnknownProject
+    return answer
+
+
 class ProjectExists(Conflict):
     """A project of that name exists, or is being deleted."""
 

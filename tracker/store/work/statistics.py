@@ -64,14 +64,12 @@ class Statistics(Part):
 
     async def domain_bytes(self, project: str) -> dict[str, int]:
         """Bytes reported by domain."""
-        found = await self._connection.command("HGETALL", self._keys.work_domain_bytes(project))
-        return _numbers(found)
+        return _numbers(await self._connection.command("HGETALL", self._keys.work_domain_bytes(project)))
 
 
 def _statistics(row: Sequence[object]) -> ProjectStatistics:
     *counts, totals = row
-    sizes = (size if isinstance(size, int) else 0 for size in counts)
-    todo, secondary, redo, asked, out, done, claimants = sizes
+    todo, secondary, redo, asked, out, done, claimants = (size if isinstance(size, int) else 0 for size in counts)
     numbers = _numbers(totals)
     return ProjectStatistics(
         todo,

@@ -11,7 +11,7 @@ from tracker.store.sharding.shards import Part, Shard
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.work.claims import Claims
 from tracker.store.work.facts import FactRow, TorrentFacts
-from tracker.store.work.records import DoneResult, Project, UnknownProject
+from tracker.store.work.records import DoneResult, Project, known
 
 MAX_BATCH = 40
 """Claims in one script call. More would delay announces by more than a millisecond."""
@@ -71,10 +71,7 @@ class Verification(Part):
         """Notes what a connection to the claimant's seeder has shown. True if that ended the claim: it failed twice in
         a row."""
         argv: list[Argument] = [project, int(self._clock() * 1000), checked.item, checked.claimant, result]
-        ended = await self._scripts.work_probe(argv)
-        if ended is None:
-            raise UnknownProject
-        return bool(ended)
+        return bool(known(await self._scripts.work_probe(argv)))
 
     async def complete(self, project: str, checked: Checked) -> DoneResult:
         """Counts a verified claim as done, once."""
@@ -110,9 +107,7 @@ class Verification(Part):
             for (item, claimant, *_), facts in zip(asked, packed, strict=True):
                 argv += (b"%b %b" % (item, claimant), facts)
             rows = await self._scripts.work_verify(argv)
-        if rows is None:
-            raise UnknownProject
-        return [_checked(row) for row in rows]
+        return [_checked(row) for row in known(rows)]
 
 
 def _checked(row: list[bytes]) -> Checked:
