@@ -20,7 +20,7 @@ def names(file: str) -> list[str]:
         ("cli/commands/top.py", ["cli/test_top.py"]),
         ("__main__.py", ["cli/test_main.py"]),
         ("store/lua/jobs/claim.lua", ["store/jobs"]),
-        ("store/lua/lib/hybrid.lua", ["store/swarms", "store/users"]),
+        ("store/lua/lib/hit_and_runs.lua", ["store/swarms", "store/users"]),
         ("core/nothing_of_this_name.py", ["core/test_announce.py"]),
         ("nothing_of_this_name.py", []),
     ],

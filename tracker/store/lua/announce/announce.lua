@@ -110,7 +110,6 @@ COUNTER_MAX, MAX_COUNT = '9007199254740991', MAX_EXACT
 --@ include lib/addresses.lua
 --@ include lib/swarm.lua
 --@ include lib/changes.lua
---@ include lib/hybrid.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
 

@@ -21,7 +21,6 @@ local is_new, is_ready, is_tried, forgotten, refused = {}, {}, {}, 0, 0
 --@ include lib/registration.lua
 --@ include lib/new_torrent_id.lua
 --@ include lib/names.lua
---@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
 --@ include lib/user_ids.lua
 --@ include lib/user_id_check.lua

@@ -2,7 +2,6 @@
 -- steady clock shows (outage.lua).
 --@ include lib/numbers.lua
 --@ include lib/changes.lua
---@ include lib/hybrid.lua
 --@ include lib/hit_and_runs.lua
 
 local function account_key(uid, tid)

@@ -22,7 +22,7 @@ end
 
 -- luacheck: push ignore 113 211 (some scripts only rank)
 --@ include lib/groups.lua
--- Whether a user's account on a torrent is a hit-and-run: needs hybrid.lua and the rules of hit_and_run_rules.lua.
+-- Whether a user's account on a torrent is a hit-and-run: needs the rules of hit_and_run_rules.lua.
 --
 -- `i:hnr_pending` holds, as `<uid>:<tid>`, torrents that users have left and that become hit-and-runs when the grace
 -- period ends, by that time. Keys of a wrong type are left as they are: an announce must not fail by them.
@@ -31,6 +31,19 @@ end
 local function is_settled(a)
   local time = hnr_by_seed == 1 and a.seed_time or a.total_time
   return time >= hnr_threshold or hnr_ratio > 0 and a.uploaded >= hnr_ratio * a.downloaded
+end
+
+-- A client announces both halves of a hybrid torrent (BEP 52) with the same totals, and the v1 half counts for users.
+-- `hybrid_of` of the v2 half is the info hash of the v1 half. Whether that counts in place of torrent `ih`: it is
+-- registered, is served, and is no v2 half itself. One in another shard cannot be read here: what sets the field checks
+-- that, and what removes a half deletes the field.
+local function counts_elsewhere(ih, v1)
+  if not v1 or v1 == ih or #v1 ~= 40 or string.find(v1, '[^0-9a-f]') then return false end
+  local keys = call('MGET', P .. 'info_hash:' .. v1, P .. 'deny:' .. v1)
+  if not keys[1] and string.find(P, ':{%d+%l+}:$') then return true end
+  if not keys[1] or keys[2] then return false end
+  local v = redis.pcall('HMGET', P .. 't:' .. v1, 'enabled', 'hybrid_of')
+  return not v.err and v[1] ~= '0' and v[1] ~= 'pending' and (v[2] or '') == ''
 end
 
 local is_hit_and_run

@@ -1,6 +1,8 @@
 -- slices.lua: adds to the slices of a counter.
 --@ include lib/numbers.lua
---@ include lib/precisions.lua
+
+-- The lengths (s) of the slices that each counter has. store/stats/slices.py has them as well.
+local PRECISIONS = { 1, 5, 60, 300, 900, 3600, 7200, 18000, 28800, 86400 }
 
 -- The start of the slice that holds `second`, in each precision, as text; cached for all counters.
 local starts = {}

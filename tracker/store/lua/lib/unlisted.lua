@@ -1,6 +1,6 @@
 -- unlisted.lua: finds torrents that are missing in an index.
 --@ include lib/torrent.lua
---@ include lib/max_name_bytes.lua
+--@ include lib/names.lua
 
 -- When an empty torrent became empty, as a number; nil for one that `i:empty` does not list.
 local function empty_since(t)

@@ -4,7 +4,7 @@
 -- ARGV[4..] pairs of field and value
 -- Answer    1; 0 when it is not registered
 local P, call = KEYS[1], redis.call
---@ include lib/list_name.lua
+--@ include lib/names.lua
 --@ include lib/torrent_lists.lua
 --@ include lib/edits.lua
 --@ include lib/refused_torrents.lua

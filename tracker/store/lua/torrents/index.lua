@@ -6,7 +6,6 @@
 -- Answer    how many failed
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/info_hash_index.lua
---@ include lib/list_name.lua
 --@ include lib/unlisted.lua
 
 local function list(ih, tid, name, folded)

@@ -3,7 +3,7 @@
 -- ARGV[1]   the user, as user_fields.lua reads it; the id '' means one above all known ids
 -- Answer    the user id; '' when the id is taken; false when the passkey is taken
 local P, call = KEYS[1], redis.call
---@ include lib/new_user_id.lua
+--@ include lib/user_ids.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 local user = read_user(ARGV[1])

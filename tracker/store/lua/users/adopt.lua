@@ -8,7 +8,7 @@
 --   each user whose name may have to be listed: only Python can compare them, because it folds names }
 local P, call = KEYS[1], redis.call
 --@ include lib/adoption.lua
---@ include lib/max_name_bytes.lua
+--@ include lib/names.lua
 --@ include lib/user_copies.lua
 
 local adopted, unusable, clients, names = {}, {}, {}, {}

@@ -8,7 +8,6 @@
 local P, call, max_changes = KEYS[1], redis.call, tonumber(ARGV[5])
 --@ include lib/hit_and_run_rules.lua
 --@ include lib/changes.lua
---@ include lib/hybrid.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/account_totals.lua
 local uid, dropped = ARGV[1], 0

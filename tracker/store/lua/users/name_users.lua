@@ -4,8 +4,7 @@
 --   whose name has changed since is skipped: the program that changed it lists it, or the next walk does
 -- Answer    how many failed
 local P, call = KEYS[1], redis.call
---@ include lib/max_name_bytes.lua
---@ include lib/list_name.lua
+--@ include lib/names.lua
 
 local function list(uid, name, folded)
   local key = P .. 'u:' .. uid

@@ -11,7 +11,7 @@
 --   of a wrong type
 local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
---@ include lib/new_user_id.lua
+--@ include lib/user_ids.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 

@@ -35,7 +35,7 @@ for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holde
     .. ':chart :blocked :blocked:log :rate :policy :needs', '%S+') do
   call('UNLINK', W .. key)
 end
---@ include lib/precisions.lua
+--@ include lib/slices.lua
 for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'repaired', 'bytes', 'refused' }) do
   for _, precision in ipairs(PRECISIONS) do
     local counter = precision .. ':work.' .. project .. '.' .. what
