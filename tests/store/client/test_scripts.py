@@ -77,7 +77,6 @@ ONLY_READS = {
     "user_peers",
     "dht_swarm",
     "dht_page",
-    "dump_keys",
     "pending_removals",
 }
 """Operators must be able to search a full store. Replicas may run these scripts too."""

@@ -74,13 +74,10 @@ BEYOND: dict[str, str] = {
     "delete_user": "copies copies:rows copies:version deleting groups i:hnr i:hnr_pending i:user_* i:user_name "
     "removing u:* u:*:active user:* users",
     "deny": "changes denied edits removing:torrents",
-    "dht_claim": "i:dht",
-    "dht_found": "i:dht",
-    "dht_give": "dht:peers:*",
+    "dht_note": "dht:peers:* i:dht",
     "dht_swarm": "removing swarm:*:*",
     "dht_page": "i:* i:dht",
     "drop_hit_and_runs": "changed changes groups i:hnr u:* u:*:hnr u:*:t:* user:*",
-    "dump_keys": "*",
     "due": "addresses changed changes due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending "
     "i:leechers i:processed i:score i:seeders i:snatches p:*:torrents stats:* sweeping u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
@@ -133,7 +130,6 @@ BEYOND: dict[str, str] = {
     "i:name i:processed i:score i:seeders i:snatches i:torrent_* i:unique:torrents: "
     "removing:torrents stats:* sweeping",
     "reset_score": "i:processed i:score leases:torrents",
-    "restore_keys": "*",
     "retry": "job:* q:*:",
     "rotate_user": "copies copies:rows copies:version changes deleting edits u:* user:* user_id users",
     "save_cursor": "job:* q:*:running",
@@ -180,7 +176,7 @@ BEYOND: dict[str, str] = {
 for all keys with this beginning.
 
 ``announce`` and ``sweep`` may also touch a second torrent: one that is deleted to make room, or that has the same id.
-``cleanup``, ``count_before``, ``dump_keys``, ``restore_keys`` and ``forget_markers`` get key names as arguments: *.
+``cleanup``, ``count_before`` and ``forget_markers`` get key names as arguments: *.
 """
 
 

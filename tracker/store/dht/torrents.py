@@ -109,8 +109,7 @@ class DhtTorrents:
     async def claim(self, info_hash: InfoHash, now: int, *, all_torrents: bool) -> bool:
         """Whether the caller is to look the torrent up: it takes part, and no tracker has begun to look it up in the
         last 6 hours."""
-        argv: list[Argument] = [info_hash.hex(), now, int(all_torrents), _due_before(now)]
-        return bool(await self._shards.of(info_hash).scripts.dht_claim(argv))
+        return await self._note(info_hash, now, all_torrents, "claim", _due_before(now))
 
     async def save_result(
         self, info_hash: InfoHash, found: tuple[int, int] | None, now: int, *, all_torrents: bool
@@ -118,8 +117,7 @@ class DhtTorrents:
         """``found``: seeders and peers; ``None`` if no node answered. Returns False, and stores nothing, if the torrent
         does not take part any longer."""
         seeders, peers = ("", "") if found is None else map(str, found)
-        argv: list[Argument] = [info_hash.hex(), now, int(all_torrents), seeders, peers]
-        return bool(await self._shards.of(info_hash).scripts.dht_found(argv))
+        return await self._note(info_hash, now, all_torrents, "found", seeders, peers)
 
     async def give(
         self, info_hash: InfoHash, peers: Sequence[Endpoint], now: int, found_at: int, *, all_torrents: bool
@@ -128,8 +126,11 @@ class DhtTorrents:
         not take part any longer, or they are too old."""
         family = 4 if len(peers[0]) == 6 else 6
         packed, until = b"".join(peers), found_at + GIVE_SECONDS
-        argv: list[Argument] = [info_hash.hex(), now, int(all_torrents), family, packed, until]
-        return bool(await self._shards.of(info_hash).scripts.dht_give(argv))
+        return await self._note(info_hash, now, all_torrents, "give", family, packed, until)
+
+    async def _note(self, info_hash: InfoHash, now: int, all_torrents: bool, *what: Argument) -> bool:
+        scripts = self._shards.of(info_hash).scripts
+        return bool(await scripts.dht_note([info_hash.hex(), now, int(all_torrents), *what]))
 
     async def peers_found(self, info_hashes: Sequence[InfoHash], now: int) -> dict[InfoHash, int]:
         """The number of peers that the last lookup found, of torrents with a recent one."""

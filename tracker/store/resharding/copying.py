@@ -115,7 +115,7 @@ class Copying:
             targets = [self._target.main] * len(whole)
             targets += await self._targets(part, [torrent_in(each.row, each.name) for each in places[Place.TORRENT]])
             whole += places[Place.TORRENT]
-            await self._copy_whole(part, whole, targets)
+            await self._copy_whole(whole, targets)
             await self._split(part, places[Place.SPLIT])
             await self._copy_users(part, [each for each in places[Place.JOINED] if each.row.pattern == USER])
             await self._note_copies([each for each in whole if each.row.pattern == PASSKEY])
@@ -150,45 +150,37 @@ class Copying:
 
     # Whole keys
 
-    async def _copy_whole(self, part: Shard, found: Sequence[Found], targets: Sequence[Shard]) -> None:
-        """``found`` are keys of ``part``."""
+    async def _copy_whole(self, found: Sequence[Found], targets: Sequence[Shard]) -> None:
         if not found:
             return
-        if not self._by_value:
-            try:
-                await self._restore(part, found, targets)
-            except ResponseError as error:
-                if "version or checksum" not in str(error):
-                    raise
-                self._by_value = True
-        if self._by_value:
-            await self._write_values(found, targets)
+        try:
+            await self._write(found, targets)
+        except ResponseError as error:
+            if self._by_value or "version or checksum" not in str(error):
+                raise
+            self._by_value = True
+            await self._write(found, targets)
         for each in found:
             await self._adapt(each)
 
-    async def _restore(self, part: Shard, found: Sequence[Found], targets: Sequence[Shard]) -> None:
-        flat = await part.scripts.dump_keys([each.name for each in found])
-        restored = defaultdict[Shard, list[Argument]](list)
-        for each, target, ends, dump in zip(found, targets, flat[::2], flat[1::2], strict=True):
-            self._note_end(each, ends)
-            if ends != _GONE:
-                restored[target] += (each.name, max(ends, 0), dump)
-        await asyncio.gather(*(target.scripts.restore_keys(argv) for target, argv in restored.items()))
-
-    async def _write_values(self, found: Sequence[Found], targets: Sequence[Shard]) -> None:
+    async def _write(self, found: Sequence[Found], targets: Sequence[Shard]) -> None:
         reads: list[Command] = []
         for each in found:
-            reads += ((each.part, ("PEXPIRETIME", each.key)), (each.part, read_command(each.row.type, each.key)))
+            read = read_command(each.row.type, each.key) if self._by_value else ("DUMP", each.key)
+            reads += ((each.part, ("PEXPIRETIME", each.key)), (each.part, read))
         replies = await self._source.send(reads)
         writes: list[Command] = []
         for each, target, ends, value in zip(found, targets, replies[::2], replies[1::2], strict=True):
             self._note_end(each, ends)
             key = each.key_in(target)
-            writes += ((target, words) for words in write_commands(each.row.type, key, value))
-            if ends > 0:
-                writes.append((target, ("PEXPIREAT", key, ends)))
+            if self._by_value:
+                writes += ((target, words) for words in write_commands(each.row.type, key, value))
+                writes += [(target, ("PEXPIREAT", key, ends))] if ends > 0 else []
+            elif value is not None:  # else it has expired
+                writes.append((target, ("RESTORE", key, max(ends, 0), value, "REPLACE", "ABSTTL")))
         await self._target.send(writes)
-        await self._make_groups([each for each in found if each.row.type == "STREAM"])
+        if self._by_value:
+            await self._make_groups([each for each in found if each.row.type == "STREAM"])
 
     async def _make_groups(self, streams: Sequence[Found]) -> None:
         """Makes the consumer groups of streams of the main prefix. They get again what was read and not
