@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Moment, copy_of, number, reply_of
+from tracker.admin.api.models import Moment, OptionalMoment, copy_of, number, reply_of
 from tracker.errors import Conflict
 from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST, Change
@@ -62,7 +62,7 @@ class ChangeQuery(Query):
     limit: Annotated[int, Field(ge=1, le=1000), BeforeValidator(number)] = Field(100, description="Max changes.")
 
 
-@copy_of(WebhookState, gap=None, delivered_at=Moment | None, retry_at=Moment | None)
+@copy_of(WebhookState, gap=None, delivered_at=OptionalMoment, retry_at=OptionalMoment)
 class WebhookRow(Reply):
     """Deliveries to one URL."""
 
@@ -100,11 +100,5 @@ async def list_all(call: Call, query: ChangeQuery) -> ChangeList:
 @endpoints.get("/webhooks", "List webhooks")
 async def webhooks(call: Call) -> WebhookList:
     urls = [url.get_secret_value() for url in call.context.settings.changes.webhook_urls]
-    return WebhookList(
-        items=[
-            WebhookRow.from_record(
-                state, receiver=receiver, delivered_at=state.delivered_at or None, retry_at=state.retry_at or None
-            )
-            for receiver, state in await call.store.webhooks.all(urls)
-        ]
-    )
+    states = await call.store.webhooks.all(urls)
+    return WebhookList(items=[WebhookRow.from_record(state, receiver=receiver) for receiver, state in states])

@@ -52,6 +52,11 @@ class Call:
         """Whether the caller may see passkeys and addresses."""
         return self.identity.may("operate")
 
+    @property
+    def hidden_address(self) -> dict[str, None]:
+        """For Reply.from_record: the address of a record, if the caller may not see it."""
+        return {} if self.sees_secrets else {"address": None}
+
 
 class Query(BaseModel):
     """A query string. Unknown names are refused, so that typing errors show."""

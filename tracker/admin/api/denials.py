@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, ReasonText, page_of
+from tracker.admin.api.models import Hex, InfoHashText, Moment, Page, Paged, ReasonText, page_of
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent
@@ -14,7 +14,7 @@ endpoints = Endpoints("denials", "The deny list: torrents that are refused even 
 class DenialRow(Reply):
     """A denied torrent."""
 
-    info_hash: str
+    info_hash: Hex
     reason: str = Field(description="Clients show it to their users.")
 
 
@@ -38,10 +38,7 @@ class DenialPut(Body):
 async def list_all(call: Call, query: Paged) -> DenialPage:
     """Denials that a site writes into Redis apply immediately and are listed a little later."""
     torrents = call.store.torrents
-    items = [
-        ListedDenial(info_hash=each.info_hash.hex(), reason=each.reason, since=int(each.since))
-        for each in await torrents.denials(query.offset, query.limit)
-    ]
+    items = [ListedDenial.from_record(each) for each in await torrents.denials(query.offset, query.limit)]
     return DenialPage(**page_of(query, items, await torrents.denial_count()))
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.jobs import JobEnqueued, enqueued
-from tracker.admin.api.models import InfoHashText, Moment, Page, Paged, page_of
+from tracker.admin.api.models import Hex, InfoHashText, Moment, Page, Paged, page_of
 from tracker.admin.api.torrents import TorrentRow, known, rows
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import existing
@@ -78,7 +78,7 @@ class LookedUpTorrents(Page[TorrentRow]):
 class AnnouncedTorrent(Reply):
     """A torrent that other nodes announced to a node on this store. If several know it, as the one with most peers."""
 
-    info_hash: str
+    info_hash: Hex
     seeders: int
     peers: int = Field(description="Peers, seeders included.")
     announced_at: Moment = Field(description="The last announce.")
@@ -103,7 +103,7 @@ async def hashes(call: Call, query: AnnouncedQuery) -> AnnouncedTorrents:
     """Nodes save them every 30 seconds. With `TRACKER_DHT__TORRENTS=any` they need not be registered."""
     near = None if query.near is None else parse_info_hash(query.near)
     total, announced = await call.store.dht_nodes.hashes(near, query.offset, query.limit)
-    items = [AnnouncedTorrent(**{**each._asdict(), "info_hash": each.info_hash.hex()}) for each in announced]
+    items = [AnnouncedTorrent.from_record(each) for each in announced]
     return AnnouncedTorrents(**page_of(query, items, total))
 
 

@@ -65,7 +65,16 @@ PasskeyText = Annotated[
 Labels = Annotated[
     list[Annotated[str, Field(pattern=f"^{LABEL}$")]], Field(max_length=MAX_LABELS, examples=[["linux", "2026"]])
 ]
-Moment = Annotated[int, Field(description="A time in epoch seconds (UTC).", examples=[1_800_000_000])]
+Moment = Annotated[
+    int,
+    BeforeValidator(lambda value: int(value) if isinstance(value, float) else value),
+    Field(description="A time in epoch seconds (UTC).", examples=[1_800_000_000]),
+]
+OptionalMoment = Annotated[Moment | None, BeforeValidator(lambda value: value or None)]
+OptionalText = Annotated[str | None, BeforeValidator(lambda value: value or None)]
+"""null for an empty text."""
+Hex = Annotated[str, BeforeValidator(lambda value: value.hex() if isinstance(value, bytes) else value)]
+"""An info hash in a reply."""
 Factor = Annotated[
     float, Field(ge=0, le=1000, allow_inf_nan=False, description="Rounded to six decimals.", examples=[2.0])
 ]

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Flag, Moment, Whole, copy_of, number
+from tracker.admin.api.models import Flag, Hex, Moment, OptionalText, Whole, copy_of, number
 from tracker.operations import service
 from tracker.refusals import NAMES
-from tracker.store.stats.slices import PRECISIONS, Distribution
+from tracker.store.stats.slices import PRECISIONS
 
 endpoints = Endpoints("statistics", "All-time totals, and counters and distributions over time.")
 
@@ -99,9 +99,9 @@ class Refusal(Reply):
     """A refused announce."""
 
     at: Moment
-    info_hash: str
+    info_hash: Hex
     client: str = Field(description="The program that the peer id names.")
-    user_id: str | None = Field(description="null if no user is known.")
+    user_id: OptionalText = Field(description="null if no user is known.")
 
 
 class Refusals(Reply):
@@ -143,8 +143,8 @@ async def distribution(call: Call, name: NameText, query: SeriesQuery) -> Distri
     return DistributionSeries(
         name=name,
         precision=query.precision,
-        total=None if total is None else Measured(**_fields(total)),
-        items=[MeasuredSlice(start=start, **_fields(each)) for start, each in found],
+        total=None if total is None else Measured.from_record(total),
+        items=[MeasuredSlice.from_record(each, start=start) for start, each in found],
     )
 
 
@@ -152,14 +152,4 @@ async def distribution(call: Call, name: NameText, query: SeriesQuery) -> Distri
 async def refusals(call: Call, reason: ReasonText) -> Refusals:
     """A sample: at most the last 50, for 7 days. Announces over a rate limit are not sampled."""
     found = await call.store.refusal_samples.last(reason)
-    return Refusals(
-        reason=reason,
-        items=[
-            Refusal(at=each.at, info_hash=each.info_hash.hex(), client=each.client, user_id=each.user_id or None)
-            for each in found
-        ],
-    )
-
-
-def _fields(measured: Distribution) -> dict[str, float]:
-    return {name: getattr(measured, name) for name in Measured.model_fields}
+    return Refusals(reason=reason, items=[Refusal.from_record(each) for each in found])

@@ -118,9 +118,7 @@ async def peers(call: Call, info_hash: InfoHashText, query: Paged) -> PeerPage:
 async def history(call: Call, info_hash: InfoHashText) -> History:
     """One point per scoring, up to TRACKER_SCORING__HISTORY."""
     points = await call.store.torrents.history(await known(call, info_hash))
-    return History(
-        items=[HistoryPoint.from_record(point, at=int(point.at), snatches=point.completions) for point in points]
-    )
+    return History(items=[HistoryPoint.from_record(point, snatches=point.completions) for point in points])
 
 
 @endpoints.get("/torrents/{info_hash}/uniques", "List user locations of a torrent", errors=_UNKNOWN)

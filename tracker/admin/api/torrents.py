@@ -14,6 +14,7 @@ from tracker.admin.api.models import (
     FormEnd,
     FormFlag,
     FormRules,
+    Hex,
     InfoHashText,
     Labels,
     LineText,
@@ -129,7 +130,7 @@ class TorrentEdit(TorrentFields):
     """Changes; omitted and null fields are unchanged."""
 
 
-@copy_of(Added, info_hash=str)
+@copy_of(Added, info_hash=Hex)
 class Registered(Reply):
     """A registered torrent."""
 
@@ -205,8 +206,7 @@ async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
 
 
 def _registered(added: Sequence[Added]) -> RegisteredAll:
-    registered = [Registered.from_record(each, info_hash=each.info_hash.hex()) for each in added]
-    return RegisteredAll(torrents=registered, new=any(each.new for each in added))
+    return RegisteredAll(torrents=list(map(Registered.from_record, added)), new=any(each.new for each in added))
 
 
 @endpoints.patch("/torrents/{info_hash}", "Change a torrent", errors={**_UNKNOWN, 409: _NO_HALF.capitalize()})

@@ -11,6 +11,7 @@ from tracker.admin.api.batches import MAX_ROWS, Batch, Outcome, Outcomes, RowErr
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
+    Hex,
     Moment,
     Page,
     Paged,
@@ -129,7 +130,7 @@ class UserTorrentPage(Page[UserTorrent]):
 class Unregistered(Reply):
     """A torrent that a user announced and that is not registered."""
 
-    info_hash: str
+    info_hash: Hex
     at: Moment = Field(description="When the user first announced it.")
 
 
@@ -265,7 +266,7 @@ async def unregistered(call: Call, user_id: UserIdText) -> UnregisteredTorrents:
     """Torrents that the user announced in the last 90 days, and that are not registered."""
     await _known(call, user_id)
     tried = await call.store.unregistered.of(user_id)
-    return UnregisteredTorrents(items=[Unregistered(info_hash=each.info_hash.hex(), at=each.at) for each in tried])
+    return UnregisteredTorrents(items=[Unregistered.from_record(each) for each in tried])
 
 
 @endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", errors=_UNKNOWN)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import changes_of, reply_of
+from tracker.admin.api.models import OptionalText, changes_of, reply_of
 from tracker.operations.work import create_project
 from tracker.store.schema.record import shown
 from tracker.store.work.records import PROJECT_FIELDS, Project
@@ -38,7 +38,7 @@ ClaimantText = Annotated[
         examples=["volunteer_1"],
     ),
 ]
-Address = Annotated[str | None, Field(description="Null if unknown, and for role `read`.")]
+Address = Annotated[OptionalText, Field(description="Null if unknown, and for role `read`.")]
 EntryId = Annotated[
     str, Field(pattern="^[0-9]{1,15}-[0-9]{1,15}$", description="ID of an entry.", examples=["1800000000000-0"])
 ]

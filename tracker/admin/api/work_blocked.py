@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Limit, Moment, copy_of
+from tracker.admin.api.models import Limit, Moment, OptionalText, copy_of
 from tracker.admin.api.work import UNKNOWN_PROJECT, EntryId, ProjectText
 from tracker.errors import existing
 from tracker.store.work.blocks import BlockEvent
@@ -47,7 +47,7 @@ class UnblockQuery(Query):
     who: WhoText
 
 
-@copy_of(BlockEvent, at=Moment, address=str | None, item=str | None, reported=str | None)
+@copy_of(BlockEvent, at=Moment, address=OptionalText, item=OptionalText, reported=OptionalText)
 class BlockRow(Reply):
     """A change of the list, or a report with wrong domains."""
 
@@ -107,10 +107,4 @@ async def log(call: Call, project: ProjectText, query: BlockLogQuery) -> BlockLo
     await call.store.work.projects.get(project)
     events = await call.store.work.blocks.log(project, query.limit, query.before or "+")
     more = events[-1].id if len(events) == query.limit else None
-    return BlockLog(items=[_row(each) for each in events], next_before=more)
-
-
-def _row(event: BlockEvent) -> BlockRow:
-    return BlockRow.from_record(
-        event, at=int(event.at), address=event.address or None, item=event.item or None, reported=event.reported or None
-    )
+    return BlockLog(items=[BlockRow.from_record(each) for each in events], next_before=more)

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Count, Limit, Moment, Whole, reply_of
+from tracker.admin.api.models import Count, Limit, Moment, OptionalMoment, Whole, reply_of
 from tracker.admin.api.work import UNKNOWN_PROJECT, Address, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
 from tracker.errors import ClientError
 from tracker.store.work.records import Claim
@@ -11,7 +11,7 @@ from tracker.store.work.records import Claim
 endpoints = Endpoints("work-claims", "Claims of work distribution: items that claimants have, for a limited time.")
 
 
-@reply_of(Claim, address=Address, claimed_at=Moment, lease_ends=Moment, checked_at=Moment | None)
+@reply_of(Claim, address=Address, claimed_at=Moment, lease_ends=Moment, checked_at=OptionalMoment)
 class ClaimRow(Reply):
     """A claim."""
 
@@ -62,7 +62,8 @@ async def list_all(call: Call, project: ProjectText, query: ClaimQuery) -> Claim
         item=query.item,
         older_than=query.min_age or None,
     )
-    return ClaimPage(items=[_claim(call, each) for each in found.entries], next_cursor=found.cursor or None)
+    items = [ClaimRow.from_record(each, **call.hidden_address) for each in found.entries]
+    return ClaimPage(items=items, next_cursor=found.cursor or None)
 
 
 @endpoints.post("/work/projects/{project}/claims/release", "Release claims", errors=UNKNOWN_PROJECT)
@@ -76,13 +77,3 @@ async def release(call: Call, project: ProjectText, body: ReleaseFilter) -> Rele
         project, claimant=body.claimant, item=body.item, prefix=body.item_prefix or "", older_than=body.min_age or None
     )
     return Released(released=released)
-
-
-def _claim(call: Call, claim: Claim) -> ClaimRow:
-    return ClaimRow.from_record(
-        claim,
-        address=(claim.address or None) if call.sees_secrets else None,
-        claimed_at=int(claim.claimed_at),
-        lease_ends=int(claim.lease_ends),
-        checked_at=int(claim.checked_at) or None,
-    )

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import copy_of, number
+from tracker.admin.api.models import Hex, copy_of, number
 from tracker.admin.api.work import UNKNOWN_PROJECT, ProjectText
 from tracker.operations.work import policy_preview
 from tracker.store.work.policy import Change
@@ -19,7 +19,7 @@ class PolicyQuery(Query):
     )
 
 
-@copy_of(Change, info_hash=str, reason=None)
+@copy_of(Change, info_hash=Hex, reason=None)
 class PolicyRow(Reply):
     """A torrent whose demand the policy would change."""
 
@@ -39,6 +39,4 @@ class PolicyPreview(Reply):
 async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> PolicyPreview:
     """Changes nothing. The tracker runs the policy every ten minutes."""
     found = await policy_preview(call.store, project, max_torrents=query.max_torrents)
-    return PolicyPreview(
-        items=[PolicyRow.from_record(each, info_hash=each.info_hash.hex(), asked=list(each.asked)) for each in found]
-    )
+    return PolicyPreview(items=[PolicyRow.from_record(each) for each in found])

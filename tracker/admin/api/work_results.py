@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Limit, Moment, Page, Paged, copy_of, page_of
+from tracker.admin.api.models import Limit, Moment, OptionalMoment, Page, Paged, copy_of, page_of
 from tracker.admin.api.work import UNKNOWN_PROJECT, Address, EntryId, ProjectText
 from tracker.store.work.finished import FinishedClaim, finished_claim
 from tracker.store.work.leaderboard import Rank
@@ -13,7 +13,7 @@ from tracker.store.work.leaderboard import Rank
 endpoints = Endpoints("work-results", "Results of work distribution: finished claims, and leaderboards.")
 
 
-@copy_of(FinishedClaim, at=Moment, address=Address, claimed_at=Moment | None)
+@copy_of(FinishedClaim, at=Moment, address=Address, claimed_at=OptionalMoment)
 class LogRow(Reply):
     """A finished claim."""
 
@@ -60,7 +60,8 @@ async def log(call: Call, project: ProjectText, query: LogQuery) -> LogPage:
     await work.projects.get(project)
     found = await work.log.newest(project, query.limit, query.before or "")
     more = found[-1].id if len(found) == query.limit else None
-    return LogPage(items=[_row(call, finished_claim(each)) for each in found], next_before=more)
+    items = [LogRow.from_record(finished_claim(each), **call.hidden_address) for each in found]
+    return LogPage(items=items, next_before=more)
 
 
 @endpoints.get("/work/projects/{project}/leaderboard", "List claimants by results", errors=UNKNOWN_PROJECT)
@@ -72,12 +73,3 @@ async def leaderboard(call: Call, project: ProjectText, query: RankQuery) -> Ran
     found, total = await work.leaderboard.table(project, query.by, span, query.limit, query.offset)
     rows = [RankRow.from_record(each) for each in found]
     return RankPage(**page_of(query, rows, total))
-
-
-def _row(call: Call, entry: FinishedClaim) -> LogRow:
-    return LogRow.from_record(
-        entry,
-        at=int(entry.at),
-        address=(entry.address or None) if call.sees_secrets else None,
-        claimed_at=int(entry.claimed_at) or None,
-    )
