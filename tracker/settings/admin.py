@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tracker.settings.types import ListenAddress, Section, SiteUrl
+from tracker.settings.types import ListenAddress, Reloaded, Section, SiteUrl
 
 
 class AdminSettings(Section):
@@ -41,10 +41,10 @@ class AdminSettings(Section):
 class LogSettings(Section):
     """The log, on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
+    level: Reloaded[Literal["debug", "info", "warning", "error"]] = Field(
         "info", description="Minimum level of the lines that are printed."
     )
-    format: Literal["auto", "human", "json"] = Field(
+    format: Reloaded[Literal["auto", "human", "json"]] = Field(
         "auto",
         description="`human` is coloured text, `json` one object per line; `auto` is `human` in a terminal, else "
         "`json`.",

@@ -8,6 +8,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from tracker.settings.types import (
     AnnounceUrls,
     QueueNumbers,
+    Reloaded,
     Section,
     UdpAddress,
     WebAddress,
@@ -21,7 +22,7 @@ GEOIP_SOURCES = ("dbip-city-lite", "dbip-country-lite", "maxmind:GeoLite2-City",
 class GeoIPSettings(Section):
     """The location of addresses."""
 
-    database: Path | None = Field(
+    database: Reloaded[Path | None] = Field(
         None,
         description="A GeoIP2 City or Country database (`.mmdb`, from MaxMind or DB-IP), which the tracker reopens "
         "when the file is replaced; or a source, from which the tracker fetches one each week: `dbip-city-lite`, "
@@ -116,7 +117,7 @@ class JobSettings(Section):
 class ProbeSettings(Section):
     """Connections to peers."""
 
-    enabled: bool = Field(
+    enabled: Reloaded[bool] = Field(
         False,
         description="Allow connections to peers, to check what they announce: only to routable addresses, from port "
         "1024, once an hour per endpoint, three times a day per address (IPv6: /64) unless it is a claimant's, two per "

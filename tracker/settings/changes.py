@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from tracker.settings.types import Section
+from tracker.settings.types import Reloaded, Section
 
 MAX_WEBHOOKS = 8
 MIN_SECRET_LENGTH = 16
@@ -33,7 +33,7 @@ WebhookUrls = Annotated[tuple[SecretStr, ...], AfterValidator(_webhook_urls)]
 class ChangeSettings(Section):
     """The change feed, and the webhooks that send it."""
 
-    max_entries: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
+    max_entries: Reloaded[Annotated[int, Field(ge=0, le=10_000_000)]] = Field(
         0,
         description="About how many changes the feed keeps, the newest: who joined and left swarms, completions, "
         "hit-and-runs. A change takes about 200 bytes of the store. 0: no changes are recorded.",

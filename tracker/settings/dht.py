@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tracker.settings.types import Section, UdpAddress
+from tracker.settings.types import Reloaded, Section, UdpAddress
 from tracker.wire.endpoint import split_address
 
 NAME = r"^[-.0-9A-Za-z]{0,64}$"
@@ -67,15 +67,15 @@ class DhtSettings(Section):
         description="Torrents with few seeders that the node looks up in the DHT per minute; 0 for none. Each is "
         "looked up once in 6 hours at most, and takes 20 to 100 packets.",
     )
-    give_peers: bool = Field(
+    give_peers: Reloaded[bool] = Field(
         False,
         description="Add peers that the node found in the DHT to the replies of announces that find few peers in the "
         "swarm. Never of private torrents.",
     )
-    give_below: int = Field(
+    give_below: Reloaded[int] = Field(
         10, ge=1, le=200, description="An announce that finds fewer peers in the swarm gets peers of the DHT."
     )
-    verify_peers: bool = Field(
+    verify_peers: Reloaded[bool] = Field(
         True,
         description="Return only peers that completed a handshake for the torrent; needs `TRACKER_PROBE__ENABLED`. "
         "`false`: peers reported by nodes in at least two networks (IPv4: /16, IPv6: /32).",

@@ -12,6 +12,8 @@ class LimitSettings(Section):
     Beyond twice the limit it is refused (most stops still pass). Beyond four times the limit its connections are
     closed without an answer."""
 
+    all_reloaded = True
+
     enabled: bool = Field(True, description="Apply the limits of this section.")
     peer_announces_minute: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
         20,

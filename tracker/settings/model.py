@@ -171,59 +171,7 @@ def variable(section: str, name: str) -> str:
 
 
 RELOADED: Mapping[str, frozenset[str]] = {
-    "announce": frozenset(
-        {
-            "urls",
-            "interval_seconds",
-            "interval_jitter",
-            "min_interval_seconds",
-            "peers_default",
-            "peers_max",
-            "private_addresses",
-            "untold_ports",
-        }
-    ),
-    "torrents": frozenset(
-        {
-            "mode",
-            "max_torrents",
-            "new_per_address_hour",
-            "new_per_network_hour",
-            "forget_after_seconds",
-            "keep_files",
-            "full_scrape",
-            "max_scrape",
-        }
-    ),
-    "users": frozenset(
-        {
-            "peer_memory_seconds",
-            "hnr_min_bytes",
-            "hnr_threshold_seconds",
-            "hnr_time",
-            "hnr_min_percent",
-            "hnr_ratio",
-            "hnr_grace_seconds",
-            "max_credit_bytes_per_second",
-            "max_user_credit_bytes_per_second",
-            "max_peers_per_torrent",
-            "max_downloads",
-            "own_peers",
-            "min_credit_interval_seconds",
-            "peer_lists_at_once",
-            "peer_lists_per_minute",
-            "peer_lists_per_day",
-        }
-    ),
-    "clients": frozenset({"allow_list", "deny_list"}),
-    "webtorrent": frozenset({"interval_seconds", "max_offers", "max_torrents"}),
-    "reaper": frozenset({"interval_seconds"}),
-    "geoip": frozenset({"database"}),
-    "probe": frozenset({"enabled"}),
-    "changes": frozenset({"max_entries"}),
-    "limits": frozenset(LimitSettings.model_fields),
-    "dht": frozenset({"give_peers", "give_below", "verify_peers"}),
-    "log": frozenset({"level", "format"}),
+    section: names for section, part in Settings.model_fields.items() if (names := type(part.default).reloaded())
 }
 """By section: the settings that a reload applies."""
 

@@ -1,7 +1,7 @@
 """Settings that change while the tracker serves: SIGHUP reads them again.
 
-A port, the store's address or a number of processes changes by a restart only. RELOADED lists the settings
-that a reload applies; docs/settings.md has a column for them.
+A port, the store's address or a number of processes changes by a restart only. A setting that a reload applies has a
+type ``Reloaded``; docs/settings.md has a column for them.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 import json
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationInfo, field_validator
@@ -129,10 +129,24 @@ QueueNumbers = Annotated[tuple[str, ...], AfterValidator(_queue_numbers)]
 """Numbers of some job queues, each written ``queue:number``."""
 
 
+_T = TypeVar("_T")
+_RELOADED = object()
+Reloaded = Annotated[_T, _RELOADED]
+"""The type of a setting that SIGHUP changes in a running tracker."""
+
+
 class Section(BaseModel):
     """The settings of one part: frozen, without unknown fields. Its validator is built when it is first used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    all_reloaded: ClassVar[bool] = False
+    """Whether SIGHUP changes each of them in a running tracker."""
+
+    @classmethod
+    def reloaded(cls) -> frozenset[str]:
+        """The settings that SIGHUP changes."""
+        fields = cls.model_fields.items()
+        return frozenset(name for name, field in fields if cls.all_reloaded or _RELOADED in field.metadata)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -132,17 +132,18 @@ class Endpoint:
     tag: str
     summary: str
     description: str
-    status: int
     reply: type[Reply] | None
     path_model: type[BaseModel] | None
     query: type[Query] | None
     body: BodyModel | None
-    errors: Mapping[int, str]
-    repeatable: bool
+    status: int = 200
+    errors: Mapping[int, str] = field(default_factory=dict)
+    repeatable: bool = False
     """Whether it takes an Idempotency-Key: a repeated call gets the same reply, and changes nothing again."""
-    known: str
+    known: str = ""
     """The description of status 200, sent instead of ``status`` when the reply's ``new`` is false; empty: never."""
-    location: str
+    location: str = ""
+    """The path of the new resource, with fields of the reply."""
 
     @property
     def name(self) -> str:
@@ -152,7 +153,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The endpoints of one subject."""
+    """The endpoints of one subject. ``options`` of their decorators are the last fields of Endpoint."""
 
     tag: str
     about: str
@@ -173,23 +174,11 @@ class Endpoints:
     def delete(self, path: str, summary: str, **options: Any) -> Callable[[H], H]:
         return self._declare("DELETE", path, summary, **options)
 
-    def _declare(
-        self,
-        method: str,
-        path: str,
-        summary: str,
-        *,
-        status: int = 200,
-        errors: Mapping[int, str] | None = None,
-        known: str = "",
-        location: str = "",
-        repeatable: bool = False,
-    ) -> Callable[[H], H]:
-        """``location``: path of the new resource, with reply fields."""
-
+    def _declare(self, method: str, path: str, summary: str, **options: Any) -> Callable[[H], H]:
         def declare(handler: H) -> H:
             hints = inspect.get_annotations(handler, eval_str=True)
-            reply = hints["return"]
+            if hints["return"] is None:
+                options["status"] = 204
             self.all.append(
                 Endpoint(
                     method=method,
@@ -198,15 +187,11 @@ class Endpoints:
                     tag=self.tag,
                     summary=summary,
                     description=inspect.getdoc(handler) or "",
-                    status=204 if reply is None else status,
-                    reply=reply,
+                    reply=hints["return"],
                     path_model=_path_model(path, hints),
                     query=hints.get("query"),
                     body=hints.get("body"),
-                    errors=errors or {},
-                    repeatable=repeatable,
-                    known=known,
-                    location=location,
+                    **options,
                 )
             )
             return handler

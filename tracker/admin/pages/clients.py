@@ -8,6 +8,7 @@ from aiohttp import web
 
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import cursor_number, errors_on, page_number, read_form, refused_form
+from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, render
 from tracker.errors import ClientError
 from tracker.operations.peers import format_prefix, parse_prefix
@@ -63,8 +64,8 @@ class ClientPages(Pages):
             "period": period,
             "months": self._months(),
             "all_time": ALL_TIME,
-            "joins": await self._board("joins", period, joins, page=joins, refused=refused),
-            "failures": await self._board("failures", period, refused, page=joins, refused=refused),
+            "joins": await self._board("joins", period, page=joins, refused=refused),
+            "failures": await self._board("failures", period, page=joins, refused=refused),
             "enabled": {"allowed": clients.allow_list, "denied": clients.deny_list},
             "lists": {which: await self._listed(request, which) for which in self._lists},
             "error": error,
@@ -88,25 +89,18 @@ class ClientPages(Pages):
         now = self._clock()
         return [month_start(now, -back).strftime("%Y-%m") for back in range(MONTHS_KEPT)]
 
-    async def _board(self, kind: Outcome, period: str, number: int, **pages: int) -> dict[str, Any]:
+    async def _board(self, kind: Outcome, period: str, **pages: int) -> dict[str, Any]:
         """A page of a leaderboard, with the sum of all its entries."""
         board = await self._store.client_software.top(kind, period, MAX_MEMBERS)
         if kind == "joins":
             board = by_program(board)
-        first = (number - 1) * PAGE
-
-        def at(other: int) -> str:
-            which = "page" if kind == "joins" else "refused"
-            return f"/clients?{urlencode({'period': period, **pages, which: other})}#{kind}"
-
+        number = pages.pop(name := "page" if kind == "joins" else "refused")
+        here = f"/clients?{urlencode({'period': period, **pages})}"
         return {
-            "rows": board[first : first + PAGE],
+            "rows": board[(number - 1) * PAGE : number * PAGE],
             "max": board[0][1] if board else 0,
             "sum": sum(count for _, count in board),
-            "first": first + 1,
-            "total": len(board),
-            "previous_url": at(number - 1) if number > 1 else "",
-            "next_url": at(number + 1) if first + PAGE < len(board) else "",
+            **turned(here, number, PAGE, len(board), name, f"#{kind}"),
         }
 
     @errors_on("show")

@@ -42,14 +42,15 @@ def numbered(page: int, size: int, shown: int, total: int | None, href: Callable
     }
 
 
-def turned(path: str, number: int, size: int, total: int) -> dict[str, Any]:
-    """The variables of the macro ``paging`` for a list without page numbers. ``path`` may have a query."""
-    first, before = (number - 1) * size, f"{path}{'&' if '?' in path else '?'}page="
+def turned(path: str, number: int, size: int, total: int, name: str = "page", part: str = "") -> dict[str, Any]:
+    """The variables of the macro ``paging`` for a list without page numbers. ``path`` may have a query, ``name`` is
+    that of the page in it, and ``part`` that of the list on its page."""
+    first, before = (number - 1) * size, f"{path}{'&' if '?' in path else '?'}{name}="
     return {
         "first": first + 1,
         "total": total,
-        "previous_url": f"{before}{number - 1}" if number > 1 else "",
-        "next_url": f"{before}{number + 1}" if first + size < total else "",
+        "previous_url": f"{before}{number - 1}{part}" if number > 1 else "",
+        "next_url": f"{before}{number + 1}{part}" if first + size < total else "",
     }
 
 
