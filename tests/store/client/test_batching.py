@@ -61,7 +61,7 @@ async def running(
         calls,
         Script(calls.call, "t:", script),
         list,
-        lambda requests, reply: (reply, f"{len(requests)} numbers"),
+        lambda requests, argv, reply: (reply, f"{len(requests)} numbers"),
         calls.call,
         max_requests=max_requests,
         room=Room(max_waiting),

@@ -137,6 +137,20 @@ async def test_a_replica_without_the_last_announces_removes_no_peer(pair: Failov
         await check_pause(store)
 
 
+async def test_an_announce_that_was_lost_is_missed_though_its_peer_announced_a_second_before(pair: Failover) -> None:
+    """As a client does that announces over IPv4 and IPv6."""
+    primary, replica = pair.servers
+    async with serving(primary) as (store, proxy):
+        await announced(store, alice())
+        until(lambda: offset(replica) == offset(primary))
+        promote(replica)
+        store.clock.now += 1
+        await announced(store, alice())
+        proxy.lead_to(replica)
+        await announced(store, other())
+        await check_pause(store)
+
+
 @pytest.mark.slow
 async def test_the_same_holds_for_a_failover_by_sentinels() -> None:
     """The replica cannot reach the master, which the tracker uses until it is killed."""

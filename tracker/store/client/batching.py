@@ -35,8 +35,8 @@ StoreUnavailable as an outcome means that the request may or may not have been a
 successful batch gets the number and the totals; others get None."""
 Encode = Callable[[list[Any]], list[Argument]]
 """Requests -> the arguments of the script."""
-Decode = Callable[[list[Any], Any], tuple[Sequence[Any], Any]]
-"""Requests and the script's reply -> an outcome for each request in order, and totals of the batch."""
+Decode = Callable[[list[Any], list[Argument], Any], tuple[Sequence[Any], Any]]
+"""Requests, the script's arguments and its reply -> an outcome for each request in order, and totals of the batch."""
 Complete = Callable[[list[Any], Sequence[Any], Any], Awaitable[tuple[Sequence[Any], Any]]]
 """Requests, their outcomes and the totals of the batch, whose ``incomplete`` is true -> the outcomes and totals after
 further calls. Raises nothing."""
@@ -179,7 +179,8 @@ class Batches:
         self._sent += len(batch)
         try:
             requests = [request for request, _, _ in batch]
-            outcomes, totals = self._decode(requests, await self.call_script(self._encode(requests)))
+            argv = self._encode(requests)
+            outcomes, totals = self._decode(requests, argv, await self.call_script(argv))
             if totals and self._complete and totals.incomplete:
                 outcomes, totals = await self._complete(requests, outcomes, totals)
         except StoreUnavailable as error:

@@ -1,8 +1,8 @@
 """The announces that the store acknowledged last.
 
 Another server may not have them: a replica that took over before it had received them, or one that lost the end of its
-append-only file. Then their peers' timeouts are those of earlier announces. So when a shard's calls go over another
-pipe, the timeouts that the last call set before are looked for, and the heartbeat records an outage if they are gone.
+append-only file. Then their peers are as earlier announces left them. So when a shard's calls go over another pipe, the
+peers of the last call before are looked for, and the heartbeat records an outage if they did not announce at its time.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import NamedTuple
 
 from redis.exceptions import RedisError
@@ -28,8 +29,8 @@ _AGAIN_SECONDS = 0.5
 class _Doubt(NamedTuple):
     moment: float
     """When the reply arrived, by the timer."""
-    peers: tuple[tuple[str, str, float | None], ...]
-    """Info hash and peer id in hex, and the timeout set (s); None for a peer that left."""
+    peers: tuple[tuple[str, str, int | str], ...]
+    """Info hash and peer id in hex, and the time of the call (epoch s); empty for a peer that left."""
 
 
 class Acknowledged:
@@ -48,8 +49,8 @@ class Acknowledged:
         recent = list(self.recent)
         self.recent.clear()
         now = self._timer()
-        for updates, outcomes, moment in reversed(recent):
-            if self._doubt is None and now - moment <= _MAX_AGE_SECONDS and (peers := _set_by(updates, outcomes)):
+        for updates, outcomes, moment, at in reversed(recent):
+            if self._doubt is None and now - moment <= _MAX_AGE_SECONDS and (peers := _set_by(updates, outcomes, at)):
                 self._doubt = _Doubt(moment, peers)
         if look and self._doubt is not None:
             self._doubted.set()
@@ -59,15 +60,10 @@ class Acknowledged:
         return self._doubt
 
     def arguments(self, now: int) -> list[Argument]:
-        """What heartbeat.lua looks for, at ``now`` (epoch s): when the call was acknowledged, and its peers with the
-        rest of their timeouts (ms)."""
+        """What heartbeat.lua looks for, at ``now`` (epoch s): when the call was acknowledged, and its peers."""
         if self._doubt is None:
             return [""]
-        passed = self._timer() - self._doubt.moment
-        found: list[Argument] = [round(now - passed)]
-        for info_hash, peer_id, timeout in self._doubt.peers:
-            found += (info_hash, peer_id, "" if timeout is None else round(1000 * (timeout - passed)))
-        return found
+        return [round(now - (self._timer() - self._doubt.moment)), *chain.from_iterable(self._doubt.peers)]
 
     def settle(self, doubt: _Doubt | None) -> None:
         """The heartbeat has looked for ``doubt``."""
@@ -88,13 +84,14 @@ class Acknowledged:
 
 
 def _set_by(
-    updates: Sequence[PeerUpdate], outcomes: Sequence[Admitted | Refused]
-) -> tuple[tuple[str, str, float | None], ...]:
-    """The timeouts that a call has set or removed; of a peer that announced twice, the last one."""
-    found: dict[tuple[str, str], float | None] = {}
+    updates: Sequence[PeerUpdate], outcomes: Sequence[Admitted | Refused], at: Argument
+) -> tuple[tuple[str, str, int | str], ...]:
+    """The peers that a call ``at`` this time has changed; of one that announced twice, how it is now. An early announce
+    may leave the time of the last one."""
+    found: dict[tuple[str, str], int | str] = {}
     for update, outcome in zip(updates, outcomes, strict=True):
-        if isinstance(outcome, Admitted) and outcome.outcome in ("update", "early", "join", "leave"):
+        if isinstance(outcome, Admitted) and outcome.outcome in ("update", "join", "leave"):
             of_peer = update.info_hash.hex(), update.peer_id.hex()
             found.pop(of_peer, None)
-            found[of_peer] = None if outcome.outcome == "leave" else update.timeout_seconds
-    return tuple((*peer, timeout) for peer, timeout in list(found.items())[-_PEERS:])
+            found[of_peer] = "" if outcome.outcome == "leave" else int(float(at))
+    return tuple((*peer, announced) for peer, announced in list(found.items())[-_PEERS:])

@@ -186,8 +186,9 @@ NOT_COPIED = Refused("error", "", True)
 """The same, after the main prefix was asked for the user, who has no copy in the shard."""
 GROWS, FULL, ASKED = 1, 0, {1: 2, 0: 3}
 """Whether memory may grow; by it the same, after the main prefix was asked for users that are unknown in the shard."""
-Call = tuple[Sequence[PeerUpdate], Sequence[Admitted | Refused], float]
-"""The announces of a call, their outcomes, and when the reply was decoded (s that never jump)."""
+Call = tuple[Sequence[PeerUpdate], Sequence[Admitted | Refused], float, Argument]
+"""The announces of a call, their outcomes, when the reply was decoded (s that never jump), and the time of the call
+(epoch s)."""
 
 
 def pack_rules(rules: SwarmRules) -> bytes:
@@ -273,7 +274,9 @@ class AnnounceCodec:
             *map(pack, updates),
         ]
 
-    def decode(self, updates: Sequence[PeerUpdate], reply: list[Any]) -> tuple[list[Admitted | Refused], TrafficTotals]:
+    def decode(
+        self, updates: Sequence[PeerUpdate], argv: Sequence[Argument], reply: list[Any]
+    ) -> tuple[list[Admitted | Refused], TrafficTotals]:
         """An outcome for each announce, and the totals of the batch."""
         *replies, totals = reply
         if len(replies) != len(updates):
@@ -284,7 +287,7 @@ class AnnounceCodec:
         if self._rules.accounts != "off":
             passkeys = compress(map(_PASSKEY, updates), map(_COUNTED, map(_FIRST, replies)))
             self._count(filter(None, passkeys))
-        self._note((updates, outcomes, time.monotonic()))
+        self._note((updates, outcomes, time.monotonic(), argv[0]))
         sums = parse_totals(totals)
         if sums.incomplete:
             for update, each in zip(updates, replies, strict=True):

@@ -193,7 +193,7 @@ class Swarms:
                 sent = [updates[place] for place in again]
                 argv = self._codec.encode(sent)
                 argv[1] = ASKED[GROWS]
-                found, more = self._codec.decode(sent, await self.announces.call_script(argv))
+                found, more = self._codec.decode(sent, argv, await self.announces.call_script(argv))
                 totals = TrafficTotals(*map(add, totals, more))
                 for place, outcome in zip(again, found, strict=True):
                     merged[place] = outcome
@@ -247,7 +247,8 @@ class Swarms:
         try:
             if not await self._bring({passkey for _, passkey in again}):
                 return outcomes, unknown
-            found, _ = _decode_scrapes(again, await self._scrapes.call_script(self._encode_scrapes(again)))
+            argv = self._encode_scrapes(again)
+            found, _ = _decode_scrapes(again, argv, await self._scrapes.call_script(argv))
         except (StoreUnavailable, RedisError) as error:
             found = [_without_copy(error)] * len(places)
         for place, outcome in zip(places, found, strict=True):
@@ -286,7 +287,10 @@ def _without_copy(error: StoreUnavailable | RedisError) -> StoreUnavailable:
     return StoreUnavailable(f"the shard has no copy of the user: {error}")
 
 
-def _decode_scrapes(scrapes: list[_Scrape], reply: list[Any]) -> tuple[list[Figures | Refused], _Unknown]:
+def _decode_scrapes(
+    scrapes: list[_Scrape], argv: list[Argument], reply: list[Any]
+) -> tuple[list[Figures | Refused], _Unknown]:
+    del argv
     files = [_files(each, numbers) for (each, _), numbers in zip(scrapes, reply, strict=True)]
     return files, _Unknown(reply.count(0))
 

@@ -5,7 +5,7 @@
 -- ARGV[4]   how long ago that heartbeat was (s)   ARGV[5] the number of this process, if it has WebSockets, or ''
 -- ARGV[6]   1: the first heartbeat over a new connection
 -- ARGV[7]   when the store acknowledged announces that this server may not have (epoch s; '' none)
--- ARGV[8..] info hash and peer id (hex) of each, and the rest of the timeout that it set (ms; '' for a stop)
+-- ARGV[8..] info hash and peer id (hex) of each, and its time (epoch s; '' for a stop)
 -- Answer    { end of the last interruption (epoch s), 0 for none; what the store's clock shows (epoch s); for how long
 --   announces may be missing that this call has noticed (s), nil for none }
 local P, call, now, step, passed = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4]) or 0
@@ -20,14 +20,10 @@ local function has_lost_announces()
   local _, till = last_outage(stored[1], nil)
   if till >= (tonumber(ARGV[7]) or 0) then return false end
   for i = 8, #ARGV, 3 do
-    local tid, left = call('HGET', P .. 't:' .. ARGV[i], 'tid'), -2
-    if tid then left = call('PTTL', P .. 'ptimeout:' .. tid .. ':' .. ARGV[i + 1]) end
-    local rest = tonumber(ARGV[i + 2])
-    if not rest and left < 0 or rest and left >= rest - 1000 * CLOCK_SLACK then return false end
-    if rest and left < 0 and tid then -- a peer that is remembered may have left since, by way of another tracker
-      local last = call('HGET', P .. 'p:' .. tid .. ':' .. ARGV[i + 1], 'last_announce')
-      if tonumber(last or '') and tonumber(last) >= tonumber(ARGV[7]) then return false end
-    end
+    local at, peer = tonumber(ARGV[i + 2]), (call('HGET', P .. 't:' .. ARGV[i], 'tid') or '') .. ':' .. ARGV[i + 1]
+    if not at and call('EXISTS', P .. 'ptimeout:' .. peer) == 0 then return false end
+    -- One that is remembered may have left since, by way of another tracker.
+    if at and (tonumber(call('HGET', P .. 'p:' .. peer, 'last_announce') or '') or 0) >= at then return false end
   end
   return true
 end
