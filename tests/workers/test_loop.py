@@ -114,6 +114,21 @@ async def test_one_of_two_trackers_does_it_and_the_other_takes_over(store: Store
         await eventually(lambda: len(second.at) > before)
 
 
+async def test_a_tracker_without_the_lease_asks_for_it_after_the_pause_of_errors(store: Store) -> None:
+    """Also where the steps themselves take all the time."""
+    time = FakeTime()
+    steps, pauses = Steps(time), list[float]()
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.Event().wait()
+
+    assert await lease_of(store, time).hold()
+    async with in_background(forever(steps, 0.0, error_seconds=5.0, lease=lease_of(store, time), sleep=pause)):
+        await eventually(lambda: pauses == [5.0])
+    assert not steps.at
+
+
 async def test_a_lease_ends_by_itself_and_its_former_holder_notices(store: Store) -> None:
     time = FakeTime()
     first, second = lease_of(store, time), lease_of(store, time)

@@ -31,7 +31,8 @@ async def forever(
     """Runs ``step`` until cancelled, with a pause of ``every`` seconds; with ``lease`` only while this tracker has it.
 
     Survives errors of the store. While it is unavailable, waits for ``connection``, or a pause where none is given.
-    Logs other errors as ``failure``, and pauses for ``error_seconds`` then, else as always.
+    Logs other errors as ``failure``. Pauses for ``error_seconds``, if given, after an error and while another tracker
+    has the lease.
     """
     try:
         while True:
@@ -39,6 +40,8 @@ async def forever(
             try:
                 if lease is None or await lease.hold():
                     await step()
+                elif error_seconds is not None:
+                    pause = error_seconds
             except StoreUnavailable:
                 if connection is not None:
                     await sleep(_AGAIN_SECONDS)
