@@ -180,3 +180,28 @@ async def test_an_import_that_ends_among_the_peers_goes_on_there(
     assert ("users", len(users)) in await imported(4)
     remembered = [(await store.peer(update(user)))["uploaded"] for user in users]
     assert remembered == [str(user) for user in users]
+
+
+async def test_after_an_import_was_interrupted_another_one_reads_all(store: Store, unit3d: Site) -> None:
+    """Neither what an earlier import has finished is left out, nor what one without ``again`` has read."""
+    await members(store, unit3d, range(1, 3))
+
+    async def imported(*, again: bool, until: str = "") -> list[str]:
+        """The kinds that were read; ends after one of ``until``."""
+        found: list[str] = []
+        async with SiteDatabase(unit3d.url) as database:
+            sync = SiteSync(store, database, load_mapping("unit3d"), Metrics().count, store.clock)
+            await sync.database.make_sync_table()
+            async for part in (await sync.importing(again=again, dry_run=False)).run():
+                if part.kind not in found:
+                    found.append(part.kind)
+                if part.kind == until and part.rows:
+                    break
+        return found
+
+    every = await imported(again=False)
+    assert every[:3] == ["groups", "users", "torrents"] and every[-1] == "peers"
+    assert await imported(again=True, until="users") == every[:2]
+    assert await imported(again=True) == every[1:]
+    assert await imported(again=False, until="torrents") == every[:3]
+    assert await imported(again=True) == every

@@ -1,7 +1,8 @@
-"""Moves a site in: reads users, torrents, what users have on torrents, and lists straight from its database.
+"""Moves a site in: reads users, torrents, what users have on torrents, lists, and peers straight from its database.
 
 Rows are read in the order of their keys. How far each kind is stands in the table of positions, so an interrupted
-import goes on there. What is recorded of a user's totals is what was read, so the sync adds only what comes afterwards.
+import goes on there if it is repeated with the same ``again``. What is recorded of a user's totals is what was read, so
+the sync adds only what comes afterwards.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -26,7 +27,9 @@ from tracker.workers.site.writer import read_positions, write_positions
 
 _PAGE, _PEERS_PAGE = 1000, 10_000
 _END = "end"
-"""The position of a kind that is complete."""
+"""The position of a kind, or of the import, that is complete."""
+_IMPORT = "import"
+"""The source that tells which import is not complete."""
 
 
 @dataclass(slots=True)
@@ -38,8 +41,8 @@ class Imported:
 
 
 class SiteImport:
-    """``again``: totals of users that were imported before are replaced; else they stay. ``complain`` gets a line for
-    each row that is not imported. ``now``: epoch s, for the site's time zone."""
+    """``again``: totals of users that were imported before, and counters of peers, are replaced; else they stay.
+    ``now``: epoch s, for the site's time zone."""
 
     def __init__(
         self, store: Store, database: SiteDatabase, mapping: SiteMapping, now: float, *, again: bool, dry_run: bool
@@ -59,11 +62,7 @@ class SiteImport:
 
     async def run(self) -> AsyncIterator[Imported]:
         """Yields after each part. Raises SiteError, StoreUnavailable and redis.exceptions.RedisError."""
-        sources = [f"import:{each.kind}" for each in self._mapping.imports]
-        sources += [_peers_source(each) for each in self._mapping.of("peers")]
-        positions = {} if self._dry_run else await self._positions(sources)
-        if all(positions.get(source) == _END for source in sources):
-            positions = {}
+        positions = {} if self._dry_run else await self._begin()
         for each in self._mapping.imports:
             position = positions.get(f"import:{each.kind}", "")
             if position == _END:
@@ -81,6 +80,18 @@ class SiteImport:
             if (position := positions.get(_peers_source(table), "")) != _END:
                 async for done in self._peers(table, position):
                     yield done
+        if not self._dry_run:
+            await self._record({_IMPORT: _END})
+
+    async def _begin(self) -> dict[str, str]:
+        """The positions of an interrupted import; what another one has left of them is forgotten."""
+        sources = [f"import:{each.kind}" for each in self._mapping.imports]
+        sources += [_peers_source(each) for each in self._mapping.of("peers")]
+        positions, which = await self._positions([_IMPORT, *sources]), "again" if self._again else "once"
+        if positions.pop(_IMPORT, _END) == which:
+            return positions
+        await self._record({_IMPORT: which, **dict.fromkeys(sources, "")})
+        return {}
 
     async def _peers(self, table: TableMapping, position: str) -> AsyncIterator[Imported]:
         """The counters of clients, from which their next announces count."""
