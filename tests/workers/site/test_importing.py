@@ -205,3 +205,20 @@ async def test_after_an_import_was_interrupted_another_one_reads_all(store: Stor
     assert await imported(again=True) == every[1:]
     assert await imported(again=False, until="torrents") == every[:3]
     assert await imported(again=True) == every
+
+
+@pytest.mark.parametrize(("at", "counter"), [("'0000-00-00 00:00:00'", "5"), ("NULL", "NULL")])
+async def test_a_peer_without_a_time_or_counters_is_imported(store: Store, unit3d: Site, at: str, counter: str) -> None:
+    """MySQL's date of zeros is in many old tables."""
+    await members(store, unit3d, [7])
+    unit3d.sql(
+        "ALTER TABLE peers MODIFY updated_at DATETIME NULL, MODIFY uploaded BIGINT NULL, MODIFY downloaded BIGINT NULL",
+        "SET SESSION sql_mode = ''; INSERT INTO peers (user_id, torrent_id, peer_id, ip, port, agent, uploaded,"
+        " downloaded, `left`, seeder, updated_at)"
+        f" VALUES (7, 1, 0x{peer_id(7).hex()}, 0x01020304, 1, '', {counter}, {counter}, 1, 0, {at})",
+    )
+    async with SiteDatabase(unit3d.url) as database:
+        sync = SiteSync(store, database, load_mapping("unit3d"), Metrics().count, store.clock)
+        await sync.database.make_sync_table()
+        parts = [(part.kind, part.rows) async for part in (await sync.importing(again=False, dry_run=False)).run()]
+    assert parts[-1] == ("peers", 1)

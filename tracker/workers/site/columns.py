@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
 from ipaddress import ip_address
 from typing import Any
 
@@ -83,9 +84,9 @@ def _zone_of(column: Column[Any], zone: tzinfo) -> tzinfo:
 
 
 def epoch(column: Column[Any], time: Any, zone: tzinfo) -> int:
-    """A time of a column, in epoch seconds."""
+    """A time of a column, in epoch seconds; 0 for none, and for the date of zeros that MySQL has."""
     if not isinstance(time, datetime):
-        return int(time)
+        return int(time) if isinstance(time, int | Decimal) else 0
     return int((time if time.tzinfo else time.replace(tzinfo=_zone_of(column, zone))).timestamp())
 
 

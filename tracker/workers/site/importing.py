@@ -283,11 +283,11 @@ class PeerReader:
             str(found["user_id"]),
             str(found["torrent_id"]),
             peer_id.hex() if isinstance(peer_id, bytes) else str(peer_id).lower(),
-            int(found["uploaded"]),
-            int(found["downloaded"]),
+            int(found["uploaded"] or 0),
+            int(found["downloaded"] or 0),
             int(found.get("left") or 0),
-            epoch(self._columns["last_announce"], found["last_announce"], self._database.zone)
-            if found.get("last_announce")
+            max(1, epoch(self._columns["last_announce"], found["last_announce"], self._database.zone))
+            if "last_announce" in found
             else 1,
             int(found.get("active", 1) not in (0, "no")),
         )
