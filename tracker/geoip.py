@@ -90,12 +90,19 @@ class Description:
 
 
 def update_notes(path: Path) -> dict[str, Any]:
-    """What the last update of a fetched database left beside it; empty if there was none."""
+    """What the last update of a fetched database left beside it; empty if there was none. What is damaged is left out:
+    ``checked`` and ``retry`` are epoch seconds, all else is text."""
     try:
         noted = json.loads(path.with_suffix(".json").read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return noted if isinstance(noted, dict) else {}
+    return {name: value for name, value in noted.items() if _is_note(name, value)} if isinstance(noted, dict) else {}
+
+
+def _is_note(name: str, value: object) -> bool:
+    if name in ("checked", "retry"):
+        return isinstance(value, int | float) and 0 <= value < 1 << 53
+    return isinstance(value, str)
 
 
 class GeoIP:

@@ -194,9 +194,10 @@ async def test_maxminds_archive_is_fetched_with_the_account_and_its_checksum(
     [
         (web.Response(status=401), "refuses the account", 0),
         (web.Response(status=429, headers={"Retry-After": "90000"}), "asked too often", 90_000),
+        (web.Response(status=429, headers={"Retry-After": "9" * 5000}), "asked too often", WEEK_SECONDS),
         (web.Response(status=500), "status 500", 0),
     ],
-    ids=["401", "429", "500"],
+    ids=["401", "429", "429 for ever", "500"],
 )
 async def test_a_refusal_keeps_the_old_file_and_waits(
     host: Host, file: Path, database: bytes, answer: web.Response, text: str, retry: int
@@ -370,6 +371,59 @@ async def test_a_damaged_or_missing_file_of_another_tracker_is_not_copied(
         assert await update(dbip(host), file, NOW, host.tls, shared)
         assert content(file) == database and len(host.requests) == 1
         assert await update(dbip(host), other, NOW, host.tls, shared) or other.exists()
+
+
+async def test_what_a_killed_process_left_is_removed(host: Host, file: Path, database: bytes) -> None:
+    host.serve(MARCH, gzip.compress(database))
+    left = file.with_name(f".fetching-{file.name}")
+    left.mkdir(parents=True)
+    (left / "packed").write_bytes(bytes(1000))
+    assert await update(dbip(host), file, NOW, host.tls)
+    assert content(file) == database and not left.exists()
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"checked": "yesterday", "retry": [], "file": 5, "digest": None},
+        {"checked": NOW + 10**9, "retry": NOW + 10**9},
+        {"file": "/\0", "checked": NOW + 10**9},
+    ],
+    ids=["other types", "the clock was set back", "no path"],
+)
+async def test_the_job_survives_any_notes(
+    host: Host, file: Path, tmp_path: Path, database: bytes, notes: dict[str, Any]
+) -> None:
+    shared = tmp_path / "shared" / "dbip-city-lite"
+    for place in (file, shared):
+        put(place.with_suffix(".json"), json.dumps(notes).encode())
+    put(file, database)
+    fetched: list[float] = []
+
+    async def fetch(source: Source, place: Path, at: float, shared: Path | None) -> bool:
+        fetched.append(at)
+        return True
+
+    settings = GeoIPSettings(database=Path("dbip-city-lite"))
+    job = GeoIPUpdater(
+        lambda: (settings, file), lambda *names, by=1: None, lambda: NOW, fetch=fetch, shared=lambda _: shared
+    )
+    await job.step()
+    assert fetched == [NOW]
+
+
+@pytest.mark.parametrize("name", ["places.lock", "shared.lock"])
+async def test_a_place_that_cannot_be_written_is_a_failure_that_is_counted(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    counted: list[str] = []
+
+    def count(*names: str, by: int = 1) -> None:
+        counted.extend(names)
+
+    settings, file = GeoIPSettings(database=Path("dbip-city-lite")), tmp_path / "places.mmdb"
+    job = GeoIPUpdater(lambda: (settings, file), count, lambda: NOW, shared=lambda _: tmp_path / "shared")
+    await job.step()
+    assert counted == ["geoip.failed"]
 
 
 def test_notes_where_other_users_may_write_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import ssl
 import stat
 import tarfile
@@ -25,7 +26,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 from typing import IO, Any
 
 import aiohttp
@@ -97,7 +98,8 @@ def source_of(settings: GeoIPSettings, now: float, dbip: str = "", maxmind: str 
 
 def shared_notes(source: str) -> Path | None:
     """Where trackers of this user on this host note what they fetched of a source, without a suffix; None if another
-    user may write there. systemd's services have a /tmp of their own, but may share a cache directory."""
+    user may write there, or this one may not. systemd's services have a /tmp of their own, but may share a cache
+    directory."""
     cache, user = os.environ.get("CACHE_DIRECTORY", "").partition(":")[0], os.geteuid()
     directory = Path(cache or f"{gettempdir()}/swarmkeeper-{user}")
     try:
@@ -106,7 +108,7 @@ def shared_notes(source: str) -> Path | None:
     except OSError:
         return None
     is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
-    return directory / source if is_private else None
+    return directory / source if is_private and os.access(directory, os.W_OK) else None
 
 
 async def update(
@@ -114,7 +116,6 @@ async def update(
 ) -> bool:
     """Brings a newer file to ``file``: one that another tracker fetched, by its ``shared`` notes, else the source's.
     False if there is none. Raises NotUpdated."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if shared is not None and await asyncio.to_thread(copy_fetched, file, shared):
         return True
     places = [file, shared] if shared else [file]
@@ -139,23 +140,43 @@ async def update(
 
 def copy_fetched(file: Path, shared: Path) -> bool:
     """Copies what another tracker of this user has fetched since ``file``. False if there is nothing, or it is damaged.
-    Raises OthersUpdate."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    Raises NotUpdated."""
     with _locked(file, shared):
         noted, own = update_notes(shared), update_notes(file)
-        if file.exists() and (_is_same(noted, own) or _time(noted, "checked") < _time(own, "checked")):
+        exists = file.exists()
+        if exists and noted.get("checked", 0) <= own.get("checked", 0):
             return False
-        try:
-            with TemporaryDirectory(prefix=".fetching-", dir=file.parent) as scratch:
-                fresh = Path(scratch) / "database.mmdb"
-                with open(noted.get("file", ""), "rb", opener=_open_regular) as fetched:
-                    _copy(fetched, fresh)
-                _try(fresh)
-                fresh.replace(file)
-        except (OSError, NotUpdated):
-            return False
-        _note(file, noted)
-        return True
+        is_same = exists and "digest" in noted and noted["digest"] == own.get("digest")
+        if is_same or _copy_usable(noted.get("file", ""), file):
+            _note(file, noted)
+            return not is_same
+        return False
+
+
+def _copy_usable(fetched: str, file: Path) -> bool:
+    """False if the file is missing or damaged."""
+    try:
+        with _scratch(file) as scratch:
+            fresh = scratch / "database.mmdb"
+            with open(fetched, "rb", opener=_open_regular) as content:
+                _copy(content, fresh)
+            _try(fresh)
+            fresh.replace(file)
+    except (OSError, ValueError, NotUpdated):  # ValueError: no path
+        return False
+    return True
+
+
+@contextmanager
+def _scratch(file: Path) -> Iterator[Path]:
+    """A directory beside ``file``, whose lock is held. What a process left there that was killed is removed."""
+    scratch = file.with_name(f".fetching-{file.name}")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700)
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _open_regular(path: str, flags: int) -> int:
@@ -166,14 +187,6 @@ def _open_regular(path: str, flags: int) -> int:
         return opened
     os.close(opened)
     raise PermissionError(path)
-
-
-def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return one.get("digest") == other.get("digest")
-
-
-def _time(noted: dict[str, Any], name: str) -> int:
-    return int(noted.get(name) or 0)
 
 
 async def update_now(settings: GeoIPSettings, file: Path | None, now: float) -> bool:
@@ -200,11 +213,11 @@ async def _fetch(source: Source, file: Path, tls: ssl.SSLContext | None) -> dict
                 if response.status == 404 and url != source.urls[-1]:
                     continue
                 _check(response, source)
-                with TemporaryDirectory(prefix=".fetching-", dir=file.parent) as scratch:
-                    packed = Path(scratch) / "packed"
+                with _scratch(file) as scratch:
+                    packed = scratch / "packed"
                     digest = await _save(response, packed)
                     await _compare(session, source, digest)
-                    fresh = Path(scratch) / "database.mmdb"
+                    fresh = scratch / "database.mmdb"
                     await asyncio.to_thread(_unpack, packed, fresh)
                     await asyncio.to_thread(_try, fresh)
                     fresh.replace(file)
@@ -227,7 +240,8 @@ def _check(response: aiohttp.ClientResponse, source: Source) -> None:
         raise NotUpdated(f"{source.name} refuses the account: check TRACKER_GEOIP__ACCOUNT_ID and its licence key")
     if response.status == 429:
         after = response.headers.get("Retry-After", "")
-        raise NotUpdated(f"{source.name} was asked too often", int(after) if after.isdecimal() else 0)
+        seconds = min(int(after[:9]), WEEK_SECONDS) if after.isdecimal() else 0
+        raise NotUpdated(f"{source.name} was asked too often", seconds)
     if response.status != 200:
         raise NotUpdated(f"{source.name} answered with status {response.status}")
     if response.url.scheme != "https":
@@ -301,15 +315,19 @@ def _try(fresh: Path) -> None:
 
 @contextmanager
 def _locked(*places: Path) -> Iterator[None]:
-    """Raises OthersUpdate while another process fetches."""
-    with ExitStack() as stack:
-        for place in places:
-            lock = stack.enter_context(place.with_suffix(".lock").open("w"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OthersUpdate("another process fetches the database now") from None
-        yield
+    """Raises OthersUpdate while another process fetches, and NotUpdated where a place cannot be written."""
+    try:
+        with ExitStack() as stack:
+            for place in places:
+                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                lock = stack.enter_context(place.with_suffix(".lock").open("w"))
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise OthersUpdate("another process fetches the database now") from None
+            yield
+    except OSError as error:
+        raise NotUpdated(str(error)) from error
 
 
 def _note(file: Path, noted: dict[str, Any]) -> None:
@@ -371,8 +389,8 @@ class GeoIPUpdater:
         return source is not None and await self._fetch(source, file, self._clock(), shared=shared)
 
     def _is_due(self, file: Path, shared: Path | None) -> bool:
+        """Times that are too far ahead were noted before the clock was set back."""
         now, own, others = self._clock(), update_notes(file), update_notes(shared) if shared else {}
-        if now < max(_time(own, "retry"), _time(others, "retry")):
+        if any(now < notes.get("retry", 0) <= now + WEEK_SECONDS for notes in (own, others)):
             return False
-        checked = max(_time(own, "checked"), _time(others, "checked") if _is_same(own, others) else 0)
-        return not file.exists() or now > checked + WEEK_SECONDS * self._jitter
+        return not file.exists() or not 0 <= now - own.get("checked", 0) <= WEEK_SECONDS * self._jitter
