@@ -1,6 +1,7 @@
 """The Lua scripts as the server receives them."""
 
 import re
+import shutil
 from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from pathlib import Path
@@ -10,6 +11,7 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 
 from loadtest.servers import Server
 from tests.store.harness import Store, running, update
+from tracker.store.client import scripts
 from tracker.store.client.scripts import LIBRARIES, Script, source, source_allowing_oom
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Refused
@@ -90,6 +92,18 @@ def test_includes_are_resolved() -> None:
     texts = {name: source(name) for name in SCRIPTS}
     assert not [name for name, text in texts.items() if not text.startswith("#!lua") or "\n#!lua" in text]
     assert not [name for name, text in texts.items() if "--@" in text]
+
+
+def test_an_upgrade_of_the_package_changes_no_script_of_a_running_tracker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(LUA, tmp_path / "lua")
+    monkeypatch.setattr(scripts, "_LUA", tmp_path / "lua")
+    for cached in (scripts._texts, scripts._files, source):
+        cached.cache_clear()
+    before = source("heartbeat")
+    shutil.rmtree(tmp_path / "lua")
+    assert source("audit") != before
 
 
 def test_each_head_lists_arguments_and_the_reply() -> None:

@@ -42,18 +42,23 @@ def source(name: str) -> str:
 
 
 @cache
-def _files() -> dict[str, str]:
-    """The files of scripts and fragments, by name. Names are unique over all folders."""
+def _texts() -> dict[str, str]:
+    """The text of each file, by its path below lua/. All are read at once: an upgrade may replace them under a running
+    tracker, which must not call a script of another version."""
     folders = [folder for folder in _LUA.iterdir() if folder.is_dir()]
-    return {
-        file.name.removesuffix(".lua"): f"{folder.name}/{file.name}" for folder in folders for file in folder.iterdir()
-    }
+    return {f"{folder.name}/{file.name}": file.read_text("utf-8") for folder in folders for file in folder.iterdir()}
+
+
+@cache
+def _files() -> dict[str, str]:
+    """The paths of scripts and fragments, by name. Names are unique over all folders."""
+    return {path.partition("/")[2].removesuffix(".lua"): path for path in _texts()}
 
 
 def lines_of(file: str, included: set[str] | None = None) -> Iterator[tuple[str, int, str]]:
     """The lines of a script with its fragments, each with the file and line number that it comes from."""
     included = set() if included is None else included
-    for number, line in enumerate((_LUA / file).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_texts()[file].splitlines(), 1):
         if not (match := _INCLUDE.fullmatch(line)):
             yield file, number, line
         elif match[2] not in included:
