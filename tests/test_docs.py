@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from tracker.cli.files.rows import COLUMNS
-from tracker.operations.audit_export import COLUMNS as AUDIT_COLUMNS
 from tracker.settings import reference
 from tracker.settings.model import FIELDS, variable
+from tracker.store.access.audit import COLUMNS as AUDIT_COLUMNS
 from tracker.store.changes.changes import Change
 from tracker.store.schema import keys, table
 from tracker.store.schema.record import fields_of

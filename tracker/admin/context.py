@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from aiohttp import web
+
 from tracker.geoip import GeoIP
 from tracker.runtime.telemetry import Snapshot
 from tracker.settings.model import Settings
@@ -60,6 +62,11 @@ class AdminContext:
     batches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_BATCHES))
 
     @property
+    def places_type(self) -> str:
+        """The type of the GeoIP database in use, whose licence may ask for an attribution; empty without one."""
+        return found.database_type if (found := self.places.describe()) else ""
+
+    @property
     def torrent_files(self) -> TorrentFiles:
         settings = self.settings
         return TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)
@@ -68,3 +75,6 @@ class AdminContext:
     def settings(self) -> Settings:
         """The current settings, replaced on reload."""
         return self.live.current
+
+
+CONTEXT = web.AppKey("context", AdminContext)

@@ -11,10 +11,10 @@ from tracker.admin import api, metrics, pages
 from tracker.admin.auth.auth import ACCESS, Access, access_middleware
 from tracker.admin.auth.hosts import Hosts, host_middleware
 from tracker.admin.auth.recording import recording_middleware
-from tracker.admin.context import AdminContext
+from tracker.admin.context import CONTEXT, AdminContext
 from tracker.admin.http import static_files
 from tracker.admin.http.connections import STOPPING, Limits, serving, size_limit_middleware
-from tracker.admin.http.problems import PLACES, STORE_NOTICES, problem_middleware
+from tracker.admin.http.problems import STORE_NOTICES, problem_middleware
 from tracker.admin.pages import sign_in
 from tracker.settings.model import AdminSettings
 from tracker.system.listeners import open_listeners
@@ -43,25 +43,21 @@ async def serve_admin(
         yield addresses
 
 
-def _names(settings: AdminSettings) -> list[str]:
-    """The host names that browsers may use."""
-    return [*settings.hosts, *([urlsplit(settings.url).hostname or ""] if settings.url else [])]
-
-
 def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence[str]) -> web.Application:
     """The application for these addresses."""
     proxies = TrustedProxies(context.settings.http.trusted_proxies)
+    names = [*settings.hosts, *([urlsplit(settings.url).hostname or ""] if settings.url else [])]
     access = Access(context.store.tokens, asyncio.get_running_loop().time, proxies)
     guards = [
         problem_middleware,
         size_limit_middleware,
-        host_middleware(Hosts(_names(settings), addresses)),
+        host_middleware(Hosts(names, addresses)),
         access_middleware(access),
         recording_middleware(context.store),
     ]
     app = web.Application(middlewares=guards, client_max_size=settings.max_upload_bytes)
     app[ACCESS] = access
-    app[PLACES] = lambda: found.database_type if (found := context.places.describe()) else ""
+    app[CONTEXT] = context
     app[STORE_NOTICES] = context.store.shards.notices
     app[STOPPING] = stopping = asyncio.Event()
 

@@ -42,8 +42,6 @@ class Moment(int):
             return int.__repr__(self)
 
 
-MOMENT = 20
-"""Width of a date in characters."""
 Value = str | int | float | bool | None
 Row = dict[str, Value]
 

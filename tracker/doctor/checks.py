@@ -110,16 +110,6 @@ async def _nodes(context: DoctorContext) -> AsyncIterator[Finding]:
         yield finding
 
 
-async def _dht_node(context: DoctorContext) -> AsyncIterator[Finding]:
-    async for finding in check_dht_node(context.store.dht_nodes, context.settings, context.clock()):
-        yield finding
-
-
-async def _site(context: DoctorContext) -> AsyncIterator[Finding]:
-    async for finding in check_site(context.store, context.settings):
-        yield finding
-
-
 async def _layout(context: DoctorContext) -> AsyncIterator[Finding]:
     try:
         await context.store.check_layout()
@@ -313,7 +303,7 @@ _CHECKS: Mapping[str, Callable[[DoctorContext], AsyncIterator[Finding]]] = {
     "proxies": _proxies,
     "addresses of peers": _missing_proxy,
     "work": _work,
-    "DHT": _dht_node,
-    "site": _site,
+    "DHT": lambda context: check_dht_node(context.store.dht_nodes, context.settings, context.clock()),
+    "site": lambda context: check_site(context.store, context.settings),
 }
 """Of the store, in their order."""

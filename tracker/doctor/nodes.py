@@ -92,8 +92,8 @@ async def check_nodes(
         missing = shards if findings is None else [shard for shard in shards if shard not in here]
         if missing:
             unavailable = True
-            text = f"unavailable: {_named(missing)} of {address} ({missing[0].connection.cause}); their torrents "
-            text += "are refused"
+            lost = named(shard.number for shard in missing)
+            text = f"unavailable: {lost} of {address} ({missing[0].connection.cause}); their torrents are refused"
             yield Finding("wrong", "shards", text, remedy_for(store))
         for each in findings or ():
             yield Finding(each.level, each.subject, f"{address}: {each.text}", each.remedy)
@@ -106,10 +106,6 @@ def _by_node(store: Store) -> dict[str, list[Shard]]:
     for shard in store.shards:
         found.setdefault(shard.connection.master, []).append(shard)
     return found
-
-
-def _named(shards: list[Shard]) -> str:
-    return named(shard.number for shard in shards)
 
 
 async def _problems(

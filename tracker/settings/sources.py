@@ -167,12 +167,8 @@ def _nearest(name: str, names: list[str]) -> str:
         return "; `tracker settings` lists them all"
     # Of equally near names the first setting; TRACKER_LISTEN means the one of http.
     near = [f"HTTP__{wrong}"] if f"HTTP__{wrong}" in bare else filter(found.__contains__, bare)
-    nearest = max(near, key=lambda known: _likeness(known, wrong))
+    nearest = max(near, key=lambda known: difflib.SequenceMatcher(None, known, wrong).ratio())
     return f"; did you mean {bare[nearest]}?"
-
-
-def _likeness(known: str, wrong: str) -> float:
-    return difflib.SequenceMatcher(None, known, wrong).ratio()
 
 
 def _invalid(section: str, error: ValidationError, names: Mapping[tuple[str, ...], str]) -> list[str]:

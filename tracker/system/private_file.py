@@ -19,7 +19,7 @@ def private_file(path: Path) -> Iterator[IO[bytes]]:
     _check_place(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with open(str(temporary), "xb", opener=_open_private) as file:  # Path.open takes no opener
+        with open(str(temporary), "xb", opener=open_private) as file:  # Path.open takes no opener
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -53,5 +53,5 @@ def sync_directory(path: Path) -> None:
             os.close(descriptor)
 
 
-def _open_private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

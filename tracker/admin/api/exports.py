@@ -17,10 +17,9 @@ from tracker.admin.api.torrents import TorrentRow
 from tracker.admin.api.users import UserRow
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, StoreUnavailable
-from tracker.operations.audit_export import COLUMNS
 from tracker.operations.export import csv_lines, json_lines
 from tracker.operations.service import MAX_INTEGER
-from tracker.store.access.audit import row_of
+from tracker.store.access.audit import COLUMNS, row_of
 from tracker.store.changes.changes import Change
 from tracker.store.schema.record import shown
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards

@@ -1,4 +1,4 @@
-"""/users: the users and their totals. Passkeys are secrets: role `read` does not see them."""
+"""/users and /hit-and-runs: users, totals, hit-and-runs. Passkeys are secrets: role `read` does not see them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,12 +20,14 @@ from tracker.admin.api.models import (
     UserIdText,
     UserIdValue,
     changes_of,
+    page_of,
     reply_of,
     scan_of,
 )
 from tracker.admin.api.selections import UserQuery
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.errors import ClientError, existing
+from tracker.operations import users as user_operations
 from tracker.operations.users import Share, shares
 from tracker.store.schema.multipliers import MULTIPLIERS, join_ends, refuse_ended
 from tracker.store.schema.record import shown
@@ -283,6 +285,52 @@ async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -
     """By `torrent_id`."""
     await _known(call, user_id)
     return Forgiven(forgiven=existing(await call.store.users.forgive(user_id, torrent_id), "hit-and-run"))
+
+
+class HitAndRuns(Reply):
+    """A user with hit-and-runs."""
+
+    user_id: str
+    torrents: int
+
+
+class HitAndRunsPage(Page[HitAndRuns]):
+    """Users with hit-and-runs, highest count first."""
+
+
+class PendingHitAndRun(Reply):
+    """A torrent that a user has left, and that becomes a hit-and-run unless the user comes back before `at`."""
+
+    user_id: str
+    torrent_id: str
+    info_hash: str | None = Field(description="null if the torrent was removed.")
+    name: str
+    at: Moment
+    downloaded: int
+    uploaded: int
+    total_seconds: int
+    seed_seconds: int
+
+
+class PendingHitAndRunsPage(Page[PendingHitAndRun]):
+    """Pending hit-and-runs, the next one first."""
+
+
+@endpoints.get("/hit-and-runs", "List users with hit-and-runs")
+async def hit_and_runs(call: Call, query: Paged) -> HitAndRunsPage:
+    """Highest count first."""
+    users = call.store.users
+    found = await users.hit_and_runs(query.offset, query.limit)
+    items = [HitAndRuns(user_id=user_id, torrents=number) for user_id, number in found]
+    return HitAndRunsPage(**page_of(query, items, await users.hit_and_run_count()))
+
+
+@endpoints.get("/hit-and-runs/pending", "List pending hit-and-runs")
+async def pending_hit_and_runs(call: Call, query: Paged) -> PendingHitAndRunsPage:
+    """Torrents whose users may still come back: see `TRACKER_USERS__HNR_GRACE_SECONDS`."""
+    found = await user_operations.pending_hit_and_runs(call.store, query.offset, query.limit)
+    total = await call.store.hit_and_runs.pending_count()
+    return PendingHitAndRunsPage(**page_of(query, [PendingHitAndRun(**each) for each in found], total))
 
 
 @changes_of(Additions)

@@ -21,8 +21,6 @@ CONTENT_TYPE = "application/problem+json"
 RETRY_SECONDS = 2
 """Retry-After while the store is unavailable."""
 
-PLACES: web.AppKey[Callable[[], str]] = web.AppKey("places")
-"""The type of the GeoIP database in use, whose licence may ask for an attribution; empty without one."""
 STORE_NOTICES: web.AppKey[Callable[[], Sequence[str]]] = web.AppKey("store_notices")
 """Returns which parts of the store are unavailable while the others are available."""
 

@@ -10,6 +10,7 @@ from tracker.admin.auth.permissions import RULES
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.formats import input_time
 from tracker.admin.pages.forms import clean
+from tracker.admin.pages.paging import exports_of
 from tracker.admin.pages.rendering import render
 from tracker.errors import ClientError
 from tracker.store.access.audit import AuditEntry, AuditFilter, ChangedObject, Way
@@ -50,10 +51,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
             "ways": get_args(Way),
             "first_url": f"/audit?{urlencode(given)}" if cursor else "",
             "next_url": f"/audit?{urlencode({**given, 'cursor': after})}" if after else "",
-            "exports": [
-                (f"/api/v1/audit/{path}?{urlencode(exported)}", label)
-                for path, label in (("csv", "CSV"), ("json-lines", "JSON lines"))
-            ],
+            "exports": exports_of("/audit", exported),
             "error": error,
         }
         return render(request, "audit.html", variables, status=422 if error else 200)

@@ -22,7 +22,6 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
             **turned("/torrents/denied", number, PAGE, await torrents.denial_count()),
             "error": error,
             "info_hash": info_hash,
-            "now": context.clock(),
         }
         return render(request, "torrents_denied.html", variables, status=422 if error else 200)
 

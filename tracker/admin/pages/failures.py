@@ -2,21 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
 from aiohttp import web
 
-from tracker.admin.http.problems import Problem
 from tracker.admin.pages.history import chart_data, shown_of
 from tracker.admin.pages.rendering import Pages, render
+from tracker.errors import existing
 from tracker.operations import history
 from tracker.operations.history import RANGES, Chart, Line
 from tracker.refusals import CLOSED, Label, Reason, explained
 from tracker.store.stats.client_software import MAX_MEMBERS, parted, shown
-from tracker.store.stats.refusal_samples import MAX_KEPT, RefusedAnnounce
+from tracker.store.stats.refusal_samples import MAX_KEPT
 
 
 class FailurePages(Pages):
@@ -26,9 +25,7 @@ class FailurePages(Pages):
     async def show(self, request: web.Request) -> web.Response:
         """The query has ``reason``, and ``range`` as on the pages of the past."""
         store, reason = self._store, request.query.get("reason", "")
-        total = (await store.counters.failures()).get(reason)
-        if total is None:
-            raise Problem(404, detail="no request was refused for this reason")
+        total = existing((await store.counters.failures()).get(reason), "reason")
         samples = await store.refusal_samples.last(reason)
         torrents = await store.torrents.get_all(list(dict.fromkeys(sample.info_hash for sample in samples)))
         ranged = shown_of(request, self._clock())
@@ -41,7 +38,7 @@ class FailurePages(Pages):
             "shown": ranged,
             "ranges": RANGES.values(),
             "clients": await self._clients(reason),
-            "torrents": _by_torrent(samples),
+            "torrents": Counter(sample.info_hash.hex() for sample in samples).most_common(),
             "samples": samples,
             "max_samples": MAX_KEPT,
             "names": {torrent.info_hash.hex(): torrent.name for torrent in torrents},
@@ -69,8 +66,3 @@ def _for_page(reason: Reason) -> tuple[str, str, str]:
         re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "") for text in (reason.meaning, reason.remedy)
     )
     return reason.text, meaning, remedy
-
-
-def _by_torrent(samples: Sequence[RefusedAnnounce]) -> list[tuple[str, int]]:
-    """(info hash in hex, number of samples), most first."""
-    return Counter(sample.info_hash.hex() for sample in samples).most_common()

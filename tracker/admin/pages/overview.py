@@ -31,7 +31,6 @@ async def _variables(context: AdminContext, latest_reading: LatestReading, reque
         "ranges": RANGES.values(),
         "server": context.server,
         "mode": context.settings.torrents.mode,
-        "accounts": context.settings.users.private,
         "listen": context.listening,
         "websockets": context.settings.serves_websockets,
         "announce_urls": announce_urls(context, request.host),

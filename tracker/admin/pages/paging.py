@@ -54,6 +54,12 @@ def turned(path: str, number: int, size: int, total: int, name: str = "page", pa
     }
 
 
+def exports_of(path: str, query: Mapping[str, object]) -> list[tuple[str, str]]:
+    """(URL, label) of the exports of a list."""
+    kinds = (("csv", "CSV"), ("json-lines", "JSON lines"))
+    return [(f"/api/v1{path}/{kind}?{urlencode(query)}", label) for kind, label in kinds]
+
+
 @dataclass(frozen=True, slots=True)
 class ListQuery:
     """The options of a list in the URL: search text, filters, sorting, page. Invalid values become defaults."""
@@ -120,14 +126,10 @@ class ListQuery:
 
     @property
     def exports(self) -> list[tuple[str, str]]:
-        """(URL, label) of the exports of this list."""
+        """Those of this list, as of ``exports_of``."""
         parts = {name: str(flag).lower() for name, flag in self.flags.items() if flag is not None}
         ordered = {"sort": self.sort, "order": "desc" if self.descending else "asc"}
-        query = urlencode(parts | ({"q": self.text} if self.text else ordered))
-        return [
-            (f"/api/v1{self.path}/{path}?{query}", label)
-            for path, label in (("csv", "CSV"), ("json-lines", "JSON lines"))
-        ]
+        return exports_of(self.path, parts | ({"q": self.text} if self.text else ordered))
 
     def headings(self) -> list[Heading]:
         """None for a search."""

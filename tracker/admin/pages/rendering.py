@@ -17,8 +17,7 @@ from aiohttp import web
 
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY
-from tracker.admin.context import AdminContext
-from tracker.admin.http.problems import PLACES, STORE_NOTICES
+from tracker.admin.context import CONTEXT, AdminContext
 from tracker.admin.pages.formats import FILTERS
 
 STATIC = files("tracker.admin") / "static"
@@ -118,8 +117,8 @@ def _environment() -> jinja2.Environment:
 
 
 def _surroundings(request: web.Request) -> dict[str, Any]:
-    """The variables of base.html."""
-    identity = request.get(IDENTITY)
+    """The variables of base.html, and those that many pages have."""
+    identity, context = request.get(IDENTITY), request.app[CONTEXT]
     return {
         "identity": identity,
         "csrf": identity.csrf if identity is not None else "",
@@ -127,8 +126,10 @@ def _surroundings(request: web.Request) -> dict[str, Any]:
         "may_administer": identity is not None and identity.may("admin"),
         "path": request.path,
         "notice": NOTICES.get(request.query.get("notice", ""), ""),
-        "places_type": request.app[PLACES](),
-        "store_notices": request.app[STORE_NOTICES](),
+        "places_type": context.places_type,
+        "store_notices": context.store.shards.notices(),
+        "accounts": context.settings.users.private,
+        "now": context.clock(),
     }
 
 

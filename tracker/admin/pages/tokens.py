@@ -19,7 +19,6 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         variables = {
             "tokens": await tokens.list(),
             "roles": ROLES,
-            "now": context.clock(),
             "secret": secret,
             "error": error,
             "name": name,

@@ -70,14 +70,12 @@ class TorrentPage(Pages):
             "error": error,
             "peers": peers,
             "after": cursor,
-            "accounts": self._context.settings.users.private,
             "checks_connectable": self._context.settings.probe.connectable,
             "place": await self._store.scores.place(torrent.torrent_id),
             "charted": len(points) >= MIN_POINTS,
             "scored": bool(points),
             "scored_every": self._context.settings.scoring.interval_seconds,
             "announce_urls": announce_urls(self._context, request.host),
-            "now": self._clock(),
             "has_dht": self._context.settings.dht.enabled,
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
             **await self._unique_users(torrent),
@@ -113,9 +111,7 @@ class TorrentPage(Pages):
             "torrent": torrent,
             "peers": peers,
             "after": cursor,
-            "accounts": self._context.settings.users.private,
             "checks_connectable": self._context.settings.probe.connectable,
-            "now": self._clock(),
         }
         return render(request, template, variables)
 

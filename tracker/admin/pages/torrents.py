@@ -94,10 +94,7 @@ class TorrentPages(Pages):
         ]
 
     def _announced_to(self, request: web.Request) -> dict[str, Any]:
-        return {
-            "accounts": self._context.settings.users.private,
-            "announce_urls": announce_urls(self._context, request.host),
-        }
+        return {"announce_urls": announce_urls(self._context, request.host)}
 
     async def show(self, request: web.Request) -> web.Response:
         query, listing = Query.read(request), self._store.torrent_listing
@@ -113,7 +110,6 @@ class TorrentPages(Pages):
             "headings": query.headings(),
             "labels": list(SORTS.values()),
             "state_of": state_of,
-            "now": self._clock(),
             "mode": self._context.settings.torrents.mode,
             "registered": registered,
             "complete": complete,

@@ -93,7 +93,6 @@ class UserPage(Pages):
             "tokens": tokens,
             "token_count": token_count,
             "rules": self._context.settings.users,
-            "now": self._clock(),
             "activity": activity,
             "limits": LIMITS,
             "feed_is_on": self._context.settings.changes.max_entries > 0,

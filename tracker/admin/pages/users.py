@@ -89,10 +89,8 @@ class UserPages(Pages):
         query, missing = Query.read(request), wanted[:20]
         upload, download = await self._store.multipliers.get()
         variables = {
-            "accounts": self._context.settings.users.private,
             "upload_multiplier": upload,
             "download_multiplier": download,
-            "now": self._clock(),
             "query": query,
             "sizes": SIZES,
             "labels": list(SORTS.values()),
@@ -148,7 +146,6 @@ class UserPages(Pages):
         number = page_number(request.query.get("page", ""))
         total = await self._store.users.hit_and_run_count()
         variables = {
-            "accounts": self._context.settings.users.private,
             "hit_and_runs": await self._store.users.hit_and_runs((number - 1) * PAGE, PAGE),
             "rules": self._context.settings.users,
             **turned("/users/owing", number, PAGE, total),
@@ -162,10 +159,8 @@ class UserPages(Pages):
         number = page_number(request.query.get("page", ""))
         total = await self._store.hit_and_runs.pending_count()
         variables = {
-            "accounts": self._context.settings.users.private,
             "pending": await pending_hit_and_runs(self._store, (number - 1) * PAGE, PAGE),
             "rules": self._context.settings.users,
-            "now": self._clock(),
             **turned("/users/pending", number, PAGE, total),
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
@@ -175,12 +170,10 @@ class UserPages(Pages):
         """``edit`` in the query is the id of the group whose values the form has."""
         found, asked = await self._store.groups.all(), request.query.get("edit", "")
         variables = {
-            "accounts": self._context.settings.users.private,
             "groups": found,
             "chosen": next((group for group in found if str(group.group_id) == asked), Group(0)),
             "rules_text": rules_text,
             "rules": self._context.settings.users,
-            "now": self._clock(),
             "error": error,
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }

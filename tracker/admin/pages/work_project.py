@@ -65,7 +65,6 @@ class ProjectPages(Pages):
             **turned(f"{here}?{urlencode(query)}", number, PAGE, total),
             "log": [finished_claim(entry) for entry in await self._store.work.log.newest(name, _LOGGED)],
             "domain_bytes": await self._store.work.statistics.domain_bytes(name),
-            "now": self._clock(),
             "sees_addresses": _sees_addresses(request),
             "error": "",
         }
@@ -98,7 +97,6 @@ class ProjectPages(Pages):
             "queues": QUEUES,
             "error": error,
             "text": (await refused_form(request)).text("items", _MAX_LIST),
-            "now": self._clock(),
         }
         return render(request, "work_items.html", variables, status=422 if error else 200)
 
@@ -148,7 +146,6 @@ class ProjectPages(Pages):
             "first_url": f"{here}?{urlencode(query)}" if cursor else "",
             "next_url": _next(here, query, page.cursor),
             "error": error,
-            "now": self._clock(),
             "sees_addresses": _sees_addresses(request),
         }
         return render(request, "work_claims.html", variables, status=422 if error else 200)
@@ -181,7 +178,6 @@ class ProjectPages(Pages):
             "log": await self._store.work.blocks.log(name, PAGE) if sees_addresses else [],
             "error": error,
             "who": (await refused_form(request)).text("who"),
-            "now": self._clock(),
         }
         return render(request, "work_blocked.html", variables, status=422 if error else 200)
 

@@ -17,7 +17,7 @@ from tracker.admin.site.changes import (
     save_user,
 )
 from tracker.bittorrent import HASH_LENGTH, InfoHash
-from tracker.errors import ClientError, NotFound
+from tracker.errors import ClientError, existing
 from tracker.operations.peers import format_prefix
 from tracker.operations.torrents import allow_torrent, change_torrent_rule, deny_torrent
 from tracker.settings.reload import with_values
@@ -293,9 +293,7 @@ async def report(call: SiteCall, fields: dict[str, str]) -> str:
         return await _stats(call)
     if fields.get("get") != "user":
         raise ClientError("a report is get=stats or get=user")
-    user = await call.store.users.get(fields.get("key", ""))
-    if user is None:
-        raise NotFound("there is no such user")
+    user = existing(await call.store.users.get(fields.get("key", "")), "user")
     seeding, leeching = await call.store.users.torrents_at_once(user.user_id)
     return f"{leeching} leeching\n{seeding} seeding\n"
 

@@ -18,7 +18,7 @@ from tracker.admin.site.changes import (
     torrent_of_id,
 )
 from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.errors import ClientError, NotFound
+from tracker.errors import ClientError, existing
 from tracker.operations.peers import format_prefix, to_integer
 from tracker.operations.torrents import change_torrent_rule, torrent_fields
 from tracker.store.schema.multipliers import Multiplier, RuleChange, Rules
@@ -234,9 +234,7 @@ async def remove_user(call: SiteCall, body: UserKey) -> None:
 
 async def show_user(call: SiteCall, user_id: int) -> Mapping[str, object]:
     store, who = call.store, str(user_id)
-    user = await store.users.by_id(who)
-    if user is None:
-        raise NotFound("unknown user")
+    user = existing(await store.users.by_id(who), "user")
     seeding, leeching = await store.users.torrents_at_once(who)
     names = {rule.name for rule in user.download_multiplier if not rule.factor}
     seed_lists, leech_lists = await store.user_peers.lists(who)

@@ -2,18 +2,19 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
 import typer
 
 from tracker.cli.commands import EVERYTHING, AsJson, LimitOrAll, with_store
 from tracker.cli.terminal import Listing, Moment, Row
-from tracker.operations.audit_export import csv_of, entries, json_lines
-from tracker.store.access.audit import AuditEntry, AuditFilter, Way
+from tracker.operations.export import csv_lines, json_lines
+from tracker.store.access.audit import COLUMNS, Audit, AuditEntry, AuditFilter, Way, row_of
 from tracker.store.schema.multipliers import parse_past
 from tracker.store.store import Store
 
+_PAGE = 500
 _WHEN = "yesterday, a span ago such as 2h or 7d, or a date such as 2026-12-31T18:00 (UTC)"
 
 
@@ -47,9 +48,9 @@ def show_audit(
 
     def show(page: Sequence[AuditEntry], *, first: bool) -> None:
         if as_csv:
-            sys.stdout.write(csv_of(page, header=first))
+            sys.stdout.write(csv_lines(COLUMNS, map(row_of, page), header=first))
         elif as_json:
-            sys.stdout.write(json_lines(page).decode())
+            sys.stdout.write(json_lines(map(row_of, page)).decode())
         else:
             listing.page(map(_row, page))
 
@@ -62,6 +63,18 @@ def show_audit(
             show([], first=True)
 
     with_store(work)
+
+
+async def entries(audit: Audit, wanted: AuditFilter, limit: int) -> AsyncIterator[list[AuditEntry]]:
+    """The newest ``limit`` entries that match, in pages."""
+    cursor, left = "", limit
+    while left:
+        page, cursor = await audit.page(wanted, cursor, min(left, _PAGE))
+        if page:
+            yield page
+        left -= len(page)
+        if not cursor:
+            return
 
 
 def _row(entry: AuditEntry) -> Row:

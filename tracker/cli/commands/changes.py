@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from tracker.cli.commands import AsJson, load_settings, run_with_store
-from tracker.cli.terminal import Listing, Moment, Row, note
+from tracker.cli.terminal import Listing, Moment, note
 from tracker.errors import ClientError
 from tracker.operations.service import FEED_OFF
-from tracker.store.changes.changes import FIRST, Change
+from tracker.store.changes.changes import FIRST
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.store import Store
 
@@ -42,7 +42,7 @@ def show_changes(
             if page.gap and position != FIRST:
                 note("changes are missing here: the feed no longer has them")
             if page.changes:
-                listing.page(map(_row, page.changes))
+                listing.page({**change.as_json(), "at": Moment(change.at)} for change in page.changes)
             position = page.next
             if len(page.changes) < _PAGE:
                 if not follow:
@@ -50,7 +50,3 @@ def show_changes(
                 await asyncio.sleep(_POLL_SECONDS)
 
     run_with_store(settings, work)
-
-
-def _row(change: Change) -> Row:
-    return {**change.as_json(), "at": Moment(change.at)}

@@ -265,6 +265,10 @@ def _strings(stored: Any) -> dict[str, str]:
     return {name: str(value) for name, value in stored.items()} if isinstance(stored, dict) else {}
 
 
+COLUMNS = ("id", "at", "actor", "token_id", "role", "way", "address", "operation", "objects", "counts", "details")
+"""Of an export as CSV."""
+
+
 def row_of(entry: AuditEntry) -> dict[str, Any]:
     """The entry as JSON, as the API, the exports and the command line show it."""
     return asdict(entry)

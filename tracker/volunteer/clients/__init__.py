@@ -1,6 +1,7 @@
 """BitTorrent clients that the volunteer's program controls."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
@@ -68,4 +69,17 @@ class TorrentClient(Protocol):
     def close(self) -> None: ...
 
 
-Opener = Callable[[], TorrentClient]
+Errors = tuple[type[Exception], ...]
+
+
+@contextmanager
+def errors_of(client: str, refusals: Errors, failures: Errors) -> Iterator[None]:
+    """Raises ClientUnavailable for errors of a client's library. Their texts may contain the announce URL."""
+    try:
+        yield
+    except refusals as error:
+        raise ClientUnavailable(f"{client} refuses the user name or the password") from error
+    except failures as error:
+        raise ClientUnavailable(f"{client} is not available ({type(error).__name__})") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise ClientUnavailable(f"{client} sent something unexpected") from error

@@ -1,17 +1,19 @@
 """qBittorrent, by its web API. A tag is the label."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import qbittorrentapi
 from requests.exceptions import RequestException
 
-from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, Torrent
+from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, Torrent, errors_of
 
 SEEDING = frozenset({"uploading", "stalledUP", "queuedUP", "forcedUP"})
 _SECONDS = 30.0
+_REFUSALS = (qbittorrentapi.LoginFailed, qbittorrentapi.Forbidden403Error)
+_errors = partial(errors_of, "qBittorrent", _REFUSALS, (qbittorrentapi.APIError, RequestException))
 _APPEARS_SECONDS = 30.0
 """A torrent is listed about two seconds after it was added."""
 _POLL_SECONDS = 0.2
@@ -121,16 +123,3 @@ def _names(row: Mapping[str, Any]) -> list[str]:
 def _torrent(info_hash: str, row: Mapping[str, Any]) -> Torrent:
     size = max(0, int(row.get("total_size", 0)))
     return Torrent(info_hash, str(row["name"]), size, max(0, int(row.get("amount_left", 0))), row["state"] in SEEDING)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Texts of the library are not passed on: they may contain the announce URL."""
-    try:
-        yield
-    except (qbittorrentapi.LoginFailed, qbittorrentapi.Forbidden403Error) as error:
-        raise ClientUnavailable("qBittorrent refuses the user name or the password") from error
-    except (qbittorrentapi.APIError, RequestException) as error:
-        raise ClientUnavailable(f"qBittorrent is not available ({type(error).__name__})") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise ClientUnavailable("qBittorrent sent something unexpected") from error

@@ -4,17 +4,19 @@ Transmission 3.00 ignores labels of a torrent that is being added, so they are s
 and not labelled yet is recognised by its announce URL, if the program remembers that it was adding it.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import transmission_rpc
 from requests.exceptions import RequestException
 
-from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, Torrent
+from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, Torrent, errors_of
 
 _SECONDS = 30.0
+_FAILURES = (transmission_rpc.TransmissionError, RequestException)
+_errors = partial(errors_of, "Transmission", (transmission_rpc.TransmissionAuthError,), _FAILURES)
 _FIELDS = ("id", "name", "hashString", "labels", "status", "totalSize", "leftUntilDone", "trackers")
 _UNLIMITED = 2
 _LABELS_SINCE = 16
@@ -111,16 +113,3 @@ def _torrent(row: transmission_rpc.Torrent) -> Torrent:
 
 def _announce_urls(row: transmission_rpc.Torrent) -> set[str]:
     return {str(each.get("announce")) for each in row.fields["trackers"]}
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Texts of the library are not passed on: they may contain the announce URL."""
-    try:
-        yield
-    except transmission_rpc.TransmissionAuthError as error:
-        raise ClientUnavailable("Transmission refuses the user name or the password") from error
-    except (transmission_rpc.TransmissionError, RequestException) as error:
-        raise ClientUnavailable(f"Transmission is not available ({type(error).__name__})") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise ClientUnavailable("Transmission sent something unexpected") from error

@@ -24,7 +24,7 @@ from tracker.cli.terminal import say
 from tracker.errors import ClientError
 from tracker.store.store import Store
 from tracker.store.work.finished import FinishedClaim, finished_claim
-from tracker.system.private_file import sync_directory
+from tracker.system.private_file import open_private, sync_directory
 
 BATCH = 500
 
@@ -73,7 +73,7 @@ def locked(directory: Path) -> Iterator[None]:
 def write(directory: Path, project: str, entries: Sequence[FinishedClaim]) -> None:
     """Appends the entries to the files of their days, and waits until they are on the disk. Raises OSError."""
     for day, rows in groupby(entries, _day):
-        with open(str(directory / f"{project}-{day}.jsonl"), "ab+", opener=_open_private) as file:
+        with open(str(directory / f"{project}-{day}.jsonl"), "ab+", opener=open_private) as file:
             _end_last_line(file)
             for entry in rows:
                 file.write(json.dumps({"project": project, **asdict(entry)}).encode() + b"\n")
@@ -93,7 +93,3 @@ def _end_last_line(file: IO[bytes]) -> None:
         file.seek(-1, os.SEEK_END)
         if file.read(1) != b"\n":
             file.write(b"\n")
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
