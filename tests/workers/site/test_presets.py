@@ -155,6 +155,20 @@ async def test_nexusphp_removes_a_peer_that_the_store_has_forgotten(store: Store
         assert site.sql("SELECT seeder, last_action FROM peers") == [["no", "1970-01-01 08:00:01"]]
 
 
+async def test_constants_of_peers_that_left_may_replace_constants(store: Store, mariadb: Database) -> None:
+    text = (PRESETS / "nexusphp.toml").read_text("utf-8")
+    mapping = read_mapping(
+        "own", text.replace('seeder = "seeding"', 'seeder = "=yes"').replace("gone = {", 'gone = { seeder = "=no",')
+    )
+    await register(store, [7])
+    with site_on(mariadb, NEXUSPHP) as site:
+        async with syncing(store, site, mapping) as sync:
+            for event, seeder in (("s", "yes"), ("x", "no")):
+                await announce(store, 7, event)
+                await sync.round()
+                assert site.sql("SELECT seeder FROM peers") == [[seeder]]
+
+
 @pytest.mark.parametrize(("mapping", "tables"), [("gazelle", GAZELLE), ("nexusphp", NEXUSPHP)])
 def test_a_site_is_moved_in(
     tracker: Command, mariadb: Database, monkeypatch: pytest.MonkeyPatch, mapping: str, tables: tuple[str, ...]
@@ -203,6 +217,7 @@ def test_a_site_is_moved_in(
 def test_wrong_mapping_files_say_what_is_wrong(tmp_path: Path) -> None:
     assert {each.stem for each in PRESETS.glob("*.toml")} == {"unit3d", "gazelle", "nexusphp"}
     users = '[[table]]\nrows = "users"\nname = "y"\nkey = {id = "user_id"}'
+    peers = '[[table]]\nrows = "peers"\nname = "y"\nkey = {u = "user_id", t = "torrent_id", p = "peer_id"}'
     for text, reason in {
         "": "table is missing",
         "[[table]]": "rows is missing",
@@ -214,6 +229,7 @@ def test_wrong_mapping_files_say_what_is_wrong(tmp_path: Path) -> None:
         f'{users}\nset = {{a = "b"}}': "unknown: b; known:",
         f'{users}\nadd = {{a = "user_id"}}': "can be added",
         f'{users}\nadd = {{a = "uploaded"}}\ngone = {{a = 1}}': "gone is",
+        f'{peers}\nset = {{s = "seeding"}}\ngone = {{s = "no"}}': "gone has numbers, or texts after =",
         f'{users}\nbalance = {{table = "z"}}': "balance is of history or",
         "table = []\n[import.x]": "import: unknown: x",
     }.items():

@@ -104,8 +104,8 @@ class TableMapping:
     balance: Mapping[str, str] = field(default_factory=dict)
     """``table``, ``key`` and ``column`` of the torrents to which is added what their users upload beyond what they
     download, by rows of history or of peers."""
-    gone: Mapping[str, Constant] = field(default_factory=dict)
-    """What columns of ``replaced`` hold in rows of peers that have left."""
+    gone: Mapping[str, str | Constant] = field(default_factory=dict)
+    """The constants that columns of ``replaced`` hold in rows of peers that have left."""
 
     @property
     def columns(self) -> list[str]:
@@ -268,5 +268,7 @@ def _check_values(table: TableMapping) -> None:
         raise _Wrong(f"table {table.name}: balance is of history or peers, and has table, key and column")
     if set(table.gone) - set(table.replaced if table.rows == "peers" else ()):
         raise _Wrong(f"table {table.name}: gone is of peers, and of columns in set")
+    if any(map(is_value, table.gone.values())):
+        raise _Wrong(f"table {table.name}: gone has numbers, or texts after =")
     if not (table.replaced or table.added or (table.insert and table.once)):
         raise _Wrong(f"table {table.name}: no columns")

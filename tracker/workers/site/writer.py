@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tracker.store.sharding.shards import in_parts
 from tracker.workers.site.columns import Encode, encoder, problems
 from tracker.workers.site.database import SiteDatabase, SiteError
-from tracker.workers.site.mapping import SiteMapping, TableMapping, is_value
+from tracker.workers.site.mapping import Constant, SiteMapping, TableMapping, is_value
 
 Row = Mapping[str, Any]
 Encoded = dict[str, Any]
@@ -60,6 +60,10 @@ class Written:
         return self
 
 
+def _constant(value: str | Constant) -> str | Constant:
+    return value[1:] if isinstance(value, str) else value
+
+
 class TableWriter:
     """One table of ``tables``, which have their columns as they are."""
 
@@ -74,7 +78,7 @@ class TableWriter:
             if column not in mapping.added
         }
         self._constants = {
-            name: value[1:] if isinstance(value, str) else value
+            name: _constant(value)
             for name, value in (*mapping.replaced.items(), *mapping.once.items())
             if not is_value(value)
         }
@@ -84,7 +88,10 @@ class TableWriter:
         self._lasting = [name for name, value in changed.items() if value not in OF_ANNOUNCES]
         self._unseeded = [name for name, value in changed.items() if value != "last_seeded"]
         encode = {name: each for name, (_, each) in self._encoders.items()}
-        self._gone = {name: encode[name](value) for name, value in mapping.gone.items()}
+        self._gone = {
+            name: _constant(value) if isinstance(value, str) else encode.get(name, _constant)(value)
+            for name, value in mapping.gone.items()
+        }
         flags = [name for name, value in mapping.replaced.items() if value in _ACTIVE]
         self._ended = {**{name: encode[name](False) for name in flags}, **self._gone}
         self._batch = max(1, min(_BATCH, _MAX_VALUES // len(mapping.columns)))
