@@ -5,6 +5,7 @@ import aiohttp
 from tests.admin.api.api_client import program
 from tests.admin.conftest import Admin
 from tests.admin.pages.page import get
+from tracker.admin.pages.audit import PAGE
 
 HASH = "ab" * 20
 
@@ -65,3 +66,19 @@ async def test_a_bulk_change_is_one_row_without_defaults(admin: Admin, browser: 
     assert len(page.all("tr")) == 2, "the head, and one row for all"
     assert "100 objects" in page.text and "name: – → x, upload_multiplier: – → 2" in page.text
     assert "download_multiplier" not in page.text
+
+
+async def test_a_bulk_change_is_one_row_at_the_end_of_a_page_too(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    """All of it is on the page where it begins, and the next page begins with the change before it."""
+    hashes = [f"{number:040x}" for number in range(1, 201)]
+    for user in ("6", "7"):
+        await browser.post("/users", data={"user_id": user}, allow_redirects=False)
+    async with program(admin) as api:
+        await api.ask("POST", "/torrents/batch", json={"torrents": [{"info_hash": each} for each in hashes]})
+    for number in range(PAGE - 1):
+        await browser.post("/torrents/denied", data={"info_hash": f"{number:040x}"}, allow_redirects=False)
+    first = await get(browser, "/audit")
+    assert "200 objects" in first.text and len(first.all("th", scope="row")) == PAGE
+    (older,) = [str(e.attributes["href"]) for e in first.all("a", rel="next")]
+    second = await get(browser, older)
+    assert "objects" not in second.text and len(second.all("th", scope="row")) == 2

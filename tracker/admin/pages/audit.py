@@ -1,6 +1,8 @@
 """The page of the audit log, for role admin only."""
 
 from collections.abc import Iterable
+from functools import partial
+from itertools import takewhile
 from typing import get_args
 from urllib.parse import urlencode
 
@@ -13,7 +15,7 @@ from tracker.admin.pages.forms import clean
 from tracker.admin.pages.paging import exports_of
 from tracker.admin.pages.rendering import render
 from tracker.errors import ClientError
-from tracker.store.access.audit import AuditEntry, AuditFilter, ChangedObject, Way
+from tracker.store.access.audit import MAX_OBJECTS, Audit, AuditEntry, AuditFilter, ChangedObject, Way
 from tracker.store.schema.multipliers import parse_past
 from tracker.store.schema.record import Field, fields_of
 from tracker.store.torrents.records import Torrent
@@ -37,7 +39,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         after = ""
         try:
             wanted = _filter(texts, context.clock())
-            entries, after = await context.store.audit.page(wanted, cursor, PAGE)
+            entries, after = await _page(context.store.audit, wanted, cursor)
         except ClientError as problem:
             wanted, error = AuditFilter(), str(problem)
         given = {name: text for name, text in texts.items() if text}
@@ -59,15 +61,32 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     return [web.get("/audit", show)]
 
 
+async def _page(audit: Audit, wanted: AuditFilter, cursor: str) -> tuple[list[AuditEntry], str]:
+    """A page, and all further entries of its last call. Also the next cursor, empty at the end. Raises ClientError."""
+    entries, after = await audit.page(wanted, cursor, PAGE)
+    while after and entries and (entries[-1].further or len(entries[-1].objects) == MAX_OBJECTS):
+        more, end = await audit.page(wanted, after, PAGE)
+        rest = list(takewhile(partial(_continues, entries[-1]), more))
+        entries += rest
+        if not rest:
+            break
+        after = end if len(rest) == len(more) else rest[-1].id
+    return entries, after
+
+
 def _folded(entries: Iterable[AuditEntry]) -> list[tuple[AuditEntry, list[ChangedObject]]]:
     """Each entry with its objects. Those of further entries are among the objects of their call."""
     rows: list[tuple[AuditEntry, list[ChangedObject]]] = []
     for entry in entries:
-        if entry.further and rows and _call_of(rows[-1][0]) == _call_of(entry) and rows[-1][0].at - entry.at <= 1:
+        if rows and _continues(rows[-1][0], entry):
             rows[-1][1].extend(entry.objects)
         else:
             rows.append((entry, list(entry.objects)))
     return rows
+
+
+def _continues(call: AuditEntry, entry: AuditEntry) -> bool:
+    return entry.further and _call_of(call) == _call_of(entry) and call.at - entry.at <= 1
 
 
 def _call_of(entry: AuditEntry) -> tuple[object, ...]:

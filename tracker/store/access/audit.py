@@ -7,7 +7,7 @@ of their own. So batches do not push the other changes out.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any, Literal, cast, get_args
 
 import orjson
@@ -265,7 +265,8 @@ def _strings(stored: Any) -> dict[str, str]:
     return {name: str(value) for name, value in stored.items()} if isinstance(stored, dict) else {}
 
 
-COLUMNS = ("id", "at", "actor", "token_id", "role", "way", "address", "operation", "objects", "counts", "details")
+_FIRST = ("id", "at")
+COLUMNS = (*_FIRST, *(each.name for each in fields(AuditEntry) if each.name not in _FIRST))
 """Of an export as CSV."""
 
 
