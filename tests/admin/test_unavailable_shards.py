@@ -56,6 +56,7 @@ async def filled(group: Cluster) -> AsyncIterator[Admin]:
         running_admin(settings, connection, redis.prefix, StreamLimits()) as admin,
         in_background(admin.store.swarms.run()),
     ):
+        await admin.store.upgrade()
         for reaping in admin.store.reapings.values():
             await reaping.heartbeat()
         await admin.store.users.add("7")

@@ -34,6 +34,7 @@ async def store(redis_url: str, prefix: str, request: pytest.FixtureRequest) -> 
     """With users 7 (ALICE) and 8 (BOB)."""
     opened = Store(redis_url, Keys(prefix), SwarmRules(**RULES), shards=request.param)
     async with running(opened) as store:
+        await store.upgrade()
         await store.users.add("7", ALICE)
         await store.users.add("8", BOB)
         yield store

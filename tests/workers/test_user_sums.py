@@ -17,6 +17,7 @@ from tracker.workers.user_sums import UserSumsWorker
 async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
     rules = SwarmRules(accounts="required")
     async with running(Store(redis_url, Keys(prefix), rules, shards=SHARDS)) as store:
+        await store.upgrade()
         await store.users.add("7", ALICE)
         yield store
 

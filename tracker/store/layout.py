@@ -233,7 +233,7 @@ async def restore_main(shards: Shards) -> None:
     except StoreUnavailable:
         return
     if made is not None:
-        log.warning("the main store is empty: it gets the layout, the secret, tokens and lists of the shards")
+        log.warning("the main store is empty: it gets back what the shards have of it")
         await _begin(shards, made.layout.number, made.secret)
 
 

@@ -1,6 +1,7 @@
 """Copies of tokens, sessions and lists of clients: when they hold, and when they are written."""
 
 import glob
+import json
 from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
@@ -86,6 +87,27 @@ async def test_an_empty_main_prefix_gets_back_what_most_shards_have(store: Store
     assert [token.name for token in await store.tokens.list()] == ["site"]
     assert await store.allow_list.name(b"-XX") == "a client"
     assert await store.deny_list.all() == {b"-YY": "a reason"}
+
+
+async def test_an_empty_main_prefix_gets_back_groups_and_multipliers(store: Store) -> None:
+    """Also if half of the shards have lost theirs with it; a group's limit over all torrents is what it was."""
+    await store.multipliers.set("2 donor", "0")
+    await store.groups.save(5, {"name": "vip", "max_downloads": "5"})
+    before = await store.groups.all(), await store.multipliers.get()
+    for lost in ([], list(store.shards)[:2]):
+        for shard in [store.shards.main, *lost]:
+            await clear(store, shard)
+        assert await store.multipliers.outdated(store.shards.others) == []
+        await store.multipliers.set(upload="2 donor")  # of an operator who has not noticed
+        await store.copy_access(store.shards.others)
+        for shard in await store.multipliers.outdated(store.shards.others):
+            await store.multipliers.copy_to(shard)
+        assert (await store.groups.all(), await store.multipliers.get()) == before
+        for shard in store.shards:
+            text = await store.redis.get(shard.keys.groups())
+            assert json.loads(text)["5"]["max_downloads"] == "2"
+    lose([store.shards.main])
+    assert (await store.groups.all(), await store.multipliers.get()) == before
 
 
 async def test_copies_stay_while_too_few_shards_answer_to_restore_an_empty_main_prefix(store: Store) -> None:

@@ -374,6 +374,7 @@ class SwarmMachine(RuleBasedStateMachine):
         async def start() -> None:
             self.context = self.opened(rules)
             self.store = await self.context.__aenter__()
+            await self.store.upgrade()
             for torrent in range(1, 4):  # torrents that registered themselves would be forgotten
                 await self.store.torrents.add(self.hash_of(torrent))
             for passkey, user in USERS.items():

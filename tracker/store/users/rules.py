@@ -1,6 +1,5 @@
 """The rules that many users share: the multipliers for all users, and the groups of users."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import orjson
 
 from tracker.errors import ClientError
+from tracker.store.access.copies import divided_groups, loaded_groups, whole_groups
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.multipliers import (
     NO_MULTIPLIER,
@@ -56,7 +56,8 @@ GROUP_FIELDS = tuple(settable(Group))
 
 
 class SharedRules:
-    """The values under the main prefix, with copies in the other shards. A change applies from the next announce."""
+    """The values under the main prefix, with copies in the other shards. A change applies from the next announce. While
+    the main prefix is empty, shards keep theirs (access/copies.py)."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -69,6 +70,8 @@ class SharedRules:
     async def outdated(self, shards: Sequence[Shard]) -> list[Shard]:
         """Those that have other ones than the main prefix. One round trip for each node."""
         wanted = await self._texts()
+        if wanted is None:
+            return []
         found = await self._shards.send([(shard, ("MGET", *_keys_in(shard))) for shard in shards])
         return [
             shard for shard, copies in zip(shards, found, strict=True) if [text or b"" for text in copies] != wanted
@@ -76,13 +79,16 @@ class SharedRules:
 
     async def copy_to(self, shard: Shard) -> None:
         """Raises StoreUnavailable; a later call heals that."""
-        texts = zip(_keys_in(shard), await self._texts(), strict=True)
-        await shard.connection.command("MSET", *(part for pair in texts for part in pair))
+        if (texts := await self._texts()) is not None:
+            pairs = zip(_keys_in(shard), texts, strict=True)
+            await shard.connection.command("MSET", *(part for pair in pairs for part in pair))
 
-    async def _texts(self) -> list[bytes]:
-        """As the shards have them: limits over all torrents are divided."""
-        upload, download, groups = await self._main.connection.command("MGET", *_keys_in(self._main))
-        return [upload or b"", download or b"", _divided(groups or b"", len(self._shards))]
+    async def _texts(self) -> list[bytes] | None:
+        """As the shards have them; None if the main prefix has no layout: it is new, or has lost everything."""
+        reads = ("MGET", *_keys_in(self._main)), ("EXISTS", self._main.keys.layout())
+        texts, exists = await self._shards.send([(self._main, read) for read in reads])
+        upload, download, groups = (text or b"" for text in texts)
+        return [upload, download, divided_groups(groups, len(self._shards))] if exists else None
 
 
 class Multipliers(SharedRules):
@@ -118,16 +124,15 @@ class Groups(SharedRules):
         return [_group_of(int(group_id), stored[group_id]) for group_id in sorted(stored, key=int)]
 
     async def _text(self) -> bytes:
-        """Without the main prefix a copy, in which limits over all torrents are divided."""
         found = await self._shards.main_or_copy(lambda shard: shard.connection.command("GET", shard.keys.groups()))
-        return found or b""
+        return whole_groups(found or b"")
 
     async def get(self, group_id: int) -> Group | None:
         return next((group for group in await self.all() if group.group_id == group_id), None)
 
     async def hidden_users(self) -> frozenset[str]:
         """The ids of users whose peers are in no reply to others, which announces read with the groups."""
-        stored = _loaded(await self._text())
+        stored = loaded_groups(await self._text())
         return frozenset(str(stored.get("hidden", "")).split())
 
     async def save(self, group_id: int, fields: Mapping[str, Value], *, replace: bool = False) -> bool:
@@ -170,23 +175,5 @@ def _stored(value: object) -> bytes | None:
 
 def _parsed(text: bytes) -> dict[str, dict[str, Any]]:
     """The stored groups by id."""
-    rows = _loaded(text).items()
+    rows = loaded_groups(text).items()
     return {key: row for key, row in rows if key.isascii() and key.isdigit() and isinstance(row, dict)}
-
-
-def _loaded(text: bytes) -> dict[str, Any]:
-    """Empty for text that is no object, which another program may have written."""
-    try:
-        found = orjson.loads(text) if text else {}
-    except orjson.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _divided(text: bytes, shards: int) -> bytes:
-    groups = _loaded(text)
-    for row in groups.values():
-        limit = row.get("max_downloads") if isinstance(row, dict) else None
-        if isinstance(limit, str) and limit.isdigit():
-            row["max_downloads"] = str(math.ceil(int(limit) / shards))
-    return orjson.dumps(groups) if groups else b""
