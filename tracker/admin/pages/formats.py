@@ -132,17 +132,8 @@ def _utc(at: float | None) -> datetime | None:
         return None
 
 
+_BY_NAME = (number, rate, size, percent, milliseconds, duration, prose, moment, clock, ago, input_time)
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "number": number,
-    "rate": rate,
-    "size": size,
-    "percent": percent,
-    "milliseconds": milliseconds,
-    "duration": duration,
-    "prose": prose,
-    "moment": moment,
-    "clock": clock,
-    "ago": ago,
-    "input_time": input_time,
+    **{each.__name__: each for each in _BY_NAME},
     "factors": lambda both, now: factors(both[0], both[1], now),
 }

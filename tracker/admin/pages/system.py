@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from aiohttp import web
 
@@ -11,15 +10,6 @@ from tracker.admin.pages.rendering import render, wants_part
 from tracker.doctor.checks import DoctorContext, run_checks
 from tracker.settings.model import Settings, variable
 from tracker.settings.reference import Described, describe
-
-
-class Part(NamedTuple):
-    """A section of the settings. ``changed``: number of fields with other values than their defaults."""
-
-    name: str
-    sentence: str
-    rows: list[Described]
-    changed: int
 
 
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
@@ -42,9 +32,10 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     return [web.get("/settings", settings), web.get("/doctor", doctor)]
 
 
-def _parts(settings: Settings) -> Iterator[Part]:
+def _parts(settings: Settings) -> Iterator[tuple[str, str, list[Described], int]]:
+    """(name, sentence, settings, number of those that differ from their defaults) of each section."""
     rows = describe(settings)
     for name, field in Settings.model_fields.items():
         mine = [row for row in rows if row.name.startswith(variable(name, ""))]
         changed = sum(row.value != row.default for row in mine)
-        yield Part(name, (field.default.__doc__ or "").strip(), mine, changed)
+        yield name, (field.default.__doc__ or "").strip(), mine, changed

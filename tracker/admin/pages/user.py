@@ -24,17 +24,6 @@ from tracker.store.users.users import UnknownUser
 PAGE = 50
 LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit-and-runs"}
 """The user's sets of torrents, with their labels."""
-EVENTS = {
-    "joined": "Joined",
-    "completed": "Completed",
-    "stopped": "Left",
-    "timed_out": "Timed out",
-    "hit_and_run_pending": "Hit-and-run pending",
-    "hit_and_run": "Hit-and-run",
-    "hit_and_run_cleared": "Hit-and-run cleared",
-    "hit_and_run_forgiven": "Hit-and-run forgiven",
-}
-"""Labels of events; others are shown as stored."""
 LIMITS = {"torrents": MAX_TORRENTS, "completed": MAX_COMPLETED, "changes": MAX_CHANGES, "unregistered": MAX_KEPT}
 """How much is searched for what the user does and did."""
 ROTATED = "New passkey created. The old one no longer works."
@@ -97,7 +86,6 @@ class UserPage(Pages):
             "limits": LIMITS,
             "feed_is_on": self._context.settings.changes.max_entries > 0,
             "country_name": country_name,
-            "events": EVENTS,
         }
         return render(request, "user.html", variables, status=422 if error else 200)
 

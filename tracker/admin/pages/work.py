@@ -16,14 +16,6 @@ from tracker.store.work.records import Kind, Project
 from tracker.store.work.sizes import CLASSES, EVERY_SECONDS
 from tracker.store.work.verification import asks_for_probes
 
-_TABS = {
-    "": "Results",
-    "/items": "Items",
-    "/claims": "Claims",
-    "/policy": "Policy",
-    "/blocked": "Blocked",
-    "/settings": "Settings",
-}
 _GIB = 2**30
 _PREVIEWED = 200
 """Torrents that the preview of the policy looks at."""
@@ -131,17 +123,12 @@ async def project_frame(context: AdminContext, request: web.Request, tab: str) -
     work = context.store.work
     project = await work.projects.get(project_name(request))
     (numbers,) = await work.statistics.read([project.name])
-    here = f"/work/{project.name}"
     return {
         "project": project,
         "numbers": numbers,
         "needs_probes": asks_for_probes(project) and not context.settings.probe.enabled,
-        "here": here,
-        "tabs": [
-            (here + path, label, path == tab)
-            for path, label in _TABS.items()
-            if path != "/policy" or project.kind == "seeding"
-        ],
+        "here": f"/work/{project.name}",
+        "tab": tab,
     }
 
 

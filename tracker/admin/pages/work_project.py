@@ -1,6 +1,6 @@
 """The pages of one project: results, items, claims, and who is blocked."""
 
-from typing import Any, cast, get_args
+from typing import cast, get_args
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -86,7 +86,7 @@ class ProjectPages(Pages):
         variables = {
             **frame,
             "place": place,
-            "places": _places(frame["here"], frame["numbers"], place if not claimant else ""),
+            "places": get_args(Place),
             "claimant": claimant,
             "entries": page.entries,
             "is_done": place == "done" and not claimant,
@@ -193,13 +193,6 @@ def _sees_addresses(request: web.Request) -> bool:
 
 def _place(text: str) -> Place:
     return cast("Place", text) if text in get_args(Place) else "todo"
-
-
-def _places(here: str, numbers: Any, chosen: str) -> list[tuple[str, str, bool]]:
-    return [
-        (f"{here}/items?list={place}", f"{place} ({getattr(numbers, place):,})", place == chosen)
-        for place in get_args(Place)
-    ]
 
 
 def _next(path: str, query: dict[str, str], cursor: str) -> str:
