@@ -1,11 +1,9 @@
 """/dht: nodes of the DHT, lookups and their results."""
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Reply
-from tracker.admin.api.jobs import JobEnqueued, enqueued
+from tracker.admin.api.jobs import JobEnqueued
 from tracker.admin.api.models import Hex, InfoHashText, Moment, Page, Paged, page_of
 from tracker.admin.api.torrents import TorrentRow, known, rows
 from tracker.bittorrent import parse_info_hash
@@ -131,7 +129,7 @@ async def look_up(call: Call, info_hash: InfoHashText) -> JobEnqueued:
     existing(torrent.registered, "torrent")
     store, wanted = call.store, torrent.info_hash
     await store.dht_nodes.check_lookup(store.dht_torrents, wanted, call.context.clock())
-    return await enqueued(store.jobs.enqueue(DHT_LOOKUP, {"info_hash": wanted.hex()}, max_retries=0))
+    return JobEnqueued.from_record(await store.jobs.enqueue(DHT_LOOKUP, {"info_hash": wanted.hex()}, max_retries=0))
 
 
 def _row(status: NodeStatus, now: float) -> DhtNodeRow:
@@ -142,8 +140,8 @@ def _row(status: NodeStatus, now: float) -> DhtNodeRow:
         torrents=status.mode,
         ipv4=_family(status, 4),
         ipv6=_family(status, 6),
-        dropped=_sorted(status.dropped),
-        lookups=_sorted(status.lookups),
+        dropped=dict(sorted(status.dropped.items())),
+        lookups=dict(sorted(status.lookups.items())),
         participation=(None if counted is None else DhtParticipation.from_record(counted, torrents=counted.estimate)),
     )
 
@@ -158,7 +156,3 @@ def _family(status: NodeStatus, family: int) -> DhtFamily | None:
         nodes=status.nodes(family),
         buckets=dict(status.buckets[family]),
     )
-
-
-def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(counts.items()))

@@ -1,6 +1,5 @@
 """/queues and /jobs: background jobs."""
 
-from collections.abc import Awaitable
 from dataclasses import asdict
 from typing import Annotated, Literal
 
@@ -10,7 +9,7 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Count, Page, Paged, Whole, changes_of, page_of, reply_of
 from tracker.errors import existing
 from tracker.operations import service
-from tracker.store.jobs.records import Enqueued, Job, QueueLimits
+from tracker.store.jobs.records import Job, QueueLimits
 from tracker.store.schema.record import shown
 
 endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
@@ -143,18 +142,13 @@ async def retry(call: Call, id: JobIdText) -> JobRow:
 @endpoints.post("/reprocess", "Rescore torrents", status=202, errors=FULL, location="/jobs/{reply.id}")
 async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
     """Queues a job that rescores all matching torrents."""
-    return await enqueued(service.rescore(call.store.jobs, **body.model_dump()))
+    return JobEnqueued.from_record(await service.rescore(call.store.jobs, **body.model_dump()))
 
 
 @endpoints.post("/sweep", "Sweep all swarms now", status=202, errors=FULL, location="/jobs/{reply.id}")
 async def sweep(call: Call) -> JobEnqueued:
     """Queues a job that removes timed-out peers, repairs counts and forgets empty torrents."""
-    return await enqueued(service.sweep(call.store.jobs))
-
-
-async def enqueued(enqueuing: Awaitable[Enqueued]) -> JobEnqueued:
-    job = await enqueuing
-    return JobEnqueued(id=job.id, new=job.new)
+    return JobEnqueued.from_record(await service.sweep(call.store.jobs))
 
 
 def _row(job: Job) -> JobRow:

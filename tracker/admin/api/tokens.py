@@ -57,7 +57,7 @@ class TokenCreated(TokenRow):
 
 @endpoints.get("/tokens", "List tokens")
 async def list_all(call: Call) -> TokenList:
-    return TokenList(items=[TokenRow(**_fields(token)) for token in await call.store.tokens.list()])
+    return TokenList(items=[TokenRow(**shown(token)) for token in await call.store.tokens.list()])
 
 
 @endpoints.post(
@@ -65,14 +65,10 @@ async def list_all(call: Call) -> TokenList:
 )
 async def create(call: Call, body: TokenNew) -> TokenCreated:
     token, text = await call.store.tokens.create(body.name, body.role, expires=body.expires, addresses=body.addresses)
-    return TokenCreated(**_fields(token), token=text)
+    return TokenCreated(**shown(token), token=text)
 
 
 @endpoints.delete("/tokens/{token_id}", "Revoke a token", errors={404: "Unknown token."})
 async def revoke(call: Call, token_id: TokenIdText) -> None:
     """Requests with it are refused immediately, and its sessions end."""
     await call.store.tokens.revoke(token_id)
-
-
-def _fields(token: Token) -> dict[str, object]:
-    return shown(token)

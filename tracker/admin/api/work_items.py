@@ -10,7 +10,7 @@ from tracker.admin.api.work import UNKNOWN_PROJECT, ClaimantText, Cursor, ItemTe
 from tracker.errors import existing
 from tracker.operations.work import add_items, items_of, purge_items
 from tracker.store.work.items import MAX_BATCH
-from tracker.store.work.records import Added, NewItem
+from tracker.store.work.records import NewItem
 
 endpoints = Endpoints("work-items", "Items of work distribution: what a project gives to claimants.")
 
@@ -117,7 +117,7 @@ async def add(call: Call, project: ProjectText, body: ItemsNew) -> ItemsAdded:
     """Items that are wanted, claimed or done already are skipped. In a project of kind `seeding` they must be
     registered torrents."""
     new = [NewItem(name, body.queue, tuple(body.claimants), body.copies, body.place) for name in body.items]
-    return _added(await add_items(call.store, project, new, again=body.again))
+    return ItemsAdded.from_record(await add_items(call.store, project, new, again=body.again))
 
 
 @endpoints.post("/work/projects/{project}/item-list", "Add items of a text", errors=UNKNOWN_PROJECT)
@@ -125,7 +125,7 @@ async def add_list(call: Call, project: ProjectText, query: ListQuery, body: Lin
     """The body is text, one item a line. Empty lines are ignored. If one item is invalid, none is added."""
     asked = (query.claimant,) if query.claimant else ()
     new = [NewItem(name, query.queue, asked, query.copies) for name in items_of(body.root)]
-    return _added(await add_items(call.store, project, new, again=query.again))
+    return ItemsAdded.from_record(await add_items(call.store, project, new, again=query.again))
 
 
 @endpoints.delete("/work/projects/{project}/items", "Remove items of a list", errors=UNKNOWN_PROJECT)
@@ -152,7 +152,3 @@ async def remove(call: Call, project: ProjectText, query: ItemName) -> None:
 def _row(item: str, score: float, *, is_done: bool) -> ItemRow:
     """``score``: when the item was done (epoch s), or its place."""
     return ItemRow(item=item, place=None if is_done else score, done_at=int(score) if is_done else None)
-
-
-def _added(added: Added) -> ItemsAdded:
-    return ItemsAdded(processed=added.processed, added=added.added)

@@ -20,6 +20,11 @@ class Metric(NamedTuple):
     """``tracker``: sum over the processes of this tracker; ``store``: equal on every tracker of the store."""
 
 
+def _each(counters: str, metric: str, *labels: str) -> dict[str, Source]:
+    """The counter of each label, whose name has the label for the ``*``."""
+    return {counters.replace("*", label): (metric, (label,)) for label in labels}
+
+
 COUNTED: dict[str, Source] = {
     "announces": ("tracker_requests_total", ("announce", "answered")),
     "scrapes": ("tracker_requests_total", ("scrape", "answered")),
@@ -27,29 +32,21 @@ COUNTED: dict[str, Source] = {
     "refused.scrapes": ("tracker_requests_total", ("scrape", "refused")),
     "refused.other": ("tracker_requests_total", ("other", "refused")),
     "geoip.failed": ("tracker_geoip_updates_failed_total", ()),
-    **{f"announces.{family}": ("tracker_announces_total", (family,)) for family in ("v4", "v6")},
-    **{
-        f"announces.{event}": ("tracker_announce_events_total", (event,))
-        for event in ("started", "completed", "stopped")
-    },
-    **{f"scrapes.{family}": ("tracker_scrapes_total", (family,)) for family in ("v4", "v6")},
+    **_each("announces.*", "tracker_announces_total", "v4", "v6"),
+    **_each("announces.*", "tracker_announce_events_total", "started", "completed", "stopped"),
+    **_each("scrapes.*", "tracker_scrapes_total", "v4", "v6"),
     "udp.connects": ("tracker_udp_answered_total", ("connect",)),
     "announces.udp": ("tracker_udp_answered_total", ("announce",)),
     "scrapes.udp": ("tracker_udp_answered_total", ("scrape",)),
-    **{
-        f"udp.ignored.{reason}": ("tracker_udp_ignored_total", (reason,))
-        for reason in ("short", "action", "magic", "port", "id", "budget", "late", "limit", "socket")
-    },
+    **_each("udp.ignored.*", "tracker_udp_ignored_total", "short", "action", "magic", "port", "id", "budget"),
+    **_each("udp.ignored.*", "tracker_udp_ignored_total", "late", "limit", "socket"),
     "udp.dropped": ("tracker_udp_dropped_total", ()),
     "udp.unsent": ("tracker_udp_unsent_total", ()),
-    **{f"joins.{family}": ("tracker_joins_total", (family,)) for family in ("v4", "v6")},
-    **{f"joins.udp.{family}": ("tracker_udp_joins_total", (family,)) for family in ("v4", "v6")},
-    **{f"joins.ws.{family}": ("tracker_websocket_joins_total", (family,)) for family in ("v4", "v6")},
+    **_each("joins.*", "tracker_joins_total", "v4", "v6"),
+    **_each("joins.udp.*", "tracker_udp_joins_total", "v4", "v6"),
+    **_each("joins.ws.*", "tracker_websocket_joins_total", "v4", "v6"),
     "announces.ws": ("tracker_websocket_announces_total", ()),
-    **{
-        f"relays.{outcome}": ("tracker_relays_total", (outcome,))
-        for outcome in ("offers", "answers", "unasked", "lost")
-    },
+    **_each("relays.*", "tracker_relays_total", "offers", "answers", "unasked", "lost"),
     "sockets.stuck": ("tracker_websockets_stuck_total", ()),
     **{
         f"bytes.{way}{over}.{family}": (f"tracker{protocol}_reported_bytes_total", (way, family))
@@ -57,7 +54,7 @@ COUNTED: dict[str, Source] = {
         for way in ("up", "down")
         for family in ("v4", "v6")
     },
-    **{f"reaps.{cause}": ("tracker_reaps_total", (cause,)) for cause in ("event", "due", "sweep")},
+    **_each("reaps.*", "tracker_reaps_total", "event", "due", "sweep"),
     **{
         f"limited.{limit}.{action}": ("tracker_limited_total", (limit, action))
         for limit in ("peer", "torrent", "joins", "address", "passkeys")
@@ -79,23 +76,13 @@ COUNTED: dict[str, Source] = {
         for receiver in ("stathat", "statsd")
         for outcome in ("sent", "dropped")
     },
-    **{
-        f"{receiver}.failed": ("tracker_figure_requests_failed_total", (receiver,))
-        for receiver in ("stathat", "statsd")
-    },
-    "webhooks.delivered": ("tracker_webhook_deliveries_total", ("delivered",)),
-    "webhooks.failed": ("tracker_webhook_deliveries_total", ("failed",)),
+    **_each("*.failed", "tracker_figure_requests_failed_total", "stathat", "statsd"),
+    **_each("webhooks.*", "tracker_webhook_deliveries_total", "delivered", "failed"),
     "webhooks.changes": ("tracker_webhook_changes_total", ()),
-    **{
-        f"site_sync.{outcome}": ("tracker_site_rows_total", (outcome,))
-        for outcome in ("written", "repaired", "refused")
-    },
+    **_each("site_sync.*", "tracker_site_rows_total", "written", "repaired", "refused"),
     "site_sync.errors": ("tracker_site_errors_total", ()),
     "site_call.unknown.refused": ("tracker_site_calls_total", ("unknown", "refused")),
-    **{
-        f"store.{outcome}": ("tracker_store_round_trips_total", (outcome,))
-        for outcome in ("answered", "error", "refused", "timeout", "unreachable")
-    },
+    **_each("store.*", "tracker_store_round_trips_total", "answered", "error", "refused", "timeout", "unreachable"),
 }
 """Exposed as 0 from the start, so that the first event shows as an increase."""
 
@@ -104,7 +91,7 @@ HISTOGRAMS: dict[str, Source] = {
     "announce_batch": ("tracker_announce_batch_size", ()),
     "reap_lag_seconds": ("tracker_reap_lag_seconds", ()),
     "store_seconds": ("tracker_store_round_trip_seconds", ()),
-    **{f"dht_query_seconds.{query}": ("tracker_dht_query_seconds", (query,)) for query in DHT_QUERIES},
+    **_each("dht_query_seconds.*", "tracker_dht_query_seconds", *DHT_QUERIES),
 }
 
 GAUGES = {

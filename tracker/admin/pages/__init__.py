@@ -43,7 +43,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         *history.HistoryPages(context).routes(),
         *failures.FailurePages(context).routes(),
         *torrents.TorrentPages(context).routes(),
-        *deny_list.routes(context),
+        *deny_list.DenyListPage(context).routes(),
         *torrent.TorrentPage(context).routes(),
         *users.UserPages(context).routes(),
         *user.UserPage(context).routes(),
@@ -54,7 +54,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         *jobs.JobPages(context).routes(),
         *clients.ClientPages(context).routes(),
         *system.routes(context),
-        *tokens.routes(context),
+        *tokens.TokenPage(context).routes(),
         *audit.routes(context),
     ]
 

@@ -2,49 +2,39 @@
 
 from aiohttp import web
 
-from tracker.admin.context import AdminContext
-from tracker.admin.pages.forms import page_number, read_form
+from tracker.admin.pages.forms import errors_on, page_number, read_form, refused_form
 from tracker.admin.pages.paging import turned
-from tracker.admin.pages.rendering import done, render
-from tracker.errors import ClientError
+from tracker.admin.pages.rendering import Pages, done, render
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent, parse_hash
 
 PAGE = 50
 
 
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    torrents = context.store.torrents
+class DenyListPage(Pages):
+    def routes(self) -> list[web.AbstractRouteDef]:
+        return [
+            web.get("/torrents/denied", self.show),
+            web.post("/torrents/denied", self.deny),
+            web.post("/torrents/denied/allow", self.allow),
+        ]
 
-    async def show(request: web.Request, error: str = "", info_hash: str = "") -> web.Response:
-        number = page_number(request.query.get("page", ""))
+    async def show(self, request: web.Request, error: str = "") -> web.Response:
+        number, torrents = page_number(request.query.get("page", "")), self._store.torrents
         variables = {
             "denials": await torrents.denials((number - 1) * PAGE, PAGE),
             **turned("/torrents/denied", number, PAGE, await torrents.denial_count()),
             "error": error,
-            "info_hash": info_hash,
+            "info_hash": (await refused_form(request)).text("info_hash"),
         }
         return render(request, "torrents_denied.html", variables, status=422 if error else 200)
 
-    async def deny(request: web.Request) -> web.Response:
+    @errors_on("show")
+    async def deny(self, request: web.Request) -> web.Response:
         form = await read_form(request)
-        text = form.text("info_hash")
-        try:
-            info_hash = parse_hash(text)
-        except ClientError as error:
-            return await show(request, str(error), text)
-        await deny_torrent(context.store, info_hash, form.text("reason") or NOT_SERVED)
+        await deny_torrent(self._store, parse_hash(form.text("info_hash")), form.text("reason") or NOT_SERVED)
         return done(request, "/torrents/denied", "added")
 
-    async def allow(request: web.Request) -> web.Response:
-        text = (await read_form(request)).text("info_hash")
-        try:
-            await allow_torrent(context.store, parse_hash(text))
-        except ClientError as error:
-            return await show(request, str(error))
+    @errors_on("show")
+    async def allow(self, request: web.Request) -> web.Response:
+        await allow_torrent(self._store, parse_hash((await read_form(request)).text("info_hash")))
         return done(request, "/torrents/denied", "removed")
-
-    return [
-        web.get("/torrents/denied", show),
-        web.post("/torrents/denied", deny),
-        web.post("/torrents/denied/allow", allow),
-    ]

@@ -3,57 +3,43 @@
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.context import AdminContext
-from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, read_form
-from tracker.admin.pages.rendering import done, render
-from tracker.errors import ClientError
-from tracker.store.access.tokens import NAME_LENGTH, ROLES, Token
+from tracker.admin.pages.forms import errors_on, read_form, refused_form
+from tracker.admin.pages.rendering import Pages, done, render
+from tracker.store.access.tokens import NAME_LENGTH, ROLES
 from tracker.store.schema.multipliers import parse_end
 
 
-def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    tokens = context.store.tokens
+class TokenPage(Pages):
+    def routes(self) -> list[web.AbstractRouteDef]:
+        return [
+            web.get("/tokens", self.show),
+            web.post("/tokens", self.create),
+            web.post("/tokens/{token_id:[0-9a-f]+}/revoke", self.revoke),
+        ]
 
-    async def page(request: web.Request, *, secret: str = "", error: str = "", name: str = "") -> web.Response:
+    async def show(self, request: web.Request, error: str = "", secret: str = "") -> web.Response:
         variables = {
-            "tokens": await tokens.list(),
+            "tokens": await self._store.tokens.list(),
             "roles": ROLES,
             "secret": secret,
             "error": error,
-            "name": name,
+            "name": (await refused_form(request)).text("name"),
             "max_name_length": NAME_LENGTH,
         }
         return render(request, "tokens.html", variables, status=422 if error else 200)
 
-    async def show(request: web.Request) -> web.Response:
-        return await page(request)
-
-    async def create(request: web.Request) -> web.Response:
+    @errors_on("show")
+    async def create(self, request: web.Request) -> web.Response:
         """No redirect, because only this response contains the token. A resend fails: the name is taken."""
         form = await read_form(request)
-        try:
-            token, secret = await create_of(form)
-        except ClientError as error:
-            return await page(request, error=str(error), name=form.text("name"))
-        request[CHANGE].created("token", token.token_id)
-        return await page(request, secret=secret, name=token.name)
-
-    async def create_of(form: Form) -> tuple[Token, str]:
         role = next((role for role in ROLES if role == form.text("role")), ROLES[0])
-        expires = parse_end(form.text("expires"), context.clock())
+        expires = parse_end(form.text("expires"), self._clock())
         addresses = form.text("addresses").replace(",", " ").split()
-        return await tokens.create(form.text("name"), role, expires=expires, addresses=addresses)
+        create = self._store.tokens.create
+        token, secret = await create(form.text("name"), role, expires=expires, addresses=addresses)
+        request[CHANGE].created("token", token.token_id)
+        return await self.show(request, secret=secret)
 
-    async def revoke(request: web.Request) -> web.Response:
-        try:
-            await tokens.revoke(request.match_info["token_id"])
-        except ClientError as error:
-            raise Problem(404, detail=str(error)) from error
+    async def revoke(self, request: web.Request) -> web.Response:
+        await self._store.tokens.revoke(request.match_info["token_id"])
         return done(request, "/tokens", "revoked")
-
-    return [
-        web.get("/tokens", show),
-        web.post("/tokens", create),
-        web.post("/tokens/{token_id:[0-9a-f]+}/revoke", revoke),
-    ]

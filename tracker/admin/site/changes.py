@@ -1,7 +1,7 @@
 """What the calls of a site change and read, by the operations that the API uses. Every change is noted for the audit
 log first."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from tracker.admin.context import AdminContext
@@ -9,6 +9,7 @@ from tracker.admin.site.rates import Rates
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, Conflict, NotFound
 from tracker.operations.audit import Change
+from tracker.operations.peers import format_prefix
 from tracker.operations.torrents import add_torrent, change_torrent_rule, edit_torrent, remove_torrent
 from tracker.settings.model import Settings
 from tracker.store.schema.multipliers import RuleChange, multiplier_text, rule_change
@@ -110,6 +111,12 @@ async def known_user(call: SiteCall, who: str) -> User:
         return await call.store.users.find(who)
     except ClientError as error:
         raise NotFound(f"{error.text}: add the user first") from error
+
+
+async def change_client(call: SiteCall, prefix: bytes, change: Callable[[bytes], Awaitable[object]]) -> None:
+    """``change`` adds the prefix of peer ids to a list, or removes it."""
+    await call.change.touch("client", format_prefix(prefix))
+    await change(prefix)
 
 
 async def give_token(call: SiteCall, user_id: int, torrent: Torrent) -> None:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tracker.admin.site.changes import (
     SiteCall,
+    change_client,
     delete_torrent,
     give_token,
     known_torrent,
@@ -18,7 +19,6 @@ from tracker.admin.site.changes import (
 )
 from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError, existing
-from tracker.operations.peers import format_prefix
 from tracker.operations.torrents import allow_torrent, change_torrent_rule, deny_torrent
 from tracker.settings.reload import with_values
 from tracker.store.schema.multipliers import RuleChange
@@ -230,15 +230,11 @@ async def remove_token(call: SiteCall, query: Token) -> None:
 
 
 async def add_client(call: SiteCall, query: Client) -> None:
-    prefix = query.peer_id.encode("latin-1")
-    await call.change.touch("client", format_prefix(prefix))
-    await call.store.allow_list.add(prefix)
+    await change_client(call, query.peer_id.encode("latin-1"), call.store.allow_list.add)
 
 
 async def remove_client(call: SiteCall, query: Client) -> None:
-    prefix = query.peer_id.encode("latin-1")
-    await call.change.touch("client", format_prefix(prefix))
-    await call.store.allow_list.remove(prefix)
+    await change_client(call, query.peer_id.encode("latin-1"), call.store.allow_list.remove)
 
 
 async def edit_client(call: SiteCall, query: ChangedClient) -> None:

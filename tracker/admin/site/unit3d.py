@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tracker.admin.site.changes import (
     SiteCall,
+    change_client,
     delete_torrent,
     give_token,
     known_user,
@@ -19,7 +20,7 @@ from tracker.admin.site.changes import (
 )
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError, existing
-from tracker.operations.peers import format_prefix, to_integer
+from tracker.operations.peers import to_integer
 from tracker.operations.torrents import change_torrent_rule, torrent_fields
 from tracker.store.schema.multipliers import Multiplier, RuleChange, Rules
 from tracker.store.torrents.records import Enabled, Peer, Torrent
@@ -128,10 +129,6 @@ class GroupKey(Body):
 
 class AgentBody(Body):
     peer_id_prefix: Annotated[str, Field(strict=True, min_length=1)]
-
-    @property
-    def prefix(self) -> bytes:
-        return self.peer_id_prefix.encode()
 
 
 class TokenBody(Body):
@@ -292,13 +289,11 @@ async def remove_group(call: SiteCall, body: GroupKey) -> None:
 
 
 async def put_agent(call: SiteCall, body: AgentBody) -> None:
-    await call.change.touch("client", format_prefix(body.prefix))
-    await call.store.deny_list.add(body.prefix)
+    await change_client(call, body.peer_id_prefix.encode(), call.store.deny_list.add)
 
 
 async def remove_agent(call: SiteCall, body: AgentBody) -> None:
-    await call.change.touch("client", format_prefix(body.prefix))
-    await call.store.deny_list.remove(body.prefix)
+    await change_client(call, body.peer_id_prefix.encode(), call.store.deny_list.remove)
 
 
 async def put_token(call: SiteCall, body: TokenBody) -> None:

@@ -6,11 +6,10 @@ import typer
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import EVERYTHING, InfoHash, LimitOrAll, Pages, each, in_order, lists
-from tracker.cli.terminal import Moment, Row
+from tracker.cli.terminal import Moment
 from tracker.errors import ClientError
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent
 from tracker.store.store import Store
-from tracker.store.torrents.torrents import Denial
 
 
 @each("denial.add", "torrent")
@@ -35,9 +34,5 @@ async def allow(store: Store, info_hash: InfoHash) -> str:
 @lists("info_hash:40 reason since:20")
 async def denied(store: Store, limit: LimitOrAll = EVERYTHING) -> Pages:
     """List denied torrents with reason and date, newest first."""
-
-    def row(found: Denial) -> Row:
-        return {"info_hash": found.info_hash.hex(), "reason": found.reason, "since": Moment(found.since)}
-
     async for page in in_order(limit, store.torrents.denials):
-        yield map(row, page)
+        yield ({"info_hash": each.info_hash.hex(), "reason": each.reason, "since": Moment(each.since)} for each in page)

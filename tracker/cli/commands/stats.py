@@ -38,6 +38,9 @@ _FIGURES = ("count", "mean", "deviation", "min", "max")
 _GAPS = 16
 """Characters between the columns of a table."""
 _MIN_NAME = 16
+Counted = list[tuple[str, list[tuple[int, int]]]]
+Measured = list[tuple[str, list[tuple[int, Distribution]], Distribution]]
+"""Names with their slices by start, and the sum of all slices."""
 _MIN_TREND = 10
 
 
@@ -69,8 +72,8 @@ def show_stats(
     if only_names:
         with_store(lambda store: _print_names(store, names or ["*"], as_json=as_json))
         return
-    counted: list[tuple[str, list[tuple[int, int]]]] = []
-    measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]] = []
+    counted: Counted = []
+    measured: Measured = []
     now = 0.0
 
     async def work(store: Store) -> None:
@@ -143,7 +146,7 @@ def _distribution_row(name: str, total: Distribution) -> Row:
     return {"name": name, **{figure: getattr(total, figure) for figure in _FIGURES}}
 
 
-def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision: int, now: float) -> None:
+def _print_counters(counted: Counted, precision: int, now: float) -> None:
     rows: list[Row] = [
         {**_row(name, series, precision, now), "rate": _shown_rate(_last(series, precision, now) / precision)}
         for name, series in counted
@@ -157,20 +160,13 @@ def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision:
     Listing([name, *numbers, Column("trend")], as_json=False).page(rows)
 
 
-def _print_distributions(measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]]) -> None:
+def _print_distributions(measured: Measured) -> None:
     rows = [_distribution_row(name, total) for name, _, total in measured]
     numbers = [fitted(name, rows, right=True) for name in _FIGURES]
     Listing([Column("name"), *numbers], as_json=False).page(rows)
 
 
-def _print_json(
-    counted: list[tuple[str, list[tuple[int, int]]]],
-    measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]],
-    precision: int,
-    now: float,
-    *,
-    fill: bool,
-) -> None:
+def _print_json(counted: Counted, measured: Measured, precision: int, now: float, *, fill: bool) -> None:
     """One line per name, with slices [start, count] or [start, count, mean, deviation, min, max]."""
     for name, series in counted:
         row = {**_row(name, series, precision, now), "precision": precision}

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Yes, audited, change_store
+from tracker.cli.commands import Pages, Yes, audited, change_store, lists
 from tracker.cli.commands.options import Given, options_of
 from tracker.cli.commands.work.group import Project, commands
-from tracker.cli.terminal import Listing, Row, say
+from tracker.cli.terminal import Row, say
 from tracker.operations import work as work_operations
 from tracker.operations.audit import Change
 from tracker.store.store import Store
@@ -16,10 +16,9 @@ from tracker.store.work.records import Project as ProjectRecord
 
 
 @commands.command("projects")
-async def list_projects(store: Store, as_json: AsJson = False) -> None:
+@lists("name:30 kind:7 todo>10 out>10 done>10 claimants>10 title")
+async def list_projects(store: Store) -> Pages:
     """List projects: their items by state, claims, and totals."""
-    listing = Listing("name:30 kind:7 todo>10 out>10 done>10 claimants>10 title", as_json=as_json)
-
     projects = await store.work.projects.all()
     found = await store.work.statistics.read([project.name for project in projects])
     for project, numbers in zip(projects, found, strict=True):
@@ -32,7 +31,7 @@ async def list_projects(store: Store, as_json: AsJson = False) -> None:
             "claimants": numbers.claimants,
             "title": project.title,
         }
-        listing.page([row | ({**numbers.totals} if as_json else {})])
+        yield [row | {**numbers.totals}]
 
 
 @commands.command("create")
