@@ -9,7 +9,8 @@ The public port and the admin port build their connections on this one. It adds 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -18,16 +19,22 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
+from tracker.system.listeners import Listener
+
+MAX_LINE_BYTES = 8190
+MAX_HEADER_BYTES = 8190
+MAX_HEADERS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """``idle_seconds`` applies between two requests, and to a client that does not read its reply. The unread rest of a
     request body is discarded for ``linger_seconds`` before the connection is closed."""
 
-    max_line_bytes: int
-    max_header_bytes: int
-    max_headers: int
     idle_seconds: float
+    max_line_bytes: int = MAX_LINE_BYTES
+    max_header_bytes: int = MAX_HEADER_BYTES
+    max_headers: int = MAX_HEADERS
     linger_seconds: float = 1.0
 
 
@@ -135,6 +142,34 @@ class GuardedServer(web.Server):
             auto_decompress=False,  # neither port takes compressed bodies, and a small body stays small
             **options,
         )
+
+
+class _Runner(web.AppRunner):
+    def __init__(self, app: web.Application, stop_seconds: float, build: Callable[..., GuardedServer]) -> None:
+        super().__init__(app, shutdown_timeout=stop_seconds)
+        self._build = build
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return self._build(cast(Any, made.request_handler), request_factory=made.request_factory)
+
+
+@asynccontextmanager
+async def accepting(
+    app: web.Application, listeners: Sequence[Listener], stop_seconds: float, build: Callable[..., GuardedServer]
+) -> AsyncIterator[None]:
+    """Serves the application on the listeners, by the server that ``build`` makes of its handler. Leaving the block
+    closes the sockets, and gives requests in flight ``stop_seconds``."""
+    runner = _Runner(app, stop_seconds, build)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(runner.cleanup)
+        for listener in listeners:
+            stack.callback(listener.close)
+        await runner.setup()
+        assert runner.server is not None
+        for listener in listeners:
+            stack.callback((await listener.accept(runner.server)).close)
+        yield
 
 
 def describe(error: BaseException | None) -> dict[str, str]:

@@ -12,8 +12,9 @@ from aiohttp import web
 
 from tests.raw_http import connect
 from tests.waiting import eventually, loop_turns
-from tracker.admin.http.connections import MAX_ANONYMOUS_BODIES, MAX_HEADERS, Limits, mark_authenticated, serving
+from tracker.admin.http.connections import MAX_ANONYMOUS_BODIES, Limits, mark_authenticated, serving
 from tracker.admin.http.problems import problem_middleware
+from tracker.system.aiohttp_connection import MAX_HEADERS
 from tracker.system.listeners import open_listeners
 
 KNOWN = ("Authorization", "known")

@@ -9,8 +9,7 @@ guarded by system/aiohttp_connection.py.
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,7 +19,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from tracker.admin.http.cookies import came_by_tls, cookie_of
 from tracker.admin.http.problems import Handler, Problem, from_http, internal
-from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer
+from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, accepting
 from tracker.system.listeners import Listener
 from tracker.system.logger import Logger
 
@@ -68,10 +67,6 @@ def add_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.popall("Server", None)
 
-
-MAX_LINE_BYTES = 8190
-MAX_HEADER_BYTES = 8190
-MAX_HEADERS = 64
 
 MAX_ANONYMOUS_BODIES = 16
 """Max unfinished bodies of unauthenticated clients. A sign-in form usually arrives together with its head."""
@@ -157,13 +152,16 @@ class Server(GuardedServer):
     neither, the new connection serves probes only.
     """
 
-    def __init__(self, handler: Handler, limits: Limits, connection: type[Connection], **options: Any) -> None:
+    def __init__(
+        self, handler: Handler, limits: Limits, connection: type[Connection], *, request_factory: Any, **options: Any
+    ) -> None:
         self.limits = limits
         self._connection = connection
         self._anonymous_bodies: dict[Connection, None] = {}
         super().__init__(
             functools.partial(_handle, handler, limits),
-            ConnectionLimits(MAX_LINE_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, limits.idle_seconds),
+            ConnectionLimits(limits.idle_seconds),
+            request_factory=functools.partial(request_factory, _cls=Request),
             access_log=None,
             **options,
         )
@@ -202,40 +200,12 @@ class Server(GuardedServer):
         return next(one for one in self._anonymous_bodies if one.peer == busiest)
 
 
-class Runner(web.AppRunner):
-    """Runs an application on this Server."""
-
-    def __init__(self, app: web.Application, limits: Limits, connection: type[Connection]) -> None:
-        super().__init__(app, shutdown_timeout=limits.stop_seconds)
-        self._limits = limits
-        self._connection = connection
-
-    async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
-        factory = functools.partial(cast(Any, made.request_factory), _cls=Request)
-        handler = cast(Handler, made.request_handler)
-        return Server(handler, self._limits, self._connection, request_factory=factory)
-
-
-@asynccontextmanager
-async def serving(
+def serving(
     app: web.Application, listeners: list[Listener], limits: Limits, connection: type[Connection] = Connection
-) -> AsyncIterator[None]:
+) -> AbstractAsyncContextManager[None]:
     """Serves the application on the listeners; leaving the block closes them."""
-    runner = Runner(app, limits, connection)
-    accepting: list[asyncio.Server] = []
-    try:
-        await runner.setup()
-        assert runner.server is not None
-        for listener in listeners:
-            accepting.append(await listener.accept(runner.server))
-        yield
-    finally:
-        for server in accepting:
-            server.close()
-        for listener in listeners:
-            listener.close()
-        await runner.cleanup()
+    build = functools.partial(Server, limits=limits, connection=connection)
+    return accepting(app, listeners, limits.stop_seconds, build)
 
 
 async def _handle(handler: Handler, limits: Limits, request: web.Request) -> web.StreamResponse:

@@ -16,8 +16,6 @@ from tracker.admin.auth.attempts import Attempts
 from tracker.admin.auth.auth import too_many
 from tracker.admin.context import AdminContext
 from tracker.admin.http.connections import (
-    MAX_HEADER_BYTES,
-    MAX_LINE_BYTES,
     Connection,
     Limits,
     Server,
@@ -34,6 +32,7 @@ from tracker.bittorrent import HASH_LENGTH, Address
 from tracker.errors import ClientError
 from tracker.operations.audit import Caller, Change
 from tracker.settings.model import Settings, SiteSettings
+from tracker.system.aiohttp_connection import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from tracker.system.event_loop import running
 from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger

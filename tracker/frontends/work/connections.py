@@ -20,9 +20,6 @@ from tracker.system.logger import Logger
 from tracker.wire.endpoint import pack_address
 from tracker.wire.proxy import TrustedProxies, begins_proxy_header, parse_proxy_header
 
-MAX_LINE_BYTES = 8190
-MAX_HEADER_BYTES = 8190
-MAX_HEADERS = 64
 NO_ADDRESS = Address(b"")
 
 log = Logger("tracker.work")
@@ -154,12 +151,7 @@ class Server(GuardedServer):
         self._open: dict[Connection, None] = {}
         """In the order of their age."""
         self._by_network: dict[bytes, dict[Connection, None]] = {}
-        super().__init__(
-            handler,
-            ConnectionLimits(MAX_LINE_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, limits.idle_seconds),
-            access_log=None,
-            **options,
-        )
+        super().__init__(handler, ConnectionLimits(limits.idle_seconds), access_log=None, **options)
 
     def mismatch(self, text: str) -> None:
         """Counts that a PROXY header is missing or unexpected, and says it once, as the announce port does."""
@@ -214,33 +206,3 @@ class Server(GuardedServer):
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._forget(cast(Connection, handler))
-
-
-class Runner(web.AppRunner):
-    """Runs an application on this Server."""
-
-    def __init__(
-        self,
-        app: web.Application,
-        limits: Limits,
-        proxies: TrustedProxies,
-        refused: Callable[[str], None],
-        *,
-        proxy_protocol: bool,
-    ) -> None:
-        super().__init__(app, shutdown_timeout=limits.stop_seconds)
-        self._limits = limits
-        self._proxies = proxies
-        self._refused = refused
-        self._proxy_protocol = proxy_protocol
-
-    async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
-        return Server(
-            cast(Any, made.request_handler),
-            self._limits,
-            self._proxies,
-            self._refused,
-            proxy_protocol=self._proxy_protocol,
-            request_factory=made.request_factory,
-        )

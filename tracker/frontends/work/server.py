@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -16,7 +17,7 @@ from tracker.core.work import Refused, WorkRequests
 from tracker.core.work_figures import WorkFigures
 from tracker.errors import StoreUnavailable
 from tracker.frontends.work.calls import Calls
-from tracker.frontends.work.connections import Limits, Runner
+from tracker.frontends.work.connections import Limits, Server
 from tracker.frontends.work.links import Links
 from tracker.frontends.work.live import STOPPING, Live
 from tracker.frontends.work.public import Public
@@ -25,8 +26,8 @@ from tracker.frontends.work.requests import MAX_BODY_BYTES, Senders
 from tracker.refusals import Refusal
 from tracker.settings.model import Settings
 from tracker.settings.work import WorkSettings
-from tracker.system.aiohttp_connection import describe
-from tracker.system.listeners import Listener, open_listeners
+from tracker.system.aiohttp_connection import accepting, describe
+from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger
 from tracker.wire.proxy import TrustedProxies
 
@@ -69,23 +70,10 @@ async def serve_work(
     senders, links = Senders(proxies, refused), Links(settings, listening)
     app = make_app(work, figures, settings.work, senders, address_limit, links, clock, limits)
     listeners = await open_listeners(settings.work.listen)
-    runner = Runner(app, limits, proxies, refused, proxy_protocol=settings.http.proxy_protocol)
-    async with _accepting(runner, listeners):
+    protocol = settings.http.proxy_protocol
+    build = functools.partial(Server, limits=limits, proxies=proxies, refused=refused, proxy_protocol=protocol)
+    async with accepting(app, listeners, limits.stop_seconds, build):
         yield tuple(listener.address for listener in listeners)
-
-
-@contextlib.asynccontextmanager
-async def _accepting(runner: Runner, listeners: Sequence[Listener]) -> AsyncIterator[None]:
-    """Leaving the block closes the sockets and gives requests in flight a few seconds."""
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(runner.cleanup)
-        for listener in listeners:
-            stack.callback(listener.close)
-        await runner.setup()
-        assert runner.server is not None
-        for listener in listeners:
-            stack.callback((await listener.accept(runner.server)).close)
-        yield
 
 
 def make_app(
