@@ -168,6 +168,20 @@ async def test_pages_merge_both_streams(store: Store, monkeypatch: pytest.Monkey
             assert read == everything
 
 
+async def test_further_entries_are_in_the_second_of_their_call(store: Store) -> None:
+    """Their ids are a millisecond earlier."""
+    await store.redis.xadd(store.keys.audit(), {"operation": "before", "counts": "{}"}, id="6999-0")
+    await store.redis.xadd(store.keys.audit(), {"operation": "call", "counts": "{}"}, id="7000-0")
+    await store.redis.xadd(store.keys.audit_rows(), {"operation": "rows"}, id="6999-1000000")
+    for wanted, operations in (
+        (AuditFilter(since=7), ["call", "rows"]),
+        (AuditFilter(until=6), ["before"]),
+        (AuditFilter(since=7, until=7), ["call", "rows"]),
+    ):
+        page, _ = await store.audit.page(wanted)
+        assert [(each.operation, each.further) for each in page] == [(each, each == "rows") for each in operations]
+
+
 async def test_large_calls_do_not_push_other_changes_out(store: Store) -> None:
     """The streams are bounded apart."""
     limited = Audit(store.shards.main, 30)

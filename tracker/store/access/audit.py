@@ -140,13 +140,9 @@ class Audit(Part):
         """
         if cursor and not _CURSOR.fullmatch(cursor):
             raise ClientError("not a cursor of the audit log")
-        end = "+" if wanted.until is None else str(1000 * wanted.until + 999)
-        start = "-" if wanted.since is None else str(1000 * wanted.since)
-        if cursor:
-            end = f"({cursor}"
-        found: list[AuditEntry] = []
+        end, found = f"({cursor}" if cursor else "", list[AuditEntry]()
         for _ in range(MAX_SCANNED // _CHUNK):
-            rows, end = await self._newest(end, start)
+            rows, end = await self._newest(wanted, end)
             for id, flat in rows:
                 if _may_match(wanted, flat) and wanted.matches(entry := _entry(id.decode(), flat)):
                     found.append(entry)
@@ -156,12 +152,13 @@ class Audit(Part):
                 return found, ""
         return found, end[1:]
 
-    async def _newest(self, end: str, start: str) -> tuple[list[Any], str]:
+    async def _newest(self, wanted: AuditFilter, end: str) -> tuple[list[Any], str]:
         """The newest entries of both streams until ``end``, newest first, and the end of the next ones; empty: none."""
-        parts = [
-            await self._connection.command("XREVRANGE", key, end, start, "COUNT", _CHUNK)
-            for key in (self._keys.audit(), self._keys.audit_rows())
-        ]
+        parts: list[Any] = []
+        for key, older in ((self._keys.audit(), 0), (self._keys.audit_rows(), 1)):  # ms, as audit.lua gives ids
+            newest = end or ("+" if wanted.until is None else 1000 * wanted.until + 999 - older)
+            oldest = "-" if wanted.since is None else max(0, 1000 * wanted.since - older)
+            parts.append(await self._connection.command("XREVRANGE", key, newest, oldest, "COUNT", _CHUNK))
         rows = sorted((row for part in parts for row in part), key=lambda row: _order(row[0]), reverse=True)
         unread = [part[-1][0] for part in parts if len(part) == _CHUNK]
         if not unread:
