@@ -251,7 +251,7 @@ class TestPace:
 
     async def test_the_number_of_waiting_probes_is_bounded(self) -> None:
         probes = Probes()
-        probes.prober._sleep = forever
+        probes.prober.sleep = forever
         waiting = [probes.prober.check(loopback(20_000 + at), HASH) for at in range(prober.MAX_QUEUED)]
         async with in_background(*map(_ignored, waiting)):
             await loop_turns(3)
@@ -260,12 +260,12 @@ class TestPace:
 
     async def test_a_probe_that_is_cancelled_while_it_waits_was_none(self) -> None:
         probes = Probes()
-        probes.prober._sleep = forever
+        probes.prober.sleep = forever
         with refusing() as there:
             async with in_background(_ignored(probes.prober.check(there, HASH))):
                 await loop_turns(3)
                 assert await probes.prober.check(there, HASH) == TRIED
-            probes.prober._sleep = probes.sleep
+            probes.prober.sleep = probes.sleep
             assert (await probes.prober.check(there, HASH)).status is Status.UNREACHABLE
 
 

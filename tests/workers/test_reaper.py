@@ -67,7 +67,7 @@ async def join(store: Store, peer: int, timeout: float = SHORT, torrent: int = 1
 
 async def first_rounds(reaper: Reaper) -> None:
     """Waits until the sweeps after the start are over; later removals are the work of events and due lists."""
-    rest = reaper._wait
+    rest = reaper.wait
     assert isinstance(rest, Rest)
     await eventually(lambda: reaper.listening and rest.is_held)
 

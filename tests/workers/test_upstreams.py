@@ -210,7 +210,7 @@ class TestBackoff:
                     answers = [answer for _ in range(12) for answer in await upstreams.ask(HASH)]
         assert len(logs) >= 5
         assert answers[0].error == "refused: bad key *** [31m "
-        for text in (str(answers), str(logs), repr(upstreams._settings)):
+        for text in (str(answers), str(logs), repr(upstreams.settings)):
             assert KEY not in text
             assert "\x1b" not in text
 

@@ -8,6 +8,7 @@ after an hour. A second lookup, of the same budget, asks for peers where announc
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -37,31 +38,22 @@ RETRY_SECONDS = 5.0
 log = Logger("tracker.dht")
 
 
+@dataclass(eq=False)
 class LookupWorker:
     """``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the time of the nodes."""
 
-    def __init__(
-        self,
-        torrents: DhtTorrents,
-        nodes: Mapping[int, DhtNode],
-        *,
-        per_minute: int,
-        all_torrents: bool,
-        count: Callable[[str], None],
-        clock: Callable[[], float],
-        timer: Callable[[], float],
-        collector: PeerCollector,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._torrents = torrents
-        self._nodes = nodes
-        self._pause = 60 / per_minute
-        self._all_torrents = all_torrents
-        self._count = count
-        self._clock = clock
-        self._timer = timer
-        self._sleep = sleep
-        self._collector = collector
+    torrents: DhtTorrents
+    nodes: Mapping[int, DhtNode]
+    _: KW_ONLY
+    per_minute: int
+    all_torrents: bool
+    count: Callable[[str], None]
+    clock: Callable[[], float]
+    timer: Callable[[], float]
+    collector: PeerCollector
+    sleep: Sleep = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._to_collect: deque[InfoHash] = deque(maxlen=MAX_DUE)
         self._collecting = False
         self._rank = 0
@@ -74,11 +66,11 @@ class LookupWorker:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             step = partial(self._begin_one, tasks)
-            await forever(step, 0.0, "cannot read torrents to look up in the DHT", sleep=self._sleep)
+            await forever(step, 0.0, "cannot read torrents to look up in the DHT", sleep=self.sleep)
 
     async def _begin_one(self, tasks: asyncio.TaskGroup) -> None:
-        await self._sleep(self._pause)
-        if self._running >= MAX_RUNNING or not any(len(each.table) for each in self._nodes.values()):
+        await self.sleep(60 / self.per_minute)
+        if self._running >= MAX_RUNNING or not any(len(each.table) for each in self.nodes.values()):
             return
         if self._to_collect and not self._collecting:
             self._collecting = True
@@ -89,10 +81,10 @@ class LookupWorker:
 
     async def next_torrent(self) -> InfoHash | None:
         """The torrent to look up next; ``None`` where none is due. Raises StoreUnavailable and RedisError."""
-        now = int(self._clock())
+        now = int(self.clock())
         if not self._rank or now - self._began >= AGAIN_SECONDS:
             self._rank, self._began = 0, now
-        read, found = await self._torrents.thin_page(self._rank, now, all_torrents=self._all_torrents)
+        read, found = await self.torrents.thin_page(self._rank, now, all_torrents=self.all_torrents)
         self._rank = self._rank + read if read else 0
         self._due |= {each.info_hash: each for each in found}
         if len(self._due) > MAX_DUE:
@@ -101,7 +93,7 @@ class LookupWorker:
             info_hash = min(self._due.values()).info_hash
             del self._due[info_hash]
             # It may have changed since its page was read, or another tracker may have looked it up.
-            if await self._torrents.claim(info_hash, now, all_torrents=self._all_torrents):
+            if await self.torrents.claim(info_hash, now, all_torrents=self.all_torrents):
                 return info_hash
         return None
 
@@ -109,9 +101,9 @@ class LookupWorker:
         """A job that looks up one torrent: ``{"info_hash": <40 hex digits>}``. Raises ClientError where the torrent
         does not take part or no node answers, and Postponed while no node is known."""
         info_hash = parse_info_hash(str(payload.get("info_hash", "")))
-        if await self._torrents.no_longer_part([info_hash], all_torrents=self._all_torrents):
+        if await self.torrents.no_longer_part([info_hash], all_torrents=self.all_torrents):
             raise ClientError("this torrent does not take part in the DHT")
-        if self._running > MAX_RUNNING or not any(len(each.table) for each in self._nodes.values()):
+        if self._running > MAX_RUNNING or not any(len(each.table) for each in self.nodes.values()):
             raise Postponed(RETRY_SECONDS)
         self._running += 1
         try:
@@ -123,11 +115,11 @@ class LookupWorker:
 
     async def _find_counts(self, info_hash: InfoHash) -> tuple[int, int] | None:
         """Looks up a torrent and stores the result. Raises StoreUnavailable and RedisError."""
-        results = [await self._find(family, info_hash, scrape=True) for family in self._nodes]
+        results = [await self._find(family, info_hash, scrape=True) for family in self.nodes]
         found = counts([each for each in results if each is not None and each.answered])
-        self._count("answered" if found else "unanswered")
-        kept = await self._torrents.save_result(info_hash, found, int(self._clock()), all_torrents=self._all_torrents)
-        if kept and found and found[1] and self._collector.enabled:
+        self.count("answered" if found else "unanswered")
+        kept = await self.torrents.save_result(info_hash, found, int(self.clock()), all_torrents=self.all_torrents)
+        if kept and found and found[1] and self.collector.enabled:
             self._to_collect.append(info_hash)
         return found
 
@@ -141,7 +133,7 @@ class LookupWorker:
 
     async def _collect(self, info_hash: InfoHash) -> None:
         try:
-            await self._collector.collect(info_hash, self._nodes, self._find_peers)
+            await self.collector.collect(info_hash, self.nodes, self._find_peers)
         except (StoreUnavailable, RedisError) as error:
             log.warning("peers of a lookup in the DHT are not stored", error=str(error))
         finally:
@@ -150,20 +142,20 @@ class LookupWorker:
     async def _find_peers(self, family: int, info_hash: InfoHash) -> LookupResult | None:
         result = await self._find(family, info_hash)
         if result is not None:
-            self._count("answered" if result.answered else "unanswered")
+            self.count("answered" if result.answered else "unanswered")
         return result
 
     async def _find(self, family: int, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult | None:
         """``None`` where no lookup is possible, and where the torrent does not take part, also from the middle of the
         lookup on. Raises StoreUnavailable and RedisError, and asks no further nodes then."""
-        node = self._nodes[family]
+        node = self.nodes[family]
 
         async def may_ask() -> bool:
-            return not await self._torrents.no_longer_part([info_hash], all_torrents=self._all_torrents)
+            return not await self.torrents.no_longer_part([info_hash], all_torrents=self.all_torrents)
 
         if not len(node.table) or not await may_ask():
             return None
-        return await find_peers(node, info_hash, self._timer, self._sleep, scrape=scrape, may_ask=may_ask)
+        return await find_peers(node, info_hash, self.timer, self.sleep, scrape=scrape, may_ask=may_ask)
 
 
 async def _always() -> bool:

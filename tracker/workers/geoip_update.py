@@ -23,7 +23,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import gettempdir
@@ -336,47 +336,41 @@ def _note(file: Path, noted: dict[str, Any]) -> None:
     fresh.replace(file.with_suffix(".json"))
 
 
+@dataclass(eq=False)
 class GeoIPUpdater:
     """Fetches the database each week, and again some hours after a failure. ``chance`` gives numbers in [0, 1);
     ``shared`` is shared_notes()."""
 
-    def __init__(
-        self,
-        settings: Callable[[], tuple[GeoIPSettings, Path | None]],
-        count: Count,
-        clock: Callable[[], float],
-        *,
-        fetch: Callable[..., Awaitable[bool]] = update,
-        shared: Callable[[str], Path | None] = shared_notes,
-        chance: Callable[[], float] = random.random,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
-        self._settings = settings
-        self._count = count
-        self._clock = clock
-        self._fetch = fetch
-        self._shared = shared
-        self._jitter = 1 + chance() / 4
-        self._sleep = sleep
+    settings: Callable[[], tuple[GeoIPSettings, Path | None]]
+    count: Count
+    clock: Callable[[], float]
+    _: KW_ONLY
+    fetch: Callable[..., Awaitable[bool]] = update
+    shared: Callable[[str], Path | None] = shared_notes
+    chance: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._jitter = 1 + self.chance() / 4
 
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:
-            await self._sleep(await self.step() * self._jitter)
+            await self.sleep(await self.step() * self._jitter)
 
     async def step(self) -> float:
         """Returns the seconds until the next one."""
-        settings, file = self._settings()
+        settings, file = self.settings()
         if settings.source is None or file is None:
             return CHECK_SECONDS
         try:
-            shared = self._shared(settings.source)
+            shared = self.shared(settings.source)
             if await self._update(settings, file, shared):
                 log.info("geoip database updated", source=settings.source)
         except OthersUpdate:
             return BUSY_SECONDS
         except ClientError as error:
-            self._count("geoip.failed")
+            self.count("geoip.failed")
             log.warning("geoip database not updated", source=settings.source, error=str(error))
         return CHECK_SECONDS
 
@@ -385,12 +379,12 @@ class GeoIPUpdater:
             return True
         if not self._is_due(file, shared):
             return False
-        source = source_of(settings, self._clock())
-        return source is not None and await self._fetch(source, file, self._clock(), shared=shared)
+        source = source_of(settings, self.clock())
+        return source is not None and await self.fetch(source, file, self.clock(), shared=shared)
 
     def _is_due(self, file: Path, shared: Path | None) -> bool:
         """Times that are too far ahead were noted before the clock was set back."""
-        now, own, others = self._clock(), update_notes(file), update_notes(shared) if shared else {}
+        now, own, others = self.clock(), update_notes(file), update_notes(shared) if shared else {}
         if any(now < notes.get("retry", 0) <= now + WEEK_SECONDS for notes in (own, others)):
             return False
         return not file.exists() or not 0 <= now - own.get("checked", 0) <= WEEK_SECONDS * self._jitter

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from redis.exceptions import RedisError, ResponseError
@@ -78,30 +78,24 @@ class _Run:
             self.task.cancel()
 
 
+@dataclass(eq=False)
 class JobWorker:
     """Runs the jobs of ``queues``. Enqueues periodic ones once per slot of so many seconds (epoch // seconds).
 
     ``clock`` gives epoch seconds. To stop gracefully, await ``drain`` and then cancel ``run``.
     """
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        connection: Connection,
-        queues: Mapping[str, Queue],
-        *,
-        clock: Callable[[], float],
-        poll_seconds: float = POLL_SECONDS,
-        retry_seconds: float = _FIRST_RETRY_SECONDS,
-    ) -> None:
-        self._jobs = jobs
-        self._connection = connection
-        self._queues = dict(queues)
-        self._periodic = {name: queue.every for name, queue in queues.items() if queue.every}
-        self._clock = clock
-        self._poll_seconds = poll_seconds
-        self._retry_seconds = retry_seconds
-        self._tick_seconds = jobs.limits.lease_seconds / 6
+    jobs: Jobs
+    connection: Connection
+    queues: Mapping[str, Queue]
+    _: KW_ONLY
+    clock: Callable[[], float]
+    poll_seconds: float = POLL_SECONDS
+    retry_seconds: float = _FIRST_RETRY_SECONDS
+
+    def __post_init__(self) -> None:
+        self._periodic = {name: queue.every for name, queue in self.queues.items() if queue.every}
+        self._tick_seconds = self.jobs.limits.lease_seconds / 6
         self._runs: set[_Run] = set()
         self._results: list[Result] = []
         self._slots: dict[str, float] = {}
@@ -123,10 +117,10 @@ class JobWorker:
                 for step, every in (
                     (self._serve, 0.0),
                     (self._extend_leases, 0.0),
-                    (self._enqueue_periodic, min(1.0, self._poll_seconds)),
+                    (self._enqueue_periodic, min(1.0, self.poll_seconds)),
                     (self._clean_up, _HOUSEKEEPING_SECONDS),
                 ):
-                    failure, connection = "job queue error", self._connection
+                    failure, connection = "job queue error", self.connection
                     tasks.create_task(forever(step, every, failure, error_seconds=1.0, connection=connection))
                 try:
                     await asyncio.Event().wait()  # so that a cancellation does not interrupt a claim
@@ -166,13 +160,13 @@ class JobWorker:
             await self._write_results()
             if not self._draining:
                 await self._claim()
-        await wait_for(self._wake, self._poll_seconds)
+        await wait_for(self._wake, self.poll_seconds)
         self._wake.clear()
 
     async def _claim(self) -> None:
         busy = Counter(run.job.queue for run in self._runs)
-        wants = {name: (queue.concurrency, queue.concurrency - busy[name]) for name, queue in self._queues.items()}
-        for job in await self._jobs.claim(wants):
+        wants = {name: (queue.concurrency, queue.concurrency - busy[name]) for name, queue in self.queues.items()}
+        for job in await self.jobs.claim(wants):
             run = _Run(job)
             self._runs.add(run)
             run.task = self._tasks.create_task(self._work(run), name=f"job {job.queue} {job.id}")
@@ -180,7 +174,7 @@ class JobWorker:
     async def _write_results(self) -> None:
         """Writes the results. After an error they are written again; a second write has no effect."""
         while batch := self._results[:MAX_BATCH]:
-            statuses = await self._jobs.finish(batch)
+            statuses = await self.jobs.finish(batch)
             del self._results[: len(batch)]
             for result, status in zip(batch, statuses, strict=True):
                 if not status and result.outcome != "returned":
@@ -190,7 +184,7 @@ class JobWorker:
 
     async def _work(self, run: _Run) -> None:
         loop = asyncio.get_running_loop()
-        queue, began = self._queues[run.job.queue], loop.time()
+        queue, began = self.queues[run.job.queue], loop.time()
         alarm = loop.call_later(queue.timeout_seconds, run.cancel, "timeout")
         outcome: Outcome = "returned"
         error = ""
@@ -231,7 +225,7 @@ class JobWorker:
 
     def _backoff_seconds(self, retries: int) -> float:
         """Doubles after each run, with 50 % jitter, so that jobs that failed together do not retry together."""
-        return min(self._retry_seconds * 2.0**retries, _MAX_RETRY_SECONDS) * random.uniform(0.5, 1.5)
+        return min(self.retry_seconds * 2.0**retries, _MAX_RETRY_SECONDS) * random.uniform(0.5, 1.5)
 
     # Leases, periodic jobs and cleanup
 
@@ -240,7 +234,7 @@ class JobWorker:
         await asyncio.sleep(self._tick_seconds)
         with suppress(StoreUnavailable):
             await self._extend([run for run in self._runs if run.cancel_reason != "lost"])
-        now = self._clock()
+        now = self.clock()
         for run in list(self._runs):
             if run.lease_until <= now + self._tick_seconds:
                 run.cancel("lost")
@@ -250,17 +244,17 @@ class JobWorker:
     async def _extend(self, runs: list[_Run]) -> None:
         if not runs:
             return
-        untils = await self._jobs.extend([run.job for run in runs])
+        untils = await self.jobs.extend([run.job for run in runs])
         for run, until in zip(runs, untils, strict=True):
             run.lease_until = until or 0.0
 
     async def _enqueue_periodic(self) -> None:
         for queue, seconds in self._periodic.items():
-            start = self._clock() // seconds * seconds
+            start = self.clock() // seconds * seconds
             if self._slots.get(queue) != start and not self._draining:
                 self._slots[queue] = start
                 try:
-                    await self._jobs.enqueue_slot(queue, start, seconds)
+                    await self.jobs.enqueue_slot(queue, start, seconds)
                 except StoreUnavailable:
                     del self._slots[queue]
                     raise
@@ -269,10 +263,10 @@ class JobWorker:
                 self._wake.set()
 
     async def _clean_up(self) -> None:
-        await self._jobs.expire()
-        for queue in set(await self._jobs.queues()) - self._queues.keys():
+        await self.jobs.expire()
+        for queue in set(await self.jobs.queues()) - self.queues.keys():
             try:
-                if await self._jobs.abandon(queue, ABANDONED_SECONDS):
+                if await self.jobs.abandon(queue, ABANDONED_SECONDS):
                     log.warning("jobs of an unknown queue failed", queue=queue)
             except ResponseError as error:  # a key of another type
                 log.error("cannot read unknown queue", queue=queue, error=str(error))

@@ -1,13 +1,14 @@
 """Once a second, reports hits of rate limits to the store and reads which addresses exceed a limit anywhere."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from redis.exceptions import RedisError
 
+from tracker.core.rate_limits import Limits
+from tracker.core.work_limits import WorkLimits
 from tracker.errors import StoreUnavailable
-from tracker.store.access.rate_limits import WINDOW_SECONDS, Hit, RateLimitState, RateLimitStore
+from tracker.store.access.rate_limits import WINDOW_SECONDS, RateLimitState, RateLimitStore
 from tracker.system.logger import Logger
 from tracker.workers.loop import forever
 
@@ -17,30 +18,8 @@ _LOG_SECONDS = 60.0
 log = Logger("tracker")
 
 
-class Limits(Protocol):
-    """The part of core/rate_limits.py that is used here."""
-
-    enabled: bool
-
-    @property
-    def max(self) -> Mapping[str, int]:
-        """How many hits each limit allows in a minute."""
-
-    def take(self) -> list[Hit]: ...
-
-    def learn(self, states: Sequence[RateLimitState]) -> None: ...
-
-    def networks_to_count(self) -> list[bytes]: ...
-
-    def know_entries(self, entries: Mapping[bytes, int]) -> None: ...
-
-    def decide_alone(self, hits: Sequence[Hit], now: float) -> None: ...
-
-    def begin_window(self) -> None: ...
-
-
 async def share_limits(
-    limits: Limits, store: RateLimitStore, clock: Callable[[], float], pause_seconds: float = SHARE_SECONDS
+    limits: Limits | WorkLimits, store: RateLimitStore, clock: Callable[[], float], pause_seconds: float = SHARE_SECONDS
 ) -> None:
     """Shares every ``pause_seconds`` until cancelled."""
     window, logged_at = clock() // WINDOW_SECONDS, clock() - _LOG_SECONDS
@@ -61,7 +40,7 @@ async def share_limits(
     await forever(share, pause_seconds)
 
 
-async def share_once(limits: Limits, store: RateLimitStore, now: float) -> list[RateLimitState]:
+async def share_once(limits: Limits | WorkLimits, store: RateLimitStore, now: float) -> list[RateLimitState]:
     """The states by the hits of all processes; none while the store is unavailable, when this process decides alone."""
     hits = limits.take()
     try:

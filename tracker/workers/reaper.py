@@ -14,6 +14,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from redis.exceptions import ResponseError
@@ -112,38 +113,28 @@ class Pauses:
         self._until = max(self._until, until)
 
 
+@dataclass(eq=False)
 class Reaper:
     """``reap_interval`` returns the reap interval (s), ``clock`` epoch seconds, ``timer`` monotonic seconds.
 
     ``wait`` waits for an event, or so many seconds of ``timer``. ``denied`` returns the prefixes of denied clients.
     """
 
-    def __init__(
-        self,
-        reaping: Reaping,
-        connection: Connection,
-        keys: Keys,
-        counters: Counters,
-        reap_interval: Callable[[], float],
-        clock: Callable[[], float],
-        timer: Callable[[], float] = time.monotonic,
-        wait: Callable[[asyncio.Event, float], Awaitable[None]] = wait_for,
-        denied: Callable[[], Awaitable[Sequence[bytes]]] = _none_denied,
-        pauses: Pauses | None = None,
-    ) -> None:
-        self._reaping = reaping
-        self._connection = connection
-        self._keys = keys
-        self._counters = counters
-        self._reap_interval = reap_interval
-        self._interval = reap_interval()
+    reaping: Reaping
+    connection: Connection
+    keys: Keys
+    counters: Counters
+    reap_interval: Callable[[], float]
+    clock: Callable[[], float]
+    timer: Callable[[], float] = time.monotonic
+    wait: Callable[[asyncio.Event, float], Awaitable[None]] = wait_for
+    denied: Callable[[], Awaitable[Sequence[bytes]]] = _none_denied
+    pauses: Pauses = field(default_factory=Pauses)
+
+    def __post_init__(self) -> None:
+        self._interval = self.reap_interval()
         self._since = 0.0
         """When the last round ended, the reaper started or the interval changed, by the timer; 0: not yet."""
-        self._clock = clock
-        self._timer = timer
-        self._wait = wait
-        self._denied = denied
-        self._pauses = pauses or Pauses()
         self._expired: deque[tuple[str, str]] = deque(maxlen=_MAX_WAITING)
         self._received = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -167,15 +158,15 @@ class Reaper:
     @property
     def interval(self) -> float:
         """The current reap interval. Records when it changes, for ``sweep_behind``."""
-        seconds = self._reap_interval()
+        seconds = self.reap_interval()
         if seconds != self._interval:
-            self._interval, self._since = seconds, self._timer()
+            self._interval, self._since = seconds, self.timer()
         return seconds
 
     @property
     def has_store(self) -> bool:
         """Whether the store answered last."""
-        return not self._connection.unavailable
+        return not self.connection.unavailable
 
     @property
     def listening(self) -> bool:
@@ -190,19 +181,19 @@ class Reaper:
     @property
     def due_behind_seconds(self) -> float:
         """Seconds since the next unprocessed due list was due; 0 when none is."""
-        return 0.0 if self._due_done is None else max(0.0, self._clock() - self._due_done - DUE_STEP_SECONDS)
+        return 0.0 if self._due_done is None else max(0.0, self.clock() - self._due_done - DUE_STEP_SECONDS)
 
     @property
     def sweep_behind(self) -> bool:
         """Whether the last round, the start and the last change of the interval are all too long ago."""
         interval = self.interval
-        return bool(self._since) and self._timer() - self._since > SWEEP_BEHIND * interval
+        return bool(self._since) and self.timer() - self._since > SWEEP_BEHIND * interval
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        self._since = self._timer()
+        self._since = self.timer()
         self._sweep_now.set()
-        loop = partial(forever, error_seconds=1.0, connection=self._connection)
+        loop = partial(forever, error_seconds=1.0, connection=self.connection)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(loop(self._listen, 0.0, "reaping failed: subscription to expiry events"))
             tasks.create_task(loop(self._reap_received, 0.0, "reaping failed: expired peers"))
@@ -215,7 +206,7 @@ class Reaper:
 
     async def _listen(self) -> None:
         if not self._subscriptions_forbidden:
-            self._events_possible = await request_expiry_events(self._connection)
+            self._events_possible = await request_expiry_events(self.connection)
         try:
             await self._receive()
         except ResponseError as error:
@@ -228,12 +219,12 @@ class Reaper:
             await asyncio.sleep(_FORBIDDEN_SECONDS)
 
     async def _receive(self) -> None:
-        prefix = self._connection.keyspace_channel(self._keys.timeouts())
+        prefix = self.connection.keyspace_channel(self.keys.timeouts())
         skip = len(prefix.encode())
         try:
-            async with self._connection.subscription(patterns=[f"{prefix}*"]) as messages:
+            async with self.connection.subscription(patterns=[f"{prefix}*"]) as messages:
                 if self._subscriptions_forbidden:
-                    self._events_possible = await request_expiry_events(self._connection)
+                    self._events_possible = await request_expiry_events(self.connection)
                 self._listening, self._subscriptions_forbidden = True, False
                 self._sweep_now.set()  # for events lost before the subscription
                 async for channel, event in messages:
@@ -249,52 +240,52 @@ class Reaper:
         while self._expired:
             peers = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
             async with self._turn:
-                reaped = await self._reaping.reap(peers)
+                reaped = await self.reaping.reap(peers)
             self._count(reaped, "event")
 
     # Due lists
 
     async def _reap_due(self) -> None:
-        cursor = await self._reaping.due_cursor()
+        cursor = await self.reaping.due_cursor()
         # Also after a long outage: a live peer in an old list has to move to a later one.
-        earliest = int(self._clock()) - (_LOOK_BACK if cursor is None else _MAX_LOOK_BACK)
+        earliest = int(self.clock()) - (_LOOK_BACK if cursor is None else _MAX_LOOK_BACK)
         deadline = max(cursor or 0, earliest - earliest % DUE_STEP_SECONDS)
         while True:
-            now = self._clock()
+            now = self.clock()
             if deadline > now + DUE_STEP_SECONDS:  # a clock that was ahead has been set back
                 deadline = int(now) - int(now) % DUE_STEP_SECONDS
             self._due_done = deadline
             while deadline + DUE_STEP_SECONDS <= now:
                 deadline = await self._reap_page(deadline, now)
-                await self._reaping.set_due_cursor(deadline)
+                await self.reaping.set_due_cursor(deadline)
                 self._due_done = deadline
             await until_next(_TICK_SECONDS)
 
     async def _reap_page(self, after: int, now: float) -> int:
         """Reads the lists due after ``after``, at most one page; returns the last deadline done."""
         last = min(after + _DUE_PAGE * DUE_STEP_SECONDS, int(now) - int(now) % DUE_STEP_SECONDS)
-        for deadline in await self._reaping.due_lists(range(after + DUE_STEP_SECONDS, last + 1, DUE_STEP_SECONDS)):
+        for deadline in await self.reaping.due_lists(range(after + DUE_STEP_SECONDS, last + 1, DUE_STEP_SECONDS)):
             first, seen, reaped = 0, 1, 0
             while seen:
                 # Where all had timed out, the next ones have too: read no more than can be removed.
                 entries = BATCH if reaped == BATCH else DUE_ENTRIES
                 async with self._turn:
-                    seen, reaped = await self._reaping.reap_due(deadline, first, entries, BATCH)
+                    seen, reaped = await self.reaping.reap_due(deadline, first, entries, BATCH)
                 first += seen
                 self._count(reaped, "due")
                 for _ in range(reaped):
-                    self._counters.observe("reap_lag_seconds", self._clock() - deadline)
+                    self.counters.observe("reap_lag_seconds", self.clock() - deadline)
         return last
 
     # Sweep
 
     async def _sweep(self) -> None:
-        hurry, began = self._sweep_now.is_set(), self._timer()
+        hurry, began = self._sweep_now.is_set(), self.timer()
         self._sweep_now.clear()
-        if self._reaping.was_set_back:
-            await self._reaping.shorten_timeouts()
+        if self.reaping.was_set_back:
+            await self.reaping.shorten_timeouts()
         await self.sweep_once(hurry=hurry)
-        await self._wait_for_round(0.0 if hurry else began, self._timer())
+        await self._wait_for_round(0.0 if hurry else began, self.timer())
 
     async def _wait_for_round(self, began: float, ended: float) -> None:
         """Waits until an interval after the round began, or until a round is requested.
@@ -302,30 +293,30 @@ class Reaper:
         ``began`` is 0 after an urgent round, so that the next one starts after a tenth of an interval.
         """
         while not self._sweep_now.is_set():
-            now, grace_until = self._timer(), self._grace_until
+            now, grace_until = self.timer(), self._grace_until
             due = max(began + self.interval, ended + self.interval / 10)
             if grace_until > now:
                 due = min(due, grace_until)
             if now >= due:
                 return
-            await self._wait(self._sweep_now, min(due - now, MAX_PAUSE_SECONDS))
+            await self.wait(self._sweep_now, min(due - now, MAX_PAUSE_SECONDS))
 
     async def sweep_once(self, *, hurry: bool) -> None:
         """Visits every swarm once. The round is spread over most of an interval, unless ``hurry`` is set.
 
         An urgent round also pauses after each call: without pauses it would take most of the store's time.
         """
-        began, pace, denied = self._timer(), Pace(self._timer()), await self._denied()
+        began, pace, denied = self.timer(), Pace(self.timer()), await self.denied()
         sized_at, logged, cursor, peers = -math.inf, False, 0, NO_PEERS
         while True:
-            cursor, torrent_ids = await self._reaping.page(cursor, SWEEP_BUDGET)
+            cursor, torrent_ids = await self.reaping.page(cursor, SWEEP_BUDGET)
             position = ""
             while torrent_ids:
-                began_call = self._timer()
+                began_call = self.timer()
                 if began_call - sized_at >= _SIZE_SECONDS:
-                    pace.size, sized_at = await self._reaping.size(), began_call
-                step = await self._reaping.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET, denied)
-                now = self._timer()
+                    pace.size, sized_at = await self.reaping.size(), began_call
+                step = await self.reaping.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET, denied)
+                now = self.timer()
                 large = bool(position or step.position)  # its members are seen twice: as such, and in the arrays
                 torrent_ids, position = torrent_ids[step.done :], step.position
                 peers = peers.plus(step.peers)
@@ -337,9 +328,9 @@ class Reaper:
                 await self._pause(SWEEP_PAUSES * (now - began_call), 0.0 if hurry else pause)
             if not cursor:
                 break
-        self._count_sweep(0, await self._reaping.check_totals(), 0)
-        await self._reaping.save_peer_counts(peers, int(max(_MIN_COUNTS_SECONDS, 3 * self.interval)))
-        self.swept_at, self._since = self._clock(), self._timer()
+        self._count_sweep(0, await self.reaping.check_totals(), 0)
+        await self.reaping.save_peer_counts(peers, int(max(_MIN_COUNTS_SECONDS, 3 * self.interval)))
+        self.swept_at, self._since = self.clock(), self.timer()
         self.sweep_seconds = self._since - began
 
     async def _pause(self, min_seconds: float, max_seconds: float) -> None:
@@ -347,15 +338,15 @@ class Reaper:
         min_seconds = min(min_seconds, MAX_PAUSE_SECONDS)
         await asyncio.sleep(min_seconds)
         if max_seconds > min_seconds and not self._sweep_now.is_set():
-            await self._wait(self._sweep_now, max_seconds - min_seconds)
+            await self.wait(self._sweep_now, max_seconds - min_seconds)
 
     def _count_sweep(self, reaped: int, repairs: int, forgotten: int) -> None:
         self._count(reaped, "sweep")
         if repairs:
-            self._counters.count("repairs", by=repairs)
+            self.counters.count("repairs", by=repairs)
             log.error("sweep repaired inconsistent swarms", repairs=repairs)
         if forgotten:
-            self._counters.count("forgotten", by=forgotten)
+            self.counters.count("forgotten", by=forgotten)
 
     # Heartbeat
 
@@ -369,22 +360,22 @@ class Reaper:
 
         After an outage or a step of a clock, all peers get time to announce before one is removed.
         """
-        until = await self._reaping.heartbeat()
-        now, left = self._timer(), until + self._reaping.grace_seconds + 1 - self._clock()
+        until = await self.reaping.heartbeat()
+        now, left = self.timer(), until + self.reaping.grace_seconds + 1 - self.clock()
         if left > 0 and now + left > self._grace_until + 1:
-            self._pauses.report(now + left, self._clock() + left)
+            self.pauses.report(now + left, self.clock() + left)
         if left > 0:
             self._grace_until = now + left
         elif self._grace_until:
             self._grace_until = 0.0
             self._sweep_now.set()
-        if self._reaping.was_set_back:
+        if self.reaping.was_set_back:
             self._sweep_now.set()
 
     def _count(self, reaped: int, cause: str) -> None:
         if reaped:
             self._reaped += reaped
-            self._counters.count("reaps", f"reaps.{cause}", by=reaped)
+            self.counters.count("reaps", f"reaps.{cause}", by=reaped)
 
     async def _summarize(self) -> None:
         if self._reaped:

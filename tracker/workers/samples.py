@@ -7,7 +7,7 @@ distributions like any other, so they take bounded memory. One tracker of a stor
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import StoreUnavailable
@@ -68,21 +68,17 @@ _Taken = tuple[float, InfoHash, PeerId, str]
 """(time, info hash, peer id, passkey; empty without one)"""
 
 
+@dataclass(eq=False)
 class RefusalSampler:
     """``name`` says which program a peer id names; ``clock`` gives epoch seconds."""
 
-    def __init__(
-        self,
-        samples: RefusalSamples,
-        *,
-        name: Callable[[PeerId], str],
-        clock: Callable[[], float],
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._store = samples
-        self._name = name
-        self._clock = clock
-        self._sleep = sleep
+    samples: RefusalSamples
+    _: KW_ONLY
+    name: Callable[[PeerId], str]
+    clock: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._taken: dict[str, list[_Taken]] = {}
 
     def add(self, reason: str, info_hash: InfoHash, peer_id: PeerId, passkey: str = "") -> None:
@@ -93,11 +89,11 @@ class RefusalSampler:
                 return
             taken = self._taken[reason] = []
         if len(taken) < MAX_KEPT:
-            taken.append((self._clock(), info_hash, peer_id, passkey))
+            taken.append((self.clock(), info_hash, peer_id, passkey))
 
     async def run(self) -> None:
         failure = "samples of refused announces were not written"
-        await forever(self.send, SEND_SECONDS, failure, sleep=self._sleep)
+        await forever(self.send, SEND_SECONDS, failure, sleep=self.sleep)
 
     async def send(self) -> None:
         """Sends what was taken. What the store may not have got is kept, and may be written twice; what it refuses is
@@ -107,8 +103,8 @@ class RefusalSampler:
         sent, self._taken = self._taken, {}
         try:
             passkeys = {each[-1]: None for taken in sent.values() for each in taken if each[-1]}
-            users = await self._store.user_ids(list(passkeys)) if passkeys else {}
-            await self._store.add(
+            users = await self.samples.user_ids(list(passkeys)) if passkeys else {}
+            await self.samples.add(
                 {reason: [self._named(each, users) for each in taken] for reason, taken in sent.items()}
             )
         except StoreUnavailable:
@@ -117,4 +113,4 @@ class RefusalSampler:
 
     def _named(self, taken: _Taken, users: Mapping[str, str]) -> RefusedAnnounce:
         at, info_hash, peer_id, passkey = taken
-        return RefusedAnnounce(int(at), info_hash, shown(self._name(peer_id))[0], users.get(passkey, ""))
+        return RefusedAnnounce(int(at), info_hash, shown(self.name(peer_id))[0], users.get(passkey, ""))

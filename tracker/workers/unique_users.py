@@ -7,6 +7,7 @@ a reply of the store is sent again; markers in the store prevent counting it twi
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from redis.exceptions import OutOfMemoryError, RedisError
@@ -37,36 +38,26 @@ _LOOKUPS_PER_TURN = 16
 log = Logger("tracker.unique_users")
 
 
+@dataclass(eq=False)
 class UniqueUserCounter:
     """``lookup`` returns the place of an address; ``refresh`` (GeoIP) is called every 10 s.
 
     ``clock`` gives epoch seconds. ``count`` increments counters by name. ``flush`` takes at most ``flush_seconds``.
     """
 
-    def __init__(
-        self,
-        unique_users: UniqueUsers,
-        connection: Connection,
-        settings: UniqueSettings,
-        *,
-        lookup: Callable[[Address], Place | None],
-        refresh: Callable[[], None],
-        count: Count,
-        clock: Callable[[], float],
-        sleep: Sleep = asyncio.sleep,
-        flush_seconds: float = FLUSH_SECONDS,
-        max_waiting: int = MAX_WAITING,
-    ) -> None:
-        self._unique_users = unique_users
-        self._connection = connection
-        self._max_waiting = max_waiting
-        self._ipv6_prefix = settings.ipv6_prefix
-        self._lookup = lookup
-        self._refresh = refresh
-        self._count = count
-        self._clock = clock
-        self._sleep = sleep
-        self._flush_seconds = flush_seconds
+    unique_users: UniqueUsers
+    connection: Connection
+    settings: UniqueSettings
+    _: KW_ONLY
+    lookup: Callable[[Address], Place | None]
+    refresh: Callable[[], None]
+    count: Count
+    clock: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
+    flush_seconds: float = FLUSH_SECONDS
+    max_waiting: int = MAX_WAITING
+
+    def __post_init__(self) -> None:
         self._waiting: deque[tuple[InfoHash, Address]] = deque()
         self._arrived = asyncio.Event()
         self._sending = asyncio.Lock()
@@ -82,7 +73,7 @@ class UniqueUserCounter:
 
     def add(self, info_hash: InfoHash, address: Address) -> None:
         """Queues a join; drops it when the queue is full."""
-        if len(self._waiting) >= self._max_waiting:
+        if len(self._waiting) >= self.max_waiting:
             self._drop(1)
             return
         self._waiting.append((info_hash, address))
@@ -90,12 +81,12 @@ class UniqueUserCounter:
 
     def _drop(self, joins: int) -> None:
         self._dropped += joins
-        self._count("tally_dropped", by=joins)
+        self.count("tally_dropped", by=joins)
 
     async def run(self) -> None:
         """Runs until cancelled. Call ``flush`` afterwards."""
-        failure, sleep = "cannot count unique users", self._sleep
-        sending = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self._connection, sleep=sleep)
+        failure, sleep = "cannot count unique users", self.sleep
+        sending = partial(forever, error_seconds=_PAUSE_SECONDS, connection=self.connection, sleep=sleep)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(sending(self._send_next, 0.0, failure))
             tasks.create_task(forever(self._refresh_places, REFRESH_SECONDS, sleep=sleep))
@@ -107,11 +98,11 @@ class UniqueUserCounter:
             self._arrived.clear()
             await self._arrived.wait()
         if self.waiting < MAX_BATCH:
-            await self._sleep(LINGER_SECONDS)
+            await self.sleep(LINGER_SECONDS)
         try:
             await self._send_one()
         except OutOfMemoryError:  # the script did not run; joins wait in the bounded queue
-            await self._sleep(_PAUSE_SECONDS)
+            await self.sleep(_PAUSE_SECONDS)
         except RedisError:
             self._attempts += 1
             if self._attempts >= _MAX_ATTEMPTS:
@@ -123,28 +114,28 @@ class UniqueUserCounter:
         async with self._sending:
             if not self._batch:
                 await self._fill()
-            skipped, dropped = self._unique_users.skipped, self._unique_users.dropped
-            new = await self._unique_users.count(self._batch, self._batch_time)
-            if skipped := self._unique_users.skipped - skipped:
-                self._count("unique_skipped", by=skipped)
-            if dropped := self._unique_users.dropped - dropped:
+            skipped, dropped = self.unique_users.skipped, self.unique_users.dropped
+            new = await self.unique_users.count(self._batch, self._batch_time)
+            if skipped := self.unique_users.skipped - skipped:
+                self.count("unique_skipped", by=skipped)
+            if dropped := self.unique_users.dropped - dropped:
                 self._drop(dropped)
             self._batch, self._attempts = [], 0
             if new:
-                self._count("unique.new", by=new)
+                self.count("unique.new", by=new)
 
     async def _fill(self) -> None:
         """Moves waiting joins into the batch. Yields to announces after every 16 lookups."""
-        self._batch_time = self._clock()
+        self._batch_time = self.clock()
         while self._waiting and len(self._batch) < MAX_BATCH:
             info_hash, address = self._waiting.popleft()
-            user = user_name(address, self._ipv6_prefix)
+            user = user_name(address, self.settings.ipv6_prefix)
             self._batch.append(UniqueUserEvent(info_hash, user, self._place(address)))
             if len(self._batch) % _LOOKUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def _place(self, address: Address) -> PlaceNames:
-        place = self._lookup(address)
+        place = self.lookup(address)
         if place is None:
             return NOWHERE
         return place_names(place.country_name, place.city, place.postcode)
@@ -152,7 +143,7 @@ class UniqueUserCounter:
     async def flush(self) -> None:
         """Counts what is waiting, at a graceful stop. Drops what the store does not accept in time."""
         try:
-            async with asyncio.timeout(self._flush_seconds):
+            async with asyncio.timeout(self.flush_seconds):
                 while self.waiting:
                     await self._send_one()
         except (StoreUnavailable, RedisError, TimeoutError) as error:
@@ -162,7 +153,7 @@ class UniqueUserCounter:
             self._batch = []
 
     async def _refresh_places(self) -> None:
-        self._refresh()
+        self.refresh()
 
     async def _log_drops(self) -> None:
         if self._dropped:

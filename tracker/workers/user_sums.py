@@ -7,6 +7,7 @@ ended meanwhile, and of shards that were unavailable. It asks all shards at a ti
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from redis.exceptions import RedisError
 
@@ -25,39 +26,35 @@ WALK_PARTS = 400
 log = Logger("tracker.users")
 
 
+@dataclass(eq=False)
 class UserSumsWorker:
     """``held`` returns the numbers of the shards that are this tracker's."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        copies: UserCopies,
-        sums: UserSums,
-        multipliers: Multipliers,
-        held: Callable[[], list[int]],
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._shards = shards
-        self._sums = sums
-        self._held = held
-        self._sleep = sleep
+    shards: Shards
+    copies: UserCopies
+    sums: UserSums
+    multipliers: Multipliers
+    held: Callable[[], list[int]]
+    sleep: Sleep = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._parts = (
-            (copies.missing, copies.copy_to),
-            (multipliers.outdated, multipliers.copy_to),
-            (sums.changed, self._save_changed),
+            (self.copies.missing, self.copies.copy_to),
+            (self.multipliers.outdated, self.multipliers.copy_to),
+            (self.sums.changed, self._save_changed),
         )
         self._cursor = b"0"
 
     async def run(self) -> None:
-        await forever(self.round, PAUSE_SECONDS, sleep=self._sleep)
+        await forever(self.round, PAUSE_SECONDS, sleep=self.sleep)
 
     async def round(self) -> None:
         """Does what there is to do now."""
-        held = [self._shards[number] for number in self._held()]
+        held = [self.shards[number] for number in self.held()]
         for find, update in self._parts:
             for shard in await self._found(find, held):
                 await self._survive(update(shard))
-        if self._shards[0] in held:  # one tracker walks through all users
+        if self.shards[0] in held:  # one tracker walks through all users
             await self._survive(self._walk())
 
     @staticmethod
@@ -72,14 +69,14 @@ class UserSumsWorker:
             return there
 
     async def _save_changed(self, shard: Shard) -> None:
-        if not self._shards.unavailable:  # a sum needs all of them
-            await self._sums.save_changed(shard)
+        if not self.shards.unavailable:  # a sum needs all of them
+            await self.sums.save_changed(shard)
 
     async def _walk(self) -> None:
-        if self._shards.unavailable:
+        if self.shards.unavailable:
             return
-        users = max(1, WALK_PARTS // len(self._shards))
-        self._cursor = await self._sums.save_page(self._cursor, users)
+        users = max(1, WALK_PARTS // len(self.shards))
+        self._cursor = await self.sums.save_page(self._cursor, users)
 
     @staticmethod
     async def _survive(work: Awaitable[object]) -> None:

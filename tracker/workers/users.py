@@ -81,6 +81,7 @@ PAUSE_SECONDS = 2.0
 log = Logger("tracker.users")
 
 
+@dataclass(eq=False)
 class SiteUsers:
     """``connection`` and ``keys`` are those of the main prefix. ``held`` returns the numbers of the shards that are
     this tracker's: the tracker that has shard 0 does this work, or while that is unavailable, the first one that is
@@ -90,36 +91,29 @@ class SiteUsers:
     an unavailable one gets it when it is back. For a moment, two trackers may do this work, which copies nothing
     twice."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        keys: Keys,
-        shards: Shards,
-        copies: UserCopies,
-        held: Callable[[], list[int]],
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._connection = connection
-        self._channel = keys.channel("users")
-        self._shards = shards
-        self._copies = copies
-        self._held = held
-        self._sleep = sleep
+    connection: Connection
+    keys: Keys
+    shards: Shards
+    copies: UserCopies
+    held: Callable[[], list[int]]
+    sleep: Sleep = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._cursor = b"0"
 
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(follow(self._connection, self._channel, self._compare, self._sleep))
-            tasks.create_task(forever(self._walk, PAUSE_SECONDS, sleep=self._sleep))
+            tasks.create_task(follow(self.connection, self.keys.channel("users"), self._compare, self.sleep))
+            tasks.create_task(forever(self._walk, PAUSE_SECONDS, sleep=self.sleep))
 
     async def _compare(self, payload: bytes | None) -> None:
         """A message on ``t:{main}:users`` names a user by passkey or id. The walk makes up for a lost one."""
         if payload is not None:
-            await self._survive(partial(self._copies.compare_one, payload))
+            await self._survive(partial(self.copies.compare_one, payload))
 
     async def _walk(self) -> None:
-        found = await self._survive(partial(self._copies.compare_page, self._cursor))
+        found = await self._survive(partial(self.copies.compare_page, self._cursor))
         self._cursor = found or self._cursor
 
     async def _survive(self, compare: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
@@ -134,6 +128,6 @@ class SiteUsers:
 
     @property
     def _is_mine(self) -> bool:
-        held = self._held()
-        here = next((shard for shard in self._shards if not shard.connection.unavailable), None)
+        held = self.held()
+        here = next((shard for shard in self.shards if not shard.connection.unavailable), None)
         return here is not None and (here.number in held or 0 in held)

@@ -15,6 +15,7 @@ import errno
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from weakref import WeakValueDictionary
 
@@ -63,6 +64,7 @@ def network_of(endpoint: Endpoint) -> bytes:
     return endpoint[:-2][:8]
 
 
+@dataclass(eq=False)
 class Prober:
     """One for the whole process, as the limits apply to all its probes.
 
@@ -70,23 +72,15 @@ class Prober:
     chooses the piece. ``is_target`` says where a probe may connect; tests allow loopback and nothing else.
     """
 
-    def __init__(
-        self,
-        is_enabled: Callable[[], bool],
-        count: Callable[[str], None],
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        randbelow: Callable[[int], int] = secrets.randbelow,
-        times: Times | None = None,
-        is_target: Callable[[Endpoint], bool] = is_target,
-    ) -> None:
-        self.is_enabled = is_enabled
-        self._count = count
-        self._monotonic = monotonic
-        self._sleep = sleep
-        self._randbelow = randbelow
-        self._times = times or Times()
-        self._is_target = is_target
+    is_enabled: Callable[[], bool]
+    count: Callable[[str], None]
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    randbelow: Callable[[int], int] = secrets.randbelow
+    times: Times = field(default_factory=Times)
+    is_target: Callable[[Endpoint], bool] = is_target
+
+    def __post_init__(self) -> None:
         self._peer_id = PeerId(b"-SK0001-" + secrets.token_hex(6).encode())
         self._turns = asyncio.Lock()
         self._next_turn = 0.0
@@ -100,11 +94,11 @@ class Prober:
 
     def allows(self, endpoint: Endpoint) -> bool:
         """Whether this may be the endpoint of a peer."""
-        return self._is_target(endpoint)
+        return self.is_target(endpoint)
 
     def has_checks_left(self, endpoint: Endpoint) -> bool:
         """Whether the address was checked fewer than three times, or not for a day."""
-        oldest = self._monotonic() - DAY_SECONDS
+        oldest = self.monotonic() - DAY_SECONDS
         while self._checked and (first := next(iter(self._checked.items())))[1][0] <= oldest:
             del self._checked[first[0]]
         return self._checked.get(network_of(endpoint), (0.0, 0))[1] < CHECKS_A_DAY
@@ -127,13 +121,13 @@ class Prober:
         outcome = self._skipped(endpoint)
         if outcome is None:
             outcome = await self._check(endpoint, info_hash, level, pieces, limited=not is_claimant)
-        self._count(f"probes.{outcome.status}")
+        self.count(f"probes.{outcome.status}")
         return outcome
 
     async def connect(self, endpoint: Endpoint) -> Outcome:
         """Whether a peer accepts a connection, which is closed at once. The same limits apply."""
         outcome = self._skipped(endpoint) or await self._probe(endpoint, None, limited=True)
-        self._count(f"probes.{outcome.status}")
+        self.count(f"probes.{outcome.status}")
         return outcome
 
     def _skipped(self, endpoint: Endpoint) -> Outcome | None:
@@ -148,7 +142,7 @@ class Prober:
         if level is Level.PIECE:
             if pieces is None:
                 return Outcome(Status.UNKNOWN, "no SHA-1 hashes of its pieces")
-            piece = pieces.piece(self._randbelow(pieces.count))
+            piece = pieces.piece(self.randbelow(pieces.count))
             if piece.length > MAX_PIECE_LENGTH:
                 return Outcome(Status.UNKNOWN, "piece longer than 4 MiB")
         examination = Examination(info_hash, self._peer_id, pieces, piece)
@@ -164,7 +158,7 @@ class Prober:
         return await self._connect(endpoint, examination)
 
     def _was_tried(self, endpoint: Endpoint) -> bool:
-        oldest = self._monotonic() - RETRY_SECONDS
+        oldest = self.monotonic() - RETRY_SECONDS
         while self._tried and next(iter(self._tried.values())) <= oldest:
             del self._tried[next(iter(self._tried))]
         return endpoint in self._tried
@@ -177,7 +171,7 @@ class Prober:
                 if limited and not self.has_checks_left(endpoint):
                     return False
                 async with self._turns:
-                    await self._sleep(max(0.0, self._next_turn - self._monotonic()))
+                    await self.sleep(max(0.0, self._next_turn - self.monotonic()))
                     self._note(endpoint, limited=limited)
                 return True
         finally:
@@ -185,7 +179,7 @@ class Prober:
 
     def _note(self, endpoint: Endpoint, *, limited: bool) -> None:
         """Notes a connection that starts now."""
-        now = self._monotonic()
+        now = self.monotonic()
         self._next_turn = now + 1 / CONNECTS_PER_SECOND
         self._tried[endpoint] = now
         if limited:
@@ -195,7 +189,7 @@ class Prober:
     async def _connect(self, endpoint: Endpoint, examination: Examination | None) -> Outcome:
         host, port = format_address(endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
         try:
-            async with asyncio.timeout(self._times.connect):
+            async with asyncio.timeout(self.times.connect):
                 reader, writer = await asyncio.open_connection(host, port, limit=READ_BYTES)
         except TimeoutError:
             return Outcome(Status.UNREACHABLE, "connection timed out")
@@ -206,7 +200,7 @@ class Prober:
         try:
             if examination is None:
                 return Outcome(Status.CONFIRMED, "connection accepted")
-            limit = asyncio.timeout(self._times.handshake)
-            return await examination.run(Connection(reader, writer), limit, self._times.piece)
+            limit = asyncio.timeout(self.times.handshake)
+            return await examination.run(Connection(reader, writer), limit, self.times.piece)
         finally:
             writer.transport.abort()

@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import Literal, Protocol
 
@@ -98,29 +98,23 @@ def shorten(name: str) -> str:
     return f"{name[: MAX_NAME_LENGTH - 17]}.{digest}"
 
 
+@dataclass(eq=False)
 class Sender:
     """Empties the outbox at each ``flush``, except during a pause after a failure.
 
     ``gauges`` returns values by name, at least one, ``clock`` epoch s, ``chance`` a random number in [0, 1).
     """
 
-    def __init__(
-        self,
-        receiver: Receiver,
-        outbox: Outbox,
-        connection: Connection,
-        *,
-        gauges: Callable[[], Awaitable[Mapping[str, int]]],
-        count: Count,
-        clock: Callable[[], float],
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        self._receiver = receiver
-        self._outbox = outbox
-        self._gauges = gauges
-        self._count = count
-        self._clock = clock
-        self._chance = chance
+    receiver: Receiver
+    outbox: Outbox
+    connection: Connection
+    _: KW_ONLY
+    gauges: Callable[[], Awaitable[Mapping[str, int]]]
+    count: Count
+    clock: Callable[[], float]
+    chance: Callable[[], float] = random.random
+
+    def __post_init__(self) -> None:
         self._flushing = asyncio.Lock()
         self._unacknowledged: deque[tuple[Acknowledge, list[OutboxBatch]]] = deque()
         self._max_samples = MAX_SAMPLES
@@ -128,21 +122,21 @@ class Sender:
         self._failures = 0
         self._paused_until = 0.0
         self._last_reason = ""
-        connection.on_reconnect(self.acknowledge)
+        self.connection.on_reconnect(self.acknowledge)
 
     async def flush(self, _payload: object = None) -> None:
         """Handles push_figures jobs, for StatHat and StatsD: sends what waits, for less than a minute.
 
         A failure of the receiver starts a pause. Raises StoreUnavailable and redis.exceptions.RedisError.
         """
-        if not self._receiver.enabled:
+        if not self.receiver.enabled:
             return
         async with self._flushing:
             await self.acknowledge()
-            now = self._clock()
+            now = self.clock()
             if now < self._paused_until <= now + MAX_PAUSE_SECONDS:
                 return
-            async with self._receiver.connect() as send:
+            async with self.receiver.connect() as send:
                 result = await self._flush(send, now)
             if result.outcome is Outcome.ACCEPTED:
                 self._resume()
@@ -154,7 +148,7 @@ class Sender:
 
         Once it is accepted, the receiver works, and the key and the address are right.
         """
-        values = await self._gauges()
+        values = await self.gauges()
         first, *others = [Sample(name, value, int(now), "gauge") for name, value in values.items()]
         for gauges in filter(None, ([first], others)):
             result = await send(gauges)
@@ -174,34 +168,34 @@ class Sender:
             outcome = self._limit_server_errors(result.outcome, size)
             if outcome is Outcome.ACCEPTED:
                 self._max_samples = min(MAX_SAMPLES, 2 * self._max_samples)
-                await self._acknowledge_by(self._outbox.acknowledge, batches)
+                await self._acknowledge_by(self.outbox.acknowledge, batches)
                 self._count_as("sent", size)
             elif outcome is Outcome.REJECTED and size == 1:
-                await self._acknowledge_by(self._outbox.drop, batches)
+                await self._acknowledge_by(self.outbox.drop, batches)
                 self._count_as("dropped")
                 (sample,) = _samples(batches)
-                log.warning("metric rejected and dropped", receiver=self._receiver.name, metric=sample.name)
+                log.warning("metric rejected and dropped", receiver=self.receiver.name, metric=sample.name)
             else:
                 if outcome is not Outcome.UNAVAILABLE:
                     self._max_samples = max(1, size // 2)
-                await self._acknowledge_by(self._outbox.release, batches)
+                await self._acknowledge_by(self.outbox.release, batches)
             if outcome in (Outcome.UNAVAILABLE, Outcome.SERVER_ERROR):
                 return result
         return ACCEPTED
 
     async def _take(self, until: float) -> list[OutboxBatch]:
-        now = self._clock()
+        now = self.clock()
         if now >= until:
             return []
-        lease_seconds = self._receiver.timeout_seconds + LEASE_MARGIN_SECONDS
-        return await self._outbox.take(now, self._max_samples, lease_seconds)
+        lease_seconds = self.receiver.timeout_seconds + LEASE_MARGIN_SECONDS
+        return await self.outbox.take(now, self._max_samples, lease_seconds)
 
     async def _send_or_release(self, send: Send, batches: list[OutboxBatch]) -> Result:
         try:
             return await send(_samples(batches))
         except BaseException:
             with suppress(StoreUnavailable, RedisError):  # the leases expire without it
-                await self._outbox.release(batches)
+                await self.outbox.release(batches)
             raise
 
     def _limit_server_errors(self, outcome: Outcome, size: int) -> Outcome:
@@ -243,20 +237,20 @@ class Sender:
         self._count_as("failed")
         self._failures = min(self._failures + 1, 10)
         max_pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**self._failures)
-        pause = max(max_pause * self._chance(), min(result.retry_after, MAX_PAUSE_SECONDS))
-        self._paused_until = self._clock() + pause
+        pause = max(max_pause * self.chance(), min(result.retry_after, MAX_PAUSE_SECONDS))
+        self._paused_until = self.clock() + pause
         if result.reason != self._last_reason:
-            name, reason = self._receiver.name, result.reason
+            name, reason = self.receiver.name, result.reason
             log.warning("metrics receiver unavailable, buffering", receiver=name, reason=reason)
         self._last_reason = result.reason
 
     def _resume(self) -> None:
         if self._last_reason:
-            log.info("metrics receiver available again", receiver=self._receiver.name)
+            log.info("metrics receiver available again", receiver=self.receiver.name)
         self._failures, self._paused_until, self._last_reason = 0, 0.0, ""
 
     def _count_as(self, result: str, by: int = 1) -> None:
-        self._count(f"{self._receiver.name.lower()}.{result}", by=by)
+        self.count(f"{self.receiver.name.lower()}.{result}", by=by)
 
 
 def _samples(batches: Sequence[OutboxBatch]) -> list[Sample]:

@@ -6,7 +6,7 @@ the sync adds only what comes afterwards.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -40,21 +40,22 @@ class Imported:
     problems: int = 0
 
 
+@dataclass(eq=False)
 class SiteImport:
     """``again``: totals of users that were imported before, and counters of peers, are replaced; else they stay.
     ``now``: epoch s, for the site's time zone."""
 
-    def __init__(
-        self, store: Store, database: SiteDatabase, mapping: SiteMapping, now: float, *, again: bool, dry_run: bool
-    ) -> None:
+    store: Store
+    database: SiteDatabase
+    mapping: SiteMapping
+    now: float
+    _: KW_ONLY
+    again: bool
+    dry_run: bool
+
+    def __post_init__(self) -> None:
         self.problems: list[str] = []
         """Of the last part: a line for each row that was not imported."""
-        self._store = store
-        self._database = database
-        self._mapping = mapping
-        self._now = now
-        self._again = again
-        self._dry_run = dry_run
         self._passkeys: dict[str, str] = {}
         """The user of each passkey of a dry run."""
         self._seen: dict[str, set[str]] = {}
@@ -62,8 +63,8 @@ class SiteImport:
 
     async def run(self) -> AsyncIterator[Imported]:
         """Yields after each part. Raises SiteError, StoreUnavailable and redis.exceptions.RedisError."""
-        positions = {} if self._dry_run else await self._begin()
-        for each in self._mapping.imports:
+        positions = {} if self.dry_run else await self._begin()
+        for each in self.mapping.imports:
             position = positions.get(f"import:{each.kind}", "")
             if position == _END:
                 continue
@@ -73,21 +74,21 @@ class SiteImport:
                 self.problems = await self._take(each, rows)
                 done.rows += len(rows)
                 done.problems += len(self.problems)
-                if not self._dry_run:
+                if not self.dry_run:
                     await self._record({f"import:{each.kind}": after})
                 yield done
-        for table in self._mapping.of("peers"):
+        for table in self.mapping.of("peers"):
             if (position := positions.get(_peers_source(table), "")) != _END:
                 async for done in self._peers(table, position):
                     yield done
-        if not self._dry_run:
+        if not self.dry_run:
             await self._record({_IMPORT: _END})
 
     async def _begin(self) -> dict[str, str]:
         """The positions of an interrupted import; what another one has left of them is forgotten."""
-        sources = [f"import:{each.kind}" for each in self._mapping.imports]
-        sources += [_peers_source(each) for each in self._mapping.of("peers")]
-        positions, which = await self._positions([_IMPORT, *sources]), "again" if self._again else "once"
+        sources = [f"import:{each.kind}" for each in self.mapping.imports]
+        sources += [_peers_source(each) for each in self.mapping.of("peers")]
+        positions, which = await self._positions([_IMPORT, *sources]), "again" if self.again else "once"
         if positions.pop(_IMPORT, _END) == which:
             return positions
         await self._record({_IMPORT: which, **dict.fromkeys(sources, "")})
@@ -95,12 +96,12 @@ class SiteImport:
 
     async def _peers(self, table: TableMapping, position: str) -> AsyncIterator[Imported]:
         """The counters of clients, from which their next announces count."""
-        reader = PeerReader(self._database, table, (await self._database.tables([table.name]))[table.name])
+        reader = PeerReader(self.database, table, (await self.database.tables([table.name]))[table.name])
         done = Imported("peers", await reader.count())
         yield done
         async for rows, after in reader.pages(position):
-            if not self._dry_run:
-                await self._store.user_history.remember_peers(rows, again=self._again)
+            if not self.dry_run:
+                await self.store.user_history.remember_peers(rows, again=self.again)
                 await self._record({_peers_source(table): after})
             done.rows += len(rows)
             yield done
@@ -119,8 +120,8 @@ class SiteImport:
             yield rows, " ".join(map(str, last))
 
     async def _rows(self, mapping: ImportMapping, last: tuple[int, ...]) -> Sequence[dict[str, Any]]:
-        keys = [self._database.quote(name) for name in mapping.key]
-        values = [f"{sql} AS {self._database.quote(name)}" for name, sql in mapping.values.items()]
+        keys = [self.database.quote(name) for name in mapping.key]
+        values = [f"{sql} AS {self.database.quote(name)}" for name, sql in mapping.values.items()]
         wanted = [f"{key} AS key{n}" for n, key in enumerate(keys)]
         conditions = [mapping.where] if mapping.where else []
         if last:
@@ -140,19 +141,19 @@ class SiteImport:
 
     async def _all(self, query: str, values: dict[str, int]) -> Sequence[Mapping[str, Any]]:
         async def read(connection: AsyncConnection) -> Sequence[Mapping[str, Any]]:
-            await self._database.use_zone_of_site(connection, self._now, of_site=True)
+            await self.database.use_zone_of_site(connection, self.now, of_site=True)
             found = [dict(row) for row in (await connection.execute(text(query), values)).mappings()]
-            await self._database.use_zone_of_site(connection, self._now, of_site=False)
+            await self.database.use_zone_of_site(connection, self.now, of_site=False)
             return found
 
-        return await self._database.transaction(read)
+        return await self.database.transaction(read)
 
     async def _take(self, mapping: ImportMapping, rows: Sequence[dict[str, Any]]) -> list[str]:
         """Imports rows; returns a line for each one that could not be."""
         wanted = [{name: row[name] for name in mapping.values if row[name] is not None} for row in rows]
         names = (" ".join(str(row[f"key{n}"]) for n in range(len(mapping.key))) for row in rows)
         outcomes = [self._check(mapping, row) for row in wanted]
-        if not self._dry_run:
+        if not self.dry_run:
             valid = [row for row, reason in zip(wanted, outcomes, strict=True) if not reason]
             written = iter(await self._write(mapping, valid) if valid else ())
             outcomes = [reason or next(written) for reason in outcomes]
@@ -161,7 +162,7 @@ class SiteImport:
     def _check(self, mapping: ImportMapping, row: dict[str, Any]) -> str:
         """Why a row cannot be imported; of a dry run also what only the store says otherwise."""
         reason = self._check_alone(mapping, row)
-        if self._dry_run and not reason:
+        if self.dry_run and not reason:
             for kind, name, unknown in (
                 ("users", "user_id", UNKNOWN_USER),
                 ("torrents", "torrent_id", UNKNOWN_TORRENT),
@@ -193,13 +194,13 @@ class SiteImport:
             return await self._users(rows)
         if mapping.kind == "torrents":
             pairs = [(parse_info_hash(row["info_hash"]), _torrent_fields(row)) for row in rows]
-            added = await self._store.torrents.add_many(pairs)
+            added = await self.store.torrents.add_many(pairs)
             return [each.text if isinstance(each, ClientError) else "" for each in added]
         if mapping.kind == "history":
-            saved = await self._store.user_history.save([_history(row) for row in rows])
+            saved = await self.store.user_history.save([_history(row) for row in rows])
             return [each.text if isinstance(each, ClientError) else "" for each in saved]
         if mapping.kind == "tokens":
-            torrents = await self._store.torrents.by_ids(list({str(row["torrent_id"]) for row in rows}))
+            torrents = await self.store.torrents.by_ids(list({str(row["torrent_id"]) for row in rows}))
             known = {each.torrent_id for each in torrents}
             return [
                 await self._write_one(mapping, row) if str(row["torrent_id"]) in known else UNKNOWN_TORRENT
@@ -209,14 +210,14 @@ class SiteImport:
 
     async def _users(self, rows: Sequence[dict[str, Any]]) -> list[str]:
         """Those whose totals are recorded were imported before."""
-        tables = [table for table in self._mapping.of("users") if table.added]
+        tables = [table for table in self.mapping.of("users") if table.added]
         sources = {f"{table.name}:{row['user_id']}": row for table in tables for row in rows}
-        known = {} if self._again else await self._positions(list(sources))
+        known = {} if self.again else await self._positions(list(sources))
         old = {str(sources[source]["user_id"]) for source in known}
         outcomes: dict[str, str] = {}
         for replaced in (True, False):
             some = [row for row in rows if (str(row["user_id"]) in old) != replaced]
-            saved = await self._store.user_import.save([_texts(row) for row in some], replace_totals=replaced)
+            saved = await self.store.user_import.save([_texts(row) for row in some], replace_totals=replaced)
             for row, each in zip(some, saved, strict=True):
                 outcomes[str(row["user_id"])] = "" if isinstance(each, SavedUser) else each.text
         await self._record(
@@ -230,7 +231,7 @@ class SiteImport:
         return [outcomes[str(row["user_id"])] for row in rows]
 
     async def _write_one(self, mapping: ImportMapping, row: dict[str, Any]) -> str:
-        store = self._store
+        store = self.store
         try:
             if mapping.kind == "groups":
                 fields = {name: value for name, value in _texts(row).items() if name != "id"}
@@ -246,10 +247,10 @@ class SiteImport:
         return ""
 
     async def _positions(self, sources: Sequence[str]) -> dict[str, str]:
-        return await self._database.transaction(lambda connection: read_positions(connection, self._database, sources))
+        return await self.database.transaction(lambda connection: read_positions(connection, self.database, sources))
 
     async def _record(self, positions: dict[str, str]) -> None:
-        await self._database.transaction(lambda connection: write_positions(connection, self._database, positions))
+        await self.database.transaction(lambda connection: write_positions(connection, self.database, positions))
 
 
 class PeerReader:

@@ -9,7 +9,7 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tracker.errors import StartupError
@@ -39,55 +39,50 @@ FEED, STORE, PASS = "feed", "store", "pass"
 log = Logger("tracker.site")
 
 
+@dataclass(eq=False)
 class SiteSync:
     """Of one site. ``clock`` returns epoch seconds; ``pass_hour``: from which hour on all rows are compared (UTC)."""
 
-    def __init__(
-        self,
-        store: Store,
-        database: SiteDatabase,
-        mapping: SiteMapping,
-        count: Count,
-        clock: Callable[[], float] = time.time,
-        every_seconds: float = 3.0,
-        pass_hour: int = 4,
-    ) -> None:
+    store: Store
+    database: SiteDatabase
+    mapping: SiteMapping
+    count: Count
+    clock: Callable[[], float] = time.time
+    every_seconds: float = 3.0
+    pass_hour: int = 4
+
+    def __post_init__(self) -> None:
         self.state = SyncState()
-        self._store = store
-        self.database = database
-        self._mapping = mapping
-        self._reader = RowReader(store, mapping)
-        self._count = count
-        self._clock = clock
-        self._every = every_seconds
-        self._pass_hour = pass_hour
+        self._reader = RowReader(self.store, self.mapping)
         self._pass: tuple[Comparison, AsyncGenerator[int, None]] | None = None
         self._writers: list[TableWriter] = []
         self._missing: set[str] = set()
         """Users without a row at the site, of whom the log has told."""
-        self.lease = Lease(store.scripts, "site", "sync", max(LEASE_SECONDS, int(2 * every_seconds)), clock)
+        self.lease = Lease(
+            self.store.scripts, "site", "sync", max(LEASE_SECONDS, int(2 * self.every_seconds)), self.clock
+        )
 
     async def run(self) -> None:
         """Runs until cancelled, in one of several processes."""
 
         async def step() -> None:
-            began = self._clock()
+            began = self.clock()
             if not await self.step():
-                await asyncio.sleep(max(0.1, self._every - (self._clock() - began)))
+                await asyncio.sleep(max(0.1, self.every_seconds - (self.clock() - began)))
 
         await forever(
             step,
             0.0,
             "site sync cannot read the store",
-            error_seconds=self._every,
-            connection=self._store.connection,
+            error_seconds=self.every_seconds,
+            connection=self.store.connection,
             lease=self.lease,
         )
 
     @property
     def lag_seconds(self) -> float:
         """How far the site is behind."""
-        return max(0.0, self._clock() - self.state.until) if self.state.until else 0.0
+        return max(0.0, self.clock() - self.state.until) if self.state.until else 0.0
 
     async def step(self) -> bool:
         """A round; an error of the site's database is logged once, and the next round tries again. Returns whether more
@@ -102,15 +97,15 @@ class SiteSync:
                 self._note(error="")
         except (SiteError, TimeoutError) as error:
             self._fail(str(error) or "the site's database does not answer")
-        self._note(at=int(self._clock()))
-        await self._store.site_rows.save_state(self.state)
+        self._note(at=int(self.clock()))
+        await self.store.site_rows.save_state(self.state)
         return more
 
     def _note(self, **changed: int | str) -> None:
         self.state = replace(self.state, **changed)  # type: ignore[arg-type]
 
     def _fail(self, reason: str) -> None:
-        self._count("site_sync.errors")
+        self.count("site_sync.errors")
         self._pass, self._writers = None, []  # the site may change its tables meanwhile
         if reason != self.state.error:
             log.error("site sync failed, trying again", reason=reason)
@@ -119,7 +114,7 @@ class SiteSync:
     async def round(self) -> bool:
         """Writes what has changed since the last round. Returns whether more waits. Raises SiteError."""
         await self.open()
-        began = self._clock()
+        began = self.clock()
         position = (await self._positions(FEED)).get(FEED)
         named, position, gap, more = await self.collect(position or FIRST)
         if gap or not position:
@@ -135,7 +130,7 @@ class SiteSync:
     async def open(self) -> None:
         """Reads which columns the site's tables have, unless that was done. Raises SiteError with what is wrong."""
         if not self._writers:
-            writers = await open_writers(self.database, self._mapping)
+            writers = await open_writers(self.database, self.mapping)
             await self._check_store()
             self._writers = writers
 
@@ -144,7 +139,7 @@ class SiteSync:
         more wait."""
         named, gap = Named(), False
         for _ in range(MAX_PAGES):
-            page = await self._store.changes.after(position, PAGE)
+            page = await self.store.changes.after(position, PAGE)
             named.add(page.changes)
             position, gap = page.next, gap or page.gap
             if len(page.changes) < PAGE:
@@ -166,9 +161,9 @@ class SiteSync:
     def _tell(self, done: Written) -> None:
         self._note(rows=self.state.rows + done.rows)
         if done.rows:
-            self._count("site_sync.written", by=done.rows)
+            self.count("site_sync.written", by=done.rows)
         if done.failed:
-            self._count("site_sync.refused", by=done.failed)
+            self.count("site_sync.refused", by=done.failed)
         for problem in done.problems:
             log.warning("a row of the site was left out", reason=problem)
         if new := [name for name in done.missing if name.startswith("users") and name not in self._missing]:
@@ -192,10 +187,10 @@ class SiteSync:
 
     def _tell_pass(self, comparison: Comparison) -> None:
         self._tell(comparison.written)
-        self._note(repaired=comparison.differences, compared_at=int(self._clock()))
+        self._note(repaired=comparison.differences, compared_at=int(self.clock()))
         for each in comparison.tables.values():
             if each.differences:
-                self._count("site_sync.repaired", by=each.differences)
+                self.count("site_sync.repaired", by=each.differences)
                 log.warning(
                     "rows of the site differed and were repaired",
                     table=each.table,
@@ -208,18 +203,18 @@ class SiteSync:
 
     async def _go_on_with_pass(self) -> None:
         """Does a part of the nightly pass, between two rounds."""
-        now = datetime.fromtimestamp(self._clock(), UTC)
+        now = datetime.fromtimestamp(self.clock(), UTC)
         if self._pass is None:
             today = f"{now:%Y-%m-%d}"
-            if now.hour < self._pass_hour or (await self._positions(PASS)).get(PASS) == today:
+            if now.hour < self.pass_hour or (await self._positions(PASS)).get(PASS) == today:
                 return
             await self._record({PASS: today})
             comparison = self.comparison(repair=True)
             self._pass = comparison, comparison.run()
         comparison, parts = self._pass
-        until = self._clock() + self._every
+        until = self.clock() + self.every_seconds
         async for _ in parts:
-            if self._clock() > until:
+            if self.clock() > until:
                 return
         self._pass = None
         self._tell_pass(comparison)
@@ -242,21 +237,19 @@ class SiteSync:
 
     async def importing(self, *, again: bool, dry_run: bool) -> SiteImport:
         """Raises SiteError with what is wrong with the site's tables."""
-        await open_writers(self.database, self._mapping)
+        await open_writers(self.database, self.mapping)
         known = (await self._positions(STORE)).get(STORE)
         other = known is not None and known != await self.store_id()
-        return SiteImport(
-            self._store, self.database, self._mapping, self._clock(), again=again or other, dry_run=dry_run
-        )
+        return SiteImport(self.store, self.database, self.mapping, self.clock(), again=again or other, dry_run=dry_run)
 
     async def problems(self) -> list[str]:
         """What keeps the site from being written, a line each. Changes nothing but an empty table of positions."""
         found: list[str] = []
         try:
-            tables = await self.database.tables(self._mapping.names)
-            found += problems(self._mapping, tables)
-            found += await self.database.missing_rights(self._mapping.rights)
-            found += await self.database.clock_problems(self._clock())
+            tables = await self.database.tables(self.mapping.names)
+            found += problems(self.mapping, tables)
+            found += await self.database.missing_rights(self.mapping.rights)
+            found += await self.database.clock_problems(self.clock())
             if not found:
                 await self.open()
         except SiteError as error:
@@ -265,12 +258,12 @@ class SiteSync:
 
     async def store_id(self) -> str:
         """Names the store, without its secret."""
-        return hashlib.sha256(b"site sync" + await self._store.load_secret()).hexdigest()[:32]
+        return hashlib.sha256(b"site sync" + await self.store.load_secret()).hexdigest()[:32]
 
     async def adopt(self) -> None:
         """The site's database belongs to this store from now on."""
-        self._writers = self._writers or await open_writers(self.database, self._mapping)
-        newest = await self._store.changes.newest(1)
+        self._writers = self._writers or await open_writers(self.database, self.mapping)
+        newest = await self.store.changes.newest(1)
         await self._record({STORE: await self.store_id(), FEED: newest[0].id if newest else FIRST})
 
 

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 
 from aiohttp import ClientSession
@@ -37,6 +38,7 @@ OnPeer = Callable[[InfoHash, Address], None]
 log = Logger("tracker.upstreams")
 
 
+@dataclass(eq=False, repr=False)
 class Upstreams:
     """``async with`` opens and closes the connections. ``monotonic`` is in seconds.
 
@@ -44,23 +46,19 @@ class Upstreams:
     per torrent, tracker and family. Without the setting ``upstream_peers`` no announce is sent.
     """
 
-    def __init__(
-        self,
-        settings: ScoringSettings,
-        monotonic: Callable[[], float] = time.monotonic,
-        on_peer: OnPeer | None = None,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-    ) -> None:
-        self._settings = settings
-        self._timeout_seconds = timeout_seconds
-        self._monotonic = monotonic
-        self._observer = _observer(settings, on_peer) if settings.upstream_peers else None
+    settings: ScoringSettings
+    monotonic: Callable[[], float] = time.monotonic
+    on_peer: OnPeer | None = None
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        self._observer = _observer(self.settings, self.on_peer) if self.settings.upstream_peers else None
         self._session: ClientSession | None = None
         self._upstreams: list[Upstream] = []
 
     def __bool__(self) -> bool:
         """Whether any tracker is configured."""
-        return bool(self._settings.upstreams)
+        return bool(self.settings.upstreams)
 
     async def __aenter__(self) -> "Upstreams":
         self._upstreams = list(self._open())
@@ -109,16 +107,16 @@ class Upstreams:
 
     def _open(self) -> Iterator[Upstream]:
         budgets: dict[str, TokenBucket] = {}
-        now = self._monotonic()
-        for url in dict.fromkeys(secret.get_secret_value() for secret in self._settings.upstreams):
+        now = self.monotonic()
+        for url in dict.fromkeys(secret.get_secret_value() for secret in self.settings.upstreams):
             parsed = parse_tracker_url(url)
-            budget = budgets.setdefault(parsed.host, request_budget(self._settings.upstream_per_minute, now))
-            yield Upstream(parsed, self._tracker(parsed), budget, self._monotonic, self._observer)
+            budget = budgets.setdefault(parsed.host, request_budget(self.settings.upstream_per_minute, now))
+            yield Upstream(parsed, self._tracker(parsed), budget, self.monotonic, self._observer)
 
     def _tracker(self, url: TrackerUrl) -> OtherTracker:
-        timeout = self._timeout_seconds
+        timeout = self.timeout_seconds
         if url.scheme == "udp":
-            return UdpTracker(url, timeout, self._monotonic)
+            return UdpTracker(url, timeout, self.monotonic)
         if self._session is None:
             self._session = open_session()
         return HttpTracker(url, self._session, timeout)

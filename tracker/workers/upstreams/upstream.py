@@ -47,57 +47,52 @@ class _NoCounts(Exception):
         self.refused = refused
 
 
+@dataclass(eq=False, repr=False)
 class Upstream:
     """``budget`` is shared by trackers on the same host. Without ``observer`` the tracker is only scraped."""
 
-    def __init__(
-        self,
-        url: TrackerUrl,
-        tracker: OtherTracker,
-        budget: TokenBucket,
-        monotonic: Callable[[], float],
-        observer: Observer | None,
-    ) -> None:
-        self.name = url.masked
-        self._url = url
-        self._tracker = tracker
-        self._budget = budget
-        self._monotonic = monotonic
-        self._observer = observer
+    url: TrackerUrl
+    tracker: OtherTracker
+    budget: TokenBucket
+    monotonic: Callable[[], float]
+    observer: Observer | None
+
+    def __post_init__(self) -> None:
+        self.name = self.url.masked
         self._scrapes = Backoff()
         self._announces = Backoff()
         self._turns = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     @property
     def can_be_asked(self) -> bool:
-        return self._tracker.scrapes or self._observer is not None
+        return self.tracker.scrapes or self.observer is not None
 
     async def close(self) -> None:
-        await self._tracker.close()
+        await self.tracker.close()
 
     async def ask(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Counts]) -> None:
         """Adds the counts of each torrent to ``found`` as replies arrive.
 
         The counts of an announce are used where a scrape gave none.
         """
-        if self._tracker.scrapes:
+        if self.tracker.scrapes:
             observable = await self._scrape(info_hashes, found)
         else:
             observable = list(info_hashes)
             text = "URL without a scrape"
             found |= dict.fromkeys(info_hashes, Counts(self.name, error=text, skipped=True))
-        if self._observer is not None:
+        if self.observer is not None:
             async with asyncio.TaskGroup() as tasks:
                 for info_hash in observable:
-                    tasks.create_task(self._observe(self._observer, info_hash, found))
+                    tasks.create_task(self._observe(self.observer, info_hash, found))
 
     async def _scrape(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Counts]) -> list[InfoHash]:
         """Adds counts or an error for each torrent. Returns the torrents of which the tracker may have peers."""
         observable: list[InfoHash] = []
         at = 0
-        while batch := info_hashes[at : at + self._tracker.max_scrape]:
+        while batch := info_hashes[at : at + self.tracker.max_scrape]:
             try:
-                files = await self._attempt(self._scrapes, MAX_REFUSED_SCRAPES, self._tracker.scrape, batch)
+                files = await self._attempt(self._scrapes, MAX_REFUSED_SCRAPES, self.tracker.scrape, batch)
             except _NoCounts as why:
                 found |= dict.fromkeys(batch, self._failed_counts(why))
                 observable += batch if why.refused else ()
@@ -111,11 +106,11 @@ class Upstream:
 
     async def _observe(self, observer: Observer, info_hash: InfoHash, found: dict[InfoHash, Counts]) -> None:
         announce = observer.announce(info_hash)
-        request = self._tracker.announce if found[info_hash].error is not None else self._ask_for_peers
+        request = self.tracker.announce if found[info_hash].error is not None else self._ask_for_peers
         try:
             reply = await self._attempt(self._announces, MAX_REFUSED_ANNOUNCES, request, announce)
         except _NoCounts as why:
-            if not self._tracker.scrapes:
+            if not self.tracker.scrapes:
                 found[info_hash] = self._failed_counts(why)
             return
         addresses = _addresses(reply)
@@ -129,7 +124,7 @@ class Upstream:
 
     async def _ask_for_peers(self, announce: Announce) -> AnnounceReply:
         """Raises TrackerRefusal for a reply without peers: many trackers return none to a stopped peer."""
-        reply = await self._tracker.announce(announce)
+        reply = await self.tracker.announce(announce)
         if reply.seeders + reply.leechers and not (reply.peers or reply.peers6):
             raise TrackerRefusal("no peers for an observer")
         return reply
@@ -142,10 +137,10 @@ class Upstream:
     ) -> Reply:
         """Sends one request if backoff and budget allow it. Raises _NoCounts."""
         async with self._turns:
-            now = self._monotonic()
+            now = self.monotonic()
             if not backoff.allows(now, _TRIAL_SECONDS):
                 raise _NoCounts("paused after failures", skipped=True)
-            if not self._budget.take(now):
+            if not self.budget.take(now):
                 raise _NoCounts("request budget of the host used up", skipped=True)
             try:
                 reply = await request(argument)
@@ -161,7 +156,7 @@ class Upstream:
             return reply
 
     def _failed(self, backoff: Backoff, limit: int, text: str) -> None:
-        seconds = backoff.failed(self._monotonic(), limit)
+        seconds = backoff.failed(self.monotonic(), limit)
         if seconds is not None:
             log.warning(
                 "upstream tracker paused after failures",
@@ -176,7 +171,7 @@ class Upstream:
 
     def _readable(self, text: str) -> str:
         """A tracker's text, made printable and cut, with secrets masked: it may repeat our passkey."""
-        text = "".join(character if character.isprintable() else " " for character in self._url.hide(text))
+        text = "".join(character if character.isprintable() else " " for character in self.url.hide(text))
         return text[:_MAX_TEXT_LENGTH] or "without a reason"
 
 
