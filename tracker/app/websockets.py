@@ -23,11 +23,7 @@ async def open_websockets(context: RuntimeContext, tracker: Tracker) -> AsyncIte
         return
     store, process = context.store, context.store.socket_process
     sockets = WebSockets(
-        tracker.over_websockets(),
-        context.live,
-        process.number,
-        publish=process.publish,
-        count=lambda name, number: store.counters.count(name, by=number),
+        tracker.over_websockets(), context.live, process.number, publish=process.publish, count=store.counters.count
     )
     process.begin()
     context.telemetry.gauge("sockets", sockets.__len__)

@@ -293,6 +293,8 @@ class FakeConnection:
 
     def close_gracefully(self) -> None: ...
 
+    def on_overdue(self) -> None: ...
+
     def abort(self) -> None:
         self.aborted = True
 
@@ -331,7 +333,7 @@ async def test_closing_thousands_of_overdue_connections_does_not_block_the_loop(
     aborted: list[FakeConnection] = []
 
     class Overdue(FakeConnection):
-        def abort(self) -> None:
+        def on_overdue(self) -> None:
             aborted.append(self)
             table.remove(self)
 

@@ -11,9 +11,10 @@ import aiohttp
 import pytest
 
 from loadtest.servers import Server
-from tests.frontends.websocket.harness import HASH, Site, offers, peer, serving
+from tests.frontends.websocket.harness import HASH, WAIT_SECONDS, Site, offers, peer, serving
 from tests.waiting import eventually
 from tracker.bittorrent import InfoHash, PeerId
+from tracker.frontends.http import connection_table
 from tracker.frontends.websocket import connection as front_end
 from tracker.frontends.websocket.relay import OpenOffers
 from tracker.refusals import UPGRADE_MISSING
@@ -585,6 +586,33 @@ async def test_an_offer_to_a_process_that_is_gone_is_lost_and_counted(redis_url:
             return await here.counted("relays.lost") == 1
 
         await eventually(lost)
+
+
+async def test_a_silent_socket_gets_pings_and_is_closed_when_it_answers_none(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_table, "PING_SECONDS", 0.4)
+    async with serving(redis_url, prefix) as site:
+        one = await site.open(autoping=False)
+        for _ in range(2):
+            assert (await one.socket.receive(WAIT_SECONDS)).type is aiohttp.WSMsgType.PING
+            await one.socket.pong()
+        await one.announce(left=0)
+        assert (await one.socket.receive(WAIT_SECONDS)).type is aiohttp.WSMsgType.PING
+        assert await one.closed() == 1006
+        await eventually(lambda: _counts(site, (0, 0)))
+
+
+async def test_messages_keep_their_order_when_one_waits_for_the_store(redis_url: str, prefix: str) -> None:
+    async with serving(redis_url, prefix) as site:
+        one = await site.open()
+        connection = one.socket._response.connection
+        assert connection is not None and isinstance(connection.transport, asyncio.Transport)
+        frames = [json.dumps({"action": action, "info_hash": OTHER_HASH}).encode() for action in ("scrape", "none")]
+        connection.transport.write(b"".join(bytes((0x81, 0x80 | len(each), 0, 0, 0, 0)) + each for each in frames))
+        assert "files" in await one.receive()
+        assert "failure reason" in await one.receive()
+        assert (await one.announce(left=0))["complete"] == 1
 
 
 async def test_messages_that_come_too_fast_wait(redis_url: str, prefix: str) -> None:

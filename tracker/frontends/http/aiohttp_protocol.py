@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http import RawRequestMessage
+from aiohttp.http import RawRequestMessage, WebSocketReader
 from aiohttp.http_parser import HttpRequestParser
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
@@ -41,6 +41,7 @@ _MAX_READ_AHEAD = 32768
 """Unparsed bytes after which reading pauses until the answer is sent. The last read may add as many again."""
 _READ_BUFFER = 65536
 _HEAD_END = b"\r\n\r\n"
+_PING = b"\x89\0"
 _NO_DEADLINE = sys.maxsize
 """Between two requests aiohttp's keep-alive timer applies."""
 
@@ -82,8 +83,10 @@ class Connection(GuardedConnection):
         "_table",
         "_tail",
         "address",
+        "messages",
         "named",
         "on_stop",
+        "pinged",
         "trusted",
         "until",
     )
@@ -119,6 +122,10 @@ class Connection(GuardedConnection):
         """Whether a PROXY header has given ``address``: then it may be a client on the proxy's own host."""
         self.on_stop: Callable[[], None] | None = None
         """Closes the connection when the tracker stops, where a WebSocket has replaced HTTP."""
+        self.pinged = False
+        """Whether a WebSocket has received nothing since it sent a ping."""
+        self.messages: WebSocketReader | None = None
+        """Reads the messages of a WebSocket in place of aiohttp's own."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -134,6 +141,8 @@ class Connection(GuardedConnection):
 
     def data_received(self, data: bytes) -> None:
         if self._payload_parser is not None:
+            self.until = self._table.now + self._table.ping_sweeps
+            self.pinged = False
             RequestHandler.data_received(self, data)
             return
         if self._last:
@@ -201,8 +210,9 @@ class Connection(GuardedConnection):
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """The connection becomes a WebSocket; what has arrived after the request is its first bytes."""
         self._upgraded = True  # else aiohttp would pause the parser of HTTP when messages arrive too fast
-        super().set_parser(parser, data_received_cb)
+        super().set_parser(self.messages or parser, data_received_cb)
         self._parser = None
+        self.until = self._table.now + self._table.ping_sweeps
         ahead, self._ahead = bytes(self._ahead), bytearray()
         self._account()
         self._resume_transport_reading()
@@ -294,8 +304,21 @@ class Connection(GuardedConnection):
         if self._socket_transport is not None:
             self._socket_transport.abort()
 
+    def on_overdue(self) -> None:
+        """A WebSocket is sent a ping, and closed if nothing arrives after it."""
+        if self.pinged or (self._payload_parser is None and self.idle):
+            self.abort()
+        elif self._payload_parser is not None and self._socket_transport is not None:
+            self.pinged = True
+            self.until = self._table.now + self._table.pong_sweeps
+            self._socket_transport.write(_PING)
+
     def pause_writing(self) -> None:
         super().pause_writing()
+        self.hold_unread()
+
+    def hold_unread(self) -> None:
+        """Notes how much the client has not read."""
         if self._socket_transport is not None:
             self._table.answers.hold(self, self._socket_transport.get_write_buffer_size())
 

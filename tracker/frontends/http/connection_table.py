@@ -94,7 +94,9 @@ HALF_CLOSE_SECONDS = 5.0
 _NETWORK_BYTES = 8
 """The first bytes of an address name its network: all of IPv4, the /64 of IPv6."""
 _HEAD_SWEEPS = 4
-"""How many checks for overdue connections fit into the time limit for a request head."""
+"""How many checks for overdue connections fit into the time limit for a request head, at least."""
+PING_SECONDS = 45.0
+"""Proxies close a WebSocket that is silent for 60 to 100 s. One that answers no ping for half as long is closed."""
 _MAX_CLOSED_TOGETHER, _CLOSE_PAUSE_SECONDS = 128, 0.005
 """Closing thousands of connections at once would block the event loop."""
 _FRESH_SECONDS = 1.0
@@ -125,6 +127,9 @@ class ManagedConnection(Protocol):
     def close_gracefully(self) -> None:
         """Closes it after its pending requests are answered; at once if there are none."""
 
+    def on_overdue(self) -> None:
+        """Closes it, if it may be."""
+
     def abort(self) -> None: ...
 
 
@@ -154,9 +159,12 @@ class ConnectionTable:
         self.answers = Budget[ManagedConnection](max_unread_answer_bytes, self._connections.get, self._close_holder)
         """Bytes of answers that clients have not read."""
         self._peak = 0
-        self._sweep_seconds = min(http.header_seconds, http.keepalive_seconds) / _HEAD_SWEEPS
-        self.head_sweeps = _HEAD_SWEEPS
+        head_seconds = min(http.header_seconds, http.keepalive_seconds)
+        self._sweep_seconds = min(head_seconds, PING_SECONDS / 2) / _HEAD_SWEEPS
+        self.head_sweeps = round(head_seconds / self._sweep_seconds)
         self.idle_sweeps = round(http.keepalive_seconds / self._sweep_seconds)
+        self.ping_sweeps = int(PING_SECONDS / self._sweep_seconds) - 1  # it is overdue with the next one
+        self.pong_sweeps = int(PING_SECONDS / 2 / self._sweep_seconds) - 1
         self._release_sweeps = math.ceil(_RELEASE_INTERVAL_SECONDS / self._sweep_seconds)
         self._release_at = 0
         self.now = 0
@@ -264,8 +272,8 @@ class ConnectionTable:
             self._release_memory()
         for _ in range(min(len(self._overdue), _MAX_CLOSED_TOGETHER)):
             connection = self._overdue.popleft()
-            if connection.until < self.now and connection.idle:
-                connection.abort()
+            if connection.until < self.now:
+                connection.on_overdue()
         seconds = _CLOSE_PAUSE_SECONDS if self._overdue else self._sweep_seconds
         self._timer = asyncio.get_running_loop().call_later(seconds, self.sweep)
 

@@ -349,5 +349,9 @@ class FastHttpProtocol(asyncio.Protocol):
         else:
             self._last = True
 
+    def on_overdue(self) -> None:
+        if self._request is None:
+            self._pipe.abort()
+
     def abort(self) -> None:
         self._pipe.abort()

@@ -2,12 +2,16 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import WSMsgType, web
+from aiohttp._websocket.reader import WebSocketDataQueue
+from aiohttp.http import WebSocketReader, WSMessage
+from aiohttp.http_websocket import WSMessageTextBytes
 
 from tracker.bittorrent import Address, AnnounceOverSocket, AnnounceReply, Event, InfoHash, PeerId, Scrape
-from tracker.core.announce import Tracker
+from tracker.core.announce import Answer, Tracker
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.websocket.relay import Count, OpenOffers, Relay
 from tracker.refusals import Refusal, SilentlyDropped
@@ -16,7 +20,6 @@ from tracker.token_bucket import TokenBucket
 from tracker.wire.endpoint import SocketId, pack_socket, sockets_of
 from tracker.wire.webtorrent import (
     NO_HASH,
-    Answer,
     BadMessage,
     Offer,
     SocketAnnounce,
@@ -27,14 +30,13 @@ from tracker.wire.webtorrent import (
 )
 
 MAX_MESSAGE_BYTES = 65_536
-PING_SECONDS = 45.0
-"""Proxies close a connection that is silent for 60 to 100 s. One that answers no ping for half as long is closed."""
 MESSAGES_SECOND, MESSAGES_AT_ONCE = 20.0, 200
 """Beyond them no more is read for a while. A page that opens announces all its torrents at once."""
 MAX_BAD_MESSAGES = 30
 """The connection is closed with the next one."""
 MAX_UNREAD_BYTES = 262_144
 """A client that has so much to read is closed."""
+_DATA = (WSMsgType.TEXT, WSMsgType.BINARY)
 _CLOSE_1001, _CLOSE_1008 = b"\x88\x02\x03\xe9", b"\x88\x02\x03\xf0"
 """Close frames: the tracker stops; the client may not use it."""
 _OF_USER = frozenset({"no passkey", "unknown passkey", "user disabled", "group may not announce"})
@@ -55,6 +57,31 @@ class Membership:
         """Announces without a reply."""
 
 
+_Message = WSMessage | WSMessageTextBytes
+_Rest = Callable[[], Awaitable[None]]
+"""The rest of handling a message."""
+
+
+class _Inbox(WebSocketDataQueue):
+    """The messages that wait for the task of a connection. ``take`` handles others when they arrive: to wake up the
+    task for each would take a tenth of the CPU time of a process."""
+
+    def __init__(self, connection: Connection, take: Callable[[_Message], _Message | None]) -> None:
+        super().__init__(connection, MAX_MESSAGE_BYTES, loop=asyncio.get_running_loop())
+        self._connection = connection
+        self._take = take
+
+    def feed_data(self, message: _Message, size: int) -> None:
+        try:
+            waits = self._take(message)
+        except Exception as error:  # noqa: BLE001  # the caller, compiled code, would ignore it
+            self._connection.log_failure(error)
+            self._connection.abort()
+        else:
+            if waits is not None:
+                super().feed_data(waits, size)
+
+
 class SocketConnection:
     """``id`` names it in all processes."""
 
@@ -66,6 +93,7 @@ class SocketConnection:
         "_relay",
         "_settings",
         "_tracker",
+        "_waits",
         "address",
         "endpoint",
         "id",
@@ -101,26 +129,40 @@ class SocketConnection:
         self.stopped = False
         """Whether this process stops."""
         self._bad = 0
+        self._waits = False
+        """Whether a message waits for its turn or for the store, and with it those that follow."""
         self._budget = TokenBucket(MESSAGES_SECOND, MESSAGES_AT_ONCE, time.monotonic())
 
     async def run(self, request: web.BaseRequest) -> web.WebSocketResponse:
         """Serves until the connection is closed."""
-        socket = web.WebSocketResponse(
-            compress=False, max_msg_size=MAX_MESSAGE_BYTES, heartbeat=PING_SECONDS, decode_text=False
-        )
+        socket = web.WebSocketResponse(compress=False, decode_text=False)
+        inbox = _Inbox(self._connection, self._take)
+        self._connection.messages = WebSocketReader(inbox, MAX_MESSAGE_BYTES, compress=False, decode_text=False)
         await socket.prepare(request)
+        socket._reader, socket._parser = inbox, self._connection.messages
         self._connection.on_stop = self.close_for_stop
         async for message in socket:
-            if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+            if message.type not in _DATA:
                 break
-            if not await self._receive(message.data):
-                await socket.close(code=1008)
-                break
-            if wait := self._budget.wait(time.monotonic()):
-                await asyncio.sleep(wait)
-            self._budget.take(time.monotonic())
-            del message  # thousands of connections would each keep their last one
+            rest = message.data if callable(message.data) else self._receive(message.data)
+            if rest is not None:
+                await rest()
+            while not self._budget.take(now := time.monotonic()):
+                await asyncio.sleep(self._budget.wait(now))
+            self._waits = bool(inbox._buffer)
+            del message, rest  # thousands of connections would each keep their last one
         return socket
+
+    def _take(self, message: _Message) -> _Message | None:
+        """Handles a message when it arrives; returns what waits for the task of the connection."""
+        if message.type not in _DATA:
+            return message
+        if self._waits or not self._budget.take(time.monotonic()):
+            self._waits = True
+            return message
+        rest = self._receive(message.data)
+        self._waits = rest is not None
+        return WSMessage(WSMsgType.BINARY, rest, None) if self._waits else None
 
     def close_for_stop(self) -> None:
         """Asks the client to reconnect: this process stops."""
@@ -141,29 +183,34 @@ class SocketConnection:
         if transport is None or transport.is_closing():
             return
         transport.write(_frame_head(len(message)) + message)
-        if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self._count("sockets.stuck", 1)
+        if (unread := transport.get_write_buffer_size()) > MAX_UNREAD_BYTES:
+            self._count("sockets.stuck")
             transport.abort()
+        elif unread:
+            self._connection.hold_unread()
 
-    async def _receive(self, data: bytes) -> bool:
-        """Returns False if the connection is to be closed."""
+    def _receive(self, data: bytes) -> _Rest | None:
+        """Returns what has to wait for the store."""
         try:
             message = parse(data, self._settings.current.torrents.max_scrape)
             if isinstance(message, SocketAnnounce):
-                await self._announce(message)
-            elif isinstance(message, Answer):
-                self._check_peer_id(message.info_hash, message.peer_id)
-                self._relay.pass_answer(self.id, self, message)
-            else:
-                await self._scrape(message)
+                return self._announce(message)
+            if isinstance(message, Scrape):
+                if not message.info_hashes:  # it may be far longer than any message
+                    raise BadMessage("a scrape needs an info_hash: full scrapes are disabled", "scrape")
+                return partial(self._scrape, message)
+            self._check_peer_id(message.info_hash, message.peer_id)
+            self._relay.pass_answer(self.id, self, message)
         except BadMessage as error:
             kind = "scrapes" if error.action == "scrape" else "announces"
             self._tracker.refused(error.refusal.label, kind)
             self.send(encode_failure(error.info_hash, error.refusal, error.action))
             self._bad += 1
-        return self._bad <= MAX_BAD_MESSAGES
+            if self._bad > MAX_BAD_MESSAGES:
+                self._close(_CLOSE_1008)
+        return None
 
-    async def _announce(self, message: SocketAnnounce) -> None:
+    def _announce(self, message: SocketAnnounce) -> _Rest | None:
         info_hash, settings = message.announce.info_hash, self._settings.current.webtorrent
         torrent = self._check_peer_id(info_hash, message.announce.peer_id)
         if torrent is None and len(self.torrents) >= settings.max_torrents:
@@ -178,8 +225,10 @@ class SocketConnection:
         else:
             self.torrents[info_hash], torrent.announce = torrent, announce
         answer = partial(self._on_reply, announce, offers, torrent)
-        if self._tracker.submit(announce, self.passkey, self.address, answer):
-            return
+        submitted = self._tracker.submit(announce, self.passkey, self.address, answer)
+        return None if submitted else partial(self._announce_later, announce, answer)
+
+    async def _announce_later(self, announce: AnnounceOverSocket, answer: Answer) -> None:
         try:
             answer(await self._tracker.announce(announce, self.passkey, self.address))
         except Refusal as error:
@@ -216,10 +265,7 @@ class SocketConnection:
             self._relay.pass_offers(self.id, info_hash, announce.peer_id, offers, to, self.open_offers)
 
     async def _scrape(self, scrape: Scrape) -> None:
-        """A full scrape may be far longer than any message."""
         try:
-            if not scrape.info_hashes:
-                raise BadMessage("a scrape needs an info_hash: full scrapes are disabled", "scrape")
             self.send(encode_scrape(await self._tracker.scrape(scrape, self.passkey, self.address)))
         except Refusal as error:
             self._fail(NO_HASH, error, "scrape")

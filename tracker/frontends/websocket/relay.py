@@ -7,11 +7,10 @@ collected for two milliseconds, and published on its channel together.
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from tracker.bittorrent import InfoHash, PeerId
-from tracker.errors import StoreUnavailable
 from tracker.wire.endpoint import SocketId
 from tracker.wire.webtorrent import Answer, Offer, encode_answer, encode_offer
 
@@ -28,11 +27,14 @@ MAX_WAITING_BYTES = 16 * 2**20
 _HEAD = struct.Struct(">BQIQ20s20s20sI")
 _OFFER, _ANSWER = 0, 1
 
-Publish = Callable[[int, bytes], Awaitable[int]]
-"""(process, payload): publishes it on the channel of a process; returns how many receive it."""
-Count = Callable[[str, int], None]
+Publish = Callable[[Mapping[int, bytes]], Awaitable[Sequence[int]]]
+"""Publishes a payload on the channel of each process; returns how many receive each."""
 OfferKey = tuple[InfoHash, PeerId, bytes]
 """(torrent, peer id of the offerer, offer id)"""
+
+
+class Count(Protocol):
+    def __call__(self, name: str, /, *, by: int = 1) -> None: ...
 
 
 class Receiver(Protocol):
@@ -112,7 +114,8 @@ class Relay:
         self._timer = timer
         self._waiting: dict[int, list[bytes]] = {}
         self._waiting_bytes = 0
-        self._news = asyncio.Event()
+        self._due = asyncio.Event()
+        self._published = -COLLECT_SECONDS
 
     def pass_offers(
         self,
@@ -134,7 +137,7 @@ class Relay:
         key = answer.info_hash, answer.to_peer_id, answer.accepted.offer_id
         offerer = receiver.open_offers.take(key, self._timer())
         if offerer is None or not receiver.takes_part(answer.info_hash):
-            self._count("relays.unasked", 1)
+            self._count("relays.unasked")
             return
         self._send(offerer.process, Relayed(_ANSWER, offerer.number, key, sender, encode_answer(answer)))
 
@@ -144,33 +147,28 @@ class Relay:
             return
         packed = relayed.encode()
         if self._waiting_bytes + len(packed) > MAX_WAITING_BYTES:
-            self._count("relays.lost", 1)
+            self._count("relays.lost")
             return
         self._waiting_bytes += len(packed)
+        if not self._waiting:
+            # Offers of an announce come together, their answers one after the other.
+            passed = self._timer() - self._published if relayed.kind == _OFFER else 0.0
+            asyncio.get_running_loop().call_later(max(COLLECT_SECONDS - passed, 0.0), self._due.set)
         self._waiting.setdefault(process, []).append(packed)
-        self._news.set()
 
     async def run(self) -> None:
-        """Publishes what waits, until cancelled."""
+        """Publishes what waits, until cancelled: one message for each process, all in one round trip."""
         while True:
-            await self._news.wait()
-            await asyncio.sleep(COLLECT_SECONDS)
-            self._news.clear()
+            await self._due.wait()
+            self._due.clear()
+            self._published = self._timer()
             waiting, self._waiting = self._waiting, {}
-            async with asyncio.TaskGroup() as tasks:
-                for process, messages in waiting.items():
-                    tasks.create_task(self._publish_all(process, messages))
-
-    async def _publish_all(self, process: int, messages: list[bytes]) -> None:
-        payload, receivers = b"".join(messages), 0
-        try:
-            receivers = await self._publish(process, payload)
-        except StoreUnavailable:
-            pass
-        finally:
-            self._waiting_bytes -= len(payload)
-        if not receivers:
-            self._count("relays.lost", len(messages))
+            payloads = {process: b"".join(messages) for process, messages in waiting.items()}
+            receivers = await self._publish(payloads)
+            self._waiting_bytes -= sum(map(len, payloads.values()))
+            for messages, number in zip(waiting.values(), receivers, strict=True):
+                if not number:
+                    self._count("relays.lost", by=len(messages))
 
     def receive(self, payload: bytes) -> None:
         """Delivers what another process has published."""
@@ -181,9 +179,9 @@ class Relay:
         kind, number, key, sender, message = relayed
         receiver = self.receivers.get(number)
         if receiver is None or not receiver.takes_part(key[0]):
-            self._count("relays.lost", 1)
+            self._count("relays.lost")
             return
         if kind == _OFFER:
             receiver.open_offers.add(key, sender, self._timer())
-        self._count("relays.offers" if kind == _OFFER else "relays.answers", 1)
+        self._count("relays.offers" if kind == _OFFER else "relays.answers")
         receiver.send(message)

@@ -1,9 +1,7 @@
 """Processes with WebSockets: the number of this one, and the channels over which they pass messages to each other."""
 
 import random
-from collections.abc import Collection
-
-from redis.exceptions import RedisError
+from collections.abc import Collection, Mapping, Sequence
 
 from tracker.errors import StoreUnavailable
 from tracker.store.sharding.shards import Shard
@@ -29,13 +27,15 @@ class SocketProcess:
         for reaping in self._reapings:
             reaping.socket_process = self.number
 
-    async def publish(self, process: int, payload: bytes) -> int:
-        """Passes messages to a process; returns how many receive them. Raises StoreUnavailable, also where the store
-        does not allow it."""
+    async def publish(self, payloads: Mapping[int, bytes]) -> Sequence[int]:
+        """Passes a payload to each of these processes; returns how many receive each: none where the store does not
+        answer, or does not allow it."""
+        commands = [("PUBLISH", self._channel(process), payload) for process, payload in payloads.items()]
         try:
-            return int(await self._main.connection.command("PUBLISH", self._channel(process), payload))
-        except RedisError as error:
-            raise StoreUnavailable(str(error)) from error
+            replies = await self._main.connection.pipeline(*commands)
+        except StoreUnavailable:
+            return [0] * len(commands)
+        return [reply if isinstance(reply, int) else 0 for reply in replies]
 
     def _channel(self, process: int) -> str:
         return self._main.keys.channel(f"ws:{process}")
