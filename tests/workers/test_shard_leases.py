@@ -9,7 +9,7 @@ from tests.store.harness import START, Store, running
 from tests.waiting import in_background
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.shard_leases import LEASE_SECONDS, ROUND_SECONDS, LeaseKeeper
+from tracker.workers.shard_reapers import LEASE_SECONDS, ROUND_SECONDS, LeaseKeeper
 
 SHARDS = 8
 

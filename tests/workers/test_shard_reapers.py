@@ -12,8 +12,7 @@ from tests.waiting import eventually, in_background
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.reaper import Pauses, Reaper
-from tracker.workers.shard_leases import LeaseKeeper
-from tracker.workers.shard_reapers import ShardReapers
+from tracker.workers.shard_reapers import LeaseKeeper, ShardReapers
 
 RULES = SwarmRules(grace=600, min_timeout=1)
 

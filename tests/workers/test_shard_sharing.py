@@ -13,7 +13,7 @@ from tracker.runtime.store import build_store, open_connection
 from tracker.settings.model import RedisSettings, Settings
 from tracker.store.store import Store
 from tracker.workers.reaper import Reaper
-from tracker.workers.shard_leases import LeaseKeeper
+from tracker.workers.shard_reapers import LeaseKeeper
 from tracker.workers.user_sums import UserSumsWorker
 
 SHARDS = 16

@@ -35,7 +35,7 @@ from tests.workers.upstreams.harness import (
 from tracker.bittorrent import Address, InfoHash
 from tracker.settings.model import ScoringSettings
 from tracker.workers.upstreams import Counts, Upstreams
-from tracker.workers.upstreams.budget import FIRST_PAUSE_SECONDS
+from tracker.workers.upstreams.upstream import FIRST_PAUSE_SECONDS
 
 OPENTRACKER = shutil.which("opentracker")
 KEY = "0123456789abcdef"

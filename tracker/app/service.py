@@ -49,8 +49,7 @@ from tracker.valkey.opening import StoreServer
 from tracker.workers.client_lists import denied_prefixes
 from tracker.workers.rate_limits import share_limits
 from tracker.workers.reaper import Pauses, Reaper
-from tracker.workers.shard_leases import LeaseKeeper
-from tracker.workers.shard_reapers import AnyReaper, ShardReapers
+from tracker.workers.shard_reapers import AnyReaper, LeaseKeeper, ShardReapers
 
 Problems = Callable[[], Sequence[str]]
 """Returns why the tracker is not ready; empty if it is."""

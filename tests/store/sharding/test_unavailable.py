@@ -38,8 +38,7 @@ from tracker.system.event_loop import running
 from tracker.wire.http_reply import ready_text
 from tracker.workers.reaper import Reaper, send_heartbeats
 from tracker.workers.samples import SizeSampler
-from tracker.workers.shard_leases import LeaseKeeper
-from tracker.workers.shard_reapers import ShardReapers
+from tracker.workers.shard_reapers import LeaseKeeper, ShardReapers
 
 PREFIX = "t:"
 PATIENCE_SECONDS = 60.0

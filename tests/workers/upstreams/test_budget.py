@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.workers.upstreams.budget import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Backoff, request_budget
+from tracker.workers.upstreams.upstream import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Backoff, request_budget
 
 
 @pytest.mark.parametrize(("per_minute", "at_once"), [(60, 15), (4, 1), (1, 1), (0.5, 1), (240, 60)])

@@ -17,7 +17,7 @@ from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.wire.http_tracker_reply import MAX_BYTES
 from tracker.wire.tracker_url import parse_tracker_url
 from tracker.workers.upstreams.http import HttpTracker, _redirected, open_session
-from tracker.workers.upstreams.protocol import Unreachable
+from tracker.workers.upstreams.upstream import Unreachable
 
 COUNTS = scrape_body({HASH: (3, 9, 2)})
 OBSERVER = Announce(

@@ -19,11 +19,9 @@ from tracker.settings.model import ScoringSettings
 from tracker.system.logger import Logger
 from tracker.token_bucket import TokenBucket
 from tracker.wire.tracker_url import TrackerUrl, parse_tracker_url
-from tracker.workers.upstreams.budget import request_budget
 from tracker.workers.upstreams.http import HttpTracker, open_session
-from tracker.workers.upstreams.protocol import Counts, OtherTracker
 from tracker.workers.upstreams.udp import UdpTracker
-from tracker.workers.upstreams.upstream import Observer, Upstream
+from tracker.workers.upstreams.upstream import Counts, Observer, OtherTracker, Upstream, request_budget
 
 __all__ = ["Counts", "Upstreams"]
 

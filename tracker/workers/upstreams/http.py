@@ -11,7 +11,7 @@ from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.wire.http_tracker_reply import MAX_BYTES, announce_query, parse_announce, parse_scrape, scrape_query
 from tracker.wire.tracker_url import TrackerUrl
-from tracker.workers.upstreams.protocol import Unreachable
+from tracker.workers.upstreams.upstream import Unreachable
 
 MAX_SCRAPE = 50
 """Torrents in one scrape: a request line of 3,600 bytes, which every server accepts."""

@@ -1,18 +1,20 @@
-"""One other tracker: sends requests within its budget and collects the counts; pauses after failures."""
+"""One other tracker: sends requests within its budget and collects the counts; pauses after failures.
+
+Its client, over HTTP or UDP, is an OtherTracker. The budget is one of a host and minute.
+"""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, is_routable, unmap
+from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, ScrapeFile, is_routable, unmap
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.system.logger import Logger
 from tracker.token_bucket import TokenBucket
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, split_endpoints
 from tracker.wire.tracker_url import TrackerUrl
-from tracker.workers.upstreams.budget import Backoff
-from tracker.workers.upstreams.protocol import Counts, OtherTracker, Unreachable
 
 MAX_IN_FLIGHT = 4
 """Concurrent requests to one tracker."""
@@ -21,12 +23,101 @@ MAX_REFUSED_SCRAPES = 10
 MAX_REFUSED_ANNOUNCES = 3
 """Failures or refusals in a row before a pause. A tracker that refuses one observer refuses all."""
 _TRIAL_SECONDS = 120.0
+FIRST_PAUSE_SECONDS = 60.0
+MAX_PAUSE_SECONDS = 3600.0
+_JITTER = 0.25
 _MAX_TEXT_LENGTH = 120
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 log = Logger("tracker.upstreams")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """One tracker's counts for one torrent. They mean nothing where ``error`` is set."""
+
+    tracker: str
+    """The announce URL, with secrets masked."""
+    seeders: int = 0
+    leechers: int = 0
+    completions: int = 0
+    error: str | None = None
+    """Why there are no counts: a short text without secrets."""
+    skipped: bool = False
+    """No request was sent: the budget is used up, the tracker is paused, or its URL has no scrape."""
+
+    @property
+    def peers(self) -> int:
+        return self.seeders + self.leechers
+
+
+class Unreachable(Exception):
+    """A tracker cannot be reached, does not reply in time, or reports an error. The text is our own."""
+
+
+class OtherTracker(Protocol):
+    """A client for one tracker over some protocol. Raises TrackerRefusal, TrackerReplyError and Unreachable."""
+
+    max_scrape: int
+
+    @property
+    def scrapes(self) -> bool: ...
+    async def scrape(self, info_hashes: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]: ...
+    async def announce(self, announce: Announce) -> AnnounceReply: ...
+    async def close(self) -> None: ...
+
+
+def request_budget(per_minute: float, now: float) -> TokenBucket:
+    """At most ``per_minute`` requests in any minute: up to a quarter at once, the others spread over the minute."""
+    burst = max(1.0, per_minute / 4)
+    steady = per_minute - burst if per_minute >= 2 else per_minute
+    return TokenBucket(steady / 60, burst, now)
+
+
+class Backoff:
+    """Pauses after failures in a row: one minute, then twice as long each time, up to an hour, with 25 % jitter.
+
+    After a pause one trial request is allowed. If it fails, the next pause begins.
+    """
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._pauses = 0
+        self._until = 0.0
+
+    @property
+    def active(self) -> bool:
+        """Whether it has failed too often since the last success."""
+        return self._pauses > 0
+
+    def allows(self, now: float, trial_seconds: float) -> bool:
+        """Whether a request is allowed now. A trial excludes others for ``trial_seconds``, or until it ends."""
+        if not self.active:
+            return True
+        if now < self._until:
+            return False
+        self._until = now + trial_seconds
+        return True
+
+    def succeeded(self) -> bool:
+        """Ends the pauses; true if there was one."""
+        was_active = self.active
+        self._failures = self._pauses = 0
+        return was_active
+
+    def failed(self, now: float, limit: int) -> float | None:
+        """``limit`` failures in a row begin a pause. Returns its seconds if it is the first one."""
+        self._failures += 1
+        if not self.active and self._failures < limit:
+            return None
+        began = not self.active
+        seconds = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(self._pauses, 10))
+        seconds *= random.uniform(1 - _JITTER, 1 + _JITTER)
+        self._pauses += 1
+        self._until = now + seconds
+        return seconds if began else None
 
 
 @dataclass(frozen=True, slots=True)
