@@ -1,7 +1,7 @@
 """Requests that wait together: which calls carry them, and their outcomes when the store does not reply."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,9 +10,9 @@ import structlog
 from redis.exceptions import ResponseError
 
 from loadtest.servers import Server
-from tests.waiting import eventually, loop_turns
+from tests.waiting import eventually, in_background, loop_turns
 from tracker.errors import StoreOverloaded, StoreUnavailable
-from tracker.store.client.batching import MAX_CALLS, Batches, Room
+from tracker.store.client.batching import MAX_CALLS, Batches, Sender
 from tracker.store.client.connection import connect
 from tracker.store.client.scripts import Script
 
@@ -37,6 +37,14 @@ class Calls:
         return [2 * number for number in numbers]
 
 
+class Totals(str):
+    incomplete = 0
+
+
+async def complete(requests: Sequence[Any], outcomes: Sequence[Any], totals: Any) -> tuple[Sequence[Any], Any]:
+    raise AssertionError((requests, outcomes, totals))
+
+
 class Settled:
     """Collects outcomes."""
 
@@ -53,23 +61,24 @@ class Settled:
         return [outcome for _, outcome in self.pairs]
 
 
-@asynccontextmanager
-async def running(
-    calls: Calls, max_requests: int = 4, max_waiting: int = 10, script: str = ""
-) -> AsyncIterator[Batches]:
-    batches = Batches(
+def made(calls: Calls, sender: Sender, script: str = "") -> Batches:
+    return Batches(
         calls,
         Script(calls.call, "t:", script),
         list,
-        lambda requests, argv, reply: (reply, f"{len(requests)} numbers"),
+        lambda requests, argv, reply: (reply, Totals(f"{len(requests)} numbers")),
         calls.call,
-        max_requests=max_requests,
-        room=Room(max_waiting),
+        complete,
+        sender,
     )
-    async with asyncio.TaskGroup() as tasks:
-        run = tasks.create_task(batches.run())
+
+
+@asynccontextmanager
+async def running(calls: Calls, max_requests: int = 4, max_waiting: int = 10) -> AsyncIterator[Batches]:
+    sender = Sender(max_requests, max_waiting)
+    batches = made(calls, sender)
+    async with in_background(sender.run()):
         yield batches
-        run.cancel()
 
 
 async def _execute(batches: Batches, numbers: range) -> list[Any]:
@@ -93,45 +102,38 @@ async def test_requests_that_arrive_during_a_call_share_the_next() -> None:
             await asyncio.sleep(0)
         for n in (2, 3):
             batches.submit(n, settled, f"later {n}")
-        assert (batches.waiting, batches.in_flight, settled.pairs) == (2, 3, [])
+        assert (len(batches.requests), batches.in_flight, settled.pairs) == (2, 3, [])
         calls.gate.set()
         while len(settled.pairs) < 3:
             await asyncio.sleep(0)
-        assert (batches.waiting, batches.in_flight) == (0, 0)
+        assert (len(batches.requests), batches.in_flight) == (0, 0)
     assert calls.made == [[1], [2, 3]] and settled.pairs == [("first", 2), ("later 2", 4), ("later 3", 6)]
 
 
-async def test_a_small_call_waits_while_the_server_works_on_those_of_other_shards(valkey: Server, prefix: str) -> None:
-    """It would wait there too, and more requests share it now. Half a full call is sent at once."""
-    script, busy = "return ARGV", ("BLPOP", f"{prefix}list", 0)
-    calls, settled = Calls(), Settled()
+async def test_small_calls_wait_while_the_server_works_on_those_of_other_shards(valkey: Server, prefix: str) -> None:
+    """They would wait there too, and more requests share them now. Then they go out together."""
+    script, sender, calls, settled = "return ARGV", Sender(4, 10), Calls(), Settled()
     calls.server = server = connect(valkey.url, connect_timeout=5, timeout=60)
     for name in "ab":
         server.serve(name)
     pipe = await server.announces.opened()
     await pipe.execute("SCRIPT", "LOAD", script)
-
-    async def end_work() -> None:
-        await server.execute("LPUSH", f"{prefix}list", "")
-
-    async with running(calls, max_requests=8, script=script) as batches:
-        await batches.execute("0")  # the first call over a pipe goes another way
-        working = pipe.execute(*busy)
-        batches.submit("1", settled, None)
-        await loop_turns(5)
-        batches.submit("2", settled, None)
-        await loop_turns(5)
-        assert (pipe.in_flight, batches.waiting) == (1, 2)
-        await end_work()
-        await eventually(lambda: settled.batches == [(2, "2 numbers")])
-        assert settled.outcomes == [b"1", b"2"] and working.done()
-        working = pipe.execute(*busy)
-        for number in range(4):
-            batches.submit(str(number), settled, None)
+    first, second, third = (made(calls, sender, script) for _ in range(3))
+    async with in_background(sender.run()):
+        for batches in (first, second, third):
+            await batches.execute("0")  # the first call over a pipe goes another way
+        working = pipe.execute("BLPOP", f"{prefix}list", 0)
+        first.submit("1", settled, None)
         await eventually(lambda: pipe.in_flight == 2)
-        await end_work()
-        await eventually(lambda: settled.batches == [(2, "2 numbers"), (4, "4 numbers")])
-        assert working.done()
+        second.submit("2", settled, None)
+        third.submit("3", settled, None)
+        await loop_turns(5)
+        second.submit("4", settled, None)
+        await loop_turns(5)
+        assert (pipe.in_flight, len(second.requests), len(third.requests)) == (2, 2, 1)
+        await server.execute("LPUSH", f"{prefix}list", "")
+        await eventually(lambda: len(settled.batches) == 3)
+        assert settled.outcomes == [b"1", b"2", b"4", b"3"] and working.done()
     await server.close()
 
 
@@ -145,7 +147,7 @@ async def test_several_calls_are_in_flight_when_more_wait_than_one_takes() -> No
             batches.submit(n, settled, None)
         while len(calls.made) < MAX_CALLS:
             await asyncio.sleep(0)
-        assert (batches.waiting, batches.in_flight) == (10, 4 * MAX_CALLS + 10)
+        assert (len(batches.requests), batches.in_flight) == (10, 4 * MAX_CALLS + 10)
         calls.gate.set()
         while batches.in_flight:
             await asyncio.sleep(0)
@@ -199,7 +201,7 @@ async def test_all_requests_fail_when_the_store_is_lost() -> None:
     calls.error = StoreUnavailable("gone")
     async with running(calls) as batches:
         assert {type(outcome) for outcome in await _execute(batches, range(10))} == {StoreUnavailable}
-        assert len(calls.made) == 1
+        assert calls.made == [[0, 1, 2, 3], [4, 5, 6, 7]], "the others were not sent"
         calls.error = None
         assert await batches.execute(5) == 10
 

@@ -1,8 +1,8 @@
-"""Batches concurrent requests into one script call.
+"""Batches concurrent requests into script calls, and the calls to a server into writes.
 
 Requests that arrive during a call go together in the next one. Nothing waits for more requests to arrive, but data
 already in the sockets is read first. So requests share the cost of a call, and an announce needs no task and no
-future.
+future. The shards of a server share the waiting, the write and the turns of the event loop.
 
 When more requests wait than one call takes, several calls are in flight. One turn of the event loop may read sockets
 for a tenth of a second; with one call at a time the store would be idle for most of it.
@@ -11,6 +11,8 @@ for a tenth of a second; with one call at a time the store would be idle for mos
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any, Protocol
 
@@ -23,7 +25,7 @@ from tracker.store.client.server import Server
 from tracker.system.logger import Logger
 
 MAX_CALLS = 16
-"""Calls in flight at a time."""
+"""Calls of a shard in flight at a time."""
 
 log = Logger("tracker.store")
 
@@ -33,11 +35,11 @@ whole batch, which the next callback gets if this one returns them. Must not rai
 
 StoreUnavailable as an outcome means that the request may or may not have been applied. Only the first callback of a
 successful batch gets the number and the totals; others get None."""
-Encode = Callable[[list[Any]], list[Argument]]
+Encode = Callable[[Sequence[Any]], list[Argument]]
 """Requests -> the arguments of the script."""
-Decode = Callable[[list[Any], list[Argument], Any], tuple[Sequence[Any], Any]]
+Decode = Callable[[Sequence[Any], list[Argument], Any], tuple[Sequence[Any], Any]]
 """Requests, the script's arguments and its reply -> an outcome for each request in order, and totals of the batch."""
-Complete = Callable[[list[Any], Sequence[Any], Any], Awaitable[tuple[Sequence[Any], Any]]]
+Complete = Callable[[Sequence[Any], Sequence[Any], Any], Awaitable[tuple[Sequence[Any], Any]]]
 """Requests, their outcomes and the totals of the batch, whose ``incomplete`` is true -> the outcomes and totals after
 further calls. Raises nothing."""
 Call = Callable[[list[Argument], Exception | None], Awaitable[Any]]
@@ -51,19 +53,94 @@ class Connection(Protocol):
     server: Server
 
 
-class Room:
-    """How many requests may wait for their calls, in all batches that share it; of these, a full batch each may be
-    more."""
+@dataclass(slots=True, eq=False)
+class _Call:
+    entries: list[_Entry]
+    requests: Sequence[Any]
+    argv: list[Argument]
+    state: tuple[Server, int]
+    frees: Server | None = None
+    """The server, if this is the last call of a write to it."""
 
-    __slots__ = ("size", "waiting")
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+class Sender:
+    """Sends what waits in several Batches, while ``run`` runs: the calls to a server together.
+
+    The next ones follow when these are answered: a server that works on them would let a call wait. Full ones follow
+    sooner: those of ``max_requests``. ``max_waiting`` is how many requests may wait for their calls in all batches; of
+    these, a full call each may be more.
+    """
+
+    def __init__(self, max_requests: int, max_waiting: int) -> None:
+        self.max_requests = max_requests
+        self.max_waiting = max_waiting
         self.waiting = 0
+        """As far as they were counted."""
+        self.batches: list[Batches] = []
+        self._ready: dict[Batches, None] = {}
+        """Those with waiting requests, the longest waiting one first."""
+        self._busy = set[Server]()
+        self._is_awake = False
+        self._tasks: asyncio.TaskGroup | None = None
+        """For what takes more than a call over an open pipe. None while nothing is sent."""
+
+    def add(self, batches: "Batches") -> None:
+        self._ready[batches] = None
+        if batches.connection.server not in self._busy:
+            self.wake()
+
+    def wake(self) -> None:
+        if self._ready and not self._is_awake and self._tasks is not None:
+            self._is_awake = True
+            asyncio.get_running_loop().call_soon(self._turn, 0)
+
+    def _turn(self, seen: int) -> None:
+        """Waits for requests that share the cost of a call: lets the loop read all sockets that are readable, at least
+        for one turn."""
+        numbers = [len(each.requests) for each in self._ready if each.connection.server not in self._busy]
+        number = sum(numbers)
+        if number > seen and max(numbers) < self.max_requests:
+            asyncio.get_running_loop().call_soon(self._turn, number)
+        else:
+            self._is_awake = False
+            if self._tasks is not None:
+                self._send(self._tasks)
+
+    def _send(self, tasks: asyncio.TaskGroup) -> None:
+        ready, self._ready, full = self._ready, {}, self.max_requests
+        last: dict[Server, _Call] = {}
+        for batches in ready:
+            server, requests, calls = batches.connection.server, batches.requests, batches.calls
+            least = full if calls or server in self._busy else 1
+            while len(requests) >= least and len(calls) < MAX_CALLS:
+                if call := batches.send(tasks):
+                    last[server] = call
+                least = full
+            if requests:
+                self._ready[batches] = None
+        for server, call in last.items():
+            self._busy.add(server)
+            call.frees = server
+
+    def free(self, server: Server) -> None:
+        self._busy.discard(server)
+        self.wake()
+
+    async def run(self) -> None:
+        """Sends waiting requests, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            self.wake()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                self._tasks = None
+                for batches in self.batches:
+                    batches.end()
 
 
 class Batches:
-    """Sends requests to ``script`` over the pipe of ``connection``, at most ``max_requests`` in a call.
+    """Requests that ``sender`` sends to ``script`` over the pipe of ``connection``.
 
     ``call`` runs the script when the pipe is closed, is not that of the last call or has raised an error; it raises
     StoreUnavailable or redis.exceptions.RedisError.
@@ -76,59 +153,53 @@ class Batches:
         encode: Encode,
         decode: Decode,
         call: Call,
-        *,
-        max_requests: int,
-        room: Room,
-        complete: Complete | None = None,
+        complete: Complete,
+        sender: Sender,
     ) -> None:
-        self._connection = connection
+        self.connection = connection
         self._script = script
         self._encode = encode
         self._decode = decode
         self._call = call
         self._complete = complete
-        self._max_requests = max_requests
-        self._room = room
-        self._in_room = 0
-        """Waiting requests that the room counts: to count each would cost as much as a tenth of its parsing."""
-        self._waiting: deque[_Entry] = deque()
-        self._arrived = asyncio.Event()
-        self._sent = self._helpers = self._checked_at = 0
+        self._sender = sender
+        sender.batches.append(self)
+        self.requests: deque[_Entry] = deque()
+        """Those that wait for their call."""
+        self._counted = self._checked_at = 0
+        """Requests that the sender has counted: to count each would cost as much as a tenth of its parsing."""
+        self.calls = set[_Call]()
+        """Those in flight."""
         self._pipe: RedisPipe | None = None
         """The one of the last call. ``call`` learns of each other one, which may lead to another server."""
 
     @property
-    def waiting(self) -> int:
-        """Requests that wait for their call."""
-        return len(self._waiting)
-
-    @property
     def in_flight(self) -> int:
         """Requests without an outcome."""
-        return self._sent + len(self._waiting)
+        return sum(len(call.entries) for call in self.calls) + len(self.requests)
 
     def submit(self, request: Any, settle: Settle, context: Any) -> None:
         """Adds a request to the next batch; ``settle`` is called with ``context`` and its outcome.
 
         Raises StoreUnavailable when the store is known to be unavailable, StoreOverloaded when too many requests wait.
         """
-        waiting = self._waiting
+        waiting = self.requests
         if not waiting:
-            if self._connection.unavailable:
+            if self.connection.unavailable:
                 raise StoreUnavailable("the store is unavailable")
-            self._arrived.set()
+            self._sender.add(self)
         elif len(waiting) >= self._checked_at:
             self._check_room()
         waiting.append((request, settle, context))
 
     def _check_room(self) -> None:
-        room, number = self._room, len(self._waiting)
-        room.waiting += number - self._in_room
-        self._in_room = number
-        left = room.size - room.waiting
+        sender, number = self._sender, len(self.requests)
+        sender.waiting += number - self._counted
+        self._counted = number
+        left = sender.max_waiting - sender.waiting
         if left <= 0:
             raise StoreOverloaded("too many requests wait for the store")
-        self._checked_at = number + (left if left < self._max_requests else self._max_requests)
+        self._checked_at = number + (left if left < sender.max_requests else sender.max_requests)
 
     async def execute(self, request: Any) -> Any:
         """The outcome of one request; raises StoreUnavailable."""
@@ -136,103 +207,130 @@ class Batches:
         self.submit(request, _resolve, future)
         return await future
 
-    async def run(self) -> None:
-        """Sends waiting requests, until cancelled."""
-        waiting, self._helpers = self._waiting, 0
+    def send(self, tasks: asyncio.TaskGroup) -> _Call | None:
+        """Sends the next call; returns it if it goes over the pipe of the last call."""
+        entries, pipe, answered = self._take(self._sender.max_requests), self._open_pipe, None
+        requests, _, _ = zip(*entries, strict=True)
+        call = _Call(entries, requests, [], self.connection.server.state)
+        self.calls.add(call)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                while True:
-                    await self._arrived.wait()
-                    self._arrived.clear()
-                    while waiting:
-                        await self._fill()
-                        for _ in range(self._helpers + 1, min(MAX_CALLS, len(waiting) // self._max_requests)):
-                            self._helpers += 1
-                            tasks.create_task(self._help())
-                        await self._send()
-        finally:
-            self._fail(self._take(len(waiting)), StoreUnavailable("the tracker is stopping"))
+            call.argv = self._encode(call.requests)
+            if pipe is not None:
+                answered = pipe.execute(*self._script.head, *call.argv)
+        except Exception as error:  # noqa: BLE001  # one batch must not stop the others
+            self._fail(call, error)
+            return None
+        if answered is None:
+            tasks.create_task(self._go_on(call, None))
+            return None
+        answered.add_done_callback(partial(self._receive, call, tasks))
+        return call
 
-    async def _fill(self) -> None:
-        """Waits for requests that share the cost of a call: lets the loop read all sockets that are readable, at least
-        for one turn. A server that works on other shards' calls would let a call wait, so a small one is not sent yet.
-        """
-        waiting, seen = self._waiting, 0
-        while seen < len(waiting) < self._max_requests:
-            seen = len(waiting)
-            pipe = self._connection.server.announces.socket
-            if pipe is not None and pipe.gathers and seen < self._max_requests // 2 and pipe.in_flight:
-                await pipe.answered()
-                return
-            await asyncio.sleep(0)
-
-    async def _help(self) -> None:
-        """Sends batches one after the other, while enough requests wait to fill one."""
-        while len(self._waiting) >= self._max_requests:
-            await self._send()
-        self._helpers -= 1
-
-    async def _send(self) -> None:
-        batch = self._take(self._max_requests)
-        if not batch:  # another call has failed, and all waiting requests with it
+    def _receive(self, call: _Call, tasks: asyncio.TaskGroup, answered: "asyncio.Future[Any]") -> None:
+        failure: Any = answered.exception()
+        found = None
+        if call.frees is not None:
+            self._sender.free(call.frees)
+        if call not in self.calls:  # the tracker is stopping
             return
-        self._sent += len(batch)
-        try:
-            requests = [request for request, _, _ in batch]
-            argv = self._encode(requests)
-            outcomes, totals = self._decode(requests, argv, await self.call_script(argv))
-            if totals and self._complete and totals.incomplete:
-                outcomes, totals = await self._complete(requests, outcomes, totals)
-        except StoreUnavailable as error:
-            self._fail(batch, error)
-            self._fail(self._take(len(self._waiting)), error)
-        except RedisError as error:
-            log.error("store script failed", error=str(error))
-            self._fail(batch, StoreUnavailable("the store failed"))
-        except asyncio.CancelledError:
-            self._fail(batch, StoreUnavailable("the tracker is stopping"))
-            raise
-        except Exception as error:  # noqa: BLE001  # one unexpected reply must not stop the others
-            log.error("unexpected store reply", error=type(error).__name__)
-            self._fail(batch, StoreUnavailable("the store failed"))
+        if failure is not None:
+            failure = self.connection.server.current(failure, call.state)
         else:
-            _settle(batch, outcomes, (len(batch), totals))
-        finally:
-            self._sent -= len(batch)
+            try:
+                found = self._decode(call.requests, call.argv, answered.result())
+            except Exception as error:  # noqa: BLE001  # as above
+                self._fail(call, error)
+                return
+            if not (found[1] and found[1].incomplete):
+                self._settle(call, *found)
+                return
+        tasks.create_task(self._go_on(call, failure, found))
+
+    async def _go_on(
+        self, call: _Call, failure: Exception | None, found: tuple[Sequence[Any], Any] | None = None
+    ) -> None:
+        """Makes a call that has no reply, after ``failure`` over the pipe, and completes its outcomes."""
+        try:
+            if found is None:
+                reply = await self._call_anew(call.argv, failure)
+                found = self._decode(call.requests, call.argv, reply)
+            if found[1] and found[1].incomplete:
+                found = await self._complete(call.requests, *found)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._fail(call, error)
+        else:
+            self._settle(call, *found)
+
+    def _fail(self, call: _Call, error: Exception) -> None:
+        """With StoreUnavailable, whatever happened. A store that is unavailable is that for all waiting requests."""
+        if isinstance(error, StoreUnavailable):
+            call.entries += self._take(len(self.requests))
+        else:
+            if isinstance(error, RedisError):
+                log.error("store script failed", error=str(error))
+            else:
+                log.error("unexpected store reply", error=type(error).__name__)
+            error = StoreUnavailable("the store failed")
+        self._settle(call, repeat(error))
+
+    def _settle(self, call: _Call, outcomes: Iterable[Any], totals: Any = None) -> None:
+        if call in self.calls:
+            self.calls.remove(call)
+            _settle(call.entries, outcomes, None if totals is None else (len(call.requests), totals))
+            if self.requests:
+                self._sender.wake()
+
+    def end(self) -> None:
+        """All requests fail."""
+        error = StoreUnavailable("the tracker is stopping")
+        for call in list(self.calls):
+            self._fail(call, error)
+        if waiting := self._take(len(self.requests)):
+            _settle(waiting, repeat(error), None)
 
     def _take(self, count: int) -> list[_Entry]:
         """The first waiting requests, at most so many."""
-        waiting = self._waiting
+        waiting = self.requests
         if len(waiting) <= count:
             taken = list(waiting)
             waiting.clear()
         else:
             taken = [waiting.popleft() for _ in range(count)]
-        self._room.waiting += len(waiting) - self._in_room
-        self._in_room = self._checked_at = len(waiting)
+        self._sender.waiting += len(waiting) - self._counted
+        self._counted = self._checked_at = len(waiting)
         return taken
 
     async def call_script(self, argv: list[Argument]) -> Any:
         """Over the pipe of the last call, where that is possible."""
-        state, pipe = self._connection.server.state, self._connection.server.announces.socket
-        failure = None
-        if pipe is not None and pipe is self._pipe and not pipe.broken and not self._connection.unavailable:
+        state, failure = self.connection.server.state, None
+        if (pipe := self._open_pipe) is not None:
             try:
                 return await pipe.execute(*self._script.head, *argv)
             except (RedisError, OSError) as error:
-                failure = self._connection.server.current(error, state)
+                failure = self.connection.server.current(error, state)
+        return await self._call_anew(argv, failure)
+
+    async def _call_anew(self, argv: list[Argument], failure: Exception | None) -> Any:
         reply = await self._call(argv, failure)
-        self._pipe = self._connection.server.announces.socket
+        self._pipe = self.connection.server.announces.socket
         return reply
 
-    @staticmethod
-    def _fail(batch: Iterable[_Entry], error: StoreUnavailable) -> None:
-        _settle(batch, repeat(error), None)
+    @property
+    def _open_pipe(self) -> RedisPipe | None:
+        """The pipe of the last call, if it still leads to the server."""
+        pipe = self._pipe
+        is_open = pipe is not None and pipe is self.connection.server.announces.socket and not pipe.broken
+        return pipe if is_open and not self.connection.unavailable else None
 
 
-def _settle(batch: Iterable[_Entry], outcomes: Iterable[Any], whole: tuple[int, Any] | None) -> None:
+def _settle(batch: Sequence[_Entry], outcomes: Iterable[Any], whole: tuple[int, Any] | None) -> None:
+    _, callbacks, contexts = zip(*batch, strict=True)
+    pairs = zip(contexts, outcomes, strict=False)
+    if len(set(callbacks)) == 1:
+        callbacks[0](list(pairs), whole)
+        return
     settled: dict[Settle, list[tuple[Any, Any]]] = defaultdict(list)
-    for (_, settle, context), outcome in zip(batch, outcomes, strict=False):
+    for settle, (context, outcome) in zip(callbacks, pairs, strict=False):
         settled[settle].append((context, outcome))
     for settle, outcomes_of_one in settled.items():
         whole = settle(outcomes_of_one, whole)

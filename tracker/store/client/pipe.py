@@ -49,9 +49,6 @@ class _Replies:
 
     set_exception = set_result
 
-    def add_done_callback(self, callback: Callable[[object], object]) -> None:
-        self.future.add_done_callback(callback)
-
 
 class RedisPipe(asyncio.Protocol):
     """An open connection. Replies arrive in the order of the commands; a pipe that has failed stays ``broken``.
@@ -124,17 +121,6 @@ class RedisPipe(asyncio.Protocol):
     def in_flight(self) -> int:
         """Commands without a reply."""
         return len(self._waiting)
-
-    def answered(self) -> "asyncio.Future[None]":
-        """A future that is done when all commands that were sent so far have ended. There must be one."""
-        ended = self._loop.create_future()
-
-        def end(_: object) -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        self._waiting[-1][0].add_done_callback(end)
-        return ended
 
     def _send(self, seen: int, more_turns: int) -> None:
         number = len(self._unsent)

@@ -15,7 +15,7 @@ from redis.exceptions import MovedError, OutOfMemoryError, RedisError
 
 from tracker.bittorrent import Address, InfoHash, PeerId, ScrapeFile
 from tracker.errors import StoreOverloaded, StoreUnavailable
-from tracker.store.client.batching import Batches, Room, Settle
+from tracker.store.client.batching import Batches, Sender, Settle
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script
 from tracker.store.sharding.shards import Shard, Shards
@@ -79,7 +79,7 @@ class Swarms:
         rules: LiveRules,
         add: Add,
         clock: Callable[[], float],
-        room: Room,
+        senders: tuple[Sender, Sender],
         follow: Callable[[PeerUpdate, InfoHash], None],
         bring: Bring,
     ) -> None:
@@ -99,9 +99,8 @@ class Swarms:
             self._codec.encode,
             self._codec.decode,
             self._call_announce,
-            max_requests=MAX_BATCH,
-            room=room,
-            complete=self._complete,
+            self._complete,
+            senders[0],
         )
         self._scrapes = Batches(
             connection,
@@ -109,9 +108,8 @@ class Swarms:
             self._encode_scrapes,
             _decode_scrapes,
             self._call_scrape,
-            max_requests=MAX_SCRAPES,
-            room=Room(room.size),
-            complete=self._complete_scrapes,
+            self._complete_scrapes,
+            senders[1],
         )
         self._unanswered = Unanswered(self._query, connection.until_available)
 
@@ -123,8 +121,6 @@ class Swarms:
             on_late_join(info_hash, peer_id, address)
 
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.announces.run())
-            tasks.create_task(self._scrapes.run())
             tasks.create_task(self._unanswered.run(count_join))
             tasks.create_task(self._reaping.acknowledged.run(self._connection.until_available, self._reaping.heartbeat))
 
@@ -230,14 +226,14 @@ class Swarms:
         files: Figures | Refused = await self._scrapes.execute((info_hashes, passkey))
         return files
 
-    def _encode_scrapes(self, scrapes: list[_Scrape]) -> list[Argument]:
+    def _encode_scrapes(self, scrapes: Sequence[_Scrape]) -> list[Argument]:
         argv: list[Argument] = [int(self._rules.current.accounts == "required")]
         for info_hashes, passkey in scrapes:
             argv += (passkey.encode()[:255], len(info_hashes), *(info_hash.hex() for info_hash in info_hashes))
         return argv
 
     async def _complete_scrapes(
-        self, scrapes: list[_Scrape], outcomes: Sequence[Figures | Refused], unknown: _Unknown
+        self, scrapes: Sequence[_Scrape], outcomes: Sequence[Figures | Refused], unknown: _Unknown
     ) -> tuple[Sequence[Figures | Refused | StoreUnavailable], _Unknown]:
         """Sends scrapes again whose users had no copy in the shard."""
         merged: list[Figures | Refused | StoreUnavailable] = list(outcomes)
@@ -288,7 +284,7 @@ def _without_copy(error: StoreUnavailable | RedisError) -> StoreUnavailable:
 
 
 def _decode_scrapes(
-    scrapes: list[_Scrape], argv: list[Argument], reply: list[Any]
+    scrapes: Sequence[_Scrape], argv: list[Argument], reply: list[Any]
 ) -> tuple[list[Figures | Refused], _Unknown]:
     del argv
     files = [_files(each, numbers) for (each, _), numbers in zip(scrapes, reply, strict=True)]
@@ -319,9 +315,9 @@ class AllSwarms:
         bring: Bring = bring_none,
     ) -> None:
         self._shards = shards
-        room = Room(max_waiting)
+        self._senders = Sender(MAX_BATCH, max_waiting), Sender(MAX_SCRAPES, max_waiting)
         self._all = [
-            Swarms(shard, reapings[shard], rules, counts.of(shard).update, clock, room, self._follow, bring)
+            Swarms(shard, reapings[shard], rules, counts.of(shard).update, clock, self._senders, self._follow, bring)
             for shard in shards
         ]
         self.submits = [self.of(InfoHash(bytes([first]))).announces.submit for first in range(256)]
@@ -331,7 +327,7 @@ class AllSwarms:
     @property
     def waiting(self) -> int:
         """Announces that wait for their call of the store."""
-        return sum(swarms.announces.waiting for swarms in self._all)
+        return sum(len(swarms.announces.requests) for swarms in self._all)
 
     @property
     def in_flight(self) -> int:
@@ -348,6 +344,8 @@ class AllSwarms:
         ``on_late_join`` is called for each join whose reply was lost, once the store is available again.
         """
         async with asyncio.TaskGroup() as tasks:
+            for sender in self._senders:
+                tasks.create_task(sender.run())
             for swarms in self._all:
                 tasks.create_task(swarms.run(on_late_join))
 
