@@ -64,9 +64,10 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
 async def _page(audit: Audit, wanted: AuditFilter, cursor: str) -> tuple[list[AuditEntry], str]:
     """A page, and all further entries of its last call. Also the next cursor, empty at the end. Raises ClientError."""
     entries, after = await audit.page(wanted, cursor, PAGE)
-    while after and entries and (entries[-1].further or len(entries[-1].objects) == MAX_OBJECTS):
+    call = _folded(entries)[-1][0] if entries else None
+    while after and call and (call.further or len(call.objects) == MAX_OBJECTS):
         more, end = await audit.page(wanted, after, PAGE)
-        rest = list(takewhile(partial(_continues, entries[-1]), more))
+        rest = list(takewhile(partial(_continues, call), more))
         entries += rest
         if not rest:
             break
