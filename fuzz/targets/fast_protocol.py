@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fuzz import vectors
 from fuzz.memory_transport import MemoryTransport
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeFile, ScrapeReply
+from tracker.core.announce import Tracker
 from tracker.frontends.http import aiohttp_protocol
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
@@ -37,7 +38,7 @@ class Outcome(NamedTuple):
     closed: bool
 
 
-class Recorder:
+class Recorder(Tracker):
     """A tracker that answers and records every request."""
 
     waiting = 0

@@ -12,6 +12,7 @@ import uvloop
 
 from tests.raw_http import Client, connect
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeFile, ScrapeReply
+from tracker.core.announce import Tracker
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.server import Timing, serve_http
 from tracker.refusals import Refusal
@@ -63,7 +64,7 @@ def _outcome(task: "asyncio.Task[Reply]") -> Reply | Refusal:
     return error if isinstance(error, Refusal) else task.result()
 
 
-class RecordingTracker:
+class RecordingTracker(Tracker):
     """Records and accepts every request. ``error`` is raised instead; answers wait for ``may_answer``."""
 
     def __init__(self) -> None:

@@ -8,25 +8,17 @@ sends is logged.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, cast
+from typing import cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessingError, InvalidURLError, LineTooLong
 
-from tracker.bittorrent import (
-    Address,
-    Announce,
-    AnnounceReply,
-    Scrape,
-    ScrapeReply,
-    is_of_a_host,
-    is_routable,
-    with_agent,
-)
+from tracker.bittorrent import Address, ScrapeReply, is_of_a_host, is_routable, with_agent
+from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden, is_browser, user_agent_of
 from tracker.frontends.http.aiohttp_protocol import Connection, ProxyMismatch, Rules
 from tracker.frontends.http.connection_table import NO_ADDRESS
-from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, UPGRADE_MISSING, Busy, Label, Refusal, SilentlyDropped
+from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, UPGRADE_MISSING, Busy, Refusal, SilentlyDropped
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
@@ -42,31 +34,6 @@ _HEALTH, _READY = "/health", "/ready"
 
 log = Logger(__name__)
 _CACHE_SECONDS = 60.0
-
-
-class Tracker(Protocol):
-    """The parts of core.announce.Tracker that this front end uses. Both coroutines raise only Refusal."""
-
-    def submit(
-        self,
-        announce: Announce,
-        passkey: str | None,
-        address: Address,
-        answer: Callable[[AnnounceReply | Refusal], None],
-    ) -> bool:
-        """As announce, with a callback. Returns False, and does nothing, when the store must be read first."""
-
-    def submit_scrape(
-        self, scrape: Scrape, passkey: str | None, address: Address, answer: Callable[[ScrapeReply | Refusal], None]
-    ) -> bool:
-        """As scrape, with a callback. Returns False, and does nothing, for a full scrape."""
-
-    async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply: ...
-
-    async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply: ...
-
-    def refused(self, label: Label, kind: str = "other", number: int = 1) -> None:
-        """Counts requests that were refused before a decision; ``kind`` is announces, scrapes or other."""
 
 
 Upgrade = Callable[[Request, Address, str | None], Awaitable[web.StreamResponse]]

@@ -11,12 +11,13 @@ from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
 from tracker.bittorrent import Address
+from tracker.core.announce import Tracker
 from tracker.frontends.http.accept_queue import CHECK_SECONDS, PAUSE_FACTOR, AcceptQueue
 from tracker.frontends.http.aiohttp_messages import Request
 from tracker.frontends.http.aiohttp_protocol import Connection, Server
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
-from tracker.frontends.http.handler import HttpHandler, Problems, Tracker, Upgrade, no_problems
+from tracker.frontends.http.handler import HttpHandler, Problems, Upgrade, no_problems
 from tracker.refusals import SHED
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings

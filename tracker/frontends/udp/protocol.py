@@ -16,10 +16,11 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from ipaddress import IPv4Network, IPv6Network
 from math import inf
-from typing import Protocol, cast
+from typing import cast
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, Scrape, ScrapeReply
-from tracker.refusals import Label, Refusal, SilentlyDropped
+from tracker.core.announce import Answer, Tracker
+from tracker.refusals import Refusal, SilentlyDropped
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
 from tracker.system.logger import Logger
@@ -80,27 +81,10 @@ LogRequest = Callable[[str, float, Address], None]
 """(kind, seconds, client)"""
 Count = Callable[[str, int], None]
 """(name of a counter, number of events)"""
-Answer = Callable[[AnnounceReply | Refusal], None]
 LaterAnnounce = tuple[Announce, str | None, Address, Answer]
 """(announce, passkey, address, reply callback)"""
 Origin = tuple[bytes, tuple[str, int], Ancillary]
 """What a reply needs of its request: (transaction id, sender, control messages that choose the address it is from)."""
-
-
-class Tracker(Protocol):
-    """The parts of core.announce.Tracker that this front end uses."""
-
-    def submit(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> bool:
-        """Calls ``answer`` with the reply. Returns False, and does nothing, when the store must be read first."""
-
-    def submit_scrape(
-        self, scrape: Scrape, passkey: str | None, address: Address, answer: Callable[[ScrapeReply | Refusal], None]
-    ) -> bool: ...
-
-    async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply: ...
-
-    def refused(self, label: Label, kind: str = "other", number: int = 1) -> None:
-        """Counts requests that were refused before a decision; ``kind`` is announces, scrapes or other."""
 
 
 class UdpServer:

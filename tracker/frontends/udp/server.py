@@ -6,7 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from tracker.bittorrent import Address, Announce, AnnounceReply
-from tracker.frontends.udp.protocol import CRASHED, Answer, Count, LaterAnnounce, Tracker, UdpProtocol, UdpServer
+from tracker.core.announce import Answer, Tracker
+from tracker.frontends.udp.protocol import CRASHED, Count, LaterAnnounce, UdpProtocol, UdpServer
 from tracker.refusals import Refusal
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
