@@ -13,7 +13,7 @@ from tests.workers.site.harness import members, passkey
 from tests.workers.site.test_commands import configure
 from tracker.workers.site import importing
 from tracker.workers.site.database import SiteDatabase
-from tracker.workers.site.mapping import load_mapping
+from tracker.workers.site.mapping import PRESETS, load_mapping, read_mapping
 from tracker.workers.site.sync import SiteSync
 
 
@@ -180,6 +180,41 @@ async def test_an_import_that_ends_among_the_peers_goes_on_there(
     assert ("users", len(users)) in await imported(4)
     remembered = [(await store.peer(update(user)))["uploaded"] for user in users]
     assert remembered == [str(user) for user in users]
+
+
+async def test_a_key_of_peers_may_begin_with_their_ids(
+    store: Store, unit3d: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then all peers are read again after an interruption."""
+    monkeypatch.setattr(importing, "_PEERS_PAGE", 1)
+    text = (PRESETS / "unit3d.toml").read_text("utf-8")
+    key = 'key = { user_id = "user_id", torrent_id = "torrent_id", peer_id = "peer_id" }'
+    assert key in text
+    mapping = read_mapping(
+        "own", text.replace(key, 'key = { peer_id = "peer_id", user_id = "user_id", torrent_id = "torrent_id" }')
+    )
+    await members(store, unit3d, (7, 8))
+    unit3d.sql(
+        *(
+            "INSERT INTO peers (user_id, torrent_id, peer_id, ip, port, agent, uploaded, downloaded, `left`, seeder)"
+            f" VALUES ({user}, 1, 0x{peer_id(user).hex()}, 0x01020304, 1, '', 0, 0, 1, 0)"
+            for user in (7, 8)
+        )
+    )
+
+    async def imported(rows: int) -> list[int]:
+        async with SiteDatabase(unit3d.url) as database:
+            sync = SiteSync(store, database, mapping, Metrics().count, store.clock)
+            await sync.database.make_sync_table()
+            found: list[int] = []
+            async for part in (await sync.importing(again=False, dry_run=False)).run():
+                found += [part.rows] * (part.kind == "peers")
+                if found[-1:] == [rows]:
+                    break
+        return found
+
+    assert await imported(1) == [0, 1]
+    assert await imported(-1) == [0, 1, 2, 2]
 
 
 async def test_after_an_import_was_interrupted_another_one_reads_all(store: Store, unit3d: Site) -> None:

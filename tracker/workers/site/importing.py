@@ -268,13 +268,13 @@ class PeerReader:
 
     async def pages(self, position: str) -> AsyncIterator[tuple[list[PeerThere], str]]:
         """The rows from a position on, in parts, each with the position after it: the first column of the key, so the
-        last rows before an interruption come again. None if the table has no counters."""
+        last rows before an interruption come again; all, where that is no number. None if the table has no counters."""
         whole = select(*self._columns.values()).order_by(*self._key).limit(_PEERS_PAGE)
         query = whole.where(self._key[0] >= int(position)) if position else whole
         while rows := await self._database.rows(query) if {"uploaded", "downloaded"} <= self._columns.keys() else ():
             last = tuple(rows[-1][column.name] for column in self._key)
             query = whole.where(self._key[0] >= last[0], tuple_(*self._key) > last)  # the first finds the place
-            yield [self._peer(row) for row in rows], str(last[0])
+            yield [self._peer(row) for row in rows], str(last[0]) if isinstance(last[0], int) else ""
         yield [], _END
 
     def _peer(self, row: Mapping[str, Any]) -> PeerThere:
