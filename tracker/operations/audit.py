@@ -6,7 +6,7 @@ so. The values before and after are read around the change. Other changes of the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from redis.exceptions import RedisError
 
@@ -139,13 +139,8 @@ class Change:
         objects += self._rows
         if failed and not (self._counts or any(each.before or each.after for each in objects)):
             return None
-        caller = self._caller
         return AuditEntry(
-            actor=caller.actor,
-            token_id=caller.token_id,
-            role=caller.role,
-            way=caller.way,
-            address=caller.address,
+            **asdict(self._caller),
             operation=self.operation,
             objects=tuple(objects),
             counts=self._counts,

@@ -260,16 +260,16 @@ def torrent_fields(
     """
     if enabled is not None and reason is None:
         reason = "" if enabled else NOT_SERVED
-    switches = {"private": private, "enabled": None if enabled == "pending" else enabled}
-    counts = {"size": size, "snatches": snatches, "torrent_id": torrent_id}
-    texts = (("name", name), ("reason", reason), ("hybrid_of", hybrid_of))
+    given: dict[str, str | int | None] = {
+        **{"name": name, "reason": reason, "hybrid_of": hybrid_of, "private": private, "enabled": enabled},
+        **{STORED_NAMES[field]: text for field, text in join_ends(multipliers).items()},
+        **{"size": size, "snatches": snatches, "torrent_id": torrent_id},
+        "labels": None if labels is None else " ".join(labels),
+    }
     return {
-        **{field: text for field, text in texts if text is not None},
-        **{field: str(int(on)) for field, on in switches.items() if on is not None},
-        **({"enabled": enabled} if enabled == "pending" else {}),
-        **{STORED_NAMES[name]: text for name, text in join_ends(multipliers).items()},
-        **{field: str(count) for field, count in counts.items() if count is not None},
-        **({} if labels is None else {"labels": " ".join(labels)}),
+        field: str(int(value) if isinstance(value, bool) else value)
+        for field, value in given.items()
+        if value is not None
     }
 
 

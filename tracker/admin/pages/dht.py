@@ -43,9 +43,7 @@ async def _variables(context: AdminContext) -> dict[str, Any]:
     times = dict(found)
     torrents = await store.torrents.by_ids([torrent_id for torrent_id, _ in found])
     return {
-        "enabled": settings.enabled,
         "is_here": any(node.status.name == settings.node_name for node in nodes),
-        "lookups_per_minute": settings.lookups_per_minute,
         "nodes": nodes,
         "families": FAMILIES,
         "hashes": [(row, known.get(row.info_hash)) for row in hashes],

@@ -128,6 +128,7 @@ def _surroundings(request: web.Request) -> dict[str, Any]:
         "notice": NOTICES.get(request.query.get("notice", ""), ""),
         "places_type": context.places_type,
         "store_notices": context.store.shards.notices(),
+        "settings": context.settings,
         "accounts": context.settings.users.private,
         "now": context.clock(),
     }

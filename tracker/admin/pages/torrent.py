@@ -70,13 +70,10 @@ class TorrentPage(Pages):
             "error": error,
             "peers": peers,
             "after": cursor,
-            "checks_connectable": self._context.settings.probe.connectable,
             "place": await self._store.scores.place(torrent.torrent_id),
             "charted": len(points) >= MIN_POINTS,
             "scored": bool(points),
-            "scored_every": self._context.settings.scoring.interval_seconds,
             "announce_urls": announce_urls(self._context, request.host),
-            "has_dht": self._context.settings.dht.enabled,
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
             **await self._unique_users(torrent),
         }
@@ -107,12 +104,7 @@ class TorrentPage(Pages):
         torrent = await self._torrent(request)
         cursor, peers = await self._peers(torrent, cursor_number(request.query.get("cursor", "")))
         template = "parts/peer_rows.html" if wants_part(request) else "torrent_peers.html"
-        variables = {
-            "torrent": torrent,
-            "peers": peers,
-            "after": cursor,
-            "checks_connectable": self._context.settings.probe.connectable,
-        }
+        variables = {"torrent": torrent, "peers": peers, "after": cursor}
         return render(request, template, variables)
 
     async def _peers(self, torrent: Torrent, cursor: int) -> tuple[int, list[tuple[PeerView, str, str]]]:

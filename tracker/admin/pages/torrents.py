@@ -110,7 +110,6 @@ class TorrentPages(Pages):
             "headings": query.headings(),
             "labels": list(SORTS.values()),
             "state_of": state_of,
-            "mode": self._context.settings.torrents.mode,
             "registered": registered,
             "complete": complete,
             **self._announced_to(request),
@@ -211,13 +210,7 @@ class TorrentPages(Pages):
         return await add_torrent(self._store, parse_hash(text), fields)
 
     def _answer(self, request: web.Request, added: list[Added], refused: list[Refused], status: int) -> web.Response:
-        variables = {
-            "added": added,
-            "refused": refused,
-            "max_files": MAX_FILES,
-            "max_bytes": self._context.settings.admin.max_upload_bytes,
-            **self._announced_to(request),
-        }
+        variables = {"added": added, "refused": refused, "max_files": MAX_FILES, **self._announced_to(request)}
         return render(request, "torrents_add.html", variables, status=status)
 
 

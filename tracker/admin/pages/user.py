@@ -81,10 +81,8 @@ class UserPage(Pages):
             "previous_url": f"{here}?{urlencode({'set': chosen})}" if cursor else "",
             "tokens": tokens,
             "token_count": token_count,
-            "rules": self._context.settings.users,
             "activity": activity,
             "limits": LIMITS,
-            "feed_is_on": self._context.settings.changes.max_entries > 0,
             "country_name": country_name,
         }
         return render(request, "user.html", variables, status=422 if error else 200)

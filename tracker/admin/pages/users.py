@@ -147,7 +147,6 @@ class UserPages(Pages):
         total = await self._store.users.hit_and_run_count()
         variables = {
             "hit_and_runs": await self._store.users.hit_and_runs((number - 1) * PAGE, PAGE),
-            "rules": self._context.settings.users,
             **turned("/users/owing", number, PAGE, total),
             "registered": await self._store.users.count(),
             "hit_and_run_users": total,
@@ -160,7 +159,6 @@ class UserPages(Pages):
         total = await self._store.hit_and_runs.pending_count()
         variables = {
             "pending": await pending_hit_and_runs(self._store, (number - 1) * PAGE, PAGE),
-            "rules": self._context.settings.users,
             **turned("/users/pending", number, PAGE, total),
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }
@@ -173,7 +171,6 @@ class UserPages(Pages):
             "groups": found,
             "chosen": next((group for group in found if str(group.group_id) == asked), Group(0)),
             "rules_text": rules_text,
-            "rules": self._context.settings.users,
             "error": error,
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }

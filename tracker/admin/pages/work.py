@@ -90,7 +90,7 @@ class WorkPages(Pages):
         frame = await project_frame(self._context, request, "/settings")
         variables = {
             **frame,
-            "settings": SETTINGS.values(),
+            "fields": SETTINGS.values(),
             "values": {name: _shown(getattr(frame["project"], name)) for name in SETTINGS},
             "error": error,
         }

@@ -115,7 +115,6 @@ class WorldPages(Pages):
             "database": settings.geoip_file,
             "problem": self._context.places.problem,
             "described": self._context.places.describe(),
-            "source": settings.geoip.source,
         }
 
     async def update(self, request: web.Request) -> web.Response:

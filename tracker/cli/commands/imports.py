@@ -163,35 +163,27 @@ def import_records(
     work.summarize(as_json=as_json, dry_run=False)
 
 
+@dataclass(slots=True)
 class _Import:
     """Reads batches in a thread; each batch is written before the next is read."""
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        read: Callable[[], Items],
-        checkpoint: Checkpoint | None = None,
-        *,
-        replace_totals: bool = False,
-        add_to_totals: bool = False,
-    ) -> None:
-        self._paths = paths
-        self._read = read
-        self._checkpoint = checkpoint
-        self._replace_totals = replace_totals
-        self._add_to_totals = add_to_totals
-        self._done = Imported()
-        self._user_of: dict[str, str] = {}
-        self._passkey_of: dict[str, str] = {}
-        """Of the rows that were only checked."""
+    paths: Sequence[Path]
+    read: Callable[[], Items]
+    checkpoint: Checkpoint | None = None
+    replace_totals: bool = False
+    add_to_totals: bool = False
+    _done: Imported = field(default_factory=Imported)
+    _user_of: dict[str, str] = field(default_factory=dict)
+    _passkey_of: dict[str, str] = field(default_factory=dict)
+    """Of the rows that were only checked."""
 
     @property
     def has_problems(self) -> bool:
         return self._done.problems > 0
 
     async def write(self, store: Store, change: Change) -> None:
-        change.note(files=" ".join(map(str, self._paths)), replace_totals=self._replace_totals)
-        if self._add_to_totals:
+        change.note(files=" ".join(map(str, self.paths)), replace_totals=self.replace_totals)
+        if self.add_to_totals:
             change.note(add_to_totals=True)
         try:
             await self.run(store)
@@ -201,10 +193,10 @@ class _Import:
 
     async def run(self, store: Store | None) -> None:
         """Writes nothing if ``store`` is None."""
-        total = await asyncio.to_thread(reading.count_torrents, self._paths)
-        items = self._read()
-        if self._checkpoint is not None:
-            self._done = self._checkpoint.load()
+        total = await asyncio.to_thread(reading.count_torrents, self.paths)
+        items = self.read()
+        if self.checkpoint is not None:
+            self._done = self.checkpoint.load()
         with progress("importing" if store else "reading", total) as shown:
             if skipped := self._done.records:
                 note(f"continues after {skipped} records")
@@ -220,8 +212,8 @@ class _Import:
                 raise
         for v2 in self._done.halves.values():
             self._complain(v2, V1_IS_UNREGISTERED)
-        if self._checkpoint is not None:
-            self._checkpoint.remove()
+        if self.checkpoint is not None:
+            self.checkpoint.remove()
 
     async def _process(self, store: Store | None, batch: list[Item | Problem], shown: Progress) -> None:
         """Applies the records of each kind in the order of the batch. Reports problems in the order of the batch."""
@@ -241,8 +233,8 @@ class _Import:
                 counts[f"{each.kind} {'added' if outcome else 'known'}"] += 1
         self._done.outcomes = dict(counts)
         self._done.records += len(batch)
-        if self._checkpoint is not None and store is not None:
-            self._checkpoint.save(self._done)
+        if self.checkpoint is not None and store is not None:
+            self.checkpoint.save(self._done)
         shown.advance(len(batch))
 
     async def _write(self, store: Store, kind: Kind, rows: Sequence[Row]) -> list[bool | str]:
@@ -252,10 +244,10 @@ class _Import:
             await self._link(store, [row for row, each in zip(rows, outcomes, strict=True) if isinstance(each, bool)])
             return outcomes
         if kind == "user":
-            saved = await store.user_import.save(rows, replace_totals=self._replace_totals)
+            saved = await store.user_import.save(rows, replace_totals=self.replace_totals)
             return [each.text if isinstance(each, ClientError) else each.new for each in saved]
         if kind == "user_torrent":
-            known = await store.user_history.save(rows, add_to_totals=self._add_to_totals)
+            known = await store.user_history.save(rows, add_to_totals=self.add_to_totals)
             return [each.text if isinstance(each, ClientError) else each for each in known]
         return [await _write_one(store, kind, row) for row in rows]
 

@@ -31,7 +31,7 @@ def cleanup(
 
     files = torrent_files(load_settings())
 
-    async def work(store: Store) -> int:
+    async def work(store: Store, change: Change | None = None) -> None:
         with progress("keys checked") as shown:
             found = await store.maintenance.cleanup(dry_run=not delete, progress=shown.reach)
         found += await store.maintenance.cleanup_libraries(dry_run=not delete)
@@ -42,18 +42,13 @@ def cleanup(
         _show(found, "deleted", "no stale keys", as_json=as_json)
         if found and not delete and not as_json:
             say("dry run: use --delete to delete them")
-        return sum(each.changed for each in found)
-
-    async def clean(store: Store, change: Change) -> None:
-        change.count(deleted=await work(store))
-
-    async def look(store: Store) -> None:
-        await work(store)
+        if change is not None:
+            change.count(deleted=sum(each.changed for each in found))
 
     if delete:
-        change_store("cleanup", clean)
+        change_store("cleanup", work)
     else:
-        with_store(look)
+        with_store(work)
 
 
 @audited("reindex")
