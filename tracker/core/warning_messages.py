@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tracker.bittorrent import AnnounceReply
+from tracker.bittorrent import AnnounceReply, Reply
 from tracker.refusals import Refusal
 from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers, WithoutPeers, WithoutSlot
 
@@ -37,9 +37,8 @@ def warning_of(outcome: Admitted) -> str:
     return "; ".join(parts)
 
 
-def answer_with_warning(
-    warning: str, answer: Callable[[AnnounceReply | Refusal], None], reply: AnnounceReply | Refusal
-) -> None:
+def answer_with_warning(warning: str, answer: Callable[[Reply | Refusal], None], reply: Reply | Refusal) -> None:
     """Adds a warning to the reply of an admitted announce."""
-    assert isinstance(reply, AnnounceReply)
-    answer(reply._replace(warning="; ".join(filter(None, (warning, reply.warning)))))
+    assert isinstance(reply, tuple)
+    found = AnnounceReply(*reply)
+    answer(found._replace(warning="; ".join(filter(None, (warning, found.warning)))))

@@ -7,13 +7,13 @@ in order here.
 
 from collections.abc import Iterator, Sequence
 
-from tracker.bittorrent import HASH_LENGTH, AnnounceReply, InfoHash, ScrapeReply
+from tracker.bittorrent import HASH_LENGTH, AnnounceReply, InfoHash, Reply, ScrapeReply
 from tracker.refusals import Refusal
 from tracker.wire.bencode import encode
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, format_address, split_endpoints
 
 
-def encode_announce(reply: AnnounceReply, *, compact: bool = True, no_peer_id: bool = False) -> bytes:
+def encode_announce(reply: Reply, *, compact: bool = True, no_peer_id: bool = False) -> bytes:
     """The reply to an accepted announce, without optional keys that have no value.
 
     ``peers`` is present even when empty, because rtorrent rejects a reply without it. The long form (``compact=0``)
@@ -33,7 +33,7 @@ def encode_announce(reply: AnnounceReply, *, compact: bool = True, no_peer_id: b
             len(peers),
             peers,
         )
-    return _encode_any(reply, compact, no_peer_id)
+    return _encode_any(AnnounceReply(*reply), compact, no_peer_id)
 
 
 _COMMON_REPLY = (

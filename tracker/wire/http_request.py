@@ -40,7 +40,7 @@ _Count = TypeVar("_Count", Digits, Digits | None)
 _COMMON = re.compile(
     rb"""info_hash=([!"$%'-*,-\[\]-~]+&peer_id=[!"$%'-*,-\[\]-~]+)((?:&[^&]*){0,3}?)"""
     rb"&port=([0-9]{1,5})((?:&[^&]*){0,3}?)"
-    rb"&uploaded=(0|[1-9][0-9]{0,14})&downloaded=(0|[1-9][0-9]{0,14})&left=(0|[1-9][0-9]{0,14})((?:&.*)?)",
+    rb"&uploaded=(0|[1-9][0-9]{0,14})&downloaded=(0|[1-9][0-9]{0,14})&left=(0|[1-9][0-9]{0,14})(&.*|)",
     re.DOTALL,
 ).fullmatch
 _FIRST_ID = re.compile(rb"(?:^|[&?])(?:info_hash|peer_id)=").search
@@ -97,7 +97,7 @@ def parse_usual(query: bytes) -> Announce | None:
     number = int(port)
     if options is None or len(info_hash) != HASH_LENGTH or len(peer_id) != HASH_LENGTH or not 0 < number < 65536:
         return None
-    return _ordered(Announce, (info_hash, peer_id, number, uploaded, downloaded, left, key, *options))
+    return _ordered(Announce, (info_hash, peer_id, number, uploaded, downloaded, left, key) + options)  # noqa: RUF005
 
 
 def _cache_options(others: bytes) -> _Options | None:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, AnnounceReply, Event, InfoHash, ScrapeFile
+from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, AnnounceReply, Event, InfoHash, Reply, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.refusals import Refusal
 from tracker.wire.announce_path import byte_count, bytes_left, check_unusual_port
@@ -185,13 +185,13 @@ def parse_options(options: bytes) -> bytes:
     return url[:MAX_URL_LENGTH]
 
 
-def encode_announce_reply(transaction: bytes, reply: AnnounceReply, *, ipv6: bool) -> bytes:
+def encode_announce_reply(transaction: bytes, reply: Reply, *, ipv6: bool) -> bytes:
     """The peers of one family, as many as fit."""
-    peers = reply.peers6[:_PEERS6_LENGTH] if ipv6 else reply.peers[:_PEERS_LENGTH]
-    leechers, seeders = reply.leechers, reply.seeders
+    interval, _, seeders, leechers, _, peers, peers6, _, _, _, _ = reply
+    peers = peers6[:_PEERS6_LENGTH] if ipv6 else peers[:_PEERS_LENGTH]
     if leechers | seeders > _MAX_SIGNED:  # all ones, as above
         leechers, seeders = _at_most(leechers), _at_most(seeders)
-    return _ANNOUNCE_REPLY.pack(_ANNOUNCE_ACTION, transaction, reply.interval_seconds, leechers, seeders) + peers
+    return _ANNOUNCE_REPLY.pack(_ANNOUNCE_ACTION, transaction, interval, leechers, seeders) + peers
 
 
 def parse_announce_reply(packet: bytes, transaction_id: int, *, ipv6: bool, max_peers: int) -> AnnounceReply:

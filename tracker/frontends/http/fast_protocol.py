@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, with_agent
+from tracker.bittorrent import Address, Announce, Reply, Scrape, ScrapeReply, with_agent
 from tracker.frontends.http.aiohttp_messages import answer_head, with_host
 from tracker.frontends.http.aiohttp_protocol import Server
 from tracker.frontends.http.direct_transport import DirectTransport
@@ -178,7 +178,7 @@ class FastHttpProtocol(asyncio.Protocol):
             return
         passkey, announcing = None, server.open_path(path)
         if announcing is None:
-            if query.find(_PARAMETER) >= 0 or (found := _BEFORE(path)) is None:  # `in` takes four times as long
+            if query.partition(_PARAMETER)[1] or (found := _BEFORE(path)) is None:  # `in` takes four times as long
                 route = server.find_route(path, query)
                 if route is None:
                     self._wait_or_hand_over(data)
@@ -236,11 +236,11 @@ class FastHttpProtocol(asyncio.Protocol):
         self._request = scrape
         return server.tracker.submit_scrape(scrape, passkey, address, self._on_reply)
 
-    def _on_reply(self, reply: AnnounceReply | ScrapeReply | Refusal) -> None:
+    def _on_reply(self, reply: Reply | ScrapeReply | Refusal) -> None:
         request: Any = self._request  # an announce for the reply to one
         self._request = None
         try:
-            if isinstance(reply, AnnounceReply):
+            if isinstance(reply, tuple):
                 body = encode_announce(reply, compact=request.compact, no_peer_id=request.no_peer_id)
             elif isinstance(reply, Refusal):
                 if isinstance(reply, SilentlyDropped) and not self._trusted:

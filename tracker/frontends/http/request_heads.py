@@ -6,7 +6,7 @@ every request.
 """
 
 import asyncio
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpVersion10, HttpVersion11
@@ -23,7 +23,8 @@ _BODY = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade", "Sec-WebSoc
 _READ_BUFFER = 2**16
 
 
-class ParsedHead(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ParsedHead:
     """The head of a plain request: HTTP/1.x, without a body, an upgrade or a browser's headers."""
 
     answer: bytes

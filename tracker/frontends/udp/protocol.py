@@ -18,7 +18,7 @@ from ipaddress import IPv4Network, IPv6Network
 from math import inf
 from typing import cast
 
-from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, Scrape, ScrapeReply
+from tracker.bittorrent import Address, Announce, InfoHash, Reply, Scrape, ScrapeReply
 from tracker.core.announce import Answer, Tracker
 from tracker.refusals import Refusal, SilentlyDropped
 from tracker.system.aiohttp_connection import describe
@@ -239,7 +239,7 @@ class UdpProtocol:
             server.waiting -= 1
             server.counts["udp.ignored.budget"] += 1
 
-    def _on_announce_reply(self, origin: Origin, reply: AnnounceReply | Refusal) -> None:
+    def _on_announce_reply(self, origin: Origin, reply: Reply | Refusal) -> None:
         server = self._server
         server.waiting -= 1
         if isinstance(reply, Refusal):
@@ -252,7 +252,7 @@ class UdpProtocol:
         except OSError:
             server.counts["udp.unsent"] += 1
 
-    def _log_and_answer(self, answer: Answer, began: float, address: Address, reply: AnnounceReply | Refusal) -> None:
+    def _log_and_answer(self, answer: Answer, began: float, address: Address, reply: Reply | Refusal) -> None:
         assert self._server.log_request is not None
         self._server.log_request("announce", self._server.timer() - began, address)
         answer(reply)

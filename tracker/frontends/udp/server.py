@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from tracker.bittorrent import Address, Announce, AnnounceReply
+from tracker.bittorrent import Address, Announce, Reply
 from tracker.core.announce import Answer, Tracker
 from tracker.frontends.udp.protocol import CRASHED, Count, LaterAnnounce, UdpProtocol, UdpServer
 from tracker.refusals import Refusal
@@ -130,7 +130,7 @@ class _Later:
 
     async def _announce(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> None:
         try:
-            reply: AnnounceReply | Refusal = await self._tracker.announce(announce, passkey, address)
+            reply: Reply | Refusal = await self._tracker.announce(announce, passkey, address)
         except Refusal as error:
             reply = error
         except Exception as error:  # noqa: BLE001  # an error of one request must not stop the others

@@ -10,7 +10,7 @@ from aiohttp._websocket.reader import WebSocketDataQueue
 from aiohttp.http import WebSocketReader, WSMessage
 from aiohttp.http_websocket import WSMessageTextBytes
 
-from tracker.bittorrent import Address, AnnounceOverSocket, AnnounceReply, Event, InfoHash, PeerId, Scrape
+from tracker.bittorrent import Address, AnnounceOverSocket, AnnounceReply, Event, InfoHash, PeerId, Reply, Scrape
 from tracker.core.announce import Answer, Tracker
 from tracker.frontends.http.aiohttp_protocol import Connection
 from tracker.frontends.websocket.relay import Count, OpenOffers, Relay
@@ -242,11 +242,7 @@ class SocketConnection:
         return torrent
 
     def _on_reply(
-        self,
-        announce: AnnounceOverSocket,
-        offers: tuple[Offer, ...],
-        torrent: Membership,
-        reply: AnnounceReply | Refusal,
+        self, announce: AnnounceOverSocket, offers: tuple[Offer, ...], torrent: Membership, reply: Reply | Refusal
     ) -> None:
         """The reply goes out before the offers are passed on."""
         info_hash = announce.info_hash
@@ -259,9 +255,10 @@ class SocketConnection:
                 self._close(_CLOSE_1008)
             return
         torrent.joined = True
-        self.send(encode_reply(info_hash, reply))
+        found = AnnounceReply(*reply)
+        self.send(encode_reply(info_hash, found))
         if offers:
-            to = sockets_of(reply.peers)
+            to = sockets_of(found.peers)
             self._relay.pass_offers(self.id, info_hash, announce.peer_id, offers, to, self.open_offers)
 
     async def _scrape(self, scrape: Scrape) -> None:

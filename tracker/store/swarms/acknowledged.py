@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
-from tracker.store.swarms.codec import Admitted, Call, PeerUpdate, Refused
+from tracker.store.swarms.codec import Admission, Call, Refused, Update
 
 _MAX_AGE_SECONDS = 60.0
 """Peers of older calls may have left by way of other trackers. So long without a heartbeat is an outage anyway."""
@@ -84,14 +84,14 @@ class Acknowledged:
 
 
 def _set_by(
-    updates: Sequence[PeerUpdate], outcomes: Sequence[Admitted | Refused], at: Argument
+    updates: Sequence[Update], outcomes: Sequence[Admission | Refused], at: Argument
 ) -> tuple[tuple[str, str, int | str], ...]:
     """The peers that a call ``at`` this time has changed; of one that announced twice, how it is now. An early announce
     may leave the time of the last one."""
     found: dict[tuple[str, str], int | str] = {}
-    for update, outcome in zip(updates, outcomes, strict=True):
-        if isinstance(outcome, Admitted) and outcome.outcome in ("update", "join", "leave"):
-            of_peer = update.info_hash.hex(), update.peer_id.hex()
+    for (info_hash, peer_id, *_), outcome in zip(updates, outcomes, strict=True):
+        if not isinstance(outcome, Refused) and (done := outcome[-1]) in ("update", "join", "leave"):
+            of_peer = info_hash.hex(), peer_id.hex()
             found.pop(of_peer, None)
-            found[of_peer] = "" if outcome.outcome == "leave" else int(float(at))
+            found[of_peer] = "" if done == "leave" else int(float(at))
     return tuple((*peer, announced) for peer, announced in list(found.items())[-_PEERS:])

@@ -28,11 +28,14 @@ from tracker.store.swarms.codec import (
     NOT_COPIED,
     UNREGISTERED,
     V2_EVENT_CODES,
+    Admission,
     Admitted,
     AnnounceCodec,
     PeerUpdate,
     Refused,
     TrafficTotals,
+    Update,
+    passkey_of,
     refused,
 )
 from tracker.store.swarms.reaping import Reaping
@@ -47,7 +50,7 @@ MAX_BATCH, MAX_SCRAPES = 64, 8
 """Announces, and scrapes, in one call of the store."""
 _Scrape = tuple[Sequence[InfoHash], str]
 Figures = dict[InfoHash, ScrapeFile]
-Outcome = Admitted | Refused | StoreUnavailable
+Outcome = Admission | Refused | StoreUnavailable
 Totals = tuple[int, TrafficTotals] | None
 
 
@@ -80,7 +83,7 @@ class Swarms:
         add: Add,
         clock: Callable[[], float],
         senders: tuple[Sender, Sender],
-        follow: Callable[[PeerUpdate, InfoHash], None],
+        follow: Callable[[Update, InfoHash], None],
         bring: Bring,
     ) -> None:
         connection, scripts = shard.connection, shard.scripts
@@ -126,8 +129,8 @@ class Swarms:
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """As AllSwarms.announce."""
-        outcome: Admitted | Refused = await self.announces.execute(update)
-        return outcome
+        outcome = await self.announces.execute(update)
+        return Admitted(*outcome) if type(outcome) is tuple else cast(Admitted | Refused, outcome)
 
     async def _call_announce(self, argv: list[Argument], error: Exception | None) -> Any:
         """A call that cannot go over the pipe of the last one, or that ``error`` ended there."""
@@ -146,14 +149,14 @@ class Swarms:
             raise
 
     async def _complete(
-        self, updates: Sequence[PeerUpdate], outcomes: Sequence[Outcome], totals: TrafficTotals
+        self, updates: Sequence[Update], outcomes: Sequence[Outcome], totals: TrafficTotals
     ) -> tuple[list[Outcome], TrafficTotals]:
         """Gets what announces need and the shard does not know yet, and sends these announces again: copies of users,
         torrents that register themselves, ids and users that a site wrote."""
         merged = list(outcomes)
         unknown = [place for place, outcome in enumerate(merged) if outcome is NOT_COPIED]
         try:
-            await self._bring({updates[place].passkey for place in unknown})
+            await self._bring({passkey_of(updates[place]) for place in unknown})
         except (StoreUnavailable, RedisError) as error:
             for place in unknown:
                 merged[place] = _without_copy(error)
@@ -169,7 +172,7 @@ class Swarms:
         return merged, totals
 
     async def _register(
-        self, updates: Sequence[PeerUpdate], merged: list[Outcome], places: Sequence[int], totals: TrafficTotals
+        self, updates: Sequence[Update], merged: list[Outcome], places: Sequence[int], totals: TrafficTotals
     ) -> tuple[TrafficTotals, StoreUnavailable | Refused | None]:
         """Registers what these announces need, and sends them again. ``merged`` gets their outcomes."""
         unregistered = [place for place in places if merged[place] is UNREGISTERED]
@@ -349,9 +352,10 @@ class AllSwarms:
             for swarms in self._all:
                 tasks.create_task(swarms.run(on_late_join))
 
-    def _follow(self, update: PeerUpdate, v1: InfoHash) -> None:
+    def _follow(self, fields: Update, v1: InfoHash) -> None:
         """Sends to the v1 half of a hybrid torrent what was announced on the v2 half. One that is lost is no loss: the
         next announce of either half counts from the same counters."""
+        update = PeerUpdate(*fields)
         event = V2_EVENT_CODES[update.event]
         with suppress(StoreUnavailable):
             self.of(v1).announces.submit(

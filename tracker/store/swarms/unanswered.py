@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from tracker.bittorrent import Address, InfoHash, PeerId
 from tracker.errors import StoreUnavailable
-from tracker.store.swarms.codec import Admitted, pack_join_query, parse, parse_sender
+from tracker.store.swarms.codec import Refused, pack_join_query, parse, parse_sender
 from tracker.system.logger import Logger
 
 MAX_REMEMBERED = 4096
@@ -78,7 +78,7 @@ class Unanswered:
         joins = 0
         for query, reply in zip(queries, replies, strict=False):
             outcome = parse(reply)
-            if isinstance(outcome, Admitted) and outcome.outcome == "join":
+            if not isinstance(outcome, Refused) and outcome[-1] == "join":
                 joins += 1
                 on_join(*parse_sender(query))
         for query in queries:
