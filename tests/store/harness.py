@@ -78,7 +78,8 @@ class Store(RealStore):
 
         def settle(settled: list[tuple[Any, Any]], batch: tuple[int, TrafficTotals] | None) -> None:
             assert batch is not None
-            done.set_result(([outcome for _, outcome in settled], batch[1]))
+            outcomes = [Admitted(*outcome) if type(outcome) is tuple else outcome for _, outcome in settled]
+            done.set_result((outcomes, batch[1]))
 
         for each in updates:
             self.swarms.submits[each.info_hash[0]](each, settle, None)
