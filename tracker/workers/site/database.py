@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Column, MetaData, Select, String, Table, func, inspect, text
+from sqlalchemy import Column, MetaData, Select, String, Table, func, inspect, select, text
 from sqlalchemy.dialects.mysql import insert as mysql_insert
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.engine import make_url
@@ -112,6 +112,30 @@ class SiteDatabase:
                     raise site_error(error) from error
             await asyncio.sleep(_FIRST_PAUSE_SECONDS * 2**attempt)
         raise AssertionError
+
+    async def read_positions(
+        self, connection: AsyncConnection, sources: Iterable[str], *, lock: bool = False
+    ) -> dict[str, str]:
+        table = self.sync_table
+        query = select(table.c.source, table.c.position).where(table.c.source.in_(sorted(sources)))
+        query = query.order_by(table.c.source)
+        rows = await connection.execute(query.with_for_update() if lock else query)
+        return {row.source: row.position for row in rows}
+
+    async def write_positions(
+        self, connection: AsyncConnection, positions: Mapping[str, str], *, replace: bool = True
+    ) -> None:
+        if positions:
+            rows = [{"source": source, "position": positions[source]} for source in sorted(positions)]
+            await connection.execute(self.upsert(self.sync_table, ["source"], ["position"] if replace else []), rows)
+
+    async def positions(self, sources: Iterable[str]) -> dict[str, str]:
+        """Those of a transaction of its own."""
+        return await self.transaction(lambda connection: self.read_positions(connection, sources))
+
+    async def record(self, positions: Mapping[str, str]) -> None:
+        """Writes positions in a transaction of its own."""
+        await self.transaction(lambda connection: self.write_positions(connection, positions))
 
     async def tables(self, names: Sequence[str]) -> Mapping[str, Table]:
         """The tables of these names that exist, with their columns."""

@@ -23,7 +23,6 @@ from tracker.store.users.importing import SavedUser, checked_user
 from tracker.workers.site.columns import epoch
 from tracker.workers.site.database import SiteDatabase
 from tracker.workers.site.mapping import ImportMapping, SiteMapping, TableMapping
-from tracker.workers.site.writer import read_positions, write_positions
 
 _PAGE, _PEERS_PAGE = 1000, 10_000
 _END = "end"
@@ -75,23 +74,23 @@ class SiteImport:
                 done.rows += len(rows)
                 done.problems += len(self.problems)
                 if not self.dry_run:
-                    await self._record({f"import:{each.kind}": after})
+                    await self.database.record({f"import:{each.kind}": after})
                 yield done
         for table in self.mapping.of("peers"):
             if (position := positions.get(_peers_source(table), "")) != _END:
                 async for done in self._peers(table, position):
                     yield done
         if not self.dry_run:
-            await self._record({_IMPORT: _END})
+            await self.database.record({_IMPORT: _END})
 
     async def _begin(self) -> dict[str, str]:
         """The positions of an interrupted import; what another one has left of them is forgotten."""
         sources = [f"import:{each.kind}" for each in self.mapping.imports]
         sources += [_peers_source(each) for each in self.mapping.of("peers")]
-        positions, which = await self._positions([_IMPORT, *sources]), "again" if self.again else "once"
+        positions, which = await self.database.positions([_IMPORT, *sources]), "again" if self.again else "once"
         if positions.pop(_IMPORT, _END) == which:
             return positions
-        await self._record({_IMPORT: which, **dict.fromkeys(sources, "")})
+        await self.database.record({_IMPORT: which, **dict.fromkeys(sources, "")})
         return {}
 
     async def _peers(self, table: TableMapping, position: str) -> AsyncIterator[Imported]:
@@ -102,7 +101,7 @@ class SiteImport:
         async for rows, after in reader.pages(position):
             if not self.dry_run:
                 await self.store.user_history.remember_peers(rows, again=self.again)
-                await self._record({_peers_source(table): after})
+                await self.database.record({_peers_source(table): after})
             done.rows += len(rows)
             yield done
 
@@ -212,7 +211,7 @@ class SiteImport:
         """Those whose totals are recorded were imported before."""
         tables = [table for table in self.mapping.of("users") if table.added]
         sources = {f"{table.name}:{row['user_id']}": row for table in tables for row in rows}
-        known = {} if self.again else await self._positions(list(sources))
+        known = {} if self.again else await self.database.positions(list(sources))
         old = {str(sources[source]["user_id"]) for source in known}
         outcomes: dict[str, str] = {}
         for replaced in (True, False):
@@ -220,7 +219,7 @@ class SiteImport:
             saved = await self.store.user_import.save([_texts(row) for row in some], replace_totals=replaced)
             for row, each in zip(some, saved, strict=True):
                 outcomes[str(row["user_id"])] = "" if isinstance(each, SavedUser) else each.text
-        await self._record(
+        await self.database.record(
             {
                 f"{table.name}:{row['user_id']}": " ".join(str(int(row[name])) for name in table.added.values())
                 for table in tables
@@ -245,12 +244,6 @@ class SiteImport:
         except ClientError as error:
             return error.text
         return ""
-
-    async def _positions(self, sources: Sequence[str]) -> dict[str, str]:
-        return await self.database.transaction(lambda connection: read_positions(connection, self.database, sources))
-
-    async def _record(self, positions: dict[str, str]) -> None:
-        await self.database.transaction(lambda connection: write_positions(connection, self.database, positions))
 
 
 class PeerReader:

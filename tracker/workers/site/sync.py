@@ -27,7 +27,7 @@ from tracker.workers.site.database import SiteDatabase, SiteError
 from tracker.workers.site.importing import SiteImport
 from tracker.workers.site.mapping import SiteMapping, load_mapping
 from tracker.workers.site.rows import Named, RowReader
-from tracker.workers.site.writer import TableWriter, Written, open_writers, read_positions, write_positions
+from tracker.workers.site.writer import TableWriter, Written, open_writers
 
 PAGE, MAX_PAGES = 1000, 20
 """Changes of one read, and reads of one round."""
@@ -115,13 +115,13 @@ class SiteSync:
         """Writes what has changed since the last round. Returns whether more waits. Raises SiteError."""
         await self.open()
         began = self.clock()
-        position = (await self._positions(FEED)).get(FEED)
+        position = (await self.database.positions([FEED])).get(FEED)
         named, position, gap, more = await self.collect(position or FIRST)
         if gap or not position:
             log.warning("the change feed does not reach back to the last round: comparing all rows")
             await self.full_pass()
         done = await self.write(named)
-        await self._record({FEED: position})
+        await self.database.record({FEED: position})
         if not more:
             self._note(until=int(began))
         self._tell(done)
@@ -206,9 +206,9 @@ class SiteSync:
         now = datetime.fromtimestamp(self.clock(), UTC)
         if self._pass is None:
             today = f"{now:%Y-%m-%d}"
-            if now.hour < self.pass_hour or (await self._positions(PASS)).get(PASS) == today:
+            if now.hour < self.pass_hour or (await self.database.positions([PASS])).get(PASS) == today:
                 return
-            await self._record({PASS: today})
+            await self.database.record({PASS: today})
             comparison = self.comparison(repair=True)
             self._pass = comparison, comparison.run()
         comparison, parts = self._pass
@@ -219,15 +219,9 @@ class SiteSync:
         self._pass = None
         self._tell_pass(comparison)
 
-    async def _positions(self, *sources: str) -> dict[str, str]:
-        return await self.database.transaction(lambda connection: read_positions(connection, self.database, sources))
-
-    async def _record(self, positions: dict[str, str]) -> None:
-        await self.database.transaction(lambda connection: write_positions(connection, self.database, positions))
-
     async def _check_store(self) -> None:
         """The site's additions are those of one store."""
-        known = (await self._positions(STORE)).get(STORE)
+        known = (await self.database.positions([STORE])).get(STORE)
         if known is None:
             raise SiteError("the site's database is not moved in yet: run tracker sync import")
         if known != await self.store_id():
@@ -238,7 +232,7 @@ class SiteSync:
     async def importing(self, *, again: bool, dry_run: bool) -> SiteImport:
         """Raises SiteError with what is wrong with the site's tables."""
         await open_writers(self.database, self.mapping)
-        known = (await self._positions(STORE)).get(STORE)
+        known = (await self.database.positions([STORE])).get(STORE)
         other = known is not None and known != await self.store_id()
         return SiteImport(self.store, self.database, self.mapping, self.clock(), again=again or other, dry_run=dry_run)
 
@@ -264,7 +258,7 @@ class SiteSync:
         """The site's database belongs to this store from now on."""
         self._writers = self._writers or await open_writers(self.database, self.mapping)
         newest = await self.store.changes.newest(1)
-        await self._record({STORE: await self.store_id(), FEED: newest[0].id if newest else FIRST})
+        await self.database.record({STORE: await self.store_id(), FEED: newest[0].id if newest else FIRST})
 
 
 @asynccontextmanager

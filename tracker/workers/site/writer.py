@@ -246,7 +246,7 @@ class TableWriter:
                 positions[source] = " ".join(map(str, map(max, totals, recorded[source])))
                 done.added += sum(deltas)
         await self._update(connection, grown, list(self.mapping.added), adding=True)
-        await write_positions(connection, self._database, positions)
+        await self._database.write_positions(connection, positions)
 
     def source_of(self, row: Row) -> str:
         """The name under which what the site has of a user's totals is recorded."""
@@ -257,7 +257,7 @@ class TableWriter:
         sources = [self.source_of(row) for row in rows] if self.mapping.added else []
         if not sources:
             return {}
-        found = await self._database.transaction(lambda connection: read_positions(connection, self._database, sources))
+        found = await self._database.positions(sources)
         return {source: [int(each) for each in text.split()] for source, text in found.items()}
 
 
@@ -322,33 +322,12 @@ async def _locked_positions(
 ) -> dict[str, list[int]]:
     """What is recorded of these, locked until the end of the transaction. New ones are recorded as zeros first, so
     that a second process waits for them too."""
-    found = await read_positions(connection, database, sources, lock=True)
+    found = await database.read_positions(connection, sources, lock=True)
     if missing := [source for source in sources if source not in found]:
         zeros = " ".join(["0"] * length)
-        await write_positions(connection, database, dict.fromkeys(missing, zeros), replace=False)
-        found |= await read_positions(connection, database, missing, lock=True)
+        await database.write_positions(connection, dict.fromkeys(missing, zeros), replace=False)
+        found |= await database.read_positions(connection, missing, lock=True)
     return {source: [int(each) for each in text.split()] for source, text in found.items()}
-
-
-async def read_positions(
-    connection: AsyncConnection, database: SiteDatabase, sources: Iterable[str], *, lock: bool = False
-) -> dict[str, str]:
-
-    table = database.sync_table
-    query = select(table.c.source, table.c.position).where(table.c.source.in_(sorted(sources)))
-    query = query.order_by(table.c.source)
-    rows = await connection.execute(query.with_for_update() if lock else query)
-    return {row.source: row.position for row in rows}
-
-
-async def write_positions(
-    connection: AsyncConnection, database: SiteDatabase, positions: Mapping[str, str], *, replace: bool = True
-) -> None:
-    if not positions:
-        return
-    rows = [{"source": source, "position": positions[source]} for source in sorted(positions)]
-    changed = ["position"] if replace else []
-    await connection.execute(database.upsert(database.sync_table, ["source"], changed), rows)
 
 
 async def open_writers(database: SiteDatabase, mapping: SiteMapping) -> list[TableWriter]:
