@@ -16,7 +16,7 @@ from tests.waiting import eventually
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.frontends.http import connection_table
 from tracker.frontends.websocket import connection as front_end
-from tracker.frontends.websocket.relay import OpenOffers
+from tracker.frontends.websocket.relay import OfferKey, OpenOffers
 from tracker.refusals import UPGRADE_MISSING
 from tracker.store.access.rate_limits import Hit
 from tracker.store.users.site_rows import PeerOnTorrent
@@ -31,6 +31,10 @@ UPGRADE = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
 }
+
+
+def ids_of_offer(number: int) -> OfferKey:
+    return InfoHash(b"h" * 20), PeerId(b"p" * 20), number.to_bytes(20, "big")
 
 
 def announce_url(site: Site, **changes: str) -> str:
@@ -103,6 +107,26 @@ def test_an_offer_waits_for_its_answer_only_so_long() -> None:
     assert open_offers.unanswered(InfoHash(b"h" * 20), 129.0) == {offerer}
     assert open_offers.unanswered(InfoHash(b"h" * 20), 131.0) == set()
     assert open_offers.unanswered(InfoHash(b"i" * 20), 101.0) == set()
+
+
+def test_a_flood_of_offers_displaces_none_of_others() -> None:
+    open_offers, honest = OpenOffers(), ids_of_offer(0)
+    open_offers.add(honest, SocketId(1, 1), 0.0)
+    for number in range(1, 1000):
+        open_offers.add(ids_of_offer(number), SocketId(1, 2), 1.0)
+    late = ids_of_offer(1000)
+    open_offers.add(late, SocketId(1, 3), 2.0)
+    assert open_offers.take(late, 3.0) == SocketId(1, 3)
+    assert open_offers.take(ids_of_offer(999), 3.0) == SocketId(1, 2)
+    assert open_offers.take(honest, 3.0) == SocketId(1, 1)
+
+
+def test_offers_that_nobody_answers_are_forgotten() -> None:
+    open_offers = OpenOffers()
+    for number in range(100):
+        open_offers.add(ids_of_offer(number), SocketId(1, number), float(number))
+    open_offers.add(ids_of_offer(100), SocketId(1, 1), 190.0)
+    assert len(open_offers._open) == 30
 
 
 async def test_binary_frames_are_taken_too(redis_url: str, prefix: str) -> None:
@@ -623,6 +647,19 @@ async def test_messages_that_come_too_fast_wait(redis_url: str, prefix: str) -> 
         assert connection is not None and isinstance(connection.transport, asyncio.Transport)
         connection.transport.write(b"\x89\x80\0\0\0\0" * 5000)
         assert (await one.announce(left=0))["complete"] == 1
+
+
+async def test_announces_that_come_too_fast_wait_and_keep_their_order(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_end, "MESSAGES_AT_ONCE", 2)
+    monkeypatch.setattr(front_end, "MESSAGES_SECOND", 50.0)
+    async with serving(redis_url, prefix) as site:
+        one = await site.open()
+        hashes = [f"{number:020}" for number in range(9)]
+        for info_hash in hashes:
+            await one.send(action="announce", info_hash=info_hash, peer_id=one.peer_id)
+        assert [(await one.receive())["info_hash"] for _ in hashes] == hashes
 
 
 async def test_a_site_gets_the_addresses_of_peers_with_websockets(redis_url: str, prefix: str) -> None:

@@ -7,6 +7,7 @@ collected for two milliseconds, and published on its channel together.
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -20,7 +21,8 @@ UNANSWERED_SECONDS = 30.0
 """How long a peer that made an offer gets none back. Two peers that offer at once each drop the other's connection as
 the second one, and meet at their next announce only. Clients need 5 s for an answer, and give up after 25 s."""
 MAX_OPEN = 200
-"""Open offers of a connection; beyond that the oldest one is dropped."""
+"""Open offers of a connection. Beyond that the oldest one of the WebSocket with the most is dropped: a flood must not
+displace the offers of others."""
 COLLECT_SECONDS = 0.002
 MAX_WAITING_BYTES = 16 * 2**20
 """Bytes that wait to be published; further messages are dropped."""
@@ -58,10 +60,14 @@ class OpenOffers:
         self._open: dict[OfferKey, tuple[SocketId, float]] = {}
 
     def add(self, key: OfferKey, offerer: SocketId, now: float) -> None:
-        self._open.pop(key, None)  # so that it moves to the end
-        self._open[key] = offerer, now + OPEN_SECONDS
-        if len(self._open) > MAX_OPEN:
-            del self._open[next(iter(self._open))]
+        offers = self._open
+        offers.pop(key, None)  # so that it moves to the end
+        while offers and offers[oldest := next(iter(offers))][1] <= now:
+            del offers[oldest]
+        if len(offers) >= MAX_OPEN:
+            ((most, _),) = Counter(each for each, _ in offers.values()).most_common(1)
+            del offers[next(each for each, (of, _) in offers.items() if of == most)]
+        offers[key] = offerer, now + OPEN_SECONDS
 
     def take(self, key: OfferKey, now: float) -> SocketId | None:
         """Removes an offer; returns who made it, or None if it is not open."""
