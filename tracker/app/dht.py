@@ -24,7 +24,7 @@ from tracker.dht.responder import NO_PART, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
 from tracker.errors import Postponed, StartupError
-from tracker.frontends.dht.server import DhtSocket, serve_dht
+from tracker.frontends.dht.server import serve_dht
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.settings.dht import DhtSettings
@@ -165,7 +165,8 @@ async def _run(
 
         def changed(info_hash: InfoHash | None) -> None:
             forgetter.changed(info_hash)
-            _each_changed(served, info_hash)
+            for each in served:
+                each.changed(info_hash)
 
         async with running(
             *loops,
@@ -225,11 +226,6 @@ def _optional(
         *([lookups.run] if settings.lookups_per_minute else []),
         *([samples.run] if settings.samples == "public" else []),
     ]
-
-
-def _each_changed(served: Sequence[DhtSocket], info_hash: InfoHash | None) -> None:
-    for each in served:
-        each.changed(info_hash)
 
 
 def build_nodes(settings: DhtSettings, families: Sequence[int], saved: SavedNode, now: float) -> dict[int, DhtNode]:

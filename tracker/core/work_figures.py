@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
 from tracker.bittorrent import info_hash_of
 from tracker.core.work_holdings import average_seeders
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
 from tracker.store.work import periods
+from tracker.store.work.finished import finished_claim
 from tracker.store.work.leaderboard import Board, ChartPoint, Rank
 from tracker.store.work.log import LogEntry
 from tracker.store.work.records import Project
@@ -271,27 +270,14 @@ def columns_of(project: Project) -> list[str]:
 
 
 def finished_of(entry: LogEntry) -> Finished:
-    fields = entry.fields
-
-    def number(name: str) -> int:
-        text = fields.get(name, "")
-        return int(text) if text.isascii() and text.isdigit() else 0
-
+    claim = finished_claim(entry)
     return Finished(
-        id=entry.id,
-        at=number("at") // 1000,
-        item=fields.get("item", ""),
-        claimant=fields.get("by", ""),
-        bytes=number("total"),
-        domain_bytes=_domains(fields.get("bytes", "")),
-        seconds=number("seconds"),
-        version=fields.get("version", ""),
+        id=claim.id,
+        at=int(claim.at),
+        item=claim.item,
+        claimant=claim.claimant,
+        bytes=claim.total_bytes,
+        domain_bytes={name: number for name, number in claim.bytes.items() if name},
+        seconds=claim.seconds,
+        version=claim.version,
     )
-
-
-def _domains(text: str) -> dict[str, int]:
-    try:
-        found = orjson.loads(text or "{}")
-    except ValueError:
-        return {}
-    return {name: n for name, n in found.items() if name and isinstance(n, int)} if isinstance(found, dict) else {}

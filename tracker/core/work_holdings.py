@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from tracker.bittorrent import InfoHash
+from tracker.store.schema.lenient_numbers import whole
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
 from tracker.store.work.history import past_seeders
@@ -49,16 +50,12 @@ async def holdings(store: Store, project: Project, claims: Sequence[Claim]) -> l
         else []
     )
     seconds = {
-        claim.item: max(0, _whole(account.get("seed_time", "")) - claim.seed_time)
+        claim.item: max(0, whole(account.get("seed_time", "").encode()) - claim.seed_time)
         for claim, account in zip(known, accounts, strict=True)
     }
     return [
         Held(claim.item, claim.state, claim, torrents.get(claim.item), seconds.get(claim.item, 0)) for claim in claims
     ]
-
-
-def _whole(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 async def kept_torrents(store: Store, project: Project, claimant: str, claimed: Collection[str]) -> list[Held]:

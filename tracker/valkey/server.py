@@ -233,7 +233,9 @@ class EmbeddedValkey:
         while not await _is_ready(self._socket):
             if child.ended.is_set():
                 why = await self.wait_for_end()
-                raise StartupError(f"the private store did not start: it {why}{_advice(why)}")
+                # The server's own advice names a program that the package does not contain.
+                advice = _ABOUT_DAMAGE if any(mark in why for mark in _DAMAGED) else ""
+                raise StartupError(f"the private store did not start: it {why}{advice}")
             if time.monotonic() - logged >= PROGRESS_SECONDS:
                 logged = time.monotonic()
                 self._log.info("private store is loading its data", seconds=round(logged - began))
@@ -269,11 +271,6 @@ class EmbeddedValkey:
             self._log.warning("private store warning", line=text)
         else:
             self._log.debug("private store log", line=text)
-
-
-def _advice(why: str) -> str:
-    """The server's own advice names a program that the package does not contain."""
-    return _ABOUT_DAMAGE if any(mark in why for mark in _DAMAGED) else ""
 
 
 def server_binary() -> Path:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import Part
+from tracker.store.sharding.shards import Part, in_parts
 
 WINDOW_SECONDS = 60
 HOLD_SECONDS = 120
@@ -59,8 +59,7 @@ class RateLimitStore(Part):
     async def entries(self, networks: Sequence[bytes]) -> dict[bytes, int]:
         """How many entries in swarms each network (packed IPv4 address, or /64) has. Raises StoreUnavailable."""
         found: dict[bytes, int] = {}
-        for start in range(0, len(networks), _MAX_FIELDS):
-            several = networks[start : start + _MAX_FIELDS]
+        for several in in_parts(networks, _MAX_FIELDS):
             counts = await self._connection.command("HMGET", self._keys.addresses(), *several)
             found |= {
                 net: int(count)

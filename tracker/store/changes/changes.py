@@ -278,7 +278,7 @@ def state_of(reply: Any) -> tuple[bool, _Position | None]:
         if "no such key" in str(reply):
             return False, None
         raise reply
-    fields = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+    fields = dict(zip(reply[::2], reply[1::2], strict=True))
     first = fields[b"first-entry"]
     trimmed = int(fields[b"entries-added"]) > int(fields[b"length"])
     return trimmed, order_of(first[0].decode()) if first else None

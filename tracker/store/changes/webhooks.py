@@ -78,7 +78,7 @@ class Webhooks(Part):
     async def all(self, urls: Sequence[str]) -> list[tuple[str, WebhookState]]:
         """(receiver_of, state) of each URL."""
         rows = [await self._connection.command("HGETALL", self._keys.webhook(webhook_id(url))) for url in urls]
-        states = [_state(row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True))) for row in rows]
+        states = [_state(dict(zip(row[::2], row[1::2], strict=True))) for row in rows]
         return list(zip(map(receiver_of, urls), states, strict=True))
 
 

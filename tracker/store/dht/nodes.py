@@ -105,7 +105,9 @@ class DhtNodes(Part):
         Raises StoreUnavailable."""
         names = (await self.names())[:MAX_STATUSES]
         saved = await self._connection.pipeline(*(("GET", self._keys.dht_hashes(name)) for name in names))
-        rows = sorted((each for packed in saved for each in _hashes(packed)), key=_most_peers)
+        rows = sorted(
+            (each for packed in saved for each in _hashes(packed)), key=lambda row: (-row.peers, row.info_hash)
+        )
         found = {each.info_hash: each for each in reversed(rows)}.values()
         if near is None:
             return len(found), list(reversed(found))[offset : offset + count]
@@ -173,10 +175,6 @@ def _hashes(packed: object) -> list[AnnouncedHash]:
         return []
     rows = _HASH.iter_unpack(packed[: MAX_HASHES * _HASH.size])
     return [AnnouncedHash(InfoHash(info_hash), *numbers) for info_hash, *numbers in rows]
-
-
-def _most_peers(row: AnnouncedHash) -> tuple[int, bytes]:
-    return -row.peers, row.info_hash
 
 
 def _status(name: str, row: list[bytes] | RedisError) -> NodeStatus | None:

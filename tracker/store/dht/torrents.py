@@ -134,13 +134,9 @@ class DhtTorrents:
 
     async def peers_found(self, info_hashes: Sequence[InfoHash], now: int) -> dict[InfoHash, int]:
         """The number of peers that the last lookup found, of torrents with a recent one."""
-        fields = ("private", "dht_peers", "dht_at")
-        shards = map(self._shards.of, info_hashes)
+        of, fields = self._shards.of, ("private", "dht_peers", "dht_at")
         rows = await self._shards.send(
-            [
-                (shard, ("HMGET", shard.keys.torrent(each), *fields))
-                for shard, each in zip(shards, info_hashes, strict=True)
-            ],
+            [(shard := of(each), ("HMGET", shard.keys.torrent(each), *fields)) for each in info_hashes],
             keep_errors=True,
         )
         found = {}

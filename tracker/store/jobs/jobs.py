@@ -33,7 +33,7 @@ from tracker.store.jobs.records import (
     whole,
 )
 from tracker.store.schema.record import fields_of
-from tracker.store.sharding.shards import Part, Shard
+from tracker.store.sharding.shards import Part, Shard, in_parts
 from tracker.store.stats.counters import Count
 from tracker.system.logger import Logger
 
@@ -50,10 +50,6 @@ class QueueFull(Conflict):
         super().__init__("too many jobs wait in this queue")
 
 
-def _ignore(*names: str, by: int = 1) -> None:
-    del names, by
-
-
 class Jobs(Part):
     """The queues under one key prefix. ``clock`` returns epoch seconds.
 
@@ -67,7 +63,7 @@ class Jobs(Part):
         clock: Callable[[], float],
         limits: JobLimits | None = None,
         *,
-        count: Count = _ignore,
+        count: Count = lambda *names, by=1: None,
         observe: Callable[[str, float], None] = lambda name, value: None,
     ) -> None:
         super().__init__(shard, clock)
@@ -108,9 +104,9 @@ class Jobs(Part):
         texts = [canonical_json(payload) for payload in payloads]
         head = (queue, *self._priority(queue, priority), _milliseconds(run_after), _milliseconds(deadline), retries)
         enqueued: list[Enqueued] = []
-        for first in range(0, len(texts), MAX_BATCH):
+        for some in in_parts(texts, MAX_BATCH):
             argv: list[Argument] = [self._now(), self.limits.max_waiting, *head]
-            for text in texts[first : first + MAX_BATCH]:
+            for text in some:
                 argv += (fingerprint(queue, text), text)
             enqueued += self._enqueued(queue, await self._scripts.enqueue(argv))
             if not enqueued[-1].id:
@@ -233,7 +229,7 @@ class Jobs(Part):
         """Returns the number of jobs of each status. A key of the wrong type counts as 0."""
         commands = (("ZCARD", self._keys.queue_jobs(queue, status)) for status in STATUSES)
         counts = await self._connection.pipeline(*commands)
-        return {status: _size(size) for status, size in zip(STATUSES, counts, strict=True)}
+        return {status: size if isinstance(size, int) else 0 for status, size in zip(STATUSES, counts, strict=True)}
 
     async def waiting(self, queue: str) -> int:
         """Returns the number of pending and retry jobs."""
@@ -313,7 +309,3 @@ class Jobs(Part):
 def _milliseconds(seconds: float | None) -> str:
     """Converts seconds to milliseconds, rounded up so that no job is early."""
     return "" if seconds is None else str(math.ceil(seconds * 1000))
-
-
-def _size(answer: Any) -> int:
-    return 0 if isinstance(answer, Exception) else int(answer)

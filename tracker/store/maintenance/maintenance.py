@@ -16,7 +16,7 @@ from tracker.store.schema.keys import pattern_of
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
 from tracker.store.schema.table.matching import row_of
-from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.shards import Shard, Shards, in_parts, scan
 from tracker.store.sharding.unavailable import note_unavailable_shards
 from tracker.store.torrents.name_index import Unlisted, list_torrents, unlisted
 from tracker.store.users.adoption import START, Adoption
@@ -179,10 +179,8 @@ class Maintenance:
         one that exists all the time comes at least once."""
         prefix = shard.keys.prefix
         how = ("MATCH", f"{pattern_of(prefix)}*", "COUNT", self.page)
-        done, cursor = 0, -1
-        while cursor:
-            after, found = await shard.connection.command("SCAN", max(cursor, 0), *how)
-            cursor = int(after)
+        done = 0
+        async for found in scan(shard.connection, ("SCAN",), *how):
             done += len(found)
             progress(done)
             page = defaultdict[str, list[bytes]](list)

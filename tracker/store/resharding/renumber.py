@@ -182,7 +182,7 @@ class Renumber:
         """A copy with the same ids takes the place of the feed."""
         copy = each.part.keys.renumbered_changes()
         (info, _) = await self._send((each.part, ("XINFO", "STREAM", each.key)), (each.part, ("UNLINK", copy)))
-        fields = info if isinstance(info, dict) else dict(zip(info[::2], info[1::2], strict=True))
+        fields = dict(zip(info[::2], info[1::2], strict=True))
         start: bytes | str = "-"
         while True:
             (rows,) = await self._send((each.part, ("XRANGE", each.key, start, "+", "COUNT", _ENTRIES)))

@@ -6,7 +6,7 @@ A shard is a key prefix with everything of its torrents and their peers. The fir
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
@@ -420,6 +420,14 @@ async def read_in_turns(rows: Iterable[_Item], read: Callable[[_Item], _Result])
             await asyncio.sleep(0)
         found.append(read(row))
     return found
+
+
+async def scan(connection: Connection, head: tuple[Argument, ...], *options: Argument) -> AsyncIterator[list[bytes]]:
+    """The pages of a scan, some of which may be empty. ``head``: SCAN, or SSCAN or ZSCAN with a key."""
+    cursor = None
+    while cursor != b"0":
+        cursor, page = await connection.command(*head, cursor or 0, *options)
+        yield page
 
 
 def in_parts(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:

@@ -68,7 +68,8 @@ class ClientSoftware(Part):
         argv += [*self._bounds, joins, MIN_ADDRESSES, MAX_UNLISTED]
         for name, label in events:
             member = f"{name}: {label}" if label else name
-            argv += [member, counts[name, label], name, _digests(addresses.get((name, label), ()))]
+            networks = {address[:8] for address in addresses.get((name, label), ())}
+            argv += [member, counts[name, label], name, "".join(f"{crc32(network):08x}" for network in networks)]
         wrong = int(await self._scripts.software(argv))
         if wrong:
             log.error("keys of client software have a wrong type", keys=wrong)
@@ -84,10 +85,6 @@ class ClientSoftware(Part):
     async def size(self, kind: Outcome, period: str = ALL_TIME) -> int:
         """The number of members of the board."""
         return int(await self._connection.command("ZCARD", self._keys.client_software(kind, period)))
-
-
-def _digests(addresses: Collection[Address]) -> str:
-    return "".join(f"{crc32(network):08x}" for network in {address[:8] for address in addresses})
 
 
 def parted(member: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import SCOPES
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.stats.memory_usage import read_usage
 from tracker.store.stats.slices import ALL_TIME, month_of
 
@@ -69,6 +69,6 @@ class Markers:
         periods = " ".join(dict.fromkeys((ALL_TIME, month_of(now), month_of(now + _KEEP_SECONDS))))
         markers = [key[start:] for key in keys if _MARKER.fullmatch(key[start:].decode("utf-8", "replace"))]
         deleted = 0
-        for first in range(0, len(markers), _CALL):
-            deleted += int(await shard.scripts.forget_markers([periods, *markers[first : first + _CALL]]))
+        for some in in_parts(markers, _CALL):
+            deleted += int(await shard.scripts.forget_markers([periods, *some]))
         return deleted

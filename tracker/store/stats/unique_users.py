@@ -18,7 +18,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.keys import BOARDS, SCOPES
 from tracker.store.schema.lenient_numbers import ranked, score, whole
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, Shards, scan
 from tracker.store.stats.memory_usage import Memory
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.slices import ALL_TIME, MONTHS_KEPT, month_of, month_start
@@ -210,12 +210,9 @@ class UniqueUsers:
 
     async def _users_from(self, info_hashes: Sequence[InfoHash], place: str) -> list[int]:
         """The users of each torrent from a place (``countries.France``); 0 for a key of another type."""
-        shards = map(self._shards.of, info_hashes)
+        of = self._shards.of
         scores = await self._shards.send(
-            [
-                (shard, ("ZSCORE", shard.keys.torrent_places(each), place))
-                for shard, each in zip(shards, info_hashes, strict=True)
-            ],
+            [(shard := of(each), ("ZSCORE", shard.keys.torrent_places(each), place)) for each in info_hashes],
             keep_errors=True,
         )
         return [0 if isinstance(found, Exception) else whole(found) for found in scores]
@@ -243,10 +240,7 @@ async def _flush(shard: Shard) -> AsyncIterator[int]:
     heads = (*(f"{board}." for board in BOARDS), "hll:", "i:unique:")
     letters, ours = {head[0] for head in heads}, tuple(f"{prefix}{head}".encode() for head in heads)
     yield int(await shard.connection.command("UNLINK", shard.keys.unique_forgotten()))
-    cursor = None
-    while cursor != 0:
-        how = ("MATCH", f"{prefix}[{''.join(sorted(letters))}]*", "COUNT", _SCAN)
-        after, keys = await shard.connection.command("SCAN", cursor or 0, *how)
-        cursor = int(after)
+    how = ("MATCH", f"{prefix}[{''.join(sorted(letters))}]*", "COUNT", _SCAN)
+    async for keys in scan(shard.connection, ("SCAN",), *how):
         doomed = [key for key in keys if key.startswith(ours)]
         yield int(await shard.connection.command("UNLINK", *doomed)) if doomed else 0

@@ -13,7 +13,7 @@ from redis.exceptions import OutOfMemoryError
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, Shards, scan
 from tracker.store.swarms.acknowledged import Acknowledged
 from tracker.store.swarms.peer_counts import NO_PEERS, PeerCounts
 from tracker.store.swarms.rules import LiveRules
@@ -172,11 +172,8 @@ class Reaping:
         return removed
 
     async def _all_torrents(self) -> AsyncIterator[Sequence[str]]:
-        cursor, more = 0, True
-        while more:
-            cursor, torrent_ids = await self.page(cursor, _PAGE)
-            yield torrent_ids
-            more = cursor != 0
+        async for flat in scan(self._connection, ("ZSCAN", self._keys.index("seeders")), "COUNT", _PAGE):
+            yield [torrent_id.decode() for torrent_id in flat[::2]]
 
     async def _torrents_of(self, entry: str) -> AsyncIterator[Sequence[str]]:
         """The ids of the torrents where the peers of an entry are."""
@@ -185,12 +182,10 @@ class Reaping:
             torrent_id = await self._connection.command("HGET", key, "tid")
             yield [torrent_id.decode()] if torrent_id else []
             return
-        cursor, more = b"0", entry.startswith("user:")
-        while more:
+        if entry.startswith("user:"):
             key = self._keys.user_set(entry.partition(":")[2], "active")
-            cursor, members = await self._connection.command("SSCAN", key, cursor, "COUNT", _PAGE)
-            yield [member.decode() for member in [*members, *await self._other_halves(members)]]
-            more = cursor != b"0"
+            async for members in scan(self._connection, ("SSCAN", key), "COUNT", _PAGE):
+                yield [member.decode() for member in [*members, *await self._other_halves(members)]]
 
     async def _other_halves(self, torrent_ids: Sequence[bytes]) -> list[bytes]:
         """The ids of the v2 halves under this prefix: a user's peers there are in no set of the user. Halves in other

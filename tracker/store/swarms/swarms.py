@@ -110,7 +110,7 @@ class Swarms:
             scripts.scrape,
             self._encode_scrapes,
             _decode_scrapes,
-            self._call_scrape,
+            partial(self._run, scripts.scrape),
             self._complete_scrapes,
             senders[1],
         )
@@ -253,9 +253,6 @@ class Swarms:
         for place, outcome in zip(places, found, strict=True):
             merged[place] = outcome
         return merged, unknown
-
-    async def _call_scrape(self, argv: list[Argument], error: Exception | None) -> Any:
-        return await self._run(self._scripts.scrape, argv, error)
 
     async def scrape_all(self, passkey: str = "") -> Figures | Refused:
         """As AllSwarms.scrape_all."""
@@ -453,10 +450,8 @@ class _ScrapeOfShards:
         self._missing -= 1
         if not self._missing:
             unavailable = None if self._files else self._unavailable
-            self._settle([(self._context, self._failed or unavailable or self._in_order())], None)
-
-    def _in_order(self) -> Figures:
-        return {each: self._files[each] for each in self._info_hashes if each in self._files}
+            in_order = {each: self._files[each] for each in self._info_hashes if each in self._files}
+            self._settle([(self._context, self._failed or unavailable or in_order)], None)
 
 
 def _add_parts(settled: list[tuple[_ScrapeOfShards, Any]], batch: Any) -> None:

@@ -7,7 +7,6 @@ take the torrents with their old scores.
 
 import asyncio
 import random
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -154,11 +153,10 @@ class Scores:
 
     async def finish(self, results: Sequence[Scored]) -> Finished:
         """Stores results and ends their leases. Each result applies once, and only while its lease is held."""
-        rows = []
-        for result in results:
-            score = "drop" if result.score is None else repr(float(result.score))
-            rows.append((result.taken, score, result.elsewhere))
-        return await self._end(rows)
+        scores = ("drop" if each.score is None else repr(float(each.score)) for each in results)
+        return await self._end(
+            [(each.taken, score, each.elsewhere) for each, score in zip(results, scores, strict=True)]
+        )
 
     async def give_back(self, taken: Sequence[Taken]) -> None:
         """Ends leases without a result. The torrents keep their scores and stay due."""
@@ -178,10 +176,7 @@ class Scores:
 
     async def reset(self, torrent_ids: Sequence[str]) -> int:
         """Resets scores to 1, also of torrents outside the ranking. Returns how many of the torrents exist."""
-        parts = defaultdict[Shard, list[str]](list)
-        for torrent_id, (shard, _) in (await self._shards.find_torrents(torrent_ids)).items():
-            parts[shard].append(torrent_id)
-        now = self._now()
+        parts, now = await self._shards.torrents_by_shard(torrent_ids), self._now()
         return sum(await asyncio.gather(*(shard.scripts.reset_score([now, *ids]) for shard, ids in parts.items())))
 
     async def count(self) -> int:

@@ -96,7 +96,9 @@ class Torrents:
         if not row:
             edited = await shard.connection.command("EXISTS", shard.keys.info_hash(info_hash))
         else:
-            edited = await shard.scripts.edit([info_hash.hex(), *_named(row), *_flat(row)])
+            name = (1, fold_name(row["name"])) if "name" in row else (0, "")
+            pairs = (part for pair in row.items() for part in pair)
+            edited = await shard.scripts.edit([info_hash.hex(), *name, *pairs])
         if not edited:
             raise ClientError("unknown torrent")
         if row:
@@ -261,11 +263,11 @@ class Torrents:
 
     async def history_entries(self, torrents: Sequence[Torrent]) -> list[list[bytes]]:
         """Returns the stored history of several torrents, in order; work/history.py averages it."""
-        shards = [self._shards.of(torrent.info_hash) for torrent in torrents]
+        of = self._shards.of
         rows = await self._shards.send(
             [
-                (shard, ("LRANGE", shard.keys.history(torrent.torrent_id), 0, -1))
-                for shard, torrent in zip(shards, torrents, strict=True)
+                (shard := of(each.info_hash), ("LRANGE", shard.keys.history(each.torrent_id), 0, -1))
+                for each in torrents
             ],
             keep_errors=True,
         )
@@ -320,9 +322,8 @@ class Torrents:
         or after `Maintenance.reindex`. A denial that a site deleted is left out.
         """
         listed = listed_denials(await top_of(self._shards, lambda shard: shard.keys.denied(), count, offset))
-        shards = [self._shards.of(info_hash) for info_hash, _ in listed]
         reasons = await self._shards.send(
-            [(shard, ("MGET", shard.keys.deny(each))) for shard, (each, _) in zip(shards, listed, strict=True)]
+            [(shard := self._shards.of(each), ("MGET", shard.keys.deny(each))) for each, _ in listed]
         )
         found, gone = denials_of(listed, [reason for (reason,) in reasons])
         for shard, part in self._shards.by_shard(gone, _itself).items():
@@ -427,11 +428,6 @@ def checked_torrent(fields: Mapping[str, str]) -> tuple[dict[str, str], dict[str
     return {"snatches": snatches, "id": torrent_id}, row
 
 
-def _named(row: Mapping[str, str]) -> tuple[int, str]:
-    """Returns (1 if the fields hold a name, else 0; the folded name), as the scripts that set fields expect."""
-    return (1, fold_name(row["name"])) if "name" in row else (0, "")
-
-
 def _packed(info_hash: InfoHash, fields: Mapping[str, str]) -> bytes | ClientError:
     """The argument for one torrent, as add.lua reads it; or why its fields are invalid."""
     try:
@@ -451,7 +447,3 @@ def _outcome(answer: list[Any] | bytes | None) -> tuple[str, bool] | ClientError
     if answer is None:
         return ClientError("this torrent is registered with an id that is not a number: remove it first")
     return ClientError(_ERRORS[answer])
-
-
-def _flat(row: Mapping[str, str]) -> list[str]:
-    return [part for item in row.items() for part in item]

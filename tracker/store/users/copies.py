@@ -154,7 +154,9 @@ class UserCopies:
         for member, user_id in users.items():
             argv += (member, len(rows[member]), *rows[member]) if member in rows else (member, _NOT_THERE, user_id)
         if await shard.scripts.copy_users(argv):
-            await self._delete([member for member in there if member.startswith("deleted:")], shard)
+            for member in there:
+                if member.startswith("deleted:"):
+                    await delete_in(shard, self._reapings[shard], member.partition(":")[2])
         return True
 
     async def _user_ids(self, members: Sequence[str]) -> list[str]:
@@ -229,10 +231,6 @@ class UserCopies:
         if limit.isdigit():
             fields[b"max_downloads"] = b"%d" % math.ceil(int(limit) / len(self._shards))
         return [part for pair in fields.items() for part in pair]
-
-    async def _delete(self, members: list[str], shard: Shard) -> None:
-        for member in members:
-            await delete_in(shard, self._reapings[shard], member.partition(":")[2])
 
 
 async def delete_in(shard: Shard, reaping: Reaping, user_id: str, passkey: str = "") -> None:

@@ -18,6 +18,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import in_parts
 from tracker.store.users.fields import User, is_user_id
 from tracker.store.users.users import Users
 
@@ -198,8 +199,7 @@ class UserListing:
 
     async def _scores(self, key: str, ids: Sequence[str]) -> list[float | None]:
         scores: list[float | None] = []
-        for first in range(0, len(ids), MATCHES_A_CALL):
-            some = ids[first : first + MATCHES_A_CALL]
+        for some in in_parts(ids, MATCHES_A_CALL):
             found = await self._connection.command("ZMSCORE", key, *some)
             scores += (None if score is None else float(score) for score in found)
         return scores

@@ -8,7 +8,7 @@ from tracker.bittorrent import Endpoint, PeerId, unmap
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, signed, whole
 from tracker.store.schema.record import Field, fields_of
-from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.shards import Shard, Shards, in_parts, scan
 from tracker.store.swarms.connect_checks import ConnectChecks, any_connectable
 from tracker.store.users.rules import Groups
 from tracker.store.users.sums import UserSums
@@ -217,26 +217,18 @@ class SiteRows:
     async def all_torrents(self) -> AsyncIterator[tuple[list[str], list[PeerOnTorrent]]]:
         """The ids of all torrents, in parts, and their active peers."""
         for shard in self._shards:
-            cursor: bytes = b"0"
-            while True:
-                cursor, flat = await shard.connection.command(
-                    "ZSCAN", shard.keys.info_hashes(), cursor, "COUNT", ROWS_A_CALL
-                )
+            async for flat in scan(shard.connection, ("ZSCAN", shard.keys.info_hashes()), "COUNT", ROWS_A_CALL):
                 ids = [each.decode() for each in flat[::2]]
                 places = await self._shards.find_torrents(ids)
                 members = await self._shards.send(
                     [(place, ("SMEMBERS", place.keys.swarm_peers(each))) for place, each in places.values()]
                 )
-                yield (
-                    ids,
-                    [
-                        PeerOnTorrent(torrent_id, peer_id.decode())
-                        for torrent_id, peer_ids in zip(places, members, strict=True)
-                        for peer_id in peer_ids
-                    ],
-                )
-                if cursor == b"0":
-                    break
+                peers = [
+                    PeerOnTorrent(torrent_id, peer_id.decode())
+                    for torrent_id, peer_ids in zip(places, members, strict=True)
+                    for peer_id in peer_ids
+                ]
+                yield ids, peers
 
 
 def _numbers(names: Sequence[str], row: Sequence[bytes | None]) -> SiteRow:

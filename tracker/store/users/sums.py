@@ -3,7 +3,7 @@ rankings."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -43,7 +43,7 @@ class UserSums:
                 commands.append((shard, ("SCARD", shard.keys.user_set(user_id, "hnr"))))
         replies = await self._shards.send(commands)
         parts = 2 * len(self._parts)
-        return [_sums(replies[first : first + parts]) for first in range(0, len(replies), parts)]
+        return [Sums(sum(some[1::2]), _totals(some[::2])) for some in in_parts(replies, parts)] if parts else []
 
     async def totals(self, user_id: str) -> dict[str, int]:
         """The current value of each of SUMMED; none where there is nothing to add up. While a shard is unavailable, the
@@ -105,10 +105,6 @@ class UserSums:
         after, flat = await self._connection.command("ZSCAN", self._keys.users(), cursor, "COUNT", count)
         await self.save([f"{float(score):.0f}" for score in flat[1::2]])
         return bytes(after)
-
-
-def _sums(replies: list[Any]) -> Sums:
-    return Sums(sum(replies[1::2]), _totals(replies[::2]))
 
 
 def _totals(rows: Sequence[Sequence[bytes | None]]) -> tuple[int, ...]:

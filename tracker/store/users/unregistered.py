@@ -38,19 +38,10 @@ class Unregistered:
         pairs = [pair for reply in replies.values() for pair in ranked(reply)]
         tried = [Tried(found, at) for text, at in pairs if (found := info_hash_of(text.encode())) is not None]
         newest = sorted(tried, key=lambda each: (-each.at, each.info_hash))[:MAX_KEPT]
-        shards = [self._shards.of(each.info_hash) for each in newest]
-        known = await self._shards.ask(
-            [
-                (shard, ("EXISTS", shard.keys.info_hash(each.info_hash)))
-                for shard, each in zip(shards, newest, strict=True)
-            ]
-        )
-        registered = [pair for pair, is_known in zip(zip(shards, newest, strict=True), known, strict=True) if is_known]
+        of, hashes = self._shards.of, [each.info_hash for each in newest]
+        known = await self._shards.ask([(shard := of(each), ("EXISTS", shard.keys.info_hash(each))) for each in hashes])
+        gone = [each for each, is_known in zip(hashes, known, strict=True) if is_known]
         await self._shards.ask(
-            [
-                (shard, ("ZREM", shard.keys.user_unregistered(user_id), each.info_hash.hex()))
-                for shard, each in registered
-            ]
+            [(shard := of(each), ("ZREM", shard.keys.user_unregistered(user_id), each.hex())) for each in gone]
         )
-        gone = {each for _, each in registered}
-        return [each for each in newest if each not in gone]
+        return [each for each in newest if each.info_hash not in gone]

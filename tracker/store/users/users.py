@@ -16,7 +16,7 @@ from tracker.store.access.repeats import once_of
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import RuleChange, has_changed
-from tracker.store.sharding.shards import ScanCursors, Shard, Shards, read_in_turns
+from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts, read_in_turns, scan
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.copies import UserCopies, delete_in
 from tracker.store.users.fields import (
@@ -129,8 +129,7 @@ class Users:
 
     async def _read(self, names: Sequence[str], *, by_id: bool) -> list[User]:
         found: list[User] = []
-        for first in range(0, len(names), _READ_PER_CALL):
-            some = names[first : first + _READ_PER_CALL]
+        for some in in_parts(names, _READ_PER_CALL):
             argv: list[Argument] = [int(by_id), " ".join(STORED_RIGHTS), " ".join(STORED_TOTALS), *some]
             parts = await self._shards.main_or_copies(lambda shard, argv=argv: shard.scripts.read_users(argv))  # type: ignore[misc]
             rows = (next((row for row in copies if row is not None), None) for copies in zip(*parts, strict=True))
@@ -238,14 +237,9 @@ class Users:
 
     @staticmethod
     async def _pages(shard: Shard, user_id: str, name: str) -> AsyncIterator[list[str]]:
-        cursor = 0
-        while True:
-            how = ("SSCAN", shard.keys.user_set(user_id, name), cursor, "COUNT", _PAGE)
-            after, members = await shard.connection.command(*how)
+        async for members in scan(shard.connection, ("SSCAN", shard.keys.user_set(user_id, name)), "COUNT", _PAGE):
             if members:
                 yield _texts(members)
-            if not (cursor := int(after)):
-                return
 
     async def torrents(self, user_id: str, name: str) -> list[str]:
         """Returns the sorted torrent ids in one of the user's SETS."""
@@ -428,11 +422,7 @@ async def _reindex_hit_and_runs(shard: Shard) -> None:
     """The index of one shard."""
     async for user_ids in _with_hit_and_runs(shard):
         await shard.scripts.rank_hit_and_runs(user_ids)
-    cursor = -1
-    while cursor:
-        how = ("ZSCAN", shard.keys.hit_and_runs(), max(cursor, 0), "COUNT", _PAGE)
-        after, pairs = await shard.connection.command(*how)
-        cursor = int(after)
+    async for pairs in scan(shard.connection, ("ZSCAN", shard.keys.hit_and_runs()), "COUNT", _PAGE):
         if pairs:
             await shard.scripts.rank_hit_and_runs([user_id for user_id, _ in ranked(pairs)])
 
@@ -440,12 +430,8 @@ async def _reindex_hit_and_runs(shard: Shard) -> None:
 async def _with_hit_and_runs(shard: Shard) -> AsyncIterator[list[str]]:
     """Yields pages of ids of users with a set of hit-and-runs. An id may appear twice."""
     head, tail = shard.keys.user_set("*", "hnr").split("*")
-    cursor = -1
-    while cursor:
-        after, found = await shard.connection.command(
-            "SCAN", max(cursor, 0), "MATCH", f"{head}*{tail}", "COUNT", _PAGE, "TYPE", "set"
-        )
-        cursor = int(after)
+    how = ("MATCH", f"{head}*{tail}", "COUNT", _PAGE, "TYPE", "set")
+    async for found in scan(shard.connection, ("SCAN",), *how):
         page = [name[len(head) : -len(tail)] for name in _texts(found) if name.startswith(head)]
         if page:
             yield page

@@ -9,7 +9,7 @@ from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Part, Shard
+from tracker.store.sharding.shards import Part, Shard, in_parts
 from tracker.store.work.demand import SECONDARY
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import (
@@ -85,9 +85,9 @@ class Items(Part):
         definition = await self._projects.get(project)
         checked = [_checked(definition, item) for item in items]
         added = 0
-        for first in range(0, len(checked), MAX_BATCH):
+        for some in in_parts(checked, MAX_BATCH):
             argv: list[Argument] = [project, int(again)]
-            for item in checked[first : first + MAX_BATCH]:
+            for item in some:
                 argv += (item.name, queue_key(item.queue), " ".join(item.claimants), item.copies)
                 argv.append(repr(self._place(definition, item)))
             added += known(await self._scripts.work_add(argv))
@@ -104,8 +104,7 @@ class Items(Part):
         only = "" if place is None else place if place == "done" else queue_key(place)
         limit = "+inf" if before is None else repr(1000 * before)
         removed = 0
-        for first in range(0, len(names), MAX_BATCH):
-            batch = names[first : first + MAX_BATCH]
+        for batch in in_parts(names, MAX_BATCH):
             removed += known(await self._scripts.work_purge([project, only, limit, *batch]))
         return removed
 
@@ -154,8 +153,7 @@ class Items(Part):
         )
         names = list(dict.fromkeys(name for head in heads for name in _known_list(head)))
         found: list[tuple[float, bytes]] = []
-        for first in range(0, len(names), MAX_BATCH):
-            batch = names[first : first + MAX_BATCH]
+        for batch in in_parts(names, MAX_BATCH):
             rows = await self._connection.pipeline(*(("ZMSCORE", key, *batch) for key in (needs, *queues)))
             for name, need, *places in zip(batch, *map(_known_list, rows), strict=True):
                 place = next((float(each) for each in places if each is not None), None)
@@ -187,16 +185,13 @@ def _known_list(reply: Any) -> list[Any]:
 
 def _checked(project: Project, item: NewItem) -> NewItem:
     check_item(project.kind, item.name)
+    are_valid = len({*item.claimants}) == len(item.claimants) and all(is_claimant(project, c) for c in item.claimants)
     if item.queue not in QUEUES:
         raise ClientError(f"a queue is one of {', '.join(QUEUES)}")
     if not 1 <= item.copies <= _MAX_COPIES:
         raise ClientError(f"an item has 1 to {_MAX_COPIES} copies")
-    if len(item.claimants) > _MAX_ASKED or not _are_claimants(project, item.claimants):
+    if len(item.claimants) > _MAX_ASKED or not are_valid:
         raise ClientError(f"claimants are at most {_MAX_ASKED} names or user ids, each given once")
     if item.place is not None and not -1e15 <= item.place <= 1e15:  # NaN too
         raise ClientError("a place is a number")
     return item
-
-
-def _are_claimants(project: Project, claimants: Sequence[str]) -> bool:
-    return len(set(claimants)) == len(claimants) and all(is_claimant(project, c) for c in claimants)

@@ -76,8 +76,7 @@ class Log(Part):
                 *("XREADGROUP", "GROUP", GROUP, CONSUMER, "COUNT", count),
                 *("STREAMS", self._keys.work_log(project), start),
             )
-            entries = _entries(_of_one_stream(answer))
-            if entries:
+            if entries := _entries(answer[0][1] if answer else []):
                 return entries
         return []
 
@@ -100,20 +99,11 @@ def _undrained(groups: Any, length: Any) -> int | None:
     """Entries that were not acknowledged, from the reply of XINFO GROUPS; None without a drain. ``length`` is that of
     the log, which is returned if the server cannot tell: after entries were deleted."""
     for group in groups if isinstance(groups, list) else ():  # an error: there is no log yet
-        fields = group if isinstance(group, dict) else dict(zip(group[::2], group[1::2], strict=True))
+        fields = dict(zip(group[::2], group[1::2], strict=True))
         if fields.get(b"name") == GROUP.encode():
             lag = fields.get(b"lag")
             return int(length) if lag is None else int(fields[b"pending"]) + int(lag)
     return None
-
-
-def _of_one_stream(answer: Any) -> Any:
-    """The entries in a reply of XREADGROUP: RESP2 has pairs of key and entries, RESP3 a map."""
-    if not answer:
-        return []
-    if isinstance(answer, dict):
-        return next(iter(answer.values()))
-    return answer[0][1]
 
 
 def _entries(rows: Any) -> list[LogEntry]:

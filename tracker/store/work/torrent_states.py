@@ -15,7 +15,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score, whole
-from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.work.demand import EXCLUDING, MAX_ASKED, Entry, TorrentState, exclusion, is_known, missing, placed
 from tracker.store.work.history import MAX_POINTS, needs_point, past_seeders
 from tracker.store.work.project_fields import project_of
@@ -296,8 +296,7 @@ class _ShardStates:
     ) -> list[Any]:
         """A command that fails has its error as reply."""
         replies: list[Any] = []
-        for first in range(0, len(commands), PIPELINED):
-            some = commands[first : first + PIPELINED]
+        for some in in_parts(commands, PIPELINED):
             replies += await (connection or self._connection).pipeline(*some)
         return replies
 
