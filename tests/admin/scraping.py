@@ -36,7 +36,7 @@ from tracker.settings.background import GeoIPSettings
 from tracker.settings.dht import DhtSettings
 from tracker.settings.model import AdminSettings, HttpSettings, RedisSettings, Settings
 from tracker.store.dht.nodes import SavedNode
-from tracker.store.dht.participation import Participation
+from tracker.store.dht.status import Participation
 from tracker.store.jobs.records import SWEEP
 from tracker.store.store import Store
 from tracker.store.work.records import Claim, NewItem, Project

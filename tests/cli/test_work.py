@@ -19,7 +19,7 @@ from tests.waiting import until
 from tracker.cli.commands.work.drain import locked, write
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.store.work.finished import FinishedClaim
+from tracker.store.work.log import FinishedClaim
 from tracker.store.work.periods import week_of
 from tracker.store.work.records import NewItem
 

@@ -12,8 +12,8 @@ from tests.core.harness import TrackerHarness, at, open_tracker
 from tests.store.harness import START, Clock, info_hash, peer_id
 from tests.waiting import in_background
 from tracker.bittorrent import Announce, AnnounceReply, Scrape
-from tracker.core.local_limits import MAX_LOCAL_SUBJECTS, LocalCounts
 from tracker.core.rate_limits import DROP, REJECT, THROTTLE, Limits
+from tracker.core.request_counts import MAX_LOCAL_SUBJECTS, LocalCounts
 from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings

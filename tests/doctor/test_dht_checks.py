@@ -10,8 +10,7 @@ from tracker.doctor import Finding
 from tracker.doctor.dht_checks import check_dht_node, check_dht_settings
 from tracker.settings.dht import DhtSettings
 from tracker.settings.model import ProbeSettings, Settings, UserSettings
-from tracker.store.dht.participation import Participation
-from tracker.store.dht.status import NodeStatus
+from tracker.store.dht.status import NodeStatus, Participation
 
 ON = Settings(dht=DhtSettings(enabled=True, name=STATUS.name))
 

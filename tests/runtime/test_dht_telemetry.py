@@ -10,7 +10,7 @@ from tracker.admin.metrics.store_readings import StoreReadings
 from tracker.bittorrent import InfoHash
 from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.runtime.telemetry import Telemetry
-from tracker.store.dht.participation import Participation
+from tracker.store.dht.status import Participation
 
 
 def samples(telemetry: Telemetry) -> dict[tuple[str, ...], float]:

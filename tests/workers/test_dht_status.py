@@ -9,8 +9,7 @@ from tests.waiting import eventually
 from tracker.bittorrent import Address
 from tracker.dht.node_id import ExternalAddress
 from tracker.store.dht.nodes import AnnouncedHash
-from tracker.store.dht.participation import Participation
-from tracker.store.dht.status import NodeStatus
+from tracker.store.dht.status import NodeStatus, Participation
 from tracker.workers.dht_status import COUNT_SECONDS, StatusWorker
 
 

@@ -5,7 +5,7 @@ fixed size counts by a hash of the subject. Hits beyond an eighth of a limit are
 hits of all processes on all hosts, and returns once a second which subjects exceed a limit (workers/rate_limits.py).
 So well-behaved peers cause no store calls and take no memory, and an attacker with many addresses fills neither.
 Regular announces count for their address only, once a batch. While the store is unavailable, this process uses its own
-hits (local_limits.py).
+hits (request_counts.py).
 
 IPv6 counts by /64: a household has 2^64 addresses. A NAT is one address here, so the limits leave room for hundreds of
 peers.
@@ -20,8 +20,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import NamedTuple
 
 from tracker.bittorrent import Accounts, Address, Announce, Event, is_routable
-from tracker.core.local_limits import LocalCounts
-from tracker.core.request_counts import RegularAnnounces, Sketch, network
+from tracker.core.request_counts import LocalCounts, RegularAnnounces, Sketch, network
 from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.limits import LimitSettings
 from tracker.store.access.rate_limits import MAX_STATES, Hit, RateLimitState

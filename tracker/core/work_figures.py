@@ -11,9 +11,8 @@ from tracker.core.work_holdings import average_seeders
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
 from tracker.store.work import periods
-from tracker.store.work.finished import finished_claim
 from tracker.store.work.leaderboard import Board, ChartPoint, Rank
-from tracker.store.work.log import LogEntry
+from tracker.store.work.log import LogEntry, finished_claim
 from tracker.store.work.records import Project
 from tracker.store.work.statistics import ProjectStatistics
 

@@ -8,7 +8,7 @@ from tracker.bittorrent import InfoHash
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent
-from tracker.store.work.history import past_seeders
+from tracker.store.work.demand import past_seeders
 from tracker.store.work.records import Claim, Project
 
 MIN_POINTS = 6

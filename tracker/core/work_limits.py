@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from tracker.bittorrent import Address, is_routable
-from tracker.core.local_limits import LocalCounts
 from tracker.core.rate_limits import is_exempt, subject_key, subject_text, whole_network
-from tracker.core.request_counts import Sketch, network
+from tracker.core.request_counts import LocalCounts, Sketch, network
 from tracker.settings.limits import LimitSettings
 from tracker.settings.reload import LiveSettings
 from tracker.store.access.rate_limits import Hit, RateLimitState

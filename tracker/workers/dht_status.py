@@ -13,8 +13,7 @@ from tracker.dht.announced_peers import SwarmSummary
 from tracker.dht.node import DhtNode
 from tracker.errors import StoreUnavailable
 from tracker.store.dht.nodes import AnnouncedHash, DhtNodes
-from tracker.store.dht.participation import Participation
-from tracker.store.dht.status import Mode, NodeStatus
+from tracker.store.dht.status import Mode, NodeStatus, Participation
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.wire.endpoint import format_address
 from tracker.workers.loop import Sleep, forever

@@ -24,8 +24,7 @@ from tracker.store.client.keyspace_events import request_expiry_events
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
-from tracker.store.swarms.peer_counts import NO_PEERS
-from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, Reaping
+from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, NO_PEERS, Reaping
 from tracker.system.logger import Logger
 from tracker.workers.loop import forever, until_next, wait_for
 

@@ -17,7 +17,7 @@ from tracker.store.stats.client_software import shown
 from tracker.store.stats.refusal_samples import MAX_KEPT, RefusalSamples, RefusedAnnounce
 from tracker.store.stats.slices import SAMPLE_SECONDS, SAMPLED, SAMPLED_PARTS
 from tracker.store.store import Store
-from tracker.store.swarms.peer_counts import read_peer_counts
+from tracker.store.swarms.reaping import read_peer_counts
 from tracker.workers.loop import Sleep, forever
 
 LEASE_SECONDS = 15

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.store.harness import START
-from tracker.store.dht.participation import Participation
-from tracker.store.dht.status import NodeStatus
+from tracker.store.dht.status import NodeStatus, Participation
 
 STATUS = NodeStatus(
     name="host.example",

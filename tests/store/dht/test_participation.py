@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.store.dht.participation import Participation
+from tracker.store.dht.status import Participation
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.store.harness import START, Store, endpoint, info_hash, update
 from tracker.store.dht import torrents
-from tracker.store.dht.participation import Participation
+from tracker.store.dht.status import Participation
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS, PAGE, RESULT_SECONDS, StoredSwarm
 
 

@@ -13,7 +13,7 @@ from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.slices import month_of
 from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.codec import OWN_FAMILY
-from tracker.store.swarms.peer_counts import PeerCounts, read_peer_counts
+from tracker.store.swarms.reaping import PeerCounts, read_peer_counts
 from tracker.store.torrents.scores import Leased, Scored
 from tracker.workers.reaper import Reaper
 

@@ -6,8 +6,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, Store, endpoint, info_hash, peer_id, timeout_key, update
 from tracker.store.swarms.codec import OWN_FAMILY
-from tracker.store.swarms.peer_counts import NO_PEERS, PeerCounts
-from tracker.store.swarms.reaping import SweepStep
+from tracker.store.swarms.reaping import NO_PEERS, PeerCounts, SweepStep
 
 LARGE = 60
 BUDGET = 20

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracker.store.work.history import PastSeeders, past_seeders
+from tracker.store.work.demand import PastSeeders, past_seeders
 
 NOW, HOUR = 1_000_000_000, 3600
 

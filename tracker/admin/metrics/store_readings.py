@@ -12,7 +12,7 @@ from tracker.errors import StoreUnavailable
 from tracker.runtime.telemetry import Histogram
 from tracker.store.stats.memory_usage import read_usages
 from tracker.store.store import Store
-from tracker.store.swarms.peer_counts import read_peer_counts
+from tracker.store.swarms.reaping import read_peer_counts
 from tracker.store.work.sizes import CLASSES
 from tracker.store.work.statistics import CLAIM_SECONDS
 

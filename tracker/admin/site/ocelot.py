@@ -22,7 +22,7 @@ from tracker.errors import ClientError, existing
 from tracker.operations.torrents import allow_torrent, change_torrent_rule, deny_torrent
 from tracker.settings.reload import with_values
 from tracker.store.schema.multipliers import RuleChange
-from tracker.store.swarms.peer_counts import NO_PEERS, read_peer_counts
+from tracker.store.swarms.reaping import NO_PEERS, read_peer_counts
 from tracker.store.torrents.torrents import MAX_OWN_ID
 from tracker.store.users.fields import checked_passkey
 from tracker.system.logger import Logger

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
-from tracker.store.dht.participation import Participation
+from tracker.store.dht.status import Participation
 from tracker.store.schema.lenient_numbers import score
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards

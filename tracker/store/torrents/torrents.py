@@ -262,7 +262,7 @@ class Torrents:
         return [info_hash for info_hash in info_hashes if info_hash not in known]
 
     async def history_entries(self, torrents: Sequence[Torrent]) -> list[list[bytes]]:
-        """Returns the stored history of several torrents, in order; work/history.py averages it."""
+        """Returns the stored history of several torrents, in order; work/demand.py averages it."""
         of = self._shards.of
         rows = await self._shards.send(
             [

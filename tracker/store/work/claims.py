@@ -16,7 +16,6 @@ from tracker.store.client.clock import seconds_ahead
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Part, Shard
-from tracker.store.work.facts import TorrentFacts
 from tracker.store.work.items import page_of
 from tracker.store.work.records import (
     MAX_EXACT,
@@ -33,6 +32,7 @@ from tracker.store.work.records import (
     kept_text,
     known,
 )
+from tracker.store.work.torrent_states import TorrentFacts
 from tracker.system.logger import Logger
 
 MAX_LOOKED_AT = 50

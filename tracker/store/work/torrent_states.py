@@ -16,10 +16,56 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score, whole
 from tracker.store.sharding.shards import Shard, Shards, in_parts
-from tracker.store.work.demand import EXCLUDING, MAX_ASKED, Entry, TorrentState, exclusion, is_known, missing, placed
-from tracker.store.work.history import MAX_POINTS, needs_point, past_seeders
-from tracker.store.work.project_fields import project_of
+from tracker.store.work.demand import (
+    EXCLUDING,
+    MAX_ASKED,
+    MAX_POINTS,
+    Entry,
+    TorrentState,
+    exclusion,
+    is_known,
+    missing,
+    needs_point,
+    past_seeders,
+    placed,
+)
+from tracker.store.work.projects import project_of
 from tracker.store.work.records import PROJECT_FIELDS, Project, UnknownProject
+
+FactRow = tuple[bytes, bytes, bytes, bytes]
+"""As work_facts.lua takes them: item, claimant, endpoint in hex digits, "1" to find the user's seeder."""
+
+
+class TorrentFacts:
+    """What scripts of projects ask of torrents that are under another prefix: projects are under the main one."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    async def read(self, rows: Sequence[FactRow]) -> list[bytes]:
+        """The facts for each row, packed; empty where the shard is unavailable. Raises redis.exceptions.RedisError."""
+        known = [(info_hash, row) for row in rows if (info_hash := _item_of(row)) is not None]
+        packed = iter(await self._shards.split(known, lambda each: each[0], self._read_part))
+        return [b"" if _item_of(row) is None else next(packed) for row in rows]
+
+    @staticmethod
+    async def _read_part(shard: Shard, rows: list[tuple[InfoHash, FactRow]]) -> list[bytes]:
+        try:
+            found = await shard.scripts.work_facts(["", *(value for _, row in rows for value in row)])
+        except StoreUnavailable:
+            return [b""] * len(rows)
+        return list(found)
+
+    async def count_downloads(self, item: str) -> None:
+        """Has what users download of a torrent counted from now on. Raises StoreUnavailable."""
+        shard = self._shards.of(InfoHash(bytes.fromhex(item)))
+        await shard.scripts.work_facts(["1", item, "", "", ""])
+
+
+def _item_of(row: FactRow) -> InfoHash | None:
+    """None for what the tracker did not write."""
+    return info_hash_of(row[0])
+
 
 PAGE, PIPELINED = 500, 101
 """How many torrents a command names, and how many commands are sent at once, at most."""

@@ -10,8 +10,8 @@ from tracker.store.client.pipe import Argument
 from tracker.store.sharding.shards import Part, Shard
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.work.claims import Claims
-from tracker.store.work.facts import FactRow, TorrentFacts
 from tracker.store.work.records import DoneResult, Project, known
+from tracker.store.work.torrent_states import FactRow, TorrentFacts
 
 MAX_BATCH = 40
 """Claims in one script call. More would delay announces by more than a millisecond."""

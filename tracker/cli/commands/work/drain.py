@@ -23,7 +23,7 @@ from tracker.cli.progress import progress
 from tracker.cli.terminal import say
 from tracker.errors import ClientError
 from tracker.store.store import Store
-from tracker.store.work.finished import FinishedClaim, finished_claim
+from tracker.store.work.log import FinishedClaim, finished_claim
 from tracker.system.private_file import open_private, sync_directory
 
 BATCH = 500
