@@ -69,7 +69,10 @@ def _net_of(key: bytes) -> bytes:
 def subject_text(key: bytes) -> str:
     """A subject as text: the address or /64, and the info hash and peer id in hex where the limit counts by them."""
     host = _net_of(key)
-    name = socket.inet_ntop(socket.AF_INET, host) if len(host) == 4 else _net6(host)
+    if len(host) == 4:
+        name = socket.inet_ntop(socket.AF_INET, host)
+    else:
+        name = f"{socket.inet_ntop(socket.AF_INET6, host + bytes(8))}/64"
     return " ".join((name, *(key[at : at + 20].hex() for at in range(len(host), len(key), 20))))
 
 
@@ -97,10 +100,6 @@ def is_exempt(key: bytes, exempt: Sequence[IPv4Network | IPv6Network]) -> bool:
     net = _net_of(key)
     host = ip_address(net if len(net) == 4 else net + bytes(8))
     return any(host in each for each in exempt)
-
-
-def _net6(net: bytes) -> str:
-    return f"{socket.inet_ntop(socket.AF_INET6, net + bytes(8))}/64"
 
 
 class Decision(NamedTuple):
@@ -287,7 +286,9 @@ class Limits:
     def take(self) -> list[Hit]:
         """The hits since the last call, without exempt networks."""
         self.count_noted()
-        self._add_regular()
+        for net, number in self._regular.take(self.max[ADDRESS] // _REGULAR_SHARE):
+            if self._counts(Address(net if len(net) == 4 else net + bytes(8))):
+                self._add(ADDRESS, net, number)
         taken, self._hits = self._hits, {}
         largest = nlargest(MAX_SENT, taken.items(), key=lambda item: item[1])
         hits = [
@@ -297,11 +298,6 @@ class Limits:
         ]
         self._local.add(hits)
         return hits
-
-    def _add_regular(self) -> None:
-        for net, number in self._regular.take(self.max[ADDRESS] // _REGULAR_SHARE):
-            if self._counts(Address(net if len(net) == 4 else net + bytes(8))):
-                self._add(ADDRESS, net, number)
 
     def is_exempt(self, address: Address) -> bool:
         """Whether the address is in a network without limits."""

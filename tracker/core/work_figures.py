@@ -133,7 +133,10 @@ class WorkFigures:
         return Figures(
             id=id,
             stats=stats,
-            ranks={when: [_named(rank, names) for rank in each] for when, each in ranks.items()},
+            ranks={
+                when: [replace(rank, claimant=names.get(rank.claimant, rank.claimant)) for rank in each]
+                for when, each in ranks.items()
+            },
             domain_bytes=domain_bytes,
             chart=charts[0],
             charts={names.get(each, each): points for each, points in zip(by_bytes, charts[1:], strict=True)},
@@ -232,8 +235,11 @@ class WorkFigures:
         return found
 
     async def _read_needed(self, project: Project, count: int, claimant: str, max_size: int | None) -> list[Needed]:
-        own = await self._asked(project, claimant, count) if claimant else []
-        names = [*own, *await self._store.work.items.neediest(project.name, 2 * count)]  # some are left out
+        items, own = self._store.work.items, list[str]()
+        if claimant:
+            page = await items.page(project.name, "todo", claimant=claimant, count=count)
+            own = [name for name, _ in page.entries]
+        names = [*own, *await items.neediest(project.name, 2 * count)]  # some are left out
         found_hashes = (info_hash_of(name.encode("utf-8", "replace")) for name in dict.fromkeys(names))
         hashes = [info_hash for info_hash in found_hashes if info_hash is not None]
         torrents = [
@@ -247,14 +253,6 @@ class WorkFigures:
         averages = await average_seeders(self._store, torrents, self._clock())
         found = [Needed(torrent, average) for torrent, average in zip(torrents, averages, strict=True)]
         return sorted(found, key=lambda each: (each.torrent.info_hash.hex() not in own, each.need))
-
-    async def _asked(self, project: Project, claimant: str, count: int) -> list[str]:
-        page = await self._store.work.items.page(project.name, "todo", claimant=claimant, count=count)
-        return [name for name, _ in page.entries]
-
-
-def _named(rank: Rank, names: Mapping[str, str]) -> Rank:
-    return replace(rank, claimant=names.get(rank.claimant, rank.claimant))
 
 
 def counts_of(stats: ProjectStatistics) -> dict[str, int]:

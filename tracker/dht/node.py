@@ -219,9 +219,9 @@ class DhtNode:
             self.counts.queries_in["other", "refused"] += 1
             self._answer(self._responder.refuse(error), source, now)
         answers = message.transaction if isinstance(message, Answer | Failure) else None
-        if awaited is not None and answers != awaited:
-            # It has the transaction id of our query, and is no answer to it: that is the end of the query.
-            self._end(source, awaited, now)
+        # What has the transaction id of our query, and is no answer to it, is the end of the query.
+        if awaited not in (None, answers) and (pending := self._transactions.finish(source, awaited)) is not None:
+            self._fail(pending, now)
         if isinstance(message, Answer | Failure):
             self._finish(message, source, now)
         elif awaited is None and message is not None:
@@ -323,11 +323,6 @@ class DhtNode:
             return query
         self.respond(query, source, NO_PART, now)
         return None
-
-    def _end(self, source: Endpoint, transaction: bytes, now: float) -> None:
-        pending = self._transactions.finish(source, transaction)
-        if pending is not None:
-            self._fail(pending, now)
 
     def _ask(self, query: _Waiting, now: float) -> None:
         """Sends a query, or keeps it until the limits allow it."""

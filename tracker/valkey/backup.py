@@ -47,7 +47,8 @@ async def copy_store(connection: Connection, directory: Path, target: Path) -> i
     Raises BackupError, OSError and errors of the store; then ``target`` is unchanged.
     """
     with _alone(directory):
-        snapshot = directory / await _snapshot_name(connection)
+        _, name = await connection.command("CONFIG", "GET", "dbfilename")
+        snapshot = directory / Path(name.decode()).name
         _check_target(target, snapshot)
         try:
             await _save(connection)
@@ -100,11 +101,6 @@ async def _save(connection: Connection) -> None:
 
 async def _persistence(connection: Connection) -> dict[str, str]:
     return await read_info(connection, "persistence")
-
-
-async def _snapshot_name(connection: Connection) -> str:
-    _, name = await connection.command("CONFIG", "GET", "dbfilename")
-    return Path(name.decode()).name
 
 
 def _copy_checked(source: Path, target: Path) -> int:

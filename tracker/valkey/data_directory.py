@@ -123,7 +123,8 @@ class DataDirectory:
         try:
             deadline = time.monotonic() + WAIT_SECONDS
             while not self._try_lock(lock):
-                pid = _written_pid(lock)
+                text = os.pread(lock, 20, 0).split(b"\n")[0]
+                pid = int(text) if text.isdigit() else None
                 if time.monotonic() > deadline or not (wait_while_running or _is_gone(pid)):
                     raise self._in_use(name, pid)
                 await asyncio.sleep(0.05)
@@ -156,11 +157,6 @@ class DataDirectory:
 def unusable(directory: Path, error: OSError) -> StartupError:
     reason = "not a directory" if isinstance(error, FileExistsError) else error.strerror or error
     return StartupError(f"cannot use data directory {directory}: {reason}")
-
-
-def _written_pid(lock: int) -> int | None:
-    text = os.pread(lock, 20, 0).split(b"\n")[0]
-    return int(text) if text.isdigit() else None
 
 
 def _is_gone(pid: int | None) -> bool:

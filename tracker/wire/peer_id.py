@@ -58,7 +58,10 @@ def client_name(peer_id: bytes) -> str:
     Any bytes give a short printable text; without a readable prefix it is ``"unknown"``.
     """
     styles = (_azureus, _mainline, _rare, _shadow)
-    return next((name for style in styles if (name := style(peer_id))), "") or _fallback(peer_id)
+    if name := next((name for style in styles if (name := style(peer_id))), ""):
+        return name
+    prefix = printable_prefix(peer_id)
+    return prefix if len(prefix) >= _MIN_PREFIX_LENGTH else "unknown"
 
 
 def printable_prefix(peer_id: bytes) -> str:
@@ -122,11 +125,6 @@ def _shadow(peer_id: bytes) -> str:
     if not (match := _SHADOW.match(peer_id)):
         return ""
     return f"{_SHADOW_NAMES[match[1]]} {'.'.join(str(_SHADOW_DIGITS.index(digit)) for digit in match[2])}"
-
-
-def _fallback(peer_id: bytes) -> str:
-    prefix = printable_prefix(peer_id)
-    return prefix if len(prefix) >= _MIN_PREFIX_LENGTH else "unknown"
 
 
 def _single_digits(version: str) -> str:

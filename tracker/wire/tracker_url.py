@@ -61,11 +61,9 @@ class TrackerUrl:
         """The URL without secrets, for logs and the dashboard."""
         path, mark, _ = self.target.partition("?")
         words = [word if not word or _SHOWN_WORD.fullmatch(word) else MASK for word in path.split("/")]
-        return f"{self._shown_origin()}{'/'.join(words)}{mark and '?' + MASK}"
-
-    def _shown_origin(self) -> str:
         scheme, separator, rest = self.origin.partition("://")
-        return f"{scheme}{separator}{self.credentials and MASK + '@'}{rest}"
+        origin = f"{scheme}{separator}{self.credentials and MASK + '@'}{rest}"
+        return f"{origin}{'/'.join(words)}{mark and '?' + MASK}"
 
     def hide(self, text: str) -> str:
         """``text`` with the secrets of this URL masked. The tracker may have repeated them in it."""

@@ -50,7 +50,9 @@ class RateLimitStore(Part):
         argv: list[Argument] = [int(self._clock()), WINDOW_SECONDS, HOLD_SECONDS, MAX_SOURCES, MAX_STATES]
         for hit in hits:
             argv += (f"{hit.limit} {hit.subject}", hit.number, limits[hit.limit])
-        return _states(await self._scripts.count_hits(argv))
+        listed = await self._scripts.count_hits(argv)
+        pairs = zip(map(_read, listed[::2]), listed[1::2], strict=True)
+        return [RateLimitState(*read, float(until)) for read, until in pairs if read is not None]
 
     async def subject_count(self) -> int:
         """The number of sources over a limit."""
@@ -67,12 +69,6 @@ class RateLimitStore(Part):
                 if count and count.isdigit() and len(count) < 16  # ignores values of a site
             }
         return dict.fromkeys(networks, 0) | found
-
-
-def _states(listed: Sequence[bytes]) -> list[RateLimitState]:
-    """Skips members that are not states."""
-    pairs = zip(map(_read, listed[::2]), listed[1::2], strict=True)
-    return [RateLimitState(*read, float(until)) for read, until in pairs if read is not None]
 
 
 @lru_cache(MAX_STATES)

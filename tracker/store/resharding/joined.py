@@ -39,10 +39,6 @@ async def _read(parts: Parts, name: str, command: str = "GET", *how: Argument) -
     return await parts.send([(part, (command, f"{part.keys.prefix}{name}", *how)) for part in parts.all])
 
 
-async def _write_each(parts: Parts, name: str, value: Argument) -> None:
-    await parts.send([(part, ("SET", f"{part.keys.prefix}{name}", value)) for part in parts.all])
-
-
 async def _write_numbers(source: Parts, target: Parts) -> None:
     """Torrent ids and tokens go on above all that were given out. The outage that the trackers find when they start is
     the longest that a shard had."""
@@ -60,7 +56,8 @@ async def _write_numbers(source: Parts, target: Parts) -> None:
     )
     for name, choose in choices:
         if values := [value for value in await _read(source, name) if value is not None]:
-            await _write_each(target, name, choose(values))
+            chosen = choose(values)
+            await target.send([(part, ("SET", f"{part.keys.prefix}{name}", chosen)) for part in target.all])
 
 
 def _join_gaps(gaps: Iterable[bytes]) -> bytes:

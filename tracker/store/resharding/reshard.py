@@ -12,7 +12,7 @@ from tracker.store.layout import LAYOUT, write_layout
 from tracker.store.resharding.copying import Copying
 from tracker.store.resharding.counts import Counts, Progress, count, differences
 from tracker.store.resharding.joined import write_joined
-from tracker.store.resharding.parts import Page, Parts, Walk, check_idle, heartbeats
+from tracker.store.resharding.parts import Parts, Walk, check_idle, heartbeats
 
 _USED = ("heartbeat", "torrent_id", "users", "i:seeders", "admin:tokens")
 """Keys that a store in use has at least one of."""
@@ -84,12 +84,9 @@ class Reshard:
                 async for page in pages:
                     await copying.copy(page.found)
                     read += page.keys
-                    await self._save_position(page, read, copying.expiring)
+                    at = {"copied": 1} if (to := page.after) is None else {"server": to.server, "cursor": to.cursor}
+                    await self._save({**at, "read": read, "expiring": " ".join(sorted(copying.expiring))})
                     yield read
-
-    async def _save_position(self, page: Page, read: int, expiring: set[str]) -> None:
-        position = {"copied": 1} if page.after is None else {"server": page.after.server, "cursor": page.after.cursor}
-        await self._save({**position, "read": read, "expiring": " ".join(sorted(expiring))})
 
     async def join(self) -> None:
         """Writes what is made of several keys, after `copy`."""

@@ -96,10 +96,10 @@ def fields_of(record: Any, *, plain: bool = False) -> Mapping[str, Field]:
             hint, about = get_args(hint)
         elif not plain:
             continue
-        choices = get_args(hint) if get_origin(hint) is Literal else ()
-        found[each.name] = replace(
-            about, name=each.name, kind=_kind(hint), hint=hint, default=each.default, choices=choices
-        )
+        is_choice = get_origin(hint) is Literal
+        kind: Kind = "choice" if is_choice else _KINDS.get(hint, "other")
+        choices = get_args(hint) if is_choice else ()
+        found[each.name] = replace(about, name=each.name, kind=kind, hint=hint, default=each.default, choices=choices)
     return found
 
 
@@ -111,10 +111,6 @@ _KINDS: Mapping[Any, Kind] = {
     Rules: "rules",
     tuple[str, ...]: "names",
 }
-
-
-def _kind(hint: Any) -> Kind:
-    return "choice" if get_origin(hint) is Literal else _KINDS.get(hint, "other")
 
 
 def settable(record: type) -> Mapping[str, Field]:

@@ -54,25 +54,17 @@ class SyncState:
     error: Annotated[str, Field("Why the last round failed.")] = ""
 
 
+@dataclass(eq=False)
 class SiteRows:
     """What the store does not have is left out. Every method raises StoreUnavailable, and redis.exceptions.RedisError.
     ``clock`` returns epoch seconds."""
 
-    def __init__(
-        self,
-        shards: Shards,
-        users: Users,
-        sums: UserSums,
-        groups: Groups,
-        checks: ConnectChecks,
-        clock: Callable[[], float],
-    ) -> None:
-        self._shards = shards
-        self._checks = checks
-        self._groups = groups
-        self._users = users
-        self._sums = sums
-        self._clock = clock
+    _shards: Shards
+    _users: Users
+    _sums: UserSums
+    _groups: Groups
+    _checks: ConnectChecks
+    _clock: Callable[[], float]
 
     async def save_state(self, state: SyncState) -> None:
         main = self._shards.main

@@ -88,8 +88,8 @@ class Items(Part):
         for some in in_parts(checked, MAX_BATCH):
             argv: list[Argument] = [project, int(again)]
             for item in some:
-                argv += (item.name, queue_key(item.queue), " ".join(item.claimants), item.copies)
-                argv.append(repr(self._place(definition, item)))
+                place = self._chance() if definition.order == "random" or item.place is None else float(item.place)
+                argv += (item.name, queue_key(item.queue), " ".join(item.claimants), item.copies, repr(place))
             added += known(await self._scripts.work_add(argv))
         return Added(len(checked), added)
 
@@ -160,11 +160,6 @@ class Items(Part):
                 if place is not None:  # else only certain claimants are asked for it
                     found.append((place if need is None else _without_queue(float(need)), name))
         return [name.decode("utf-8", "replace") for _, name in sorted(found)[:count]]
-
-    def _place(self, project: Project, item: NewItem) -> float:
-        if project.order == "random" or item.place is None:
-            return self._chance()
-        return float(item.place)
 
 
 def queue_key(queue: str) -> str:

@@ -57,21 +57,11 @@ CHECKS: dict[str, Check] = {
 }
 """The check of each row of the key table. For other rows only the type is checked."""
 
-STATISTICS = frozenset(
-    {
-        "t:stats:<counter>",
-        "t:stats:failures",
-        "t:refused:<reason>",
-        "t:known:",
-        "t:known:dist",
-        "t:count:<precision>:<name>",
-        "t:dist:<precision>:<name>",
-        "t:history:<tid>",
-        "t:i:client:<outcome>:<period>",
-        "t:unlisted_clients",
-        "t:work_bytes",
-    }
-)
+STATISTICS = {
+    *("t:stats:<counter>", "t:stats:failures", "t:refused:<reason>", "t:known:", "t:known:dist"),
+    *("t:count:<precision>:<name>", "t:dist:<precision>:<name>", "t:history:<tid>"),
+    *("t:i:client:<outcome>:<period>", "t:unlisted_clients", "t:work_bytes"),
+}
 """Rows of past statistics, which a wipe deletes."""
 OF_TORRENTS = ("t:info_hash:<ih>", "t:t:<ih>")
 """Rows whose keys end in the info hash of a torrent; the torrent belongs in the indexes."""
