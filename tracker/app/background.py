@@ -236,7 +236,6 @@ def _jobs(
     prober: Prober,
     look_up: JobHandler | None,
 ) -> JobWorker:
-    """The job worker, with the handler of each queue."""
     store, settings = context.store, context.live.current
     connection, counters, jobs = store.connection, store.counters, store.jobs
     clean = CounterCleaner(counters, time.time)

@@ -32,7 +32,6 @@ class JoinEvents:
     count: Count
 
     def on_join(self, info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
-        """A peer joined a swarm."""
         if self.counts_users:
             self.unique_users.add(info_hash, address)
         if self.counts_software:

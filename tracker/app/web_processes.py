@@ -170,10 +170,9 @@ class WebProcessPool:
         problems: Callable[[], Sequence[str]],
         datagrams: Sequence[Sequence[DatagramSocket]] = (),
         *,
-        max_unanswered: int = MAX_UNANSWERED,
         module: str = MODULE,
     ) -> None:
-        self.max_unanswered = max_unanswered
+        self.max_unanswered = MAX_UNANSWERED
         self.module = module
         self._config = config
         self._sockets = [listener.socket for listener in listeners]

@@ -97,7 +97,6 @@ class WorkFigures:
         self._cached: dict[tuple[str, str], tuple[float, Any]] = {}
 
     async def figures(self, project: Project) -> Figures:
-        """The figures for the page."""
         found: Figures = await self._recent("figures", project, self._read_figures)
         return found
 

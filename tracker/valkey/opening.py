@@ -26,8 +26,6 @@ log = Logger("tracker")
 
 @dataclass(frozen=True, slots=True)
 class StoreServer:
-    """The server of a tracker's store."""
-
     url: str
     data: str
     """The location of the data, as text for operators."""

@@ -167,7 +167,6 @@ def _scrape(wanted: Any, max_scrape: int) -> Scrape:
 
 
 def encode_reply(info_hash: InfoHash, reply: AnnounceReply) -> bytes:
-    """The reply to an accepted announce."""
     message: dict[str, Any] = {
         "action": "announce",
         "info_hash": info_hash.decode("latin-1"),

@@ -47,8 +47,6 @@ def check_prefix(prefix: bytes) -> None:
 
 
 class AllowList(_List):
-    """The allow-list in the store."""
-
     def __init__(self, shards: Shards) -> None:
         super().__init__(shards.main)
         self._shards = shards

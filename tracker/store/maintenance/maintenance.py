@@ -50,8 +50,6 @@ class Finding:
 
 
 class _Findings(dict[str, Finding]):
-    """Findings by kind."""
-
     def add(self, kind: str, found: Sequence[bytes], *, changed: bool) -> None:
         if found:
             finding = self.setdefault(kind, Finding(kind))

@@ -45,7 +45,6 @@ _MAX_WORDS = 2000
 
 
 def read_command(type: str, key: bytes) -> tuple[Argument, ...]:
-    """Reads all of a key of this type."""
     name, how = _READ[type]
     return (name, key, *how)
 

@@ -34,10 +34,9 @@ class _Doubt(NamedTuple):
 
 
 class Acknowledged:
-    """Those of one shard in this process. ``timer`` gives seconds that never jump."""
+    """Those of one shard in this process."""
 
-    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
-        self._timer = timer
+    def __init__(self) -> None:
         self.recent: deque[Call] = deque(maxlen=_PEERS)
         """The last calls, for which the codec has decoded replies."""
         self._doubt: _Doubt | None = None
@@ -48,7 +47,7 @@ class Acknowledged:
         heartbeat; with ``look`` at once."""
         recent = list(self.recent)
         self.recent.clear()
-        now = self._timer()
+        now = time.monotonic()
         for updates, outcomes, moment, at in reversed(recent):
             if self._doubt is None and now - moment <= _MAX_AGE_SECONDS and (peers := _set_by(updates, outcomes, at)):
                 self._doubt = _Doubt(moment, peers)
@@ -63,7 +62,7 @@ class Acknowledged:
         """What heartbeat.lua looks for, at ``now`` (epoch s): when the call was acknowledged, and its peers."""
         if self._doubt is None:
             return [""]
-        return [round(now - (self._timer() - self._doubt.moment)), *chain.from_iterable(self._doubt.peers)]
+        return [round(now - (time.monotonic() - self._doubt.moment)), *chain.from_iterable(self._doubt.peers)]
 
     def settle(self, doubt: _Doubt | None) -> None:
         """The heartbeat has looked for ``doubt``."""

@@ -94,23 +94,15 @@ class ScorePlace:
 
 
 class Scores:
-    """``clock`` returns epoch seconds. ``interval_seconds`` is the time between two scorings of a torrent,
-    ``lease_seconds`` the length of a lease, and ``history`` the number of history points kept for each torrent.
-    """
+    """``clock`` returns epoch seconds. ``interval_seconds`` is the time between two scorings of a torrent, and
+    ``history`` the number of history points kept for each torrent."""
 
     def __init__(
-        self,
-        shards: Shards,
-        clock: Callable[[], float],
-        *,
-        interval_seconds: int,
-        lease_seconds: int = LEASE_SECONDS,
-        history: int = HISTORY_POINTS,
+        self, shards: Shards, clock: Callable[[], float], *, interval_seconds: int, history: int = HISTORY_POINTS
     ) -> None:
         self._shards = shards
         self._clock = clock
         self._interval = interval_seconds
-        self._lease = lease_seconds
         self._history = history
         self._cursors = ScanCursors(shards)
         self._next = 0
@@ -148,7 +140,7 @@ class Scores:
 
     async def _take(self, shard: Shard, count: int, by_waiting: int, torrent_id: str) -> Any:
         seed = random.getrandbits(31)
-        argv: list[Argument] = [self._now(), self._interval, self._lease, count, by_waiting, seed, torrent_id]
+        argv: list[Argument] = [self._now(), self._interval, LEASE_SECONDS, count, by_waiting, seed, torrent_id]
         return await shard.scripts.take(argv)
 
     async def finish(self, results: Sequence[Scored]) -> Finished:

@@ -244,7 +244,6 @@ class Torrents:
         return existing(found)
 
     async def registered(self, info_hashes: Sequence[InfoHash]) -> set[InfoHash]:
-        """Returns those of the info hashes that are registered."""
         return set(info_hashes) - set(await self.unregistered(info_hashes))
 
     async def unregistered(self, info_hashes: Sequence[InfoHash]) -> list[InfoHash]:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from redis.exceptions import RedisError
@@ -40,18 +40,15 @@ _NOT_THERE = -1
 
 
 class UserCopies:
-    """Raises StoreUnavailable and redis.exceptions.RedisError where not stated otherwise. ``timer`` gives seconds that
-    never jump."""
+    """Raises StoreUnavailable and redis.exceptions.RedisError where not stated otherwise."""
 
-    def __init__(
-        self, shards: Shards, reapings: Mapping[Shard, Reaping], timer: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, shards: Shards, reapings: Mapping[Shard, Reaping]) -> None:
         main = shards.main
         self._connection, self._scripts, self._keys = main.connection, main.scripts, main.keys
         self._shards = shards
         self._reapings = reapings
-        self._timer = timer
-        self._unknown = TokenBucket(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE, timer())
+        self._timer = time.monotonic
+        self._unknown = TokenBucket(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE, self._timer())
 
     async def bring(self, shard: Shard, passkeys: Collection[str]) -> bool:
         """Copies users into a shard where they have not been; False if there are none. Raises StoreUnavailable also

@@ -57,8 +57,6 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class UserTorrent(History):
-    """With whose it is."""
-
     user_id: Annotated[str, Field()] = ""
     torrent_id: Annotated[str, Field()] = ""
 

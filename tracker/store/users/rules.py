@@ -92,8 +92,6 @@ class SharedRules:
 
 
 class Multipliers(SharedRules):
-    """The multipliers for all users."""
-
     async def get(self) -> tuple[Rules, Rules]:
         """(of upload, of download)"""
         found = await self._shards.main_or_copy(lambda shard: shard.connection.command("MGET", *_keys_in(shard)[:2]))

@@ -63,7 +63,6 @@ class Statistics(Part):
         )
 
     async def domain_bytes(self, project: str) -> dict[str, int]:
-        """Bytes reported by domain."""
         return _numbers(await self._connection.command("HGETALL", self._keys.work_domain_bytes(project)))
 
 
