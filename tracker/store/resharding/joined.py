@@ -13,7 +13,6 @@ from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard
 from tracker.store.stats.series import FIGURES
 
-_PAGE = 500
 _ENTRY_BYTES = {4: 22, 8: 30}
 """Bytes of an endpoint in `addresses:<ih>`, by those of its network."""
 
@@ -121,16 +120,11 @@ async def _copy_deleting(source: Parts, target: Parts) -> None:
 async def _rank_hit_and_runs(source: Parts, target: Parts) -> None:
     """Lists users by the sizes of their sets: under the main prefix all together, and in each shard."""
     for part in source.shards:
-        cursor = b"0"
-        while True:
-            (page,) = await source.send([(part, ("ZSCAN", part.keys.hit_and_runs(), cursor, "COUNT", _PAGE))])
-            cursor, users = page[0], [user.decode() for user in page[1][::2]]
+        async for users in source.ranked(part, part.keys.hit_and_runs()):
             sizes = await target.send(
                 [(each, ("SCARD", each.keys.user_set(user, "hnr"))) for user in users for each in target.shards]
             )
             await target.send(_rank_commands(target, users, sizes))
-            if cursor == b"0":
-                break
 
 
 def _rank_commands(target: Parts, users: list[str], sizes: list[int]) -> list[Command]:
@@ -147,10 +141,7 @@ async def _count_addresses(target: Parts, part: Shard) -> None:
     """Counts the endpoints of all swarms of a shard by network, as lib/addresses.lua does."""
     prefix = part.keys.prefix
     await target.send([(part, ("UNLINK", part.keys.addresses()))])
-    cursor = b"0"
-    while True:
-        (page,) = await target.send([(part, ("ZSCAN", part.keys.index("seeders"), cursor, "COUNT", _PAGE))])
-        cursor, ids = page[0], [each.decode() for each in page[1][::2]]
+    async for ids in target.ranked(part, part.keys.index("seeders")):
         hashes = await target.send([(part, ("GET", part.keys.torrent_id(each))) for each in ids])
         rows = await target.send([(part, ("HGETALL", f"{prefix}addresses:{each.decode()}")) for each in hashes if each])
         counts = Counter[bytes]()
@@ -162,8 +153,6 @@ async def _count_addresses(target: Parts, part: Shard) -> None:
         await target.send(
             [(part, ("HINCRBY", part.keys.addresses(), network, by)) for network, by in counts.items() if by]
         )
-        if cursor == b"0":
-            return
 
 
 async def _copy_to_shards(target: Parts) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
@@ -16,7 +16,7 @@ from tracker.store.schema.table.matching import row_of
 from tracker.store.sharding.shards import Shard
 from tracker.store.store import Store
 
-PAGE = 2000
+PAGE, _MEMBERS = 2000, 500
 _SHARD = re.compile(rb"\{(main|[0-9]{2,3}[a-z]{4})\}:")
 
 
@@ -121,6 +121,13 @@ class Parts:
                     "a key is of another type than docs/keys.md says: run `tracker cleanup --delete` before"
                 ) from error
             raise
+
+    async def ranked(self, part: Shard, key: str) -> AsyncIterator[list[str]]:
+        """The members of a sorted set, in pages."""
+        cursor = None
+        while cursor != b"0":
+            ((cursor, flat),) = await self.send([(part, ("ZSCAN", key, cursor or 0, "COUNT", _MEMBERS))])
+            yield [member.decode() for member in flat[::2]]
 
     async def delete(self) -> None:
         """Deletes all keys of the prefixes."""

@@ -17,7 +17,7 @@ from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards, scan
 from tracker.store.swarms.acknowledged import Acknowledged
 from tracker.store.swarms.rules import LiveRules
-from tracker.store.torrents.name_index import list_torrents, page_of_torrents, unlisted
+from tracker.store.torrents.name_index import list_torrents, page_of_torrents, pages_of_torrents, unlisted
 from tracker.system.logger import Logger
 
 _MAX = 2**53 - 1
@@ -204,7 +204,7 @@ class Reaping:
         ``denied``."""
         removed, everywhere = (0, [entry for entry in entries if entry == "user:*" or entry.startswith("client:")])
         if everywhere:
-            removed += await self._remove_in(self._all_torrents(), denied, sleep)
+            removed += await self._remove_in(pages_of_torrents(self._connection, self._keys), denied, sleep)
         for entry in everywhere:
             await self._scripts.end_removal([entry])
         for entry in entries:
@@ -228,10 +228,6 @@ class Reaping:
                 del left[: step.done + (position != step.position)]
                 await sleep(_PAUSES * (time.monotonic() - began))
         return removed
-
-    async def _all_torrents(self) -> AsyncIterator[Sequence[str]]:
-        async for flat in scan(self._connection, ("ZSCAN", self._keys.index("seeders")), "COUNT", _PAGE):
-            yield [torrent_id.decode() for torrent_id in flat[::2]]
 
     async def _torrents_of(self, entry: str) -> AsyncIterator[Sequence[str]]:
         """The ids of the torrents where the peers of an entry are."""
@@ -311,13 +307,10 @@ class Reaping:
         """
         back = self._store_clock.step_back
         if back is not None and back.seconds > self._rules.current.max_timeout:
-            cursor, shortened = 0, 0
-            while True:
-                cursor, torrent_ids = await self.page(cursor, SHORTENED_TOGETHER)
+            shortened = 0
+            async for torrent_ids in pages_of_torrents(self._connection, self._keys):
                 for torrent_id in torrent_ids:
                     shortened += await self._shorten_timeouts_of(back, torrent_id)
-                if not cursor:
-                    break
             log.info("shortened timeouts after the store's clock was set back", peers=shortened)
         self._store_clock.step_back = None
 

@@ -41,7 +41,7 @@ from tracker.store.swarms.codec import (
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.swarms.unanswered import OnJoin, Unanswered
-from tracker.store.torrents.name_index import page_of_torrents
+from tracker.store.torrents.name_index import pages_of_torrents
 from tracker.system.logger import Logger
 
 log = Logger("tracker.store")
@@ -259,9 +259,7 @@ class Swarms:
         files = await self.scrape((), passkey)
         if isinstance(files, Refused):
             return files
-        cursor = 0
-        while True:
-            cursor, ids = await page_of_torrents(self._connection, self._keys, cursor, 500)
+        async for ids in pages_of_torrents(self._connection, self._keys):
             if ids:
                 known = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
                 hashes = [InfoHash(bytes.fromhex(text.decode())) for text in known if text]
@@ -269,8 +267,7 @@ class Swarms:
                 if isinstance(more, Refused):  # meanwhile
                     return more
                 files |= more
-            if not cursor:
-                return files
+        return files
 
 
 def _incomplete(outcomes: Sequence[Outcome], places: Iterable[int]) -> list[int]:

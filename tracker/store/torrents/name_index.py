@@ -1,6 +1,6 @@
 """The indexes of torrents: adds torrents that an index misses."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ from tracker.names import fold_name
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,9 @@ async def page_of_torrents(connection: Connection, keys: Keys, cursor: int, coun
     """Returns (next cursor, about ``count`` torrent ids), unordered. Cursor 0 begins and ends the walk."""
     after, members = await connection.command("ZSCAN", keys.index("seeders"), cursor, "COUNT", count)
     return int(after), [member.decode() for member in members[::2]]
+
+
+async def pages_of_torrents(connection: Connection, keys: Keys) -> AsyncIterator[Sequence[str]]:
+    """The ids of all torrents, unordered."""
+    async for members in scan(connection, ("ZSCAN", keys.index("seeders")), "COUNT", 500):
+        yield [member.decode() for member in members[::2]]
