@@ -18,7 +18,6 @@ from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
 from tracker.settings.background import GeoIPSettings
 from tracker.settings.types import queue_numbers
-from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.lease import Lease
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.store.store import Store
@@ -114,45 +113,24 @@ async def open_background(
 
 
 def _other_sources(context: RuntimeContext, upstreams: Upstreams) -> Ask | None:
-    """What the scorer counts beside the own swarms: other trackers and the DHT. ``None`` where there is neither."""
+    """What the scorer counts beside the own swarms: trackers that answered, and what the last lookups in the DHT found.
+    New peers are given as 0: the scorer derives them from the growth since its last run. ``None`` where there is
+    neither."""
     settings = context.live.current
-    asks = [_upstream_sources(upstreams, settings.scoring.upstream_max_peers)] if upstreams else []
-    if settings.dht.enabled and settings.dht.lookups_per_minute:
-        asks.append(_dht_sources(context.store.dht_torrents, settings.scoring.dht_max_peers))
+    uses_dht = settings.dht.enabled and settings.dht.lookups_per_minute > 0
 
     async def ask(info_hashes: Sequence[InfoHash]) -> Mapping[InfoHash, Sequence[Source]]:
-        found = [await each(info_hashes) for each in asks]
-        return {
-            info_hash: [source for each in found for source in each.get(info_hash, ())] for info_hash in info_hashes
-        }
+        found: dict[InfoHash, list[Source]] = {info_hash: [] for info_hash in info_hashes}
+        for info_hash, received in (await upstreams.ask_many(info_hashes)).items() if upstreams else ():
+            peers = [counts.peers for counts in received if counts.error is None]
+            found[info_hash] += [Source(number, 0, settings.scoring.upstream_max_peers) for number in peers]
+        if uses_dht:
+            counts = await context.store.dht_torrents.peers_found(info_hashes, int(time.time()))
+            for info_hash, number in counts.items():
+                found[info_hash].append(Source(number, 0, settings.scoring.dht_max_peers))
+        return found
 
-    return ask if asks else None
-
-
-def _dht_sources(torrents: DhtTorrents, max_peers: int) -> Ask:
-    """A function that returns what the last lookups in the DHT found. A torrent without one has no such source."""
-
-    async def ask(info_hashes: Sequence[InfoHash]) -> Mapping[InfoHash, Sequence[Source]]:
-        found = await torrents.peers_found(info_hashes, int(time.time()))
-        return {info_hash: [Source(peers, 0, max_peers)] for info_hash, peers in found.items()}
-
-    return ask
-
-
-def _upstream_sources(upstreams: Upstreams, max_peers: int) -> Ask:
-    """A function that asks the upstream trackers, and returns the counts of those that answered, for the scorer.
-
-    New peers are given as 0: the scorer derives them from the growth since its last run.
-    """
-
-    async def ask(info_hashes: Sequence[InfoHash]) -> Mapping[InfoHash, Sequence[Source]]:
-        replies = await upstreams.ask_many(info_hashes)
-        return {
-            info_hash: [Source(counts.peers, 0, max_peers) for counts in received if counts.error is None]
-            for info_hash, received in replies.items()
-        }
-
-    return ask
+    return ask if upstreams or uses_dht else None
 
 
 def _users_of_shards(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], Coroutine[None, None, None]]]:

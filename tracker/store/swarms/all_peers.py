@@ -71,13 +71,7 @@ class AllPeers:
         """Endpoints of random peers of random torrents in the first shard, of at most 5,000 peers."""
         shard = self._shards[0]
         ids = await shard.connection.command("ZRANDMEMBER", shard.keys.info_hashes(), SAMPLED_TORRENTS)
-        texts = [each.decode() for each in ids]
-        hashes = await shard.connection.command("MGET", *map(shard.keys.torrent_id, texts)) if texts else []
-        swarms = [
-            (torrent_id, InfoHash(bytes.fromhex(info_hash.decode())))
-            for torrent_id, info_hash in zip(texts, hashes, strict=True)
-            if info_hash and len(info_hash) == 40
-        ]
+        swarms = await _torrents(shard, ids)
         members = await self._shards.send(
             [(shard, ("SRANDMEMBER", shard.keys.swarm_peers(info_hash), SAMPLED_PEERS)) for _, info_hash in swarms]
         )
@@ -107,15 +101,7 @@ class AllPeers:
 
     async def _members(self, shard: Shard, ids: Sequence[bytes]) -> AsyncIterator[list[_Member]]:
         """The peers of these torrents, PEERS_A_CALL at a time."""
-        if not ids:
-            return
-        texts = [each.decode() for each in ids]
-        hashes = await shard.connection.command("MGET", *map(shard.keys.torrent_id, texts))
-        waiting = [
-            (torrent_id, InfoHash(bytes.fromhex(info_hash.decode())), b"0")
-            for torrent_id, info_hash in zip(texts, hashes, strict=True)
-            if info_hash and len(info_hash) == 40
-        ]
+        waiting = [(*torrent, b"0") for torrent in await _torrents(shard, ids)]
         found: list[_Member] = []
         while waiting:
             pages = await self._shards.send(
@@ -136,6 +122,17 @@ class AllPeers:
             ]
         if found:
             yield found
+
+
+async def _torrents(shard: Shard, ids: Sequence[bytes]) -> list[tuple[str, InfoHash]]:
+    """(torrent id, info hash) of those that are registered."""
+    texts = [each.decode() for each in ids]
+    hashes = await shard.connection.command("MGET", *map(shard.keys.torrent_id, texts)) if texts else []
+    return [
+        (torrent_id, InfoHash(bytes.fromhex(info_hash.decode())))
+        for torrent_id, info_hash in zip(texts, hashes, strict=True)
+        if info_hash and len(info_hash) == 40
+    ]
 
 
 def _place(cursor: str, shards: int) -> tuple[int, int]:

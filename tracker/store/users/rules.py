@@ -118,8 +118,9 @@ class Groups(SharedRules):
 
     async def all(self) -> list[Group]:
         """By id."""
-        stored = _parsed(await self._text())
-        return [_group_of(int(group_id), stored[group_id]) for group_id in sorted(stored, key=int)]
+        rows = loaded_groups(await self._text()).items()
+        stored = {int(key): row for key, row in rows if key.isascii() and key.isdigit() and isinstance(row, dict)}
+        return [_group_of(group_id, stored[group_id]) for group_id in sorted(stored)]
 
     async def _text(self) -> bytes:
         found = await self._shards.main_or_copy(lambda shard: shard.connection.command("GET", shard.keys.groups()))
@@ -169,9 +170,3 @@ def _group_of(group_id: int, row: Mapping[str, Any]) -> Group:
 def _stored(value: object) -> bytes | None:
     """A field, which is text; None for what another program wrote in its place."""
     return value.encode() if isinstance(value, str) else None
-
-
-def _parsed(text: bytes) -> dict[str, dict[str, Any]]:
-    """The stored groups by id."""
-    rows = loaded_groups(text).items()
-    return {key: row for key, row in rows if key.isascii() and key.isdigit() and isinstance(row, dict)}
