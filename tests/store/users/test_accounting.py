@@ -157,6 +157,8 @@ async def test_overlapping_peers_count_time_once(private: Store) -> None:
         pytest.param([(50, 2, "s"), (100, 1, ""), (200, 1, ""), (250, 2, "")], 250, id="one follows itself"),
         pytest.param([(100, 2, "s"), (300, 2, ""), (295, 1, "")], 300, id="clocks differ by five seconds"),
         pytest.param([(100, 2, "s"), (150, 1, "x"), (160, 2, "")], 160, id="one ends first"),
+        pytest.param([(100, 2, "s"), (150, 2, "x"), (200, 1, ""), (300, 1, "")], 300, id="one stays"),
+        pytest.param([(20, 2, "s"), (20, 3, "s"), (30, 2, "x"), (40, 3, "x"), (90, 1, "")], 90, id="one of three stays"),
     ],
 )
 async def test_overlapping_seeders_count_seed_time_once(
@@ -169,6 +171,22 @@ async def test_overlapping_seeders_count_seed_time_once(
         await private.announce(alice(peer, event or "u", bytes_left=0))
     found = await account(private)
     assert (found["total_time"], found["seed_time"]) == (seconds, seconds)
+
+
+@pytest.mark.parametrize("uploaded", [0, 5])
+async def test_the_account_marks_that_the_last_peer_overlaps_with_one_that_left(private: Store, uploaded: int) -> None:
+    """T15: until that peer announces; a peer that is replaced by a new one of the same client leaves none."""
+    await private.announce(alice(1, "s"))
+    await private.announce(alice(2, "s"))
+    private.clock.now += 50
+    await private.announce(alice(2, "x"))
+    key = private.keys.user_torrent("7", "1")
+    assert await private.redis.hget(key, "peers") == b"01"
+    private.clock.now += 50
+    await private.announce(alice(1, uploaded=uploaded))
+    assert (await private.redis.hget(key, "peers"), (await account(private))["total_time"]) == (b"1", 100)
+    await private.announce(alice(3, "s", endpoint=alice(1).endpoint))
+    assert await private.redis.hget(key, "peers") == b"1"
 
 
 async def test_seed_time_is_counted_separately(private: Store) -> None:

@@ -174,7 +174,7 @@ local read_request, find_peer, was_join, has_derived, load_swarm
 do
 --@ include announce/read.lua
 end
-local use_groups, refuse, refuse_unregistered, authorize, authorize_stop, has_max_downloads, load_user
+local use_groups, refuse, refuse_unregistered, authorize, authorize_stop, has_max_downloads, read_regular
 local load_totals, write_total, save_user, take_list
 do
 --@ include announce/refuse.lua
@@ -397,10 +397,9 @@ local function set_rules(packed)
       'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
     peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'marks',
       accounts and 'user_id' or nil },
-    ruled_account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported', 'extra_up',
+    ruled_account = { 'peers', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported', 'extra_up',
       'extra_dn', rules.limits_here and 'credited' or nil },
-    account = { 'peers', 'until', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
-      rules.limits_here and 'credited' or nil },
+    account = { 'peers', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported', rules.limits_here and 'credited' or nil },
   }
   packed_rules = packed
 end

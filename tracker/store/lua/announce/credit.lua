@@ -209,8 +209,9 @@ local function settle(a)
 end
 
 -- A regular announce of a user, whose only peer on the torrent it is. The account's `until` may be older than the
--- peer's last announce: the time of an only peer overlaps with none. Numbers that another program wrote in another form
--- are left to credit_user(): an error is no regular announce.
+-- peer's last announce: the time of an only peer overlaps with none. The text '01' of `peers` (accounts.lua) is another
+-- than '1'. Numbers that another program wrote in another form are left to credit_user(): an error is no regular
+-- announce.
 local regular = {} -- what save_changed() writes
 
 -- A stored total and more.
@@ -222,39 +223,39 @@ function plus(held, more)
 end
 
 -- The key of the account, its total time, and of a seeder its seed time; nil when the announce is not a regular one.
--- `torrent_rules`: the torrent has a multiplier.
-function load_regular(user, tid, seeding, stored, left, up, down, time, torrent_rules)
-  local account, a = P .. 'u:' .. user[1] .. ':t:' .. tid
-  local ruled = torrent_rules or user[3] or user[4] or upload_of_all or download_of_all or user_group
+-- `ruled`: the torrent or the user has a multiplier.
+function load_regular(uid, tid, seeding, stored, left, up, down, time, ruled)
+  local account, a = P .. 'u:' .. uid .. ':t:' .. tid
+  ruled = ruled or upload_of_all or download_of_all or user_group
   if ruled then
     a = call('HMGET', account, unpack(field_lists.ruled_account))
   elseif not seeding or rules.limits_here or hnr_ratio > 0 then
     a = call('HMGET', account, unpack(field_lists.account))
   else
-    a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time', 'uploaded')
+    a = call('HMGET', account, 'peers', 'total_time', 'seed_time', 'uploaded')
   end
-  if a[1] ~= '1' or a[2] and a[2] - stored[5] > 0 then return end
+  if a[1] ~= '1' then return end
   local w = regular
-  w.user, w.uid, w.tid = P .. 'u:' .. user[1], user[1], tid
-  w.uploaded, w.downloaded = up > 0 and plus(a[5], up), down > 0 and plus(a[6], down)
-  w.credited, w.left, w.unreported, w.gained, w.charged, w.cut = a[ruled and 10 or 8], nil, nil, nil, nil, 0
-  w.extra_up, w.extra_dn, w.held_up, w.held_dn, w.ruled = 0, 0, ruled and a[8], ruled and a[9], ruled
-  w.by_ratio = hnr_ratio > 0 and up > 0 and (a[5] or 0) + 0 < hnr_ratio * (a[6] or 0)
-    and (a[5] or 0) + up >= hnr_ratio * ((a[6] or 0) + down)
+  w.user, w.uid, w.tid = P .. 'u:' .. uid, uid, tid
+  w.uploaded, w.downloaded = up > 0 and plus(a[4], up), down > 0 and plus(a[5], down)
+  w.credited, w.left, w.unreported, w.gained, w.charged, w.cut = a[ruled and 9 or 7], nil, nil, nil, nil, 0
+  w.extra_up, w.extra_dn, w.held_up, w.held_dn, w.ruled = 0, 0, ruled and a[7], ruled and a[8], ruled
+  w.by_ratio = hnr_ratio > 0 and up > 0 and (a[4] or 0) + 0 < hnr_ratio * (a[5] or 0)
+    and (a[4] or 0) + up >= hnr_ratio * ((a[5] or 0) + down)
   if not seeding then
     local before, after = known_left(stored[2]), known_left(left)
     local bytes = before and after and before > after and before - after - down or -down
     if after and after ~= before then w.left = left end
     if bytes ~= 0 then
-      w.more, w.held = bytes, max(-MAX_EXACT, min(MAX_EXACT, whole(a[7])))
+      w.more, w.held = bytes, max(-MAX_EXACT, min(MAX_EXACT, whole(a[6])))
       w.unreported = max(-MAX_EXACT, min(MAX_EXACT, w.held + bytes))
     end
   end
-  return account, plus(a[3], time), seeding and plus(a[4], time)
+  return account, plus(a[2], time), seeding and plus(a[3], time)
 end
 
--- Decides what the user's totals gain. `user` holds the row of the passkey.
-function credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn)
+-- Decides what the user's totals gain.
+function credit_regular(tid, up, down, elapsed, multi_up, multi_dn, own_up, own_dn)
   local w, u = regular
   if down > 0 then
     u = call('HMGET', w.user, 'uploaded', 'credited_up', 'downloaded', 'credited_down', 'freeleech:' .. tid)
@@ -262,7 +263,7 @@ function credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn)
     u = call('HMGET', w.user, 'uploaded', 'credited_up')
   end
   local up_multiplier, down_multiplier =
-    multipliers(multi_up, multi_dn, up > 0 and user[3], down > 0 and user[4], u[5])
+    multipliers(multi_up, multi_dn, up > 0 and own_up, down > 0 and own_dn, u[5])
   local gained, charged
   gained, charged, w.cut, w.credited, w.credited_up, w.credited_down =
     limit_credit(w.credited, u[2], u[4], up * up_multiplier, down * down_multiplier, elapsed)
@@ -439,6 +440,7 @@ function credit_announce(t, r, p, a)
   credit_user(t, r, p, a)
   update_user_sets(t, r, p, a)
   for _ = 1, r.evictions do end_activity(a, false) end
+  a.overlaps = false -- if this is the only peer, all of its time is counted
   if r.left ~= '0' then a.leeched = '1' end
 end
 

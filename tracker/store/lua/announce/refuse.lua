@@ -7,7 +7,7 @@ end
 
 -- How rows of users are read: `read_regular` for regular announces, as HMGET reads fields. Where there are groups, both
 -- note the user's group, and for a regular announce a user whose group may not announce has no row.
-local groups, read_row, read_regular
+local groups, read_row
 
 local function read_with_group(_, key, ...)
   local row = call('HMGET', key, 'group', ...)
@@ -29,8 +29,7 @@ local function read_regular_with_group(_, key, a, b, c, d, e)
     id = row[6]
   end
   user_group = id and find_group(id, groups)
-  if user_group and (user_group.may_announce == '0'
-      or user_group.can_leech == '0' and (c == 'can_leech' or e == 'can_leech')) then
+  if user_group and (user_group.may_announce == '0' or user_group.can_leech == '0' and c == 'can_leech') then
     row[1] = false
   end
   return row
@@ -105,23 +104,6 @@ function has_max_downloads(r, tid)
   local user = P .. 'u:' .. r.uid
   local downloads = call('SINTERCARD', 2, user .. ':active', user .. ':incomplete', 'LIMIT', decimal(limit))
   return downloads >= limit and call('SISMEMBER', user .. ':active', tid or '') == 0
-end
-
--- The row of the user of a regular announce: user_id, enabled (0 also if the user may not leech), and if something has
--- changed the multipliers of what may have moved.
-function load_user(passkey, seeding, changed)
-  local key, row = P .. 'user:' .. passkey
-  if seeding then
-    if not changed then return read_regular('HMGET', key, 'user_id', 'enabled') end
-    return read_regular('HMGET', key, 'user_id', 'enabled', 'upload_multiplier')
-  elseif not changed then
-    row = read_regular('HMGET', key, 'user_id', 'enabled', 'can_leech')
-    if row[3] == '0' then row[2] = '0' end
-    return row
-  end
-  row = read_regular('HMGET', key, 'user_id', 'enabled', 'upload_multiplier', 'download_multiplier', 'can_leech')
-  if row[5] == '0' then row[2] = '0' end
-  return row
 end
 
 local KEPT_SECONDS, FIRST_SECONDS, MAX_UNREGISTERED = 7776000, 600, 100

@@ -45,11 +45,26 @@ function update_regular(packed, ih, tid)
     time = now - elapsed < outage_until and elapsed - time_out_of_service(now - elapsed) or elapsed
     if time >= rules.max_gap then time = 0 end
   end
-  local moved, uid, user, account, a, total_time, seed_time = up + down > 0, stored[8]
+  local moved, uid, user, own_up, own_dn, account, total_time, seed_time = up + down > 0, stored[8]
   local changed = moved or left ~= stored[2]
   if accounts and (passkey ~= '' or uid or rules.required) then
     if elapsed < rules.regular_after or seeding and down > 0 then return end
-    user = load_user(passkey, seeding, changed)
+    local row = P .. 'user:' .. passkey
+    if not seeding then
+      if changed then
+        user = read_regular('HMGET', row, 'user_id', 'enabled', 'can_leech', 'upload_multiplier',
+          'download_multiplier')
+        own_up, own_dn = user[4], user[5]
+      else
+        user = read_regular('HMGET', row, 'user_id', 'enabled', 'can_leech')
+      end
+      if user[3] == '0' then return end
+    elseif changed then
+      user = read_regular('HMGET', row, 'user_id', 'enabled', 'upload_multiplier')
+      own_up = user[3]
+    else
+      user = read_regular('HMGET', row, 'user_id', 'enabled')
+    end
     if not uid or user[1] ~= uid or user[2] == '0' then return end
   end
   local torrent, t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = P .. 't:' .. ih
@@ -72,18 +87,19 @@ function update_regular(packed, ih, tid)
 
   if user and changed then
     account, total_time, seed_time =
-      load_regular(user, tid, seeding, stored, left, up, down, time, multi_up or multi_dn)
+      load_regular(uid, tid, seeding, stored, left, up, down, time, multi_up or multi_dn or own_up or own_dn)
     if not account then return end
-    if moved then credit_regular(user, tid, up, down, elapsed, multi_up, multi_dn) end
+    if moved then credit_regular(tid, up, down, elapsed, multi_up, multi_dn, own_up, own_dn) end
   elseif user then
     account = P .. 'u:' .. uid .. ':t:' .. tid
-    if seeding then
-      a = call('HMGET', account, 'peers', 'until', 'total_time', 'seed_time')
-      total_time, seed_time = plus(a[3], time), plus(a[4], time)
+    if not seeding then
+      if call('HGET', account, 'peers') ~= '1' then return end
     else
-      a = call('HMGET', account, 'peers', 'until')
+      local a = call('HMGET', account, 'peers', 'total_time', 'seed_time')
+      if a[1] ~= '1' then return end
+      total_time = plus(a[2], time)
+      seed_time = a[3] == a[2] and total_time or plus(a[3], time)
     end
-    if a[1] ~= '1' or a[2] and a[2] - stored[5] > 0 then return end
   end
   local outcome = elapsed < early and elapsed >= 0 and form ~= 3 and 'e ' or 'u '
   local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
