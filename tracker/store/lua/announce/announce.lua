@@ -82,8 +82,9 @@ local UPDATE = 117 -- 'u', the event of regular announces
 local P, call, now, moment, may_grow, batch_values, info_hashes
 local outage_from, outage_until, steady, clock_back, full, full_before, removing
 local user_group -- of the user whose row was read last; nil for none
--- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`.
-local rules, accounts, early, memory
+-- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`: to read a field costs more than
+-- to read a local.
+local rules, accounts, early, regular_after, max_gap, give_below, notes_updates, memory
 local hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, min_timeout, max_changes
 local field_lists -- the fields that announces read under these rules
 -- What the announces of the call add up to: for the answer, and for finish(). And `asks`: whether 'no copy' may be one.
@@ -367,25 +368,25 @@ local packed_rules
 
 -- Reads the rules, and which fields announces need under them.
 local function set_rules(packed)
-  local mode, all, open, local_too, warns_beyond, own_peers, notes_updates, ports_at
+  local mode, all, open, local_too, warns_beyond, own_peers, notes, ports_at
   rules = {}
-  rules.max_gap, rules.max_credit, mode, early, rules.give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed,
+  max_gap, rules.max_credit, mode, early, give_below, all, memory, hnr_min, hnr_threshold, hnr_by_seed,
     hnr_share, hnr_ratio, hnr_grace, min_timeout, open, rules.max_user_credit, rules.max_saved, rules.max_in_swarm,
     rules.max_in_all, local_too, max_changes, rules.max_peers, rules.max_downloads, warns_beyond, own_peers,
-    rules.shortest, rules.lists_at_once, rules.lists_per_minute, rules.lists_per_day, rules.list_wait, notes_updates,
+    rules.shortest, rules.lists_at_once, rules.lists_per_minute, rules.lists_per_day, rules.list_wait, notes,
     ports_at =
     read('<' .. string.rep('d', 31), packed)
-  rules.own_peers, rules.warns_beyond, rules.notes_updates = own_peers == 1, warns_beyond == 1, notes_updates == 1
+  rules.own_peers, rules.warns_beyond, notes_updates = own_peers == 1, warns_beyond == 1, notes == 1
   for at = ports_at, #packed - 1, 2 do
     rules.untold = rules.untold or {}
     rules.untold[sub(packed, at, at + 1)] = true
   end
   rules.limits_lists = rules.lists_at_once > 0 and rules.lists_per_minute > 0 or rules.lists_per_day > 0
-  rules.regular_after = max(rules.shortest, rules.limits_lists and rules.list_wait or 0)
+  regular_after = max(rules.shortest, rules.limits_lists and rules.list_wait or 0)
   accounts, rules.required, rules.give_all = mode > 0, mode == 2, all == 1
   rules.open, rules.bound_local = open == 1, local_too == 1
   rules.limits_here = rules.max_credit < rules.max_user_credit
-  local dht = rules.give_below > 0 and 'dht' or nil
+  local dht = give_below > 0 and 'dht' or nil
   field_lists = {
     torrent_of_user =
       { 'snatches', 'enabled', 'joiners', 'multi_up', 'multi_dn', 'hybrid_of', dht },
@@ -395,11 +396,10 @@ local function set_rules(packed)
       'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
     torrent_of_leecher = { 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
       'hybrid_of', 'multi_up', 'multi_dn', 'user_downloaded', dht },
-    peer = { 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'marks',
-      accounts and 'user_id' or nil },
     ruled_account = { 'peers', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported', 'extra_up',
       'extra_dn', rules.limits_here and 'credited' or nil },
-    account = { 'peers', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported', rules.limits_here and 'credited' or nil },
+    account = { 'peers', 'total_time', 'seed_time', 'uploaded', 'downloaded', 'unreported',
+      rules.limits_here and 'credited' or nil },
   }
   packed_rules = packed
 end

@@ -110,17 +110,13 @@ local function multipliers(multi_up, multi_dn, own_up, own_dn, token)
   return up or 1, down or 1
 end
 
-local function show(number)
-  shown = shown or {}
-  if not shown[number] then shown[number] = format('%.6g', number) end
-  return shown[number]
-end
-
 -- The answer to a join, with the multipliers that apply, for the warning to the client.
 function with_multipliers(t, r, a, answer)
   local up, down = multipliers(t.multi_up, t.multi_dn, r.user[2], r.user[3], a.user.token)
   if up == 1 and down == 1 then return answer end
-  return { 3, answer, show(up), show(down) }
+  shown = shown or {}
+  shown[up], shown[down] = shown[up] or format('%.6g', up), shown[down] or format('%.6g', down)
+  return { 3, answer, shown[up], shown[down] }
 end
 
 -- A number rounded up: math.ceil() would cost a call.
@@ -222,10 +218,10 @@ function plus(held, more)
   return sum
 end
 
--- The key of the account, its total time, and of a seeder its seed time; nil when the announce is not a regular one.
--- `ruled`: the torrent or the user has a multiplier.
-function load_regular(uid, tid, seeding, stored, left, up, down, time, ruled)
-  local account, a = P .. 'u:' .. uid .. ':t:' .. tid
+-- The account's total time, and of a seeder its seed time; nil when the announce is not a regular one. `ruled`: the
+-- torrent or the user has a multiplier.
+function load_regular(account, uid, tid, seeding, stored, left, up, down, time, ruled)
+  local a
   ruled = ruled or upload_of_all or download_of_all or user_group
   if ruled then
     a = call('HMGET', account, unpack(field_lists.ruled_account))
@@ -251,7 +247,7 @@ function load_regular(uid, tid, seeding, stored, left, up, down, time, ruled)
       w.unreported = max(-MAX_EXACT, min(MAX_EXACT, w.held + bytes))
     end
   end
-  return account, plus(a[2], time), seeding and plus(a[3], time)
+  return plus(a[2], time), seeding and plus(a[3], time)
 end
 
 -- Decides what the user's totals gain.
@@ -447,9 +443,6 @@ end
 -- Which announces count as a snatch: those of a leecher that has all now; `completed` may have been lost. Some clients
 -- send that at each start. Of another peer it counts for a user who was a leecher, once. A torrent keeps the last
 -- anonymous completions for a day, in hex: 10 digits of a digest of the peer id, 10 of one of the endpoint, 8 of time.
-local DAY, MAX_COMPLETIONS, COMPLETION_SIZE = 86400, 64, 28
-local COMPLETERS = 20 -- users kept in `completed:<tid>`
-
 function is_completion(r, p, a)
   if r.left ~= '0' then return false end
   if p.known and p.left ~= '0' then return true end
@@ -459,30 +452,24 @@ end
 
 -- True when a peer with this id or this endpoint completed the torrent within the last day; if not, notes it.
 local function completed_recently(t, r)
+  local day, most, size = 86400, 64, 28
   local id, endpoint = sub(redis.sha1hex(t.ih .. r.pid), 1, 10), sub(redis.sha1hex(t.ih .. r.endpoint), 1, 10)
   local stored, kept = call('HGET', t.key, 'completions') or '', {}
-  for at = 1, #stored - COMPLETION_SIZE + 1, COMPLETION_SIZE do
-    local one = sub(stored, at, at + COMPLETION_SIZE - 1)
+  for at = 1, #stored - size + 1, size do
+    local one = sub(stored, at, at + size - 1)
     local when = tonumber(sub(one, 21), 16)
-    if when and when > now - DAY and when <= now + CLOCK_SLACK then
+    if when and when > now - day and when <= now + CLOCK_SLACK then
       if sub(one, 1, 10) == id or sub(one, 11, 20) == endpoint then return true end
       kept[#kept + 1] = one
     end
   end
   kept[#kept + 1] = id .. endpoint .. format('%08x', now)
-  call('HSET', t.key, 'completions', table.concat(kept, '', max(1, #kept - MAX_COMPLETIONS + 1)))
+  call('HSET', t.key, 'completions', table.concat(kept, '', max(1, #kept - most + 1)))
   return false
 end
 
--- Notes who completed the torrent last; `uid` is '' for an anonymous peer. The set is cut every COMPLETERS snatches
--- only: it may hold twice as many.
-local function note_completer(t, uid)
-  local key = P .. 'completed:' .. t.tid
-  if uid ~= '' then redis.pcall('ZADD', key, now, uid) end
-  if t.snatches % COMPLETERS == 0 then redis.pcall('ZREMRANGEBYRANK', key, 0, -COMPLETERS - 1) end
-end
-
--- Returns true when the completion counts.
+-- Returns true when the completion counts. `completed:<tid>` keeps the users who completed it last, 20 to 40: it is cut
+-- every 20 snatches.
 function count_snatch(t, r, p, a)
   if not a and counts_elsewhere(t.ih, call('HGET', t.key, 'hybrid_of')) then return end
   if call('HGET', p.at, 'completed') == '1' then return end
@@ -496,6 +483,9 @@ function count_snatch(t, r, p, a)
   end
   t.snatches = add_bounded(t.key, 'snatches', 1)
   redis.pcall('ZADD', P .. 'i:snatches', t.snatches, t.tid)
-  if accounts then note_completer(t, r.uid) end
+  if not accounts then return true end
+  local completers, most = P .. 'completed:' .. t.tid, 20
+  if r.uid ~= '' then redis.pcall('ZADD', completers, now, r.uid) end
+  if t.snatches % most == 0 then redis.pcall('ZREMRANGEBYRANK', completers, 0, -most - 1) end
   return true
 end

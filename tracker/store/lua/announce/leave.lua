@@ -85,7 +85,7 @@ function leave_late(t, r, p, tid)
   if p.lower ~= '' then call('HSET', p.at, 'lower', p.lower) elseif p.had_lower then call('HDEL', p.at, 'lower') end
   credit_user(t, r, p, a)
   -- The feed had it as stopped or reaped before.
-  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix .. ':' .. r.uid) end
+  if notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix .. ':' .. r.uid) end
   save_account(a)
   save_user(a.user)
 end

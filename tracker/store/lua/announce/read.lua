@@ -135,7 +135,7 @@ local function load_peer(tid, r)
   end
   if active and elapsed > 0 then
     local time = now - elapsed < outage_until and elapsed - time_out_of_service(now - elapsed) or elapsed
-    if time < rules.max_gap then p.time = time end
+    if time < max_gap then p.time = time end
   end
   return p
 end
@@ -199,7 +199,7 @@ function load_swarm(r, registered)
   elseif r.uid ~= '' then
     v = read_torrent(t, r.ih, false, unpack(field_lists.torrent_of_user))
     t.multi_up, t.multi_dn, hybrid_of, dht = v[12], v[13], v[14], v[15]
-  elseif rules.give_below > 0 then
+  elseif give_below > 0 then
     v = read_torrent(t, r.ih, false, 'snatches', 'enabled', 'joiners', 'dht')
     dht = v[12]
   else

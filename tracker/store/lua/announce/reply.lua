@@ -271,7 +271,7 @@ function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, 
   end
   if dht and not with_ids and (tonumber(dht) or 0) > now then
     local listed = #peers4 / 6 + #peers6 / 18
-    if listed < rules.give_below and listed < want then
+    if listed < give_below and listed < want then
       peers4, peers6 = add_dht_peers(arrays, peers4, peers6, want - listed, on_v4, own4, own6)
     end
   end

@@ -23,7 +23,13 @@ function update_regular(packed, ih, tid)
   local pidx, _, form, want, timeout, random, uploaded, downloaded, left, endpoint, passkey =
     read('<c40BBHI4I4sssBc0Bc0', packed, 41)
   local key, seeding = P .. 'p:' .. tid .. ':' .. pidx, left == '0'
-  local stored = call('HMGET', key, unpack(field_lists.peer))
+  local stored
+  if accounts then
+    stored = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'marks',
+      'user_id')
+  else
+    stored = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'marks')
+  end
   local had_speed = stored[7]
   if had_speed and had_speed ~= 's' then return end -- paused, or with lower counters
   local endpoints, on_v4, own4, own6 = stored[1], #endpoint == 6, nil, nil
@@ -43,14 +49,22 @@ function update_regular(packed, ih, tid)
   if up < 0 or down < 0 then return end -- late, or a client that restarted its counters
   if elapsed > 0 then
     time = now - elapsed < outage_until and elapsed - time_out_of_service(now - elapsed) or elapsed
-    if time >= rules.max_gap then time = 0 end
+    if time >= max_gap then time = 0 end
   end
   local moved, uid, user, own_up, own_dn, account, total_time, seed_time = up + down > 0, stored[8]
   local changed = moved or left ~= stored[2]
-  if accounts and (passkey ~= '' or uid or rules.required) then
-    if elapsed < rules.regular_after or seeding and down > 0 then return end
+  if uid or accounts and (passkey ~= '' or rules.required) then
+    if elapsed < regular_after then return end
     local row = P .. 'user:' .. passkey
-    if not seeding then
+    if seeding then
+      if changed then
+        if down > 0 then return end
+        user = read_regular('HMGET', row, 'user_id', 'enabled', 'upload_multiplier')
+        own_up = user[3]
+      else
+        user = read_regular('HMGET', row, 'user_id', 'enabled')
+      end
+    else
       if changed then
         user = read_regular('HMGET', row, 'user_id', 'enabled', 'can_leech', 'upload_multiplier',
           'download_multiplier')
@@ -59,46 +73,44 @@ function update_regular(packed, ih, tid)
         user = read_regular('HMGET', row, 'user_id', 'enabled', 'can_leech')
       end
       if user[3] == '0' then return end
-    elseif changed then
-      user = read_regular('HMGET', row, 'user_id', 'enabled', 'upload_multiplier')
-      own_up = user[3]
-    else
-      user = read_regular('HMGET', row, 'user_id', 'enabled')
     end
     if not uid or user[1] ~= uid or user[2] == '0' then return end
   end
   local torrent, t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = P .. 't:' .. ih
-  if rules.give_below > 0 or user and moved then
+  if give_below > 0 or changed and user then
     t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = load_more(torrent, seeding, user)
-  elseif user and seeding then
-    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 'hybrid_of')
-    hybrid_of = t[9]
+    if hybrid_of then return end
+  elseif seeding then
+    if user then
+      t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded',
+        'hybrid_of')
+      if t[9] then return end
+    else
+      t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded')
+    end
   elseif user then
     t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
       'hybrid_of')
-    hybrid_of = t[11]
-  elseif seeding then
-    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded')
+    if t[11] then return end
   else
     t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6')
   end
-  if seeding then t[9], t[10] = false, false end -- it gets leechers only
-  if t[1] ~= tid or t[2] == '0' or t[2] == 'pending' or hybrid_of then return end
-
-  if user and changed then
-    account, total_time, seed_time =
-      load_regular(uid, tid, seeding, stored, left, up, down, time, multi_up or multi_dn or own_up or own_dn)
-    if not account then return end
-    if moved then credit_regular(tid, up, down, elapsed, multi_up, multi_dn, own_up, own_dn) end
-  elseif user then
+  if t[1] ~= tid or t[2] == '0' or t[2] == 'pending' then return end
+  if user then
     account = P .. 'u:' .. uid .. ':t:' .. tid
-    if not seeding then
-      if call('HGET', account, 'peers') ~= '1' then return end
-    else
+    if changed then
+      total_time, seed_time = load_regular(account, uid, tid, seeding, stored, left, up, down, time,
+        multi_up or multi_dn or own_up or own_dn)
+      if not total_time then return end
+      if moved then credit_regular(tid, up, down, elapsed, multi_up, multi_dn, own_up, own_dn) end
+    elseif seeding then
       local a = call('HMGET', account, 'peers', 'total_time', 'seed_time')
       if a[1] ~= '1' then return end
-      total_time = plus(a[2], time)
+      total_time = (a[2] or 0) + time
+      if total_time < time or total_time > MAX_EXACT or total_time % 1 ~= 0 then return end
       seed_time = a[3] == a[2] and total_time or plus(a[3], time)
+    elseif call('HGET', account, 'peers') ~= '1' then
+      return
     end
   end
   local outcome = elapsed < early and elapsed >= 0 and form ~= 3 and 'e ' or 'u '
@@ -111,7 +123,9 @@ function update_regular(packed, ih, tid)
       if on_v4 then t[7], t[10] = false, false else t[6], t[9] = false, false end
     end
     local known = count_of
-    reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', known[t[9] or false] or 0, known[t[10] or false] or 0,
+    local s4, s6 = 0, 0 -- a seeder gets leechers only
+    if not seeding then s4, s6 = known[t[9] or false] or 0, known[t[10] or false] or 0 end
+    reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', s4, s6,
       known[t[6]] or 0, known[t[7]] or 0, want, random, form == 1, on_v4, own4, own6, t[8],
       form == 1 and has_derived(call('HGET', torrent, 'joiners')) and tid, dht, tid)
   end
@@ -126,7 +140,7 @@ function update_regular(packed, ih, tid)
   else
     call('HSET', key, 'last_announce', now, 'total_time', (stored[6] or 0) + time)
   end
-  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', tid .. ':' .. pidx) end
+  if notes_updates then redis.pcall('SADD', P .. 'updated', tid .. ':' .. pidx) end
   if not user then return reply end
   if changed then
     save_changed(account, total_time, seed_time, torrent, down, user_downloaded)
@@ -208,5 +222,5 @@ function update(t, r, p, a, old)
   end
   if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
   if a then save_account(a) end
-  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix) end
+  if notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix) end
 end

@@ -15,7 +15,7 @@ local function read_half(r)
   if alone and elapsed > 0 then time = elapsed - time_out_of_service(now - elapsed) end
   if starts then down = min(down, r.downloaded) end
   return { at = at, up = max(0, r.uploaded - up), down = max(0, r.downloaded - down), elapsed = elapsed, again = 0,
-    time = time < rules.max_gap and time or 0, restarted = not last, active = in_swarm or alone, alone = alone,
+    time = time < max_gap and time or 0, restarted = not last, active = in_swarm or alone, alone = alone,
     in_swarm = in_swarm, known = last and true, kind = kind_of(v[6], '0'), left = in_swarm and r.left or v[6] or false,
     base_up = max(up, r.uploaded), base_down = max(down, r.downloaded) }
 end
@@ -59,6 +59,6 @@ local function announce_v2_half(t, r, tid)
   if leaves and p.alone then end_activity(a, true) end
   save_account(a)
   save_user(u)
-  if rules.notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix .. ':' .. r.uid) end
+  if notes_updates then redis.pcall('SADD', P .. 'updated', r.suffix .. ':' .. r.uid) end
   return nothing
 end
