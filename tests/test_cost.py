@@ -60,12 +60,12 @@ COMMANDS: dict[str, float] = {
 """Maximum commands of the store per announce: the average of a full batch, without the script call itself."""
 
 STORE_INSTRUCTIONS: dict[str, dict[str, int]] = {
-    "idle": {"public": 99, "private": 136},
+    "idle": {"public": 96, "private": 129},
     # One in a call: with several shards calls are small. Lua collects garbage of earlier calls there, so counts vary.
-    "idle, alone": {"public": 153, "private": 197},
+    "idle, alone": {"public": 149, "private": 191},
     "join": {"public": 279, "private": 408},
     "stop": {"public": 229, "private": 438},
-    "mix": {"public": 122, "private": 187},
+    "mix": {"public": 120, "private": 181},
 }
 """Maximum thousands of instructions of the store per announce, by kind and tracker (private_rules.py)."""
 

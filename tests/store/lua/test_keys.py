@@ -55,8 +55,8 @@ BEYOND: dict[str, str] = {
     "announce": "addresses addresses:full changed changes deleting dht:peers:* download_multiplier "
     "due:* gap groups heartbeat i:* i:empty i:hnr i:hnr_pending i:leechers i:processed "
     "i:score i:seeders i:snatches p:*:torrents removing secret stats:* stats:credit_cut "
-    "sweeping u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* u:*:unregistered updated "
-    "upload_multiplier user:*",
+    "sweeping u: u:* u:*:active u:*:hnr u:*:incomplete u:*:t:* u:*:unregistered updated "
+    "upload_multiplier user: user:*",
     "audit": "audit audit:rows",
     "begin_removal": "removing",
     "claim": "job:* lease q:*: q:*:limits",

@@ -80,6 +80,7 @@ local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
 local P, call, now, moment, may_grow, batch_values, info_hashes
+local users_prefix, passkeys_prefix -- of the keys of a regular announce's user: to join fewer parts is faster
 local outage_from, outage_until, steady, clock_back, full, full_before, removing
 local user_group -- of the user whose row was read last; nil for none
 -- The rules, as ARGV[3] has them; those that few announces need are fields of `rules`: to read a field costs more than
@@ -408,6 +409,7 @@ local gap, heartbeat, addresses_full, removing_key, upload_multiplier, download_
 
 local function set_prefix(prefix)
   P, sharded = prefix, string.find(prefix, ':{%d+%l+}:$')
+  users_prefix, passkeys_prefix = P .. 'u:', P .. 'user:'
   gap, heartbeat, addresses_full, removing_key = P .. 'gap', P .. 'heartbeat', P .. 'addresses:full', P .. 'removing'
   upload_multiplier, download_multiplier, groups = P .. 'upload_multiplier', P .. 'download_multiplier', P .. 'groups'
 end

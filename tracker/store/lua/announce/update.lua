@@ -55,7 +55,7 @@ function update_regular(packed, ih, tid)
   local changed = moved or left ~= stored[2]
   if uid or accounts and (passkey ~= '' or rules.required) then
     if elapsed < regular_after then return end
-    local row = P .. 'user:' .. passkey
+    local row = passkeys_prefix .. passkey
     if seeding then
       if changed then
         if down > 0 then return end
@@ -97,7 +97,7 @@ function update_regular(packed, ih, tid)
   end
   if t[1] ~= tid or t[2] == '0' or t[2] == 'pending' then return end
   if user then
-    account = P .. 'u:' .. uid .. ':t:' .. tid
+    account = users_prefix .. uid .. ':t:' .. tid
     if changed then
       total_time, seed_time = load_regular(account, uid, tid, seeding, stored, left, up, down, time,
         multi_up or multi_dn or own_up or own_dn)
@@ -147,7 +147,7 @@ function update_regular(packed, ih, tid)
   elseif seed_time then
     call('HSET', account, 'total_time', total_time, 'seed_time', seed_time)
   end
-  if sharded or total_time >= hnr_threshold or seed_time and seed_time >= hnr_threshold then
+  if total_time >= hnr_threshold or sharded or seed_time and seed_time ~= total_time and seed_time >= hnr_threshold then
     settle_regular(uid, tid, total_time, seed_time, time)
   end
   return reply
