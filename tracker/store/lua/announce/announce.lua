@@ -80,6 +80,7 @@ local UPDATE = 117 -- 'u', the event of regular announces
 
 -- The call: its time, rules, announces, and what one command has read for all of them.
 local P, call, now, moment, may_grow, batch_values, info_hashes
+local settle_from -- a regular announce may clear a hit-and-run from so many seconds on (0 in a shard)
 local users_prefix, passkeys_prefix -- of the keys of a regular announce's user: to join fewer parts is faster
 local outage_from, outage_until, steady, clock_back, full, full_before, removing
 local user_group -- of the user whose row was read last; nil for none
@@ -421,6 +422,7 @@ function begin(prefix, arguments)
   moment, may_grow = tonumber(arguments[1]), arguments[2] == '1' or arguments[2] == '2'
   now = floor(moment)
   if arguments[3] ~= packed_rules then set_rules(arguments[3]) end
+  settle_from = sharded and 0 or hnr_threshold
   sums = { given = 0, again = {}, incomplete = 0, joined = {}, newly_full = {}, asks = sharded and arguments[2] < '2' }
   network_changes, due_entries = {}, {}
   -- With room for those of one announce: to grow a table costs as much as a short command.

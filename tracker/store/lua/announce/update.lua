@@ -53,7 +53,7 @@ function update_regular(packed, ih, tid)
   end
   local moved, uid, user, own_up, own_dn, account, total_time, seed_time = up + down > 0, stored[8]
   local changed = moved or left ~= stored[2]
-  if uid or accounts and (passkey ~= '' or rules.required) then
+  if uid then
     if elapsed < regular_after then return end
     local row = passkeys_prefix .. passkey
     if seeding then
@@ -74,7 +74,9 @@ function update_regular(packed, ih, tid)
       end
       if user[3] == '0' then return end
     end
-    if not uid or user[1] ~= uid or user[2] == '0' then return end
+    if user[1] ~= uid or user[2] == '0' then return end
+  elseif accounts and (passkey ~= '' or rules.required) then
+    return
   end
   local torrent, t, dht, hybrid_of, multi_up, multi_dn, user_downloaded = P .. 't:' .. ih
   if give_below > 0 or changed and user then
@@ -147,7 +149,7 @@ function update_regular(packed, ih, tid)
   elseif seed_time then
     call('HSET', account, 'total_time', total_time, 'seed_time', seed_time)
   end
-  if total_time >= hnr_threshold or sharded or seed_time and seed_time ~= total_time and seed_time >= hnr_threshold then
+  if total_time >= settle_from or seed_time and seed_time ~= total_time and seed_time >= settle_from then
     settle_regular(uid, tid, total_time, seed_time, time)
   end
   return reply
