@@ -132,7 +132,10 @@ class TestLibtorrent:
             seeder.handle.set_flags(lt.torrent_flags.super_seeding)
             await eventually(lambda: bool(seeder.handle.flags() & lt.torrent_flags.super_seeding))
             there = loopback(seeder.session.listen_port())
-            found = await prober(1.0).check(there, shared.info_hash, Level.HANDSHAKE, shared.pieces)
+            for seconds in (1.0, 5.0, 25.0):  # a busy machine takes longer for the handshake
+                found = await prober(seconds).check(there, shared.info_hash, Level.HANDSHAKE, shared.pieces)
+                if found.reason != "no handshake: timed out":
+                    break
         assert found.status is Status.UNKNOWN and "pieces shown: timed out" in found.reason
 
 
