@@ -56,11 +56,12 @@ class Rescore:
     async def handle(self, payload: dict[str, Any], job: Claimed) -> None:
         """Scans from ``job.cursor`` on. Raises ScanLost when another tracker has claimed the job."""
         bounds = checked(payload)
-        server = await self._server()
+        server = (await read_info(self.connection, "server")).get("run_id", "")  # a cursor is valid for one run only
         known, _, at = job.cursor.partition(" ")
         cursor = at if known == server and at.isdigit() else "0"
         while True:
-            await self._wait_for_room()
+            while await self.jobs.waiting(PROCESS_TORRENT) >= self.max_waiting:
+                await asyncio.sleep(self.pause)
             after, found = await self.scores.page_by_seeders(cursor, _PAGE)
             await self._enqueue(await self._matching(found, bounds))
             cursor = after
@@ -68,14 +69,6 @@ class Rescore:
                 raise ScanLost("another tracker continues this scan")
             if cursor == "0":
                 return
-
-    async def _server(self) -> str:
-        """The id of the server's run: a cursor is valid for one run only."""
-        return (await read_info(self.connection, "server")).get("run_id", "")
-
-    async def _wait_for_room(self) -> None:
-        while await self.jobs.waiting(PROCESS_TORRENT) >= self.max_waiting:
-            await asyncio.sleep(self.pause)
 
     async def _matching(self, found: Sequence[tuple[str, float]], bounds: Mapping[str, float]) -> list[str]:
         ids = [id for id, seeders in found if _within(seeders, bounds, "seeders")]

@@ -71,7 +71,7 @@ def encoder(column: Column[Any], value: str, zone: tzinfo) -> Encode:
         empty = None if column.nullable else ""
         if value in _ADDRESSES:
             return lambda packed: empty if packed is None else str(ip_address(packed))
-        return lambda text: empty if text is None else _text(text)[:length]
+        return lambda text: empty if text is None else (text.hex() if isinstance(text, bytes) else str(text))[:length]
     if kind == "bytes":
         return lambda raw: raw if raw is None or isinstance(raw, bytes) else str(raw).encode()
     return lambda number: number
@@ -111,10 +111,6 @@ def _number_encoder(column: Column[Any]) -> Encode:
 def _moment(epoch: int, zone: tzinfo, *, aware: bool) -> datetime:
     found = datetime.fromtimestamp(epoch, zone)
     return found if aware else found.replace(tzinfo=None)
-
-
-def _text(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def with_agent(row: dict[str, Any]) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class RowReader:
         if writer.mapping.rows == "history":
             named.history = dict.fromkeys(map(UserOnTorrent, users, torrents))
         else:
-            ids = [_hex(key[columns["peer_id"]]) for key in keys]
+            ids = [each if isinstance(each, str) else each.hex() for each in (key[columns["peer_id"]] for key in keys)]
             named.peers = dict(zip(map(PeerOnTorrent, torrents, ids), map(OfPeer, users), strict=True))
         rows = (await self.read(named))[writer.mapping.rows]
         return {writer.key_of(each) for row, each in writer.encode_all(rows, Written()) if row["active"]}
@@ -149,7 +149,3 @@ def _addresses(endpoints: Sequence[str]) -> SiteRow:
         address = ip_address(host.strip("[]"))
         found |= {"ip": address.packed, "port": int(port), f"ipv{address.version}": address.packed}
     return found
-
-
-def _hex(peer_id: bytes | str) -> str:
-    return peer_id if isinstance(peer_id, str) else peer_id.hex()

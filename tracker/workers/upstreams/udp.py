@@ -92,7 +92,7 @@ class UdpTracker:
                 async with asyncio.timeout(wait):
                     connection_id = await udp_socket.connection_id(self._monotonic)
                     packet = await udp_socket.request(encode(connection_id, transaction_id), transaction_id)
-                    if not (remembered and _is_error(packet)):
+                    if not (remembered and int.from_bytes(packet[:4], "big") == udp.ERROR):
                         return transaction_id, packet
             if remembered:  # a restarted tracker does not know it any more
                 udp_socket.forget_connection()
@@ -132,10 +132,6 @@ class UdpTracker:
 async def _resolve(host: str, port: int) -> list[Destination]:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     return list(dict.fromkeys((each[0], (str(each[4][0]), int(each[4][1]))) for each in found))
-
-
-def _is_error(packet: bytes) -> bool:
-    return int.from_bytes(packet[:4], "big") == udp.ERROR
 
 
 class _UdpSocket(asyncio.DatagramProtocol):
