@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import cursor_number, errors_on, page_number, read_form, refused_form
+from tracker.admin.pages.forms import cursor_number, errors_on, page_number, read_form
 from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, render
 from tracker.errors import ClientError
@@ -59,7 +59,7 @@ class ClientPages(Pages):
         """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards."""
         period = self._period(request.query.get("period", ""))
         joins, refused = (page_number(request.query.get(which, "")) for which in ("page", "refused"))
-        clients, form = self._context.settings.clients, await refused_form(request)
+        clients, form = self._context.settings.clients, await read_form(request)
         variables = {
             "period": period,
             "months": self._months(),

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from tracker.admin.pages.forms import errors_on, page_number, read_form, refused_form
+from tracker.admin.pages.forms import errors_on, page_number, read_form
 from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, render
 from tracker.operations.torrents import NOT_SERVED, allow_torrent, deny_torrent, parse_hash
@@ -24,7 +24,7 @@ class DenyListPage(Pages):
             "denials": await torrents.denials((number - 1) * PAGE, PAGE),
             **turned("/torrents/denied", number, PAGE, await torrents.denial_count()),
             "error": error,
-            "info_hash": (await refused_form(request)).text("info_hash"),
+            "info_hash": (await read_form(request)).text("info_hash"),
         }
         return render(request, "torrents_denied.html", variables, status=422 if error else 200)
 

@@ -132,6 +132,13 @@ def _utc(at: float | None) -> datetime | None:
         return None
 
 
+def ratio(uploaded: int, downloaded: int) -> str:
+    """Uploaded / downloaded."""
+    if downloaded:
+        return f"{uploaded / downloaded:,.2f}"
+    return "∞" if uploaded else "–"
+
+
 _BY_NAME = (number, rate, size, percent, milliseconds, duration, prose, moment, clock, ago, input_time)
 FILTERS: Mapping[str, Callable[..., Any]] = {
     **{each.__name__: each for each in _BY_NAME},

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any
 
 from aiohttp import web
-from multidict import MultiDict, MultiDictProxy
+from multidict import MultiDictProxy
 
 from tracker.admin.http.form_body import Field, File, read_form_body
 from tracker.errors import ClientError, NotFound
@@ -71,11 +71,6 @@ def cursor_number(text: str) -> int:
     return number if number <= _LAST_CURSOR else 0
 
 
-async def refused_form(request: web.Request) -> Form:
-    """The form whose error a page shows; without fields if it shows none."""
-    return await read_form(request) if request.method == "POST" else Form(MultiDictProxy(MultiDict()))
-
-
 Handler = Callable[..., Awaitable[web.Response]]
 
 
@@ -100,5 +95,5 @@ def errors_on(page: str) -> Callable[[Handler], Handler]:
 
 
 async def read_form(request: web.Request) -> Form:
-    """Raises Problem for a malformed form, and HTTPRequestEntityTooLarge."""
+    """The form, without fields for a GET. Raises Problem for a malformed form, and HTTPRequestEntityTooLarge."""
     return Form(await read_form_body(request))

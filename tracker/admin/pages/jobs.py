@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import errors_on, page_number, read_form, refused_form
+from tracker.admin.pages.forms import errors_on, page_number, read_form
 from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, render, wants_part
 from tracker.errors import ClientError, existing
@@ -38,7 +38,7 @@ class JobPages(Pages):
 
     async def show(self, request: web.Request, error: str = "") -> web.Response:
         """The query has ``queue``, ``status`` and ``page``. htmx gets only the queues and the list."""
-        variables, form = await self._listing(request), await refused_form(request)
+        variables, form = await self._listing(request), await read_form(request)
         variables |= {"error": error, "filters": {name: form.text(name) for name in FILTERS}}
         part = wants_part(request) and not error
         return render(request, "parts/jobs.html" if part else "jobs.html", variables, status=422 if error else 200)

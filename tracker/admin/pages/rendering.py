@@ -18,7 +18,10 @@ from aiohttp import web
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.context import CONTEXT, AdminContext
-from tracker.admin.pages.formats import FILTERS
+from tracker.admin.pages.formats import FILTERS, ratio
+from tracker.admin.world import country_name
+from tracker.operations.torrents import state_of
+from tracker.store.schema.multipliers import rules_text
 
 STATIC = files("tracker.admin") / "static"
 
@@ -113,6 +116,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(FILTERS)
     environment.globals.update(version=__version__, navigation=NAVIGATION, static=static)
+    environment.globals.update(ratio=ratio, country_name=country_name, state_of=state_of, rules_text=rules_text)
     return environment
 
 

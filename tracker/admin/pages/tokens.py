@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.pages.forms import errors_on, read_form, refused_form
+from tracker.admin.pages.forms import errors_on, read_form
 from tracker.admin.pages.rendering import Pages, done, render
 from tracker.store.access.tokens import NAME_LENGTH, ROLES
 from tracker.store.schema.multipliers import parse_end
@@ -23,7 +23,7 @@ class TokenPage(Pages):
             "roles": ROLES,
             "secret": secret,
             "error": error,
-            "name": (await refused_form(request)).text("name"),
+            "name": (await read_form(request)).text("name"),
             "max_name_length": NAME_LENGTH,
         }
         return render(request, "tokens.html", variables, status=422 if error else 200)

@@ -17,7 +17,7 @@ from tracker.admin.pages.rendering import Pages, done, render, wants_part
 from tracker.errors import ClientError
 from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
 from tracker.operations.lists import find_torrents
-from tracker.operations.torrents import NOT_SERVED, Added, add_file, add_torrent, parse_hash, state_of, torrent_fields
+from tracker.operations.torrents import NOT_SERVED, Added, add_file, add_torrent, parse_hash, torrent_fields
 from tracker.store.torrents.filter import Order, TorrentFilter
 from tracker.store.torrents.records import Enabled
 
@@ -108,8 +108,6 @@ class TorrentPages(Pages):
             "filters": FILTERS,
             "sizes": SIZES,
             "headings": query.headings(),
-            "labels": list(SORTS.values()),
-            "state_of": state_of,
             "registered": registered,
             "complete": complete,
             **self._announced_to(request),

@@ -10,7 +10,6 @@ from tracker.admin.context import AdminContext
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import cursor_number, errors_on, read_form, read_rule
 from tracker.admin.pages.rendering import Pages, done, render
-from tracker.admin.world import country_name
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, NotFound, existing
 from tracker.operations.torrents import counting_torrent
@@ -69,7 +68,6 @@ class UserPage(Pages):
             "user": user,
             "group": group,
             "error": error,
-            "ratio": ratio,
             "chosen": chosen,
             "here": here,
             "labels": LABELS,
@@ -83,7 +81,6 @@ class UserPage(Pages):
             "token_count": token_count,
             "activity": activity,
             "limits": LIMITS,
-            "country_name": country_name,
         }
         return render(request, "user.html", variables, status=422 if error else 200)
 
@@ -174,10 +171,3 @@ def show_passkey(context: AdminContext, request: web.Request, user: User, messag
 
 def _back(request: web.Request, user: User, notice: str, **query: str) -> web.Response:
     return done(request, f"/users/{user.user_id}", notice, **query)
-
-
-def ratio(uploaded: int, downloaded: int) -> str:
-    """Uploaded / downloaded."""
-    if downloaded:
-        return f"{uploaded / downloaded:,.2f}"
-    return "∞" if uploaded else "–"

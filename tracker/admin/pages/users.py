@@ -12,11 +12,11 @@ from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import errors_on, page_number, read_form, read_rule
 from tracker.admin.pages.paging import SIZES, ListQuery, turned
 from tracker.admin.pages.rendering import Pages, done, render
-from tracker.admin.pages.user import ratio, show_passkey
+from tracker.admin.pages.user import show_passkey
 from tracker.errors import ClientError, existing
 from tracker.operations.bulk import USER_ACTIONS, UserAction, change_users
 from tracker.operations.users import pending_hit_and_runs
-from tracker.store.schema.multipliers import MULTIPLIERS, rules_text
+from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.users.fields import GROUP_ID, MAX_GROUP_ID, TOTALS, is_user_id
 from tracker.store.users.listing import CURSOR, Order, UserFilter
 from tracker.store.users.rules import GROUP_FIELDS, Group
@@ -93,7 +93,6 @@ class UserPages(Pages):
             "download_multiplier": download,
             "query": query,
             "sizes": SIZES,
-            "labels": list(SORTS.values()),
             "states": [
                 (replace(query, state=state).href(), label, state == query.state) for state, label in STATES.items()
             ],
@@ -104,7 +103,6 @@ class UserPages(Pages):
             "error": error,
             **await self._found(query),
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
-            "ratio": ratio,
         }
         return render(request, "users.html", variables, status=422 if error else 404 if missing else 200)
 
@@ -170,7 +168,6 @@ class UserPages(Pages):
         variables = {
             "groups": found,
             "chosen": next((group for group in found if str(group.group_id) == asked), Group(0)),
-            "rules_text": rules_text,
             "error": error,
             "hit_and_run_users": await self._store.users.hit_and_run_count(),
         }

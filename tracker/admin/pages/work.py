@@ -6,7 +6,7 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import Form, errors_on, read_form, refused_form
+from tracker.admin.pages.forms import Form, errors_on, read_form
 from tracker.admin.pages.rendering import Pages, done, render
 from tracker.errors import ClientError
 from tracker.operations.work import create_project, policy_preview
@@ -41,7 +41,7 @@ class WorkPages(Pages):
         ]
 
     async def show(self, request: web.Request, error: str = "") -> web.Response:
-        projects, form = await self._store.work.projects.all(), await refused_form(request)
+        projects, form = await self._store.work.projects.all(), await read_form(request)
         found = await self._store.work.statistics.read([project.name for project in projects])
         variables = {
             "projects": list(zip(projects, found, strict=True)),

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE
-from tracker.admin.pages.forms import clean, errors_on, page_number, read_form, refused_form
+from tracker.admin.pages.forms import clean, errors_on, page_number, read_form
 from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, render
 from tracker.admin.pages.work import change_block, project_frame, project_name
@@ -96,7 +96,7 @@ class ProjectPages(Pages):
             "found": await self._find(name, request.query.get("item", "")),
             "queues": QUEUES,
             "error": error,
-            "text": (await refused_form(request)).text("items", _MAX_LIST),
+            "text": (await read_form(request)).text("items", _MAX_LIST),
         }
         return render(request, "work_items.html", variables, status=422 if error else 200)
 
@@ -177,7 +177,7 @@ class ProjectPages(Pages):
             "hidden": len(blocked) - len(shown),
             "log": await self._store.work.blocks.log(name, PAGE) if sees_addresses else [],
             "error": error,
-            "who": (await refused_form(request)).text("who"),
+            "who": (await read_form(request)).text("who"),
         }
         return render(request, "work_blocked.html", variables, status=422 if error else 200)
 
