@@ -5,8 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Limit, Moment, OptionalText, copy_of
-from tracker.admin.api.work import UNKNOWN_PROJECT, EntryId, ProjectText
+from tracker.admin.api.models import Moment, OptionalText, copy_of
+from tracker.admin.api.work import UNKNOWN_PROJECT, ProjectText
+from tracker.admin.api.work_results import LogQuery
 from tracker.errors import existing
 from tracker.store.work.blocks import BlockEvent
 
@@ -59,11 +60,6 @@ class BlockLog(Reply):
     next_before: str | None = Field(description="`before` of the next page; null on the last.")
 
 
-class BlockLogQuery(Query):
-    before: EntryId | None = Field(None, description="Only older entries: `next_before` of the previous page.")
-    limit: Limit = Field(100, description="Max entries per page.")
-
-
 @endpoints.get("/work/blocked", "List who is blocked in all projects")
 async def list_everywhere(call: Call) -> BlockedList:
     return BlockedList(items=await call.store.work.blocks.all())
@@ -102,7 +98,7 @@ async def unblock(call: Call, project: ProjectText, query: UnblockQuery) -> None
 
 
 @endpoints.get("/work/projects/{project}/blocked-log", "List changes of blocks", errors=UNKNOWN_PROJECT)
-async def log(call: Call, project: ProjectText, query: BlockLogQuery) -> BlockLog:
+async def log(call: Call, project: ProjectText, query: LogQuery) -> BlockLog:
     """And reports with wrong domains. About the last 1,000 entries are kept."""
     await call.store.work.projects.get(project)
     events = await call.store.work.blocks.log(project, query.limit, query.before or "+")

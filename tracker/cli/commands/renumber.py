@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.cli.commands import change_of, load_settings, run_async
+from tracker.cli.commands.reshard import opened
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say
 from tracker.errors import ClientError
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 _SEPARATORS = re.compile(r"[ \t,;]+")
 _HASH_DIGITS = 40
-_TIMEOUT_SECONDS = 60.0
 
 
 def renumber(file: Path) -> None:
@@ -50,27 +50,16 @@ def _read(file: Path) -> dict[str | InfoHash, str]:
 
 
 async def _run(settings: "Settings", wanted: dict[str | InfoHash, str]) -> None:
-    from tracker.runtime.store import build_store, open_connection  # noqa: PLC0415
-    from tracker.store.layout import check_current  # noqa: PLC0415
-    from tracker.store.resharding.parts import Parts  # noqa: PLC0415
     from tracker.store.resharding.renumber import Renumber  # noqa: PLC0415
     from tracker.valkey.opening import command_server  # noqa: PLC0415
 
-    async with (
-        command_server(settings) as url,
-        open_connection(url, settings.redis, _TIMEOUT_SECONDS) as (connection, _),
-    ):
-        store = build_store(connection, settings)
-        await check_current(store.shards)
-        parts = Parts(store, settings.redis.prefix)
-        if (await parts.number_written() or 1) != len(store.shards):
-            raise ClientError("the store was made with another number of shards: set TRACKER_REDIS__SHARDS")
+    async with command_server(settings) as url, opened(settings, url, new=False) as parts:
         run = Renumber(parts, time.time)
         number = await run.begin(wanted)
         with progress("keys read", 2 * await parts.size()) as shown:
             async for read in run.run():
                 shown.reach(read)
-        change = change_of(store, "torrent.renumber")
+        change = change_of(parts.store, "torrent.renumber")
         change.count(torrents=number)
         await change.record()
         say(f"renumbered {number} torrents")

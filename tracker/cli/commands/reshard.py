@@ -86,7 +86,7 @@ def _target(settings: "Settings", shards: int, url: str | None, *, private: bool
 
 
 @asynccontextmanager
-async def _opened(settings: "Settings", url: str, *, new: bool) -> AsyncIterator["Parts"]:
+async def opened(settings: "Settings", url: str, *, new: bool) -> AsyncIterator["Parts"]:
     from tracker.runtime.store import build_store, open_connection  # noqa: PLC0415
     from tracker.store.resharding.parts import Parts  # noqa: PLC0415
 
@@ -107,8 +107,8 @@ async def _run(settings: "Settings", new: "Settings", *, dry_run: bool, as_json:
             new_url = url
         else:
             new_url = await stack.enter_async_context(command_server(new))
-        source = await stack.enter_async_context(_opened(settings, url, new=False))
-        target = await stack.enter_async_context(_opened(new, new_url, new=True))
+        source = await stack.enter_async_context(opened(settings, url, new=False))
+        target = await stack.enter_async_context(opened(new, new_url, new=True))
         run = Reshard(source, target, time.time)
         await run.check()
         with progress("keys counted", await source.size()) as shown:
