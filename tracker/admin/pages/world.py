@@ -97,7 +97,8 @@ class WorldPages(Pages):
             "world": world(),
             "tables": [(board, LABELS[board], await self._lines(board, period, FEW)) for board in BOARDS[1:]],
             "query": _query(period),
-            **self._database(),
+            "problem": self._context.places.problem,
+            "described": self._context.places.describe(),
             **await self._memory(period),
         }
         return render(request, "world.html", variables)
@@ -106,16 +107,6 @@ class WorldPages(Pages):
         """Counting errors because the store was short of memory."""
         totals = await self._store.counters.totals()
         return {"skipped": totals["unique_skipped"], "may_exceed": await self._store.unique_users.may_exceed(period)}
-
-    def _database(self) -> dict[str, Any]:
-        """The state of the GeoIP database."""
-        settings = self._context.settings
-        return {
-            "enabled": settings.uniques.enabled,
-            "database": settings.geoip_file,
-            "problem": self._context.places.problem,
-            "described": self._context.places.describe(),
-        }
 
     async def update(self, request: web.Request) -> web.Response:
         """Fetches a newer database, which takes some seconds to minutes."""
