@@ -79,7 +79,6 @@ ONLY_READS = {
     "user_peers",
     "dht_swarm",
     "dht_page",
-    "pending_removals",
 }
 """Operators must be able to search a full store. Replicas may run these scripts too."""
 

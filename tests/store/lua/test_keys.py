@@ -106,7 +106,6 @@ BEYOND: dict[str, str] = {
     "hold_lease": "leases:*",
     "note_connectable": "connectable:* u:*",
     "note_users": "copies copies:rows copies:version deleting u:* user:* user_id users",
-    "pending_removals": "removing removing:torrents",
     "purge": "job:* q:*:",
     "raise_torrent_id": "torrent_id",
     "rank_hit_and_runs": "changed groups i:hnr u:* u:*:hnr u:*:t:* user:*",

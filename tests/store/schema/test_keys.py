@@ -190,7 +190,6 @@ ONLY_IN_LUA = {
     "t:q:<queue>:running:tokens",
     "t:q:<queue>:slot",
     "t:registered_by:<address>",
-    "t:removing",
     "t:swarm:<ih>:<array>",
     "t:swarm:<ih>:<array>i",
     "t:torrent_id",

@@ -120,7 +120,7 @@ class Keys:
     """Users with hit-and-runs, by their number."""
     pending_hit_and_runs = _key("i:hnr_pending")
     """Torrents of users in the grace period, by its end."""
-    removed_torrents = _key("removing:torrents")
+    removing, removed_torrents = _key("removing"), _key("removing:torrents")
     """Torrents from which peers are to be removed."""
     peer_counts = _key("stats:peers")
     """What the last round of the sweep has counted."""

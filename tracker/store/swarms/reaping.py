@@ -380,15 +380,17 @@ class Removals:
 
     async def pending(self, numbers: Sequence[int]) -> dict[Shard, list[str]]:
         """What is to be removed in shards with these numbers, as ``Reaping.remove`` takes it."""
-        replies = await self._shards.run(
-            lambda shard: shard.scripts.pending_removals,
-            {shard: [TORRENTS_A_ROUND] for shard in self._shards if shard.number in numbers},
-        )
-        return {
-            shard: [entry.decode("ascii", "replace") for entry in entries]
-            for shard, entries in replies.items()
-            if entries
-        }
+        found: dict[Shard, list[str]] = {}
+        asked = [shard for shard in self._shards if shard.number in numbers]
+        lists = [(shard, ("GET", shard.keys.removing())) for shard in asked]
+        sets = [(shard, ("SRANDMEMBER", shard.keys.removed_torrents(), TORRENTS_A_ROUND)) for shard in asked]
+        replies = await self._shards.ask([*lists, *sets], keep_errors=True)
+        for shard, entries, torrents in zip(asked, replies, replies[len(asked) :], strict=False):
+            text = entries.decode("ascii", "replace") if isinstance(entries, bytes) else ""
+            hashes = torrents if isinstance(torrents, list) else ()
+            if both := [*text.split(), *(f"torrent:{each.decode('ascii', 'replace')}" for each in hashes)]:
+                found[shard] = both
+        return found
 
 
 def _report(failed: int) -> None:
