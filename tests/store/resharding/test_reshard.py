@@ -13,6 +13,7 @@ from tests.store.client.test_cluster import store_at
 from tests.store.harness import ALICE, BOB, Store, update
 from tests.store.resharding.conftest import LATER, Open, parts_of, reshard, resharding
 from tests.store.sharding.harness import SHARDS, hash_in
+from tests.store.swarms.test_sockets import socket
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StartupError, StoreUnavailable
 from tracker.store.changes.changes import FIRST
@@ -20,7 +21,7 @@ from tracker.store.layout import check_number
 from tracker.store.resharding.copying import Copying
 from tracker.store.resharding.parts import Found, Parts
 from tracker.store.schema.table.matching import row_of
-from tracker.store.swarms.codec import Admitted
+from tracker.store.swarms.codec import OVER_SOCKET, Admitted
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
 RULES: dict[str, Any] = {
@@ -35,7 +36,8 @@ PASSKEYS = {"7": ALICE, "8": BOB}
 
 
 async def fill(store: Store) -> None:
-    """Two users with downloads, hit-and-runs, a completion, and torrents of several names."""
+    """Two users with downloads, hit-and-runs, a completion, and torrents of several names. Some peers have a WebSocket,
+    some of them nothing else."""
     await store.load_secret()
     for user_id, passkey in PASSKEYS.items():
         await store.users.add(user_id, passkey, name=f"user {user_id}")
@@ -44,11 +46,15 @@ async def fill(store: Store) -> None:
     await store.torrents.deny(hash_in(2, 77), "no")
     for number in range(24):
         passkey = PASSKEYS["7" if number % 2 else "8"]
-        await store.announce(join(number, passkey))
+        if number % 8 < 7:
+            await store.announce(join(number, passkey))
+        if number % 4 == 3:
+            await store.announce(join(number, passkey, endpoint=socket(number), form=OVER_SOCKET))
         await store.pass_time(5)
         event = ("u", "x", "c")[number % 3]
         left = 0 if event == "c" else 500
-        await store.announce(join(number, passkey, event, downloaded=500, uploaded=300, bytes_left=left))
+        over: dict[str, Any] = {"endpoint": socket(number), "form": OVER_SOCKET} if number % 8 == 7 else {}
+        await store.announce(join(number, passkey, event, downloaded=500, uploaded=300, bytes_left=left, **over))
     await store.multipliers.set("2", "1")
 
 
@@ -75,6 +81,8 @@ async def figures(store: Store) -> dict[str, Any]:
         ids = await store.users.torrents(user_id, "active")
         found[f"{user_id} sets"] = await store.users.set_sizes(user_id)
         found[f"{user_id} accounts"] = await store.users.accounts([(user_id, each) for each in ids])
+    rows = [await store.torrent(info_hash) for info_hash in HASHES]
+    found["sockets"] = sum(int(row.get(name, 0)) for row in rows for name in ("sw", "lw"))
     found["owing"] = await store.users.hit_and_runs()
     found["names"] = {each.info_hash for each in (await store.torrents.search("torrent 1"))[1]}
     found["denied"] = await store.torrents.denials()
@@ -99,7 +107,7 @@ async def test_a_store_is_the_same_with_any_number_of_shards(open_store: Open, o
         target = await open_store(f"{shards}", shards, **RULES)
         before, after = await reshard(source, target)
         assert before.figures == after.figures
-        assert after.figures["peers"] and after.figures["accounts"] and after.figures["changes"]
+        assert expected["sockets"] and after.figures["peers"] and after.figures["accounts"] and after.figures["changes"]
         assert await figures(target) == expected
         source = target
 
