@@ -9,6 +9,7 @@ The public port and the admin port build their connections on this one. It adds 
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -19,8 +20,13 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
+from tracker.bittorrent import Address, is_routable
 from tracker.system.listeners import Listener
+from tracker.wire.endpoint import pack_address
+from tracker.wire.proxy import TrustedNetworks, begins_proxy_header, parse_proxy_header
 
+NO_ADDRESS = Address(b"")
+"""The address of a client on a unix socket."""
 MAX_LINE_BYTES = 8190
 MAX_HEADER_BYTES = 8190
 MAX_HEADERS = 64
@@ -123,6 +129,70 @@ class GuardedConnection(RequestHandler):
         error = kw.get("exc_info")
         if not isinstance(error, self.client_errors):
             self.log_failure(error)
+
+
+class ProxiedConnection(GuardedConnection):
+    """One whose client may be named by the PROXY header of a trusted proxy.
+
+    ``address`` is that of the other end, or of the client that the header names; ``trusted``: it is a trusted proxy.
+    PROXY headers are required where ``_preface`` is not None at first, and not expected elsewhere.
+    """
+
+    __slots__ = ("_preface", "address", "named", "trusted")
+
+    def __init__(self, server: "GuardedServer", **options: Any) -> None:
+        super().__init__(server, **options)
+        self._preface: bytes | None = None
+        self.address = NO_ADDRESS
+        self.trusted = False
+        self.named = False
+        """Whether a PROXY header has given ``address``: then it may be a client on the proxy's own host."""
+
+    @property
+    def proxies(self) -> TrustedNetworks:
+        raise NotImplementedError
+
+    def on_bad_header(self, *, missing: bool) -> None:
+        """A required PROXY header is missing or malformed. The connection is closed."""
+        raise NotImplementedError
+
+    def is_unexpected_header(self, data: bytes) -> bool:
+        """Whether a proxy sends a PROXY header that the settings do not allow. Another client that sends one sends a malformed request."""
+        return begins_proxy_header(data) and (self.trusted or not is_routable(self.address))
+
+    def take_header(self, data: bytes) -> bytes:
+        """Removes the PROXY header; returns what follows, nothing while it is incomplete or when it is malformed."""
+        self._preface = buffer = (self._preface or b"") + data
+        try:
+            header = parse_proxy_header(buffer)
+        except ValueError:
+            self.on_bad_header(missing=not begins_proxy_header(buffer))
+            self.force_close()
+            return b""
+        if header is None:
+            return b""
+        self._preface = None
+        if header.source is not None:
+            self.address, self.trusted = header.source, header.source in self.proxies
+            self.named = True
+        return buffer[header.length :]
+
+
+def peer_of(transport: asyncio.BaseTransport, proxies: TrustedNetworks | None) -> tuple[Address, bool]:
+    """The packed address of the other end (NO_ADDRESS on a unix socket), and whether it is a trusted proxy. ``proxies``
+    is None where none is trusted.
+
+    A disconnected TCP client has no peername either, so a missing address alone does not mean trust.
+    """
+    peer = transport.get_extra_info("peername")
+    if isinstance(peer, tuple):
+        if len(peer) == 2:  # (host, port) of IPv4
+            address = Address(socket.inet_aton(peer[0]))
+        else:
+            address = pack_address(peer[0].partition("%")[0]) or NO_ADDRESS
+        return address, proxies is not None and address != NO_ADDRESS and address in proxies
+    sock = transport.get_extra_info("socket")
+    return NO_ADDRESS, proxies is not None and sock is not None and sock.family == socket.AF_UNIX
 
 
 class GuardedServer(web.Server):

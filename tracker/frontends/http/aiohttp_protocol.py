@@ -27,15 +27,14 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from tracker.bittorrent import is_routable
 from tracker.frontends.http.aiohttp_messages import Answer, Request, with_host
-from tracker.frontends.http.connection_table import NO_ADDRESS, ConnectionTable
+from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.request_heads import MAX_HEADERS
 from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
 from tracker.settings.model import HttpSettings
-from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, describe
+from tracker.system.aiohttp_connection import ConnectionLimits, GuardedServer, ProxiedConnection, describe
 from tracker.system.logger import Logger
-from tracker.wire.proxy import TrustedNetworks, begins_proxy_header, parse_proxy_header
+from tracker.wire.proxy import TrustedNetworks
 
 _MAX_READ_AHEAD = 32768
 """Unparsed bytes after which reading pauses until the answer is sent. The last read may add as many again."""
@@ -64,12 +63,8 @@ class Rules:
     """The answer for a handler that raised. It closes the connection."""
 
 
-class Connection(GuardedConnection):
-    """See the head of this module.
-
-    ``address`` is the packed peer address, NO_ADDRESS for a unix socket; ``trusted`` says whether the peer is a trusted
-    proxy. The fast protocol sets both. A PROXY header replaces them by those of the client it names.
-    """
+class Connection(ProxiedConnection):
+    """See the head of this module. The fast protocol sets ``address`` and ``trusted``."""
 
     __slots__ = (
         "_ahead",
@@ -77,17 +72,13 @@ class Connection(GuardedConnection):
         "_half_closed",
         "_last",
         "_mismatch",
-        "_preface",
         "_rules",
         "_seen",
         "_table",
         "_tail",
-        "address",
         "messages",
-        "named",
         "on_stop",
         "pinged",
-        "trusted",
         "until",
     )
 
@@ -112,14 +103,9 @@ class Connection(GuardedConnection):
         self._rules = manager.rules
         self._table = manager.table
         self.until = self._table.now + self._table.head_sweeps
-        self._preface: bytes | None = None
         self._mismatch: ProxyMismatch | None = None
         self._last = False
         self._half_closed: asyncio.TimerHandle | None = None
-        self.address = NO_ADDRESS
-        self.trusted = False
-        self.named = False
-        """Whether a PROXY header has given ``address``: then it may be a client on the proxy's own host."""
         self.on_stop: Callable[[], None] | None = None
         """Closes the connection when the tracker stops, where a WebSocket has replaced HTTP."""
         self.pinged = False
@@ -148,10 +134,10 @@ class Connection(GuardedConnection):
         if self._last:
             return
         if self._preface is not None:
-            data = self._take_preface(data)
+            data = self.take_header(data)
             if not data:
                 return
-        elif self.fresh and begins_proxy_header(data) and (self.trusted or not is_routable(self.address)):
+        elif self.fresh and self.is_unexpected_header(data):
             self._mismatch = ProxyMismatch(PROXY_HEADER_UNEXPECTED)
         if self.writing_paused or self.pending or (self._answering and self._body.is_eof()):
             self._ahead += data
@@ -253,25 +239,12 @@ class Connection(GuardedConnection):
         self._rules.malformed(None)
         self.force_close()
 
-    def _take_preface(self, data: bytes) -> bytes:
-        """Removes the PROXY header; returns what follows, nothing while it is incomplete or when it is malformed."""
-        buffer = (self._preface or b"") + data
-        try:
-            header = parse_proxy_header(buffer)
-        except ValueError:
-            begins = begins_proxy_header(buffer)
-            self._rules.malformed(None if begins else ProxyMismatch(PROXY_HEADER_MISSING))
-            self.force_close()
-            return b""
-        if header is None:
-            self._preface = buffer
-            return b""
-        self._preface = None
-        if header.source is not None:
-            self.address = header.source
-            self.trusted = header.source in self._rules.trusted
-            self.named = True
-        return buffer[header.length :]
+    @property
+    def proxies(self) -> TrustedNetworks:
+        return self._rules.trusted
+
+    def on_bad_header(self, *, missing: bool) -> None:
+        self._rules.malformed(ProxyMismatch(PROXY_HEADER_MISSING) if missing else None)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio reads a bool
         """The client has closed its sending side, and may still wait for its answers, for a limited time."""

@@ -11,16 +11,15 @@ after a flood.
 import asyncio
 import contextlib
 import math
-import socket
 from collections import deque
 from collections.abc import Callable, Hashable
 from itertools import islice
-from socket import inet_aton
 from typing import Any, Generic, Protocol, TypeVar
 
 from tracker.bittorrent import Address
 from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Label
 from tracker.settings.model import HttpSettings
+from tracker.system.aiohttp_connection import peer_of
 from tracker.system.logger import Logger
 from tracker.system.resources import max_connections, release_memory
 from tracker.wire.endpoint import pack_address
@@ -83,8 +82,6 @@ class Budget(Generic[Holder]):
         )
 
 
-NO_ADDRESS = Address(b"")
-"""The address of a client on a unix socket."""
 MAX_PENDING_REQUEST_BYTES = 32 * 2**20
 """Bytes of unfinished and waiting requests in one process: a thousand connections with the largest head each."""
 MAX_UNREAD_ANSWER_BYTES = 64 * 2**20
@@ -146,8 +143,7 @@ class ConnectionTable:
         half_close_seconds: float = HALF_CLOSE_SECONDS,
     ) -> None:
         self._refused = refused
-        self._trusted = TrustedNetworks(http.trusted_proxies)
-        self._has_proxies = bool(self._trusted)
+        self._proxies = TrustedNetworks(http.trusted_proxies) or None
         self.half_close_seconds = half_close_seconds
         self._max = min(http.max_connections, max_connections())
         self._max_per_network = http.max_connections_per_address
@@ -184,7 +180,7 @@ class ConnectionTable:
     def add(self, connection: ManagedConnection, transport: asyncio.BaseTransport) -> tuple[Address, bool] | None:
         """Adds a connection. Returns the packed peer address (NO_ADDRESS on a unix socket) and whether the peer is a
         trusted proxy, or None if a limit refuses it."""
-        address, trusted = self._peer_of(transport)
+        address, trusted = peer_of(transport, self._proxies)
         network = None if trusted or not address else address[:_NETWORK_BYTES]
         if network is not None and len(self._networks.get(network, ())) >= self._max_per_network:
             self._refused(TOO_MANY_CONNECTIONS)
@@ -198,27 +194,14 @@ class ConnectionTable:
         self._connections[connection] = network
         return address, trusted
 
-    def _peer_of(self, transport: asyncio.BaseTransport) -> tuple[Address, bool]:
-        """The peer's packed address, and whether it is a trusted proxy.
-
-        A disconnected TCP client has no peername either, so a missing address alone does not mean trust.
-        """
-        peer = transport.get_extra_info("peername")
-        if isinstance(peer, tuple):
-            if len(peer) == 2:  # (host, port) of IPv4
-                address = Address(inet_aton(peer[0]))
-            else:
-                address = pack_address(peer[0].partition("%")[0]) or NO_ADDRESS
-            return address, self._has_proxies and address != NO_ADDRESS and address in self._trusted
-        sock = transport.get_extra_info("socket")
-        return NO_ADDRESS, self._has_proxies and sock is not None and sock.family == socket.AF_UNIX
-
     def is_exempt(self, peername: Any) -> bool:
         """Whether a waiting connection is exempt from load shedding: a trusted proxy's, or one on a unix socket."""
         if not isinstance(peername, tuple):
             return True
-        address = pack_address(peername[0].partition("%")[0]) if self._has_proxies else None
-        return address is not None and address in self._trusted
+        if self._proxies is None:
+            return False
+        address = pack_address(peername[0].partition("%")[0])
+        return address is not None and address in self._proxies
 
     def remove(self, connection: ManagedConnection) -> None:
         if self.requests.total or self.answers.total:  # two calls that most connections need not make

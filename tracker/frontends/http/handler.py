@@ -17,11 +17,10 @@ from tracker.bittorrent import Address, ScrapeReply, is_of_a_host, is_routable, 
 from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden, is_browser, user_agent_of
 from tracker.frontends.http.aiohttp_protocol import Connection, ProxyMismatch, Rules
-from tracker.frontends.http.connection_table import NO_ADDRESS
 from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, UPGRADE_MISSING, Busy, Refusal, SilentlyDropped
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
-from tracker.system.aiohttp_connection import describe
+from tracker.system.aiohttp_connection import NO_ADDRESS, describe
 from tracker.system.logger import Logger
 from tracker.wire.announce_path import Route, find_route, socket_passkey
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts, ready_text

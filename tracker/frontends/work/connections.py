@@ -5,7 +5,6 @@ connections, a deadline for each head, and the PROXY header of trusted proxies.
 """
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,14 +12,10 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from tracker.bittorrent import Address, is_routable
 from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
-from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, describe
+from tracker.system.aiohttp_connection import ConnectionLimits, GuardedServer, ProxiedConnection, describe, peer_of
 from tracker.system.logger import Logger
-from tracker.wire.endpoint import pack_address
-from tracker.wire.proxy import TrustedProxies, begins_proxy_header, parse_proxy_header
-
-NO_ADDRESS = Address(b"")
+from tracker.wire.proxy import TrustedProxies
 
 log = Logger("tracker.work")
 
@@ -38,26 +33,18 @@ class Limits:
     stop_seconds: float = 2.0
 
 
-class Connection(GuardedConnection):
-    """``address`` is that of the other end, or of the client that a PROXY header names; ``trusted``: it is a trusted
-    proxy."""
-
-    __slots__ = ("_head_timer", "_preface", "_server", "address", "counted", "named", "trusted")
+class Connection(ProxiedConnection):
+    __slots__ = ("_head_timer", "_server", "counted")
 
     def __init__(self, server: "Server", **options: Any) -> None:
         super().__init__(server, **options)
         self._server = server
         self._head_timer: asyncio.TimerHandle | None = None
-        self._preface: bytes | None = None
-        self.address = NO_ADDRESS
-        self.trusted = False
-        self.named = False
-        """Whether a PROXY header has given ``address``: then it may be a client on the proxy's own host."""
         self.counted = b""
         """The network that the connection counts for; empty for none."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.address, self.trusted = self._server.origin(transport)
+        self.address, self.trusted = peer_of(transport, self.proxies or None)
         if self.trusted and self._server.proxy_protocol:
             self._preface = b""
         super().connection_made(transport)
@@ -69,8 +56,8 @@ class Connection(GuardedConnection):
 
     def data_received(self, data: bytes) -> None:
         if self._preface is not None:
-            data = self._take_preface(data)
-        elif self._is_fresh() and begins_proxy_header(data) and (self.trusted or not is_routable(self.address)):
+            data = self.take_header(data)
+        elif not (self._request_count or self._head_bytes) and self.is_unexpected_header(data):
             self._server.mismatch(PROXY_HEADER_UNEXPECTED)
         if not data:
             return
@@ -81,26 +68,13 @@ class Connection(GuardedConnection):
         elif self._head_bytes and self._head_timer is None:
             self._start_head_timer()
 
-    def _is_fresh(self) -> bool:
-        return not (self._request_count or self._head_bytes)
+    @property
+    def proxies(self) -> TrustedProxies:
+        return self._server.proxies
 
-    def _take_preface(self, data: bytes) -> bytes:
-        """Removes the PROXY header; returns what follows, nothing while it is incomplete or when it is malformed."""
-        self._preface = buffer = (self._preface or b"") + data
-        try:
-            header = parse_proxy_header(buffer)
-        except ValueError:
-            if not begins_proxy_header(buffer):
-                self._server.mismatch(PROXY_HEADER_MISSING)
-            self.force_close()
-            return b""
-        if header is None:
-            return b""
-        self._preface = None
-        if header.source is not None:
-            self.address, self.trusted = header.source, header.source in self._server.proxies
-            self.named = True
-        return buffer[header.length :]
+    def on_bad_header(self, *, missing: bool) -> None:
+        if missing:
+            self._server.mismatch(PROXY_HEADER_MISSING)
 
     def _start_head_timer(self) -> None:
         self._head_timer = self._loop.call_later(self._limits.idle_seconds, self.force_close)
@@ -162,15 +136,6 @@ class Server(GuardedServer):
 
     def __call__(self) -> Connection:
         return Connection(self, loop=self._loop, **self._kwargs)
-
-    def origin(self, transport: asyncio.BaseTransport) -> tuple[Address, bool]:
-        """The packed address of the other end, and whether it is a trusted proxy."""
-        peer, sock = transport.get_extra_info("peername"), transport.get_extra_info("socket")
-        trusts = bool(self.proxies)
-        if isinstance(peer, tuple):
-            address = pack_address(peer[0].partition("%")[0]) or NO_ADDRESS
-            return address, trusts and bool(address) and address in self.proxies
-        return NO_ADDRESS, trusts and sock is not None and sock.family == socket.AF_UNIX
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
