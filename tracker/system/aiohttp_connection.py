@@ -157,7 +157,8 @@ class ProxiedConnection(GuardedConnection):
         raise NotImplementedError
 
     def is_unexpected_header(self, data: bytes) -> bool:
-        """Whether a proxy sends a PROXY header that the settings do not allow. Another client that sends one sends a malformed request."""
+        """Whether a proxy sends a PROXY header that the settings do not allow. Any other client that sends one has sent
+        a malformed request."""
         return begins_proxy_header(data) and (self.trusted or not is_routable(self.address))
 
     def take_header(self, data: bytes) -> bytes:
