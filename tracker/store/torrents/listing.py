@@ -141,7 +141,7 @@ class TorrentListing:
         """Those that fit, from an index; None if no index has only them, or if that has too many to sort them. A list
         that began with fewer goes on with up to twice as many: another kind of list would begin anew."""
         indexes = indexes_of(wanted)
-        sizes = [await self._size(index) for index in indexes]
+        sizes = await asyncio.gather(*map(self._size, indexes))
         if not sizes:
             return None
         index, size = min(zip(indexes, sizes, strict=True), key=lambda pair: pair[1])
@@ -220,7 +220,8 @@ class TorrentListing:
         states: tuple[Enabled | None, ...] = (False, "pending") if wanted.enabled else (None,)
         private = True if wanted.private is False else None
         others = [indexes_of(replace(wanted, enabled=state, private=private))[0] for state in states]
-        return max(0, await self.count(wanted.order) - sum([await self._size(other) for other in others]))
+        number, *sizes = await asyncio.gather(self.count(wanted.order), *map(self._size, others))
+        return max(0, number - sum(sizes))
 
     async def _walk(self, wanted: TorrentFilter, cursor: str, count: int) -> ListPage:
         positions = cursor.split(".") if cursor else ["0"] * len(self._shards)

@@ -15,7 +15,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts, read_in_turns, together
+from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts, read_in_turns
 from tracker.store.torrents.name_index import Unlisted, list_torrents, page_of_torrents
 from tracker.store.torrents.records import (
     MAX_SIZE,
@@ -46,6 +46,9 @@ TORRENTS_A_CALL = 50
 """Torrents that one script call adds. Takes the store one to two milliseconds. Announces wait for that call."""
 READ_A_CALL = 50
 """Torrents that one script call reads. Takes the store about a millisecond. Announces wait for that call."""
+READ_A_ROUND = 200
+"""Torrents that one round trip reads, from at least four shards. A call takes the store as long as one or two torrents,
+so those of a page share the calls."""
 _MAX_TEXT = 1000
 MAX_OWN_ID = 10**13 - 1
 """The highest id that a site may give a torrent. Those that the tracker gives out later are above it, and shorter than
@@ -68,6 +71,7 @@ class Torrents:
         self._clock = clock
         self._channel = shards.main.keys.channel("torrents")
         self._cursors = ScanCursors(shards)
+        self._read_at_once = min(READ_A_ROUND, READ_A_CALL * len(shards))
         self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
 
     # One torrent
@@ -230,18 +234,34 @@ class Torrents:
         Some are parsed at a time, so that this process answers announces in between.
         """
         found: list[Torrent] = []
-        for some in in_parts(info_hashes, READ_A_CALL):
+        for some in in_parts(info_hashes, self._read_at_once):
             found += await read_in_turns(await self.stored(some), StoredTorrent.read)
         return found
 
     async def stored(self, info_hashes: Sequence[InfoHash]) -> list[StoredTorrent]:
         """The same as they are stored."""
         found: list[StoredTorrent | None] = []
-        for some in in_parts(info_hashes, READ_A_CALL):
-            found += await self._shards.split(
-                some, _itself, lambda shard, part: _stored(shard, [each.hex() for each in part])
-            )
+        for some in in_parts(info_hashes, self._read_at_once):
+            parts = self._shards.by_shard(some, _itself)
+            rows = await self._rows({shard: [each.hex() for each in part] for shard, part in parts.items()})
+            if len(rows) < len(parts):
+                raise StoreUnavailable("a shard that has some of the torrents is unavailable")
+            by_hash = {each: row for shard, part in parts.items() for each, row in zip(part, rows[shard], strict=True)}
+            found += map(by_hash.get, some)
         return existing(found)
+
+    async def _rows(
+        self, names: Mapping[Shard, Sequence[str]], *, by_id: bool = False
+    ) -> dict[Shard, list[StoredTorrent | None]]:
+        """What available shards have of torrents, by their hex info hashes or ids. None for an unknown id, and for one
+        with an invalid info hash."""
+        found = await self._shards.run(
+            lambda shard: shard.scripts.read_torrents, {shard: [int(by_id), *own] for shard, own in names.items()}
+        )
+        return {
+            shard: [StoredTorrent(known, *row[1:]) if row and (known := info_hash_of(row[0])) else None for row in rows]
+            for shard, rows in found.items()
+        }
 
     async def registered(self, info_hashes: Sequence[InfoHash]) -> set[InfoHash]:
         return set(info_hashes) - set(await self.unregistered(info_hashes))
@@ -275,14 +295,10 @@ class Torrents:
     async def by_ids(self, ids: Sequence[str]) -> list[Torrent]:
         """Returns the torrents with these ids, in order. Unknown ids are left out."""
         found: list[Torrent] = []
-        for some in in_parts(ids, READ_A_CALL):
+        for some in in_parts(ids, self._read_at_once):
             parts = await self._shards.torrents_by_shard(some)
-            rows = await together([_stored(shard, part, by_id=True) for shard, part in parts.items()])
-            by_id = {
-                torrent_id: row
-                for part, of_part in zip(parts.values(), rows, strict=True)
-                for torrent_id, row in zip(part, of_part, strict=True)
-            }
+            rows = await self._rows(parts, by_id=True) if parts else {}
+            by_id = {each: row for shard in rows for each, row in zip(parts[shard], rows[shard], strict=True)}
             stored = existing(by_id.get(torrent_id) for torrent_id in some)
             found += await read_in_turns(stored, StoredTorrent.read)
         return found
@@ -348,17 +364,6 @@ class Torrents:
 
 def _itself(info_hash: InfoHash) -> InfoHash:
     return info_hash
-
-
-async def _stored(shard: Shard, names: Sequence[str], *, by_id: bool = False) -> list[StoredTorrent | None]:
-    """``names``: at most READ_A_CALL hex info hashes, or ids. None for an unknown id, and one with an
-    invalid info hash."""
-    rows = await shard.scripts.read_torrents([int(by_id), *names])
-    hashes = [info_hash_of(row[0]) if row else None for row in rows]
-    return [
-        None if info_hash is None else StoredTorrent(info_hash, *row[1:])
-        for info_hash, row in zip(hashes, rows, strict=True)
-    ]
 
 
 def existing(torrents: Iterable[StoredTorrent | None]) -> list[StoredTorrent]:
