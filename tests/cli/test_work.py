@@ -175,7 +175,8 @@ def test_a_claimant_is_blocked_and_unblocked(tracker: Command) -> None:
     assert tracker("work", "unblock", "proj", "alice").stdout == "unblocked alice\n"
     assert tracker("work", "unblock", "proj", "alice", code=1).stderr == "error: alice: is not blocked\n"
     assert "give a project" in tracker("work", "block", "proj", code=2).stderr
-    assert "/64" in tracker("work", "block", "proj", "10.0.0.0/8", code=1).stderr
+    refused = tracker("work", "block", "proj", "10.0.0.0/8", "bob", code=1)
+    assert "10.0.0.0/8: " in refused.stderr and "/64" in refused.stderr and refused.stdout == "blocked bob\n"
 
 
 def test_the_leaderboard_and_the_log_are_printed(tracker: Command, do: Do) -> None:
