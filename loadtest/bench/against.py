@@ -51,7 +51,7 @@ USERS = {
     "TRACKER_USERS__PEER_LISTS_PER_DAY": "0",
 }
 """Each peer is one of a user of its own."""
-_URL = re.compile(r"http://127.0.0.1:(\d+)/announce").search
+find_url = re.compile(r"http://127.0.0.1:(\d+)/(?:<passkey>/)?announce").search
 _PEER_ID = re.compile("&peer_id=([^&]+)")
 
 
@@ -239,7 +239,7 @@ def _tracker(root: Path, directory: Path, variables: Mapping[str, str]) -> Itera
         settings["TRACKER_ADMIN__LISTEN"] = '["127.0.0.1:0"]'
     command = [*_callgrind(directory, "tracker"), sys.executable, "-m", "tracker", "serve"]
     with processes.running("tracker", command, directory, **settings, **variables) as pid:
-        yield int(_await(lambda: _URL((directory / "tracker.log").read_text(errors="replace")), pid)[1]), pid
+        yield int(_await(lambda: find_url((directory / "tracker.log").read_text(errors="replace")), pid)[1]), pid
 
 
 def _await(find: Callable[[], T | None], pid: int) -> T:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadtest.bench.against import FEW, MANY, TRICKLE_SECONDS, Run, solve
+from loadtest.bench.against import FEW, MANY, TRICKLE_SECONDS, Run, find_url, solve
 from loadtest.bench.loader import BenchError
 
 ANNOUNCE, SECOND, START = 250_000, 3_000_000, 10**9
@@ -25,6 +25,12 @@ def test_prices_are_found_again() -> None:
         assert found.announce[part] == pytest.approx(ANNOUNCE)
         assert found.second[part] == pytest.approx(SECOND)
     assert found.at(1000) == pytest.approx(2 * (ANNOUNCE + SECOND / 1000))
+
+
+def test_the_port_of_a_private_tracker_is_found_too() -> None:
+    for path in ("/announce", "/<passkey>/announce"):
+        found = find_url(f"swarmkeeper 1.1.0 is running\n  announce  http://127.0.0.1:6969{path}\n")
+        assert found is not None and found[1] == "6969"
 
 
 @pytest.mark.parametrize(
