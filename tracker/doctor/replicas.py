@@ -9,9 +9,8 @@ from redis.exceptions import ResponseError
 
 from tracker.doctor import Finding
 from tracker.store.client.connection import Connection
-from tracker.store.client.keyspace_events import read_setting
 from tracker.store.client.sentinel import SentinelReply
-from tracker.store.client.server_info import parse_info
+from tracker.store.client.server_info import parse_info, read_setting
 
 MIN_NODE_TIMEOUT = 5000
 """Milliseconds."""

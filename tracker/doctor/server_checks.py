@@ -6,8 +6,7 @@ from typing import Any
 from tracker.doctor import Finding, megabytes
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
-from tracker.store.client.keyspace_events import missing_flags, read_setting
-from tracker.store.client.server_info import too_old, version_of
+from tracker.store.client.server_info import missing_flags, read_setting, too_old, version_of
 from tracker.store.stats.memory_usage import NEARLY_FULL
 
 PUBSUB_BUFFER_BYTES = 256 * 1024 * 1024

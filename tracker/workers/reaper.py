@@ -20,7 +20,7 @@ from functools import partial
 from redis.exceptions import ResponseError
 
 from tracker.store.client.connection import Connection
-from tracker.store.client.keyspace_events import request_expiry_events
+from tracker.store.client.server_info import request_expiry_events
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import DUE_STEP_SECONDS

@@ -207,7 +207,7 @@ async def test_prefixes_on_one_node_share_its_pipe(group: Servers) -> None:
         for connection, prefix in zip(connections, prefixes, strict=True):
             await connection.direct("GET", f"{prefix}k")
         assert len({connection.master for connection in connections}) == 3
-        pipes = {connection.pipe for connection in connections}
+        pipes = {connection.server.announces.socket for connection in connections}
         assert len(pipes) == 3
         assert all(pipe is not None and pipe.gathers for pipe in pipes)
         assert store.connection.of(prefixes[0]) is connections[0]

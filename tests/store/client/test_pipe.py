@@ -184,9 +184,9 @@ class TestGathering:
         for prefix, gathers in (("a:", False), ("a:", False), ("b:", True)):
             assert connection.of(prefix) is connection
             await connection.direct("PING")
-            assert connection.pipe is not None
-            assert connection.pipe.gathers is gathers
-            connection.pipe.close()
+            pipe = connection.server.announces.socket
+            assert pipe is not None and pipe.gathers is gathers
+            pipe.close()
         await connection.close()
 
 
@@ -196,7 +196,9 @@ class TestDirect:
         number = await connection.direct("CLIENT", "ID")
         with valkey.client() as other:
             other.client_kill_filter(_id=str(number))
-        await eventually(lambda: connection.pipe is None or connection.pipe.broken)
+        pipe = connection.server.announces.socket
+        assert pipe is not None
+        await eventually(lambda: pipe.broken)
         assert await connection.direct("CLIENT", "ID") != number
         assert not connection.unavailable
         await connection.close()

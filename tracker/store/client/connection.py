@@ -215,11 +215,6 @@ class Connection:
             self._topology.connections[:] = kept
 
     @property
-    def pipe(self) -> RedisPipe | None:
-        """The pipe of ``direct``, once it is open. It may be broken."""
-        return self.server.announces.socket
-
-    @property
     def nodes(self) -> tuple[Address, ...]:
         """The servers of the cluster, as far as they are known; none without a cluster."""
         return self._topology.nodes

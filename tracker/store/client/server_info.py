@@ -1,4 +1,5 @@
-"""What the server says about itself: INFO, as text by field. Unsupported kinds and versions are rejected."""
+"""What the server says about itself: INFO, as text by field, and settings. Unsupported kinds and versions are rejected;
+the flags of keyspace notifications that the reaper needs are added to those already set."""
 
 import asyncio
 import re
@@ -6,12 +7,15 @@ import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
+from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
 
 from tracker.errors import StartupError, StoreNotReady, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.reply_errors import NO_REPLY, is_refusal
 from tracker.store.client.server import Server
+from tracker.system.logger import Logger
+
+log = Logger("tracker.store")
 
 
 def parse_info(reply: bytes) -> dict[str, str]:
@@ -89,3 +93,38 @@ def _advice(shown: str, error: Exception) -> str:
         return " (TRACKER_REDIS__TLS_CA_FILE names the authority of the server's certificate)"
     closed = any(text in str(error) for text in ("Connection lost", "Connection reset", "Connection closed"))
     return " (a server with TLS needs rediss://)" if closed and shown.startswith("redis://") else ""
+
+
+def missing_flags(present: str) -> str:
+    """The flags that ``notify-keyspace-events`` needs for expiry events by key: K, and x unless A (all) is set."""
+    return ("" if "K" in present else "K") + ("" if "x" in present or "A" in present else "x")
+
+
+async def read_setting(connection: Connection, name: str) -> str | None:
+    """A setting of the server; None when CONFIG is forbidden."""
+    try:
+        answer = await connection.command("CONFIG", "GET", name)
+    except ResponseError:
+        return None
+    return answer[1].decode() if answer else None
+
+
+async def request_expiry_events(connection: Connection) -> bool:
+    """Enables expiry events; returns False, and logs a warning, when CONFIG is forbidden."""
+    present = await read_setting(connection, "notify-keyspace-events")
+    missing = missing_flags(present or "")
+    if present is not None and not missing:
+        return True
+    try:
+        if present is None:
+            raise ResponseError("CONFIG is forbidden")
+        await connection.command("CONFIG", "SET", "notify-keyspace-events", present + missing)
+    except ResponseError as error:
+        log.warning(
+            "no expiry events from the store: due lists and the sweep reap alone; "
+            "set notify-keyspace-events to Kx there",
+            error=str(error),
+        )
+        return False
+    log.info("expiry events switched on", flags=present + missing)
+    return True

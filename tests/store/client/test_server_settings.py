@@ -8,7 +8,7 @@ import structlog
 from loadtest.servers import Server
 from tests.store.harness import Store
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.keyspace_events import missing_flags, read_setting, request_expiry_events
+from tracker.store.client.server_info import missing_flags, read_setting, request_expiry_events
 
 SETTING = "notify-keyspace-events"
 
