@@ -26,6 +26,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shard, Shards
 
 _ALL = "max_downloads_in_all"
+"""The field of a group's copy that has its limit over all torrents."""
 _Command = tuple[Argument, ...]
 _Members = Mapping[bytes, bytes]
 """Members of a list, each with its score or its text; a member of a set has none. A text is its own only member."""
