@@ -213,16 +213,13 @@ class HttpHandler:
         return answer
 
     def malformed(self, error: BaseException | None) -> Answer:
-        if isinstance(error, ProxyMismatch):
-            self._warn_once(str(error))
+        if isinstance(error, ProxyMismatch) and (text := str(error)) not in self._mismatches:
+            self._mismatches.add(text)
+            value = self.rules.settings.proxy_protocol
+            log.warning(text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=value)
         answer = self._refuse(explain(error, self.rules.settings))
         answer.force_close()
         return answer
-
-    def _warn_once(self, text: str) -> None:
-        if text not in self._mismatches:
-            self._mismatches.add(text)
-            log.warning(text, setting="TRACKER_HTTP__PROXY_PROTOCOL", value=self.rules.settings.proxy_protocol)
 
     def crashed(self, error: BaseException | None) -> Answer:
         answer = Answer(self.crash(error))

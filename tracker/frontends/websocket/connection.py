@@ -66,6 +66,8 @@ class _Inbox(WebSocketDataQueue):
     """The messages that wait for the task of a connection. ``take`` handles others when they arrive: to wake up the
     task for each would take a tenth of the CPU time of a process."""
 
+    __slots__ = ("_connection", "_take")
+
     def __init__(self, connection: Connection, take: Callable[[_Message], _Message | None]) -> None:
         super().__init__(connection, MAX_MESSAGE_BYTES, loop=asyncio.get_running_loop())
         self._connection = connection
@@ -174,9 +176,6 @@ class SocketConnection:
         if transport is not None and not transport.is_closing():
             transport.write(frame)
             transport.close()
-
-    def takes_part(self, info_hash: InfoHash) -> bool:
-        return info_hash in self.torrents
 
     def send(self, message: bytes) -> None:
         transport = self._connection.transport

@@ -8,7 +8,7 @@ collected for two milliseconds, and published on its channel together.
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from tracker.bittorrent import InfoHash, PeerId
@@ -44,8 +44,9 @@ class Receiver(Protocol):
 
     open_offers: "OpenOffers"
 
-    def takes_part(self, info_hash: InfoHash) -> bool:
-        """Whether it has announced the torrent."""
+    @property
+    def torrents(self) -> Container[InfoHash]:
+        """Those that it has announced."""
 
     def send(self, message: bytes) -> None:
         """Never waits. A connection that does not read is closed."""
@@ -142,7 +143,7 @@ class Relay:
         """Passes the answer of connection ``receiver`` on, if it had the offer and is still in the swarm."""
         key = answer.info_hash, answer.to_peer_id, answer.accepted.offer_id
         offerer = receiver.open_offers.take(key, self._timer())
-        if offerer is None or not receiver.takes_part(answer.info_hash):
+        if offerer is None or answer.info_hash not in receiver.torrents:
             self._count("relays.unasked")
             return
         self._send(offerer.process, Relayed(_ANSWER, offerer.number, key, sender, encode_answer(answer)))
@@ -184,7 +185,7 @@ class Relay:
     def _deliver(self, relayed: Relayed) -> None:
         kind, number, key, sender, message = relayed
         receiver = self.receivers.get(number)
-        if receiver is None or not receiver.takes_part(key[0]):
+        if receiver is None or key[0] not in receiver.torrents:
             self._count("relays.lost")
             return
         if kind == _OFFER:
