@@ -7,16 +7,16 @@ one with very many torrents in another order, walks through the index of the ord
 import asyncio
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
-
-from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.names import fold, fold_name
 from tracker.store.client.pipe import Argument
+from tracker.store.sharding.rank_walk import INDEXES, Pause, RankWalk
 from tracker.store.sharding.ranking import top_of
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.torrents.filter import (
@@ -53,10 +53,6 @@ LISTS_AT_ONCE = 2
 calls of many."""
 TORRENTS_A_ROUND = 20_000
 """Max torrents that ``rank`` visits, unless their indexes are incomplete."""
-PAUSES = 4.0
-"""``rank`` pauses so many times as long as each of its calls took. So it uses at most a fifth of the store's time."""
-INDEXES = b"1"
-"""The version of the indexes that ``rank`` writes. A new one has all torrents ranked."""
 END = -1
 _CURSOR = re.compile(r"f([0-9]{1,9})|w((?:e|[0-9]{1,12})(?:\.(?:e|[0-9]{1,12})){0,255})", re.ASCII)
 
@@ -87,8 +83,7 @@ class TorrentListing:
         self._torrents = torrents
         self._hybrids = hybrids
         self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
-        self._rank_cursors = dict.fromkeys(shards, b"0")
-        self._ranking_all: set[Shard] = set()
+        self._rank_walks = {shard: RankWalk(shard, "torrents", partial(self._rank, shard)) for shard in shards}
 
     async def page(self, wanted: TorrentFilter, offset: int = 0, count: int = 100) -> ListPage:
         """Returns ``count`` torrents from ``offset`` on, of a list without a filter.
@@ -265,55 +260,23 @@ class TorrentListing:
         return all(version == INDEXES for version in versions.values())
 
     async def rank(
-        self,
-        torrents: int = TORRENTS_A_ROUND,
-        *,
-        all_of_them: bool = False,
-        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        self, torrents: int = TORRENTS_A_ROUND, *, all_of_them: bool = False, pause: Pause = asyncio.sleep
     ) -> bool:
-        """Ranks the next torrents, about ``torrents`` of them; each process keeps its own position.
-
-        If ``all_of_them``, or if the indexes of a shard are incomplete, ranks all torrents. If a shard is out of
-        memory, returns False in the end, and the next call goes on there. ``pause`` waits some seconds.
-        """
+        """Ranks the next torrents, about ``torrents`` of them; all of a shard if ``all_of_them``, or if its indexes are
+        incomplete. False if a shard is out of memory: the next call goes on there."""
         has_room = True
-        for shard in self._shards:
+        for shard, walk in self._rank_walks.items():
             try:
-                version = await shard.connection.command("HGET", shard.keys.indexed(), "torrents")
-                if all_of_them or version != INDEXES:
-                    await self._rank_all(shard, pause)
-                else:
-                    self._ranking_all.discard(shard)
-                    await self._rank(shard, torrents // len(self._shards), pause)
-            except OutOfMemoryError:
-                has_room = False
+                has_room &= await walk.go_on(torrents // len(self._shards), pause, ranks_all=all_of_them)
             except StoreUnavailable as error:
-                # Another server may take over, which reads a cursor differently.
-                self._ranking_all.discard(shard)
                 self._shards.leave_out([shard.number], error)
         return has_room
 
-    async def _rank_all(self, shard: Shard, pause: Callable[[float], Awaitable[object]]) -> None:
-        if shard not in self._ranking_all:
-            self._rank_cursors[shard] = b"0"
-            self._ranking_all.add(shard)
-        await self._rank(shard, None, pause)
-        await shard.connection.command("HSET", shard.keys.indexed(), "torrents", INDEXES)
-        self._ranking_all.discard(shard)
-
-    async def _rank(self, shard: Shard, torrents: int | None, pause: Callable[[float], Awaitable[object]]) -> None:
-        """``torrents`` None: to the end."""
-        visited, timer = 0, asyncio.get_running_loop().time
-        while torrents is None or visited < torrents:
-            began = timer()
-            after, ranked, halves = await shard.scripts.rank_torrents([self._rank_cursors[shard], RANKED_A_CALL])
-            if halves:  # an announce cannot look at a half in another shard
-                await self._hybrids.end_broken([InfoHash(bytes.fromhex(each.decode())) for each in halves])
-            self._rank_cursors[shard] = after
-            visited += int(ranked)
-            if after == b"0":
-                return
-            await pause(PAUSES * (timer() - began))
+    async def _rank(self, shard: Shard, cursor: bytes) -> tuple[bytes, int]:
+        after, ranked, halves = await shard.scripts.rank_torrents([cursor, RANKED_A_CALL])
+        if halves:  # an announce cannot look at a half in another shard
+            await self._hybrids.end_broken([InfoHash(bytes.fromhex(each.decode())) for each in halves])
+        return after, int(ranked)
 
 
 class _Walk:

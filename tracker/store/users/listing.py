@@ -6,19 +6,15 @@ filter walks through the index of the order, some users in each script call. So 
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from redis.exceptions import OutOfMemoryError
-
-from tracker.errors import ClientError, StoreUnavailable
+from tracker.errors import ClientError
 from tracker.names import fold
-from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
-from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import in_parts
+from tracker.store.sharding.rank_walk import Pause, RankWalk
+from tracker.store.sharding.shards import Part, Shard, in_parts
 from tracker.store.users.fields import User, is_user_id
 from tracker.store.users.users import Users
 
@@ -41,10 +37,6 @@ LISTS_AT_ONCE = 2
 for the calls of many."""
 USERS_A_ROUND = 20_000
 """Max users that ``rank`` visits, unless their indexes are incomplete."""
-PAUSES = 4.0
-"""``rank`` pauses so many times as long as each of its calls took. So it uses at most a fifth of the store's time."""
-INDEXES = b"1"
-"""The version of the indexes that only ``rank`` writes for users who do not change. A new one has all users ranked."""
 CURSOR = re.compile(r"([fw])([0-9]{1,16})", re.ASCII)
 """f: a place among those that fit; w: a position of a walk through the order."""
 _END = -1
@@ -91,17 +83,14 @@ class UserPage(NamedTuple):
     first: int | None = None
 
 
-class UserListing:
+class UserListing(Part):
     """Lists under one key prefix."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, users: Users) -> None:
-        self._connection = connection
-        self._scripts = scripts
-        self._keys = keys
+    def __init__(self, shard: Shard, users: Users) -> None:
+        super().__init__(shard)
         self._users = users
         self._lists = asyncio.Semaphore(LISTS_AT_ONCE)
-        self._rank_cursor = b"0"
-        self._ranking_all = False
+        self._ranks = RankWalk(shard, "users", self._rank)
 
     async def page(self, wanted: UserFilter, cursor: str = "", count: int = 100) -> UserPage:
         """Returns at most ``count`` users; ``cursor`` may also be made of ``f`` and a place. Raises ClientError for an
@@ -247,47 +236,16 @@ class UserListing:
         return indexes.get(order, self._keys.user_index(order))
 
     async def is_complete(self) -> bool:
-        """Whether all users were ranked since the indexes were introduced. Before that, lists may miss some."""
-        return bool(await self._connection.command("HGET", self._keys.indexed(), "users") == INDEXES)
+        return await self._ranks.is_complete()
 
-    async def rank(
-        self,
-        users: int = USERS_A_ROUND,
-        *,
-        all_users: bool = False,
-        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> bool:
-        """Ranks the next users by totals and rights, about ``users`` of them; each process keeps its own position.
+    async def rank(self, users: int = USERS_A_ROUND, *, all_users: bool = False, pause: Pause = asyncio.sleep) -> bool:
+        """Ranks the next users by totals and rights, about ``users`` of them; all if ``all_users``, or if the indexes
+        are incomplete. False if the store is out of memory: the next call goes on there."""
+        return await self._ranks.go_on(users, pause, ranks_all=all_users)
 
-        If ``all_users``, or if the indexes are incomplete, ranks all users. If the store is out of memory, returns
-        False, and the next call goes on there. ``pause`` waits some seconds.
-        """
-        all_users = all_users or not await self.is_complete()
-        if all_users and not self._ranking_all:
-            self._rank_cursor = b"0"
-        self._ranking_all = all_users
-        try:
-            await self._rank(None if all_users else users, pause)
-            if all_users:
-                await self._connection.command("HSET", self._keys.indexed(), "users", INDEXES)
-        except OutOfMemoryError:
-            return False
-        except StoreUnavailable:
-            self._ranking_all = False  # another server may take over, which reads a cursor differently
-            raise
-        self._ranking_all = False
-        return True
-
-    async def _rank(self, users: int | None, pause: Callable[[float], Awaitable[object]]) -> None:
-        """``users`` None: to the end."""
-        visited, timer = 0, asyncio.get_running_loop().time
-        while users is None or visited < users:
-            began = timer()
-            self._rank_cursor, ranked = await self._scripts.rank_users([self._rank_cursor, USERS_A_CALL])
-            visited += int(ranked)
-            if self._rank_cursor == b"0":
-                return
-            await pause(PAUSES * (timer() - began))
+    async def _rank(self, cursor: bytes) -> tuple[bytes, int]:
+        after, ranked = await self._scripts.rank_users([cursor, USERS_A_CALL])
+        return after, int(ranked)
 
 
 def _place(cursor: str) -> tuple[str, int]:

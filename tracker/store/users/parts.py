@@ -42,7 +42,7 @@ class UserParts:
         self.groups = Groups(shards)
         self.user_history = UserHistory(shards, copies, rules, clock)
         self.user_import = UserImport(main.scripts, copies, sums)
-        self.user_listing = UserListing(main.connection, main.scripts, main.keys, self.users)
+        self.user_listing = UserListing(main, self.users)
         self.user_peers = UserPeers(shards, self.users)
         self.unregistered = Unregistered(shards, clock)
         self.adoption = Adoption(main.scripts, main.keys)
