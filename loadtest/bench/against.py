@@ -5,7 +5,8 @@ On a shared machine noise hides differences of a few per cent. So tracker and st
 which counts instructions reproducibly. Only regular announces are measured; loadtest.bench.background covers joins.
 Each of 64 connections sends one request, and the next one after its answer, as clients with keep-alive do. Each tracker
 runs three times: with few announces, with many, and with few followed by one announce per second. The differences give
-the cost of an announce, and the fixed cost of a second, because counts are written once a second.
+the cost of an announce, and the fixed cost of a second, because counts are written once a second. Beside other
+programs fewer announces share a call, which makes each one dearer: repeat the comparison on an idle machine.
 """
 
 import argparse
