@@ -20,7 +20,7 @@ from functools import cache
 from itertools import cycle
 from pathlib import Path
 
-from loadtest.bench.counting_store import START_SECONDS, counting_store, counts
+from loadtest.bench.counting_store import START_SECONDS, begin_count, counting_store, counts
 from loadtest.bench.loader import BenchError
 from loadtest.bench.tables import table
 from loadtest.bench.targets import find
@@ -51,8 +51,6 @@ TRACKERS = {"public": SwarmRules(), "private": WITHOUT_RULES, "private, all rule
 _USERS, _TORRENTS, _GROUPS = 2 * MAX_BATCH, 16, 20
 ANNOUNCES = {"idle": _USERS, "moving": _USERS, "join": _USERS, "completed": _USERS // 2, "stop": _USERS}
 """How many announces of each kind are measured."""
-_COLLECT = "#!lua name=collect\nredis.register_function('collect', function() collectgarbage() end)"
-"""Where Lua's collections of garbage fall depends on all that ran before, so each measured run begins after one."""
 _SIZE = 2**30
 _START, _END = 1_800_000_000, 1_900_000_000
 
@@ -116,9 +114,9 @@ async def _announce_counted(url: str, rules: SwarmRules, alone: bool) -> None:
 
     async def echo() -> None:
         if next(begins):
-            await connection.command("FUNCTION", "LOAD", "REPLACE", _COLLECT)
-            await connection.command("FCALL", "collect", 0)
-        await connection.command("ECHO", "")
+            await begin_count(connection)
+        else:
+            await connection.command("ECHO", "")
 
     try:
         await announce_all(connection, "t:", rules, echo, alone=alone)

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadtest.bench.counting_store import START_SECONDS, counting_store, counts
+from loadtest.bench.counting_store import START_SECONDS, begin_count, counting_store, counts
 from loadtest.bench.loader import BenchError
 from loadtest.bench.population import Peer, make_peers
 from loadtest.bench.sections import Section, as_markdown
@@ -116,7 +116,7 @@ class _Swarms:
             await self._announce([_update(*peer, "s") for peer in self._present[first : first + MAX_BATCH]])
 
     async def measure(self, regular: int, joins: int, stops: int) -> None:
-        await self._connection.command("ECHO", "")
+        await begin_count(self._connection)
         for _ in range(CALLS):
             self._random.shuffle(self._present)
             leaving = [self._present.pop() for _ in range(stops)]

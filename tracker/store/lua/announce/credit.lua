@@ -15,8 +15,9 @@
 -- The best of the rules in a text, by the text: many announces of a batch read the same. `zeros`: texts for upload that
 -- hold a 0 beside something better. `numbers`: what was read, by its text, false for 1 and for text that is none, as
 -- reading a number costs as much as a short command. `shown`: numbers as text. The last three are nil until needed.
+local upload_of_all, download_of_all, multipliers
+do
 local best_ups, best_downs, zeros, numbers, shown, now_text
-local upload_of_all, download_of_all
 
 -- Before each call, with the rules for all users.
 function forget_multipliers(up, down)
@@ -88,7 +89,7 @@ end
 
 -- The multipliers of upload and download, of the torrent, the user, the group and for all users. A freeleech token that
 -- has not ended makes the download free.
-local function multipliers(multi_up, multi_dn, own_up, own_dn, token)
+function multipliers(multi_up, multi_dn, own_up, own_dn, token)
   if not (multi_up or multi_dn or own_up or own_dn or token or upload_of_all or download_of_all or user_group) then
     return 1, 1
   end
@@ -117,6 +118,7 @@ function with_multipliers(t, r, a, answer)
   shown = shown or {}
   shown[up], shown[down] = shown[up] or format('%.6g', up), shown[down] or format('%.6g', down)
   return { 3, answer, shown[up], shown[down] }
+end
 end
 
 -- A number rounded up: math.ceil() would cost a call.
