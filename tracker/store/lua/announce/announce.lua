@@ -73,7 +73,11 @@
 --   transferred since their last announces, by the family of the announce, capped at the max credit rate. Then two
 --   numbers: of peers of the DHT in the replies, and of announces answered by 7, 8 or 'no copy'. Then the same four as
 --   at first, of announces over UDP, then over WebSockets. Groups of zeros at the end are left out
-collectgarbage('setpause', 400) -- percent: a third as many collections as by default, for a megabyte of memory
+-- In percent: a third as many collections of garbage as by default, for a megabyte of memory. Every supported server
+-- allows the call in functions and scripts, but not while a library is loaded. So a library makes it once, at its first
+-- call; by EVALSHA each call makes it, in some hundred instructions. It holds for all libraries of the server (by
+-- EVALSHA: all scripts), as they share one interpreter.
+collectgarbage('setpause', 400)
 -- To read a global costs five times as much as to read a local.
 local redis, string, math, tonumber, unpack, pcall = redis, string, math, tonumber, unpack, pcall
 local read, max, min, floor = struct.unpack, math.max, math.min, math.floor
@@ -145,35 +149,6 @@ local function count_traffic(r, p)
   if not r.moves_only then add_traffic(p.up, p.down, p.elapsed, r.on_v4 or sockets.on_v4(r.endpoint), r.form) end
 end
 
-local function speed(bytes, elapsed)
-  if bytes == 0 or elapsed <= 0 then return '0' end
-  return format('%.2f', bytes / elapsed)
-end
-
--- `marks` of a peer says what else its hash has, so that most announces read one field for three: 's' speeds, 'x' more
--- than these: it is paused, or has lower counters. False for neither.
-local function marks_of(paused, lower, moved)
-  return (paused == '1' or lower ~= '') and 'x' or moved and 's'
-end
-
--- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce. Most peers transfer nothing
--- between two announces; those have no speeds. `marks` as stored; write_peer() writes those of other peers.
-local function write_traffic(key, stored, marks, had_speed, left, uploaded, downloaded, up, down, elapsed, total_time)
-  if up + down > 0 and marks then
-    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
-      'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed))
-  elseif up + down > 0 then
-    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
-      'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed), 'marks', 's')
-  elseif had_speed or left ~= stored[2] or uploaded ~= (stored[3] or '0') or downloaded ~= (stored[4] or '0') then
-    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
-      'total_time', total_time)
-    if had_speed then call('HDEL', key, 'speed_up', 'speed_dn', 'marks') end
-  else
-    call('HSET', key, 'last_announce', now, 'total_time', total_time)
-  end
-end
-
 -- A function has at most 200 names. Those that only one step uses are in a block of their own.
 local read_request, find_peer, was_join, has_derived, load_swarm
 do
@@ -202,7 +177,7 @@ do
 --@ include lib/denied_clients.lua
 --@ include announce/reply.lua
 end
-local update_regular, update, renew_timeout
+local speed, marks_of, update_regular, update, renew_timeout
 do
 --@ include announce/update.lua
 end
@@ -235,7 +210,8 @@ local function answer_to(t, r, outcome, with_peers, a)
   if r.want == 0 or not with_peers then return head, head end
   local s4, s6, l4, l6 = 0, 0, t.l4, t.l6
   if r.kind ~= 's' and r.paused ~= '1' then s4, s6 = t.s4, t.s6 end
-  if r.own_family then
+  local with_ids = r.form == 1
+  if r.form == 2 then -- no peers of the other family
     if r.on_v4 then s6, l6 = 0, 0 else s4, l4 = 0, 0 end
   end
   local own = r.uid ~= '' and not rules.own_peers and not (a and a.peers <= 1) and r.uid or nil
@@ -243,9 +219,9 @@ local function answer_to(t, r, outcome, with_peers, a)
     local seeding = r.kind == 's' or r.paused == '1'
     return sockets.reply(head, t.key, t.arrays, seeding, r.want, r.random, r.endpoint, t.tid, own), head
   end
-  local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, r.on_v4,
+  local ok, answer = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, with_ids, r.on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
-    t.crowded and t.crowded > 0, r.with_ids and has_derived(t.joiners) and t.tid, t.dht, t.tid, own)
+    t.crowded and t.crowded > 0, with_ids and has_derived(t.joiners) and t.tid, t.dht, t.tid, own)
   return ok and answer or head, head -- an array of a wrong type gives no peers: the announce is applied by now
 end
 

@@ -107,13 +107,13 @@ local function write_join(r, p, slot_field, slot)
     values[n + 1], values[n + 2] = 'total_time', p.total_time
     values[n + 3], values[n + 4] = 'speed_up', speed(p.up, p.elapsed)
     values[n + 5], values[n + 6] = 'speed_dn', speed(p.down, p.elapsed)
-    values[n + 7], values[n + 8], n = 'udp', r.own_family and '1' or '0', n + 8
+    values[n + 7], values[n + 8], n = 'udp', r.form == 2 and '1' or '0', n + 8
     if p.lower ~= '' then values[n + 1], values[n + 2], n = 'lower', p.lower, n + 2 end
     if p.lower == '' and p.had_lower then call('HDEL', p.at, 'lower') end
   else
     if p.exists then call('UNLINK', p.at) end -- another program wrote it
     p.paused = '0'
-    if r.own_family then values[n + 1], values[n + 2], n = 'udp', '1', n + 2 end
+    if r.form == 2 then values[n + 1], values[n + 2], n = 'udp', '1', n + 2 end
   end
   if p.paused ~= r.paused then values[n + 1], values[n + 2], n = 'paused', r.paused, n + 2 end
   if known or r.paused == '1' then

@@ -16,7 +16,7 @@ function read_request(packed)
   local r, event, form, endpoint, unbounded, agent_at = request
   r.ih, r.pidx, event, form, r.want, r.timeout, r.random, r.uploaded, r.downloaded, r.left, endpoint, r.passkey, r.pid,
     r.digest, unbounded, agent_at = read('<c40c40BBHI4I4sssBc0Bc0c20Bc0B', packed)
-  r.event, r.may_join, r.with_ids, r.own_family = EVENTS[event], event ~= COMPLETED_MEMBER, form == 1, form == 2
+  r.event, r.may_join = EVENTS[event], event ~= COMPLETED_MEMBER
   r.endpoint, r.on_v4, r.unbounded, r.beyond = endpoint, #endpoint == 6, unbounded == 1, false
   r.form, r.on_socket, r.gone = form, form == 3, event == GONE
   r.announced, r.evicted, r.evictions, r.uncounted, r.follows = false, false, 0, false, false
@@ -79,13 +79,13 @@ end
 local function load_peer(tid, r)
   local suffix, p, v, last, total_time, repeated = tid .. ':' .. r.pidx, peer
   local lower, paused, had_speed, alone = false, false, false, false
-  local key = P .. 'p:' .. suffix
+  local key, event = P .. 'p:' .. suffix, r.event
   r.suffix = suffix
-  if r.event == 's' and call('EXISTS', key) == 0 then
+  if event == 's' and call('EXISTS', key) == 0 then
     p = newcomer
     p.at, p.base_up, p.base_down, p.paused = key, r.uploaded, r.downloaded, '0'
     return p
-  elseif r.event == 'x' then
+  elseif event == 'x' then
     if memory > 0 then
       v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'marks', 'user_id', 'n4',
         'total_time')
@@ -123,7 +123,7 @@ local function load_peer(tid, r)
   local elapsed, old_up, old_down = since_step_back(now - last), v[3] or '0', v[4] or '0'
   p.known, p.total_time, p.elapsed, p.restarted =
     true, total_time and tonumber(total_time) or 0, elapsed, false
-  if r.event == 's' then
+  if event == 's' then
     p.up = max(0, uploaded - (tonumber(old_up) or 0))
     p.down = max(0, downloaded - (tonumber(old_down) or 0))
   elseif uploaded ~= old_up or downloaded ~= old_down or lower then
@@ -131,7 +131,7 @@ local function load_peer(tid, r)
       move_both(uploaded, downloaded, v[3], v[4], lower, v[5])
   end
   if downloaded ~= old_down and tonumber(downloaded) < (tonumber(old_down) or 0) then
-    p.restarted = r.event == 's' or p.base_down ~= downloaded and not repeated
+    p.restarted = event == 's' or p.base_down ~= downloaded and not repeated
   end
   if active and elapsed > 0 then
     local time = now - elapsed < outage_until and elapsed - time_out_of_service(now - elapsed) or elapsed

@@ -4,6 +4,35 @@
 --
 -- Values are compared as text, which is exact and needs no conversion: both are decimals without leading zeros.
 
+function speed(bytes, elapsed)
+  if bytes == 0 or elapsed <= 0 then return '0' end
+  return format('%.2f', bytes / elapsed)
+end
+
+-- `marks` of a peer says what else its hash has, so that most announces read one field for three: 's' speeds, 'x' more
+-- than these: it is paused, or has lower counters. False for neither.
+function marks_of(paused, lower, moved)
+  return (paused == '1' or lower ~= '') and 'x' or moved and 's'
+end
+
+-- Writes what differs from `stored`: endpoints, left, uploaded, downloaded, last_announce. Most peers transfer nothing
+-- between two announces; those have no speeds. `marks` as stored; write_peer() writes those of other peers.
+local function write_traffic(key, stored, marks, had_speed, left, uploaded, downloaded, up, down, elapsed, total_time)
+  if up + down > 0 and marks then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed))
+  elseif up + down > 0 then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed), 'marks', 's')
+  elseif had_speed or left ~= stored[2] or uploaded ~= (stored[3] or '0') or downloaded ~= (stored[4] or '0') then
+    call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
+      'total_time', total_time)
+    if had_speed then call('HDEL', key, 'speed_up', 'speed_dn', 'marks') end
+  else
+    call('HSET', key, 'last_announce', now, 'total_time', total_time)
+  end
+end
+
 -- The counts of a torrent with more that a regular announce may need. Of a user: the v1 half of a hybrid, the
 -- multipliers, and whether downloads are counted. Before these, until when peers of the DHT may be handed out.
 local function load_more(torrent, seeding, of_user)

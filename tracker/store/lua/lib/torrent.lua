@@ -95,7 +95,11 @@ function save_torrent(t)
   if t.crowded ~= t[7] then t[7], changes[n + 1], changes[n + 2], n = t.crowded, 'crowded', t.crowded, n + 2 end
   local empty = seeders + leechers == 0
   if empty then changes[n + 1], changes[n + 2], n = 'empty_since', now, n + 2 end
-  if n > 0 then call('HSET', t.key, unpack(changes, 1, n)) end
+  if n == 4 then -- nearly always: a list of any length costs more
+    call('HSET', t.key, changes[1], changes[2], changes[3], changes[4])
+  elseif n > 0 then
+    call('HSET', t.key, unpack(changes, 1, n))
+  end
   if empty then list_empty(t) end
   if t.paused ~= 0 then redis.pcall('HINCRBY', t.key, 'paused', t.paused) end
   rankings.moves[t.tid] = (rankings.moves[t.tid] or 0) + t.moves + 1
