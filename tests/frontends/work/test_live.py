@@ -231,6 +231,11 @@ async def test_events_are_written_once_for_all_streams() -> None:
     last, data = await tail.chunk("0-0")
     assert last == "2-0" and data.count(b"event: done") == 2
     for _ in range(1000):
+        assert tail.has_news("0-0", None)
         again, same = await tail.chunk("0-0")
         assert again == last and same is data
+        assert not tail.has_news(last, tail.counts)  # so it asks for nothing before there is something new
     assert log.reads == 1
+    log.entries.append(entry(3))
+    now += PERIOD_SECONDS
+    assert not await tail.after("3-0") and tail.has_news(last, tail.counts)

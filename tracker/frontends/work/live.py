@@ -65,9 +65,14 @@ class Tail:
             if self._timer() - self._read_at >= PERIOD_SECONDS * 0.9:
                 self._read_at = self._timer()
                 await self._read_new()
-        if order_of(id) >= order_of(self._from):
-            return [entry for entry in self._entries if order_of(entry.id) > order_of(id)]
+        after = order_of(id)
+        if after >= order_of(self._from):
+            return [entry for entry in self._entries if order_of(entry.id) > after]
         return await self._read(id, PAGE)
+
+    def has_news(self, id: str, counts: dict[str, Any] | None) -> bool:
+        """Whether a stream that has shown the entries up to ``id``, and ``counts``, is behind."""
+        return counts is not self.counts or order_of(id) < order_of(self._to)
 
     async def chunk(self, id: str) -> tuple[str, bytes]:
         """The events after ``id`` and the id of the last; they are written once for all streams that are there."""
@@ -185,13 +190,14 @@ async def _stream(request: web.Request, tail: Tail, last: str, stopping: asyncio
         await _send(response, b"retry: %d\nid: %b\n\n" % (RECONNECT_MILLISECONDS, last.encode()))
         seen: dict[str, Any] | None = None
         while not stopping.is_set():
-            before = last
-            with suppress(StoreUnavailable):
-                last, data = await tail.chunk(before)
-                if last != before or tail.counts is not seen:
-                    seen = tail.counts
-                    await _send(response, data)
-                    continue
+            if tail.has_news(last, seen):
+                before = last
+                with suppress(StoreUnavailable):
+                    last, data = await tail.chunk(before)
+                    if last != before or tail.counts is not seen:
+                        seen = tail.counts
+                        await _send(response, data)
+                        continue
             try:
                 async with asyncio.timeout(QUIET_SECONDS):
                     await tail.news()
