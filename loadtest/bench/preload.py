@@ -12,10 +12,10 @@ from tracker.store.client.connection import Connection, connect
 from tracker.store.schema.keys import Keys
 from tracker.store.sharding.shards import Shards
 from tracker.store.swarms.announce_counts import AnnounceCounts
-from tracker.store.swarms.codec import EVENT_CODES, Admitted, PeerUpdate, Refused
+from tracker.store.swarms.codec import EVENT_CODES, PeerUpdate, Refused
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
-from tracker.store.swarms.swarms import AllSwarms
+from tracker.store.swarms.swarms import AllSwarms, Outcome
 from tracker.system.event_loop import running
 
 _AT_ONCE = 640
@@ -40,10 +40,10 @@ async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Call
 
 
 async def _join(swarms: AllSwarms, updates: Sequence[PeerUpdate]) -> None:
-    answers: list[Admitted | Refused | StoreUnavailable] = []
+    answers: list[Outcome] = []
     answered = asyncio.Event()
 
-    def settle(settled: list[tuple[None, Admitted | Refused | StoreUnavailable]], batch: object) -> None:
+    def settle(settled: list[tuple[None, Outcome]], batch: object) -> None:
         del batch
         answers.extend(answer for _, answer in settled)
         if len(answers) == len(updates):
@@ -53,7 +53,7 @@ async def _join(swarms: AllSwarms, updates: Sequence[PeerUpdate]) -> None:
         swarms.submits[update.info_hash[0]](update, settle, None)
     await answered.wait()
     for answer in answers:
-        if not isinstance(answer, Admitted):
+        if isinstance(answer, Refused | StoreUnavailable):
             raise BenchError(f"a peer of the preload was refused: {answer}")
 
 
