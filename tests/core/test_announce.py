@@ -584,6 +584,18 @@ async def test_announces_over_websockets_count_as_such_as_well(tracker: TrackerH
     assert moved == {"bytes.up": 10, "bytes.up.v4": 10, "bytes.up.ws.v4": 10}
 
 
+async def test_what_peers_move_counts_in_a_call_that_begins_with_a_closed_websocket(tracker: TrackerHarness) -> None:
+    await tracker.announce(1)
+    before = await counts(tracker)
+    announce = AnnounceOverSocket(info_hash(1), peer_id(2), 0)
+    announce.endpoint, closed = pack_socket(at("11.0.0.2"), SocketId(1, 1)), asyncio.Event()
+    tracker.store.clock.now += 60
+    tracker.decisions.over_websockets().submit_gone(announce, None, at("11.0.0.2"), closed.set)
+    await tracker.announce(1, uploaded=10)
+    assert closed.is_set() and "bytes.up" not in before
+    assert (await counts(tracker))["bytes.up"] == 10
+
+
 async def test_settings_are_reloaded_for_both_protocols(make_tracker: MakeTracker) -> None:
     """The UDP front end has its own view of them."""
     tracker = await make_tracker(announce={"peers_max": 5})

@@ -71,6 +71,7 @@ _Failure = Refused | StoreUnavailable | Refusal
 _FAILURES = Refused, StoreUnavailable, Refusal
 _Outcome = Admission | _Failure
 _Settled = list[tuple[_Pending, _Outcome]]
+_Batch = tuple[int, TrafficTotals] | None
 
 
 def ignore_reply(reply: Reply | Refusal) -> None:
@@ -266,7 +267,7 @@ class Tracker:
         except StoreUnavailable as error:
             self._settle([(pending, error)], None)
 
-    def _settle(self, settled: _Settled, batch: tuple[int, TrafficTotals] | None) -> None:
+    def _settle(self, settled: _Settled, batch: _Batch) -> None:
         """Answers and counts announces whose outcome is known. ``batch``: the number of announces in their call,
         also over the other protocol, and the traffic."""
         limits = self._limits
@@ -391,8 +392,13 @@ class Tracker:
         ``done`` when the store has been told, or cannot be: then the peer times out."""
         pending = announce, address, self._steps[0], 0.0, ignore_reply, passkey or "", None
         update = self._over_socket(pending)._replace(event=GONE, peers_wanted=0)
+
+        def settle(_: object, batch: _Batch) -> _Batch:
+            done()
+            return batch  # for the announces of the same call
+
         try:
-            self._submits[announce.info_hash[0]](update, lambda settled, batch: done(), None)
+            self._submits[announce.info_hash[0]](update, settle, None)
         except StoreUnavailable:
             done()
 
