@@ -71,6 +71,21 @@ async def snatches(store: Store, half: InfoHash) -> str:
     return (await store.torrent(half)).get("snatches", "0")
 
 
+async def test_time_that_two_peers_share_counts_once_if_one_announces_the_v2_half(hybrid: Store) -> None:
+    """That announce counts no time of a peer in the swarm of the v1 half: the next one there has to."""
+    for peer in (1, 2):
+        await hybrid.announce(said(V1, "s", peer=peer, bytes_left=0))
+    await hybrid.announce(said(V2, "s", peer=2, bytes_left=0))
+    hybrid.clock.now = START + 100
+    await hybrid.announce(said(V1, "x", bytes_left=0))
+    await hybrid.announce(said(V2, peer=2, bytes_left=0, uploaded=5))
+    await followed(hybrid)
+    hybrid.clock.now = START + 200
+    await hybrid.announce(said(V1, peer=2, bytes_left=0, uploaded=5))
+    found = await account(hybrid, V1)
+    assert (found["total_time"], found["seed_time"], found["peers"]) == ("200", "200", "1")
+
+
 @pytest.mark.parametrize("order", [(V1, V2), (V2, V1)], ids=["v1 first", "v2 first"])
 async def test_a_download_counts_once(hybrid: Store, order: tuple[InfoHash, InfoHash]) -> None:
     await announce(hybrid, "s", order, bytes_left=6_000_000)

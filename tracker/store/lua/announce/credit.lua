@@ -438,7 +438,8 @@ function credit_announce(t, r, p, a)
   credit_user(t, r, p, a)
   update_user_sets(t, r, p, a)
   for _ = 1, r.evictions do end_activity(a, false) end
-  a.overlaps = false -- if this is the only peer, all of its time is counted
+  -- If this is the only peer, all of its time is counted, unless the v2 half was announced, where no time counts.
+  if not p.in_swarm then a.overlaps = false end
   if r.left ~= '0' then a.leeched = '1' end
 end
 
