@@ -213,6 +213,8 @@ class Model:
                 if not entry.seeder:
                     self.complete(key, u)
                 entry.seeder = True
+            elif u.bytes_left is not None:
+                entry.seeder = False
             self.forget(key)
             return "leave"
         if refused := self.take_endpoint(key, u):

@@ -76,6 +76,15 @@ async def test_a_leecher_with_unknown_bytes_left_counts(store: Store) -> None:
     assert (await store.announce(update(1, "c", bytes_left=0))).completions == 1
 
 
+@pytest.mark.parametrize("ending", ["stopped", "timed out and stopped"])
+async def test_a_seeder_that_stops_without_its_left_has_all_when_it_comes_back(private: Store, ending: str) -> None:
+    await private.announce(update(1, "s", passkey=ALICE, bytes_left=0))
+    if ending != "stopped":
+        assert await private.silence(update(1)) == 1
+    await private.announce(update(1, "x", passkey=ALICE, bytes_left=None, uploaded=10))
+    assert (await private.announce(update(1, "u", passkey=ALICE, bytes_left=0, uploaded=10))).completions == 0
+
+
 @pytest.mark.parametrize("same", ["peer id", "endpoint", "both"])
 @pytest.mark.parametrize("ending", ["stop", "reap"])
 async def test_a_peer_that_completes_twice_within_a_day_is_one_snatch(store: Store, same: str, ending: str) -> None:

@@ -4,11 +4,12 @@
 -- The hash of a user's peer stays for some time, with its counters.
 local function write_departure(r, p)
   local v, moved = p.stored, p.up + p.down > 0
+  local left = r.left ~= '' and r.left or p.left or '' -- a seeder that stops without it has all when it comes back
   local marks = marks_of(p.paused, p.lower, moved)
   local fields, n = { 'active', '0', 'last_announce', now, 'total_time', p.total_time + p.time, nil, nil, nil, nil }, 6
-  if r.left ~= v[2] or p.base_up ~= (v[3] or '0') or p.base_down ~= (v[4] or '0') then
+  if left ~= v[2] or p.base_up ~= (v[3] or '0') or p.base_down ~= (v[4] or '0') then
     fields[7], fields[8], fields[9], fields[10], fields[11], fields[12], n =
-      'left', r.left, 'uploaded', p.base_up, 'downloaded', p.base_down, 12
+      'left', left, 'uploaded', p.base_up, 'downloaded', p.base_down, 12
   end
   if moved then
     fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4], n =
@@ -81,7 +82,8 @@ function leave_late(t, r, p, tid)
   local a = load_credited_account(r, load_totals(r, p, tid), tid, p)
   if not a then return end
   count_traffic(r, p)
-  call('HSET', p.at, 'left', r.left, 'uploaded', p.base_up, 'downloaded', p.base_down, 'last_announce', now)
+  call('HSET', p.at, 'uploaded', p.base_up, 'downloaded', p.base_down, 'last_announce', now)
+  if r.left ~= '' then call('HSET', p.at, 'left', r.left) end
   if p.lower ~= '' then call('HSET', p.at, 'lower', p.lower) elseif p.had_lower then call('HDEL', p.at, 'lower') end
   credit_user(t, r, p, a)
   -- The feed had it as stopped or reaped before.
