@@ -110,6 +110,25 @@ async def test_an_empty_main_prefix_gets_back_groups_and_multipliers(store: Stor
     assert (await store.groups.all(), await store.multipliers.get()) == before
 
 
+async def test_a_group_that_a_shard_did_not_see_deleted_stays_deleted(store: Store) -> None:
+    for number in (5, 6):
+        await store.groups.save(number, {"name": f"group {number}"})
+    await copy_rules(store)
+    stale = await store.redis.get(store.shards[0].keys.groups())
+    await store.groups.delete(5)
+    await copy_rules(store)
+    await store.redis.set(store.shards[0].keys.groups(), stale)
+    for shard in [store.shards.main, *list(store.shards)[2:]]:
+        await clear(store, shard)
+    await store.copy_access(store.shards.others)
+    assert [group.group_id for group in await store.groups.all()] == [6]
+
+
+async def copy_rules(store: Store) -> None:
+    for shard in await store.multipliers.outdated(store.shards.others):
+        await store.multipliers.copy_to(shard)
+
+
 async def test_copies_stay_while_too_few_shards_answer_to_restore_an_empty_main_prefix(store: Store) -> None:
     _, text = await store.tokens.create("site", "admin")
     before = await keys_in(store, store.shards[0])

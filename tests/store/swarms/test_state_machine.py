@@ -209,12 +209,9 @@ class Model:
                     del entry.endpoints[SOCKET_LENGTH]
                 return "absent"
             self.move(key, u)
-            if u.bytes_left == b"0":
-                if not entry.seeder:
-                    self.complete(key, u)
-                entry.seeder = True
-            elif u.bytes_left is not None:
-                entry.seeder = False
+            if u.bytes_left == b"0" and not entry.seeder:
+                self.complete(key, u)
+            entry.seeder = entry.seeder if u.bytes_left is None else u.bytes_left == b"0"
             self.forget(key)
             return "leave"
         if refused := self.take_endpoint(key, u):

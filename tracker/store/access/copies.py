@@ -102,7 +102,8 @@ class _List:
     def missing(self, known: _Members, numbers: Counter[bytes], shards: int) -> set[bytes]:
         """What is to be restored where ``known`` members are, if so many of all shards have each member."""
         if self.removes == "DEL":
-            return set() if known else {text for text, _ in numbers.most_common(1)}
+            shortest = sorted(numbers, key=len)  # of as many shards each: one missed that something was deleted
+            return set() if known or not numbers else {max(shortest, key=numbers.__getitem__)}
         return {member for member, number in numbers.items() if 2 * number > shards} - known.keys()
 
     def removing(self, keys: Keys, member: bytes) -> list[_Command]:

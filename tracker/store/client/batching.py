@@ -107,17 +107,17 @@ class Sender:
                 self._send(self._tasks)
 
     def _send(self, tasks: asyncio.TaskGroup) -> None:
-        ready, self._ready, full = self._ready, {}, self.max_requests
+        ready, full = self._ready, self.max_requests
         last: dict[Server, _Call] = {}
-        for batches in ready:
+        for batches in list(ready):
             server, requests, calls = batches.connection.server, batches.requests, batches.calls
             least = full if calls or server in self._busy else 1
             while len(requests) >= least and len(calls) < MAX_CALLS:
                 if call := batches.send(tasks):
                     last[server] = call
                 least = full
-            if requests:
-                self._ready[batches] = None
+            if not requests:
+                del ready[batches]
         for server, call in last.items():
             self._busy.add(server)
             call.frees = server
