@@ -662,6 +662,36 @@ async def test_announces_that_come_too_fast_wait_and_keep_their_order(
         assert [(await one.receive())["info_hash"] for _ in hashes] == hashes
 
 
+async def test_a_message_that_waits_for_the_store_counts_once(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_end, "MESSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(front_end, "MESSAGES_SECOND", 0.001)
+    async with serving(redis_url, prefix) as site:
+        one = await site.open()
+        for _ in range(4):
+            assert await one.is_silent()
+
+
+@pytest.mark.parametrize("at_once", [2, 40])
+async def test_what_follows_too_many_bad_messages_keeps_no_closed_socket(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(front_end, "MESSAGES_AT_ONCE", at_once)
+    monkeypatch.setattr(front_end, "MESSAGES_SECOND", 0.01 if at_once > front_end.MAX_BAD_MESSAGES else 25.0)
+    async with serving(redis_url, prefix) as site:
+        one = await site.open()
+        connection = one.socket._response.connection
+        assert connection is not None and isinstance(connection.transport, asyncio.Transport)
+        connection.transport.write(b"\x81\x82\0\0\0\0{}" * 1000)
+        assert await one.closed() == 1008
+
+        async def forgotten() -> bool:
+            return not site.context.telemetry.snapshot().gauges["sockets"]
+
+        await eventually(forgotten, 20.0)
+
+
 async def test_a_site_gets_the_addresses_of_peers_with_websockets(redis_url: str, prefix: str) -> None:
     async with serving(redis_url, prefix, **PRIVATE) as site:
         await site.store.users.add("7", "p" * 20)

@@ -146,10 +146,13 @@ class SocketConnection:
         async for message in socket:
             if message.type not in _DATA:
                 break
-            rest = message.data if callable(message.data) else self._receive(message.data)
+            counted = callable(message.data)
+            rest = message.data if counted else self._receive(message.data)
             if rest is not None:
                 await rest()
-            while not self._budget.take(now := time.monotonic()):
+            if self._bad > MAX_BAD_MESSAGES:
+                break
+            while not (counted or self._budget.take(now := time.monotonic())):
                 await asyncio.sleep(self._budget.wait(now))
             self._waits = bool(inbox._buffer)
             del message, rest  # thousands of connections would each keep their last one
@@ -159,6 +162,8 @@ class SocketConnection:
         """Handles a message when it arrives; returns what waits for the task of the connection."""
         if message.type not in _DATA:
             return message
+        if self._bad > MAX_BAD_MESSAGES:
+            return None
         if self._waits or not self._budget.take(time.monotonic()):
             self._waits = True
             return message
