@@ -147,9 +147,14 @@ class SocketConnection:
             if message.type not in _DATA:
                 break
             counted = callable(message.data)
-            rest = message.data if counted else self._receive(message.data)
-            if rest is not None:
-                await rest()
+            try:
+                rest = message.data if counted else self._receive(message.data)
+                if rest is not None:
+                    await rest()
+            except Exception as error:  # noqa: BLE001  # aiohttp would take it for one of the client
+                self._connection.log_failure(error)
+                self._connection.abort()
+                break
             if self._bad > MAX_BAD_MESSAGES:
                 break
             while not (counted or self._budget.take(now := time.monotonic())):
