@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from loadtest import trackers
+from loadtest.servers import free_port
 from loadtest.trackers import RunningTracker
 from tests.app.conftest import StartTracker
 from tests.app.test_web_processes import pids_of_web_processes
@@ -195,8 +196,8 @@ def test_a_named_udp_port_in_use_is_a_one_line_error(start_tracker: StartTracker
 
 def test_the_banner_says_that_the_udp_port_is_in_use(start_tracker: StartTracker) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+        port = free_port()  # over TCP: one that is free over UDP may be taken there
+        taken.bind(("127.0.0.1", port))
         tracker = start_tracker(TRACKER_HTTP__LISTEN=f"127.0.0.1:{port}")
         assert re.search(r"^ +udp +off: its port is in use", tracker.banner, re.MULTILINE), tracker.banner
         assert tracker.end() == 0
