@@ -57,7 +57,7 @@ async def test_a_failed_job_is_shown_and_retried(admin: Admin) -> None:
         async with browser.post(f"/jobs/{id}/retry") as response:
             assert response.status == 409
         async with browser.post("/jobs/999/retry") as response:
-            assert response.status == 409
+            assert response.status == 404
 
 
 async def test_deleting_jobs_needs_confirmation_and_affects_one_list(admin: Admin) -> None:

@@ -10,7 +10,7 @@ from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import errors_on, page_number, read_form
 from tracker.admin.pages.paging import turned
 from tracker.admin.pages.rendering import Pages, done, render, wants_part
-from tracker.errors import ClientError, existing
+from tracker.errors import ClientError, Conflict, existing
 from tracker.operations import service
 from tracker.store.changes.webhooks import WebhookState
 from tracker.store.jobs.records import FINISHED, STATUSES, is_queue
@@ -88,7 +88,7 @@ class JobPages(Pages):
         id = request.match_info["id"]
         try:
             await self._store.jobs.retry(id)
-        except ClientError as error:
+        except Conflict as error:
             raise Problem(409, detail=f"this job {error}") from error
         return done(request, f"/jobs/{id}", "retried")
 
