@@ -56,7 +56,7 @@ class World:
 
     def import_in_two_parts(self) -> str:
         """Killed once the first torrents are there; what the second import says."""
-        position = "SELECT COUNT(*) FROM tracker_sync WHERE source = 'import:torrents'"
+        position = "SELECT COUNT(*) FROM tracker_sync WHERE source = 'import:torrents' AND position > ''"
         begun = subprocess.Popen(self.words("sync", "import"), **self.context, stdout=subprocess.DEVNULL)
         until(lambda: bool(self.site.sql("SHOW TABLES LIKE 'tracker_sync'") and self.site.number(position)), 300)
         begun.kill()
