@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.store.access.test_audit import ENTRY
 from tests.store.harness import Store, running
 from tracker.cli.commands.audit import entries
 from tracker.operations.export import csv_lines, json_lines
-from tracker.store.access.audit import COLUMNS, AuditEntry, AuditFilter, row_of
+from tracker.store.access.audit import COLUMNS, AuditEntry, AuditFilter
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 
@@ -24,7 +24,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 
 def _csv(found: list[AuditEntry]) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(csv_lines(COLUMNS, map(row_of, found)), newline="")))
+    return list(csv.reader(io.StringIO(csv_lines(COLUMNS, map(asdict, found)), newline="")))
 
 
 async def test_exports_have_all_entries_newest_first(store: Store) -> None:
@@ -33,7 +33,7 @@ async def test_exports_have_all_entries_newest_first(store: Store) -> None:
     await store.audit.add(replace(ENTRY, operation="other"))
     wanted = AuditFilter(operation="user")
     (found,) = [page async for page in entries(store.audit, wanted, 10)]
-    lines = json_lines(map(row_of, found)).decode().splitlines()
+    lines = json_lines(map(asdict, found)).decode().splitlines()
     assert [json.loads(line)["operation"] for line in lines] == ["user.2", "user.1", "user.0"]
     header, *rows = _csv(found)
     assert tuple(header) == COLUMNS

@@ -114,7 +114,7 @@ async def tracker(nodes: Cluster) -> AsyncIterator[Store]:
         await store.load_secret()
         for each in store.shards:
             await store.start_shard(each)
-        async with in_background(connection.watch(), connection.follow()):
+        async with in_background(connection.watch(), connection.topology.follow()):
             yield store
 
 

@@ -246,7 +246,7 @@ async def _web(context: RuntimeContext, joins: JoinEvents, url: str, problems: P
                 yield _Web(addresses, udp, telemetry.snapshot, problems, lambda changed: None)
             return
         store = context.store
-        config = WorkerConfig(settings, url, store.secret, addresses, udp, store.connection.nodes)
+        config = WorkerConfig(settings, url, store.secret, addresses, udp, store.connection.topology.nodes)
         pool = await stack.enter_async_context(open_web_processes(config, listeners, problems, datagrams))
         telemetry.gauge("web_processes", lambda: pool.alive)
 

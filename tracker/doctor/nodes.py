@@ -30,14 +30,14 @@ CLOCK_SECONDS = 2.0
 
 def remedy_for(store: Store) -> str:
     """What to do about a main store that is unavailable."""
-    if not store.connection.nodes:
+    if not store.connection.topology.nodes:
         return "start the server that TRACKER_REDIS__URL names"
     return _TAKE_OVER if store.connection.cause.startswith(NO_MAJORITY) else _START
 
 
 async def check_members(store: Store) -> AsyncIterator[Finding]:
     """One line for each node of a cluster, and one where too few answer. Yields nothing without a cluster."""
-    nodes = await store.connection.states()
+    nodes = await store.connection.topology.states()
     by_id = {node.node_id: node for node in nodes}
     for node in nodes:
         yield _member(node, by_id.get(node.primary_id), store)
@@ -79,7 +79,7 @@ async def check_nodes(
     store: Store, settings: Settings, clock: Callable[[], float], *, tracker_running: bool
 ) -> AsyncIterator[Finding]:
     """Yields nothing with one shard, or without a cluster. The node of the main prefix has been checked before."""
-    if not (store.shards.others and store.connection.nodes):
+    if not (store.shards.others and store.connection.topology.nodes):
         return
     with suppress(StoreUnavailable):  # the node of a key is asked, which another node names
         await store.shards.each(lambda shard: ("EXISTS", shard.keys.prefix))

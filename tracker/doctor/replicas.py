@@ -22,7 +22,7 @@ MIN_PRIMARIES = 3
 
 async def check_failover(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
     """Yields nothing without sentinels. ``info`` is the server's INFO, empty if that is forbidden."""
-    replies = await connection.sentinels()
+    replies = await connection.topology.replies()
     if replies is None:
         return
     yield _sentinels(replies, connection.master)
@@ -35,9 +35,11 @@ async def check_failover(connection: Connection, info: Mapping[str, Any]) -> Asy
 
 async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
     """Yields nothing without a cluster. ``info`` as in ``check_failover``."""
-    if not connection.nodes:
+    if not connection.topology.nodes:
         return
-    yield Finding("ok", "cluster", f"{connection.master} serves the keys; nodes known: {len(connection.nodes)}")
+    yield Finding(
+        "ok", "cluster", f"{connection.master} serves the keys; nodes known: {len(connection.topology.nodes)}"
+    )
     replicas = int(info.get("connected_slaves", 0))
     if info and not replicas:
         text = "the node that serves the keys has no replica, so no failover is possible"

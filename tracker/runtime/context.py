@@ -42,7 +42,7 @@ async def open_context(
     shards = store.shards
     telemetry.gauge("processes_without_store", lambda: len(shards.unavailable) == len(shards))
     telemetry.gauge("asyncio_tasks", lambda: len(asyncio.all_tasks()))
-    async with running(connection.watch, connection.follow), AsyncExitStack() as stack:
+    async with running(connection.watch, connection.topology.follow), AsyncExitStack() as stack:
         stack.push_async_callback(store.announce_counts.flush)
         stack.push_async_callback(store.counters.flush)
         async with running(store.counters.run, store.announce_counts.run):

@@ -20,6 +20,7 @@ from tracker import __version__
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.access.copies import restore_access
 from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import flattened
 from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import MAX_SHARDS, Keys, main_prefix_of
 from tracker.store.sharding.shards import Shard, Shards
@@ -215,13 +216,17 @@ async def made_without_main(shards: Shards, prefix: str) -> Copy:
 async def _check_other_numbers(main: Connection, prefix: str, configured: int) -> None:
     """Raises StartupError if the store was made with another number of shards, which have other names."""
     others = [2**power for power in range(1, MAX_SHARDS.bit_length()) if 2**power != configured]
-    with main.looking_elsewhere() as answering:
+    kept = list(main.topology.connections)
+    answering = {each.server for each in kept if not each.unavailable}
+    try:
         for shards in (Shards.under(main, prefix, number) for number in others):
             there = [shard for shard in shards if shard.connection.server in answering]
             found = await shards.each(lambda shard: ("HGET", shard.keys.layout(), "shards"), there) if there else {}
             for number in found.values():
                 if number and number.isdigit():
                     raise _wrong_number(int(number))
+    finally:
+        main.topology.connections[:] = kept
 
 
 async def restore_main(shards: Shards) -> None:
@@ -326,20 +331,24 @@ async def _write_all(shards: Shards, **fields: str | int) -> None:
 
 
 async def _write(shard: Shard, **fields: str | int) -> None:
-    pairs = [part for pair in fields.items() for part in pair]
-    await shard.connection.command("HSET", shard.keys.layout(), *pairs)
+    await shard.connection.command("HSET", shard.keys.layout(), *flattened(fields))
 
 
 async def check_number(connection: Connection, prefix: str, shards: int) -> None:
     """Writes the number of shards into a new store. Raises StartupError if the store was made with another one, or is
     not full yet."""
-    await _check_complete(connection, Keys(main_prefix_of(prefix, shards)))
+    own = Keys(main_prefix_of(prefix, shards))
+    with suppress(ResponseError):
+        if await connection.command("EXISTS", own.reshard()):
+            raise StartupError("`tracker reshard` has not filled this store yet: run it again to its end")
+        if await connection.command("EXISTS", own.renumber()):
+            raise StartupError("`tracker torrent renumber` was interrupted: run it again with the same file")
     keys = Keys(main_prefix_of(prefix, MAX_SHARDS))
     made_with = 1
     with suppress(ResponseError):  # the user may not read this key: then the store has one shard
         found = await connection.command("GET", keys.shards())
         # On a cluster there is none without a hash tag.
-        if found is None and shards > 1 and (connection.nodes or not await _has_one(connection, prefix)):
+        if found is None and shards > 1 and (connection.topology.nodes or not await _has_one(connection, prefix)):
             await connection.command("SET", keys.shards(), shards, "NX")
             found = await connection.command("GET", keys.shards())
         made_with = 1 if found is None else int(found)
@@ -352,14 +361,6 @@ def _wrong_number(made_with: int) -> StartupError:
         f"the store was made with {made_with} shard{'s' * (made_with > 1)}: "
         f"set TRACKER_REDIS__SHARDS={made_with}, or another prefix; `tracker reshard` makes a store with more"
     )
-
-
-async def _check_complete(connection: Connection, keys: Keys) -> None:
-    with suppress(ResponseError):
-        if await connection.command("EXISTS", keys.reshard()):
-            raise StartupError("`tracker reshard` has not filled this store yet: run it again to its end")
-        if await connection.command("EXISTS", keys.renumber()):
-            raise StartupError("`tracker torrent renumber` was interrupted: run it again with the same file")
 
 
 async def _has_one(connection: Connection, prefix: str) -> bool:

@@ -1,6 +1,6 @@
 """The audit log: what an entry keeps, how entries are found, and that their number, age and size are bounded."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
@@ -9,7 +9,7 @@ import pytest
 from tests.store.harness import Store
 from tracker.errors import ClientError
 from tracker.store.access import audit
-from tracker.store.access.audit import MAX_SCANNED, Audit, AuditEntry, AuditFilter, ChangedObject, row_of
+from tracker.store.access.audit import MAX_SCANNED, Audit, AuditEntry, AuditFilter, ChangedObject
 
 ENTRY = AuditEntry(
     actor="site",
@@ -35,7 +35,7 @@ async def test_an_entry_is_read_as_it_was_written(store: Store) -> None:
     assert replace(entry, id="", at=0) == ENTRY
     seconds, _ = await store.redis.time()
     assert 0 <= seconds - entry.at <= 60 and cursor == ""
-    assert row_of(entry)["objects"] == (
+    assert asdict(entry)["objects"] == (
         {"kind": "user", "id": "7", "before": {"name": "Alice"}, "after": {"name": "Bob"}},
     )
 
@@ -215,7 +215,7 @@ async def test_an_invalid_stored_entry_is_read(store: Store, objects: str) -> No
     await store.redis.xadd(store.keys.audit(), fields)
     ((entry,), _) = await store.audit.page(AuditFilter())
     assert (entry.role, entry.way, dict(entry.counts)) == ("read", "cli", {})
-    orjson.dumps(row_of(entry))
+    orjson.dumps(asdict(entry))
 
 
 async def test_text_that_is_not_unicode_is_replaced(store: Store) -> None:

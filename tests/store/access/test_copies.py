@@ -213,7 +213,7 @@ async def test_another_number_of_shards_is_refused_without_the_main_prefix(
     await clear(store, store.shards[0])
     lose([store.shards.main])
     wrong = Shards.under(store.connection, prefix, configured)
-    kept = list(store.connection._topology.connections)
+    kept = list(store.connection.topology.connections)
     with pytest.raises(StartupError, match=f"made with {SHARDS} shards"):
         await made_without_main(wrong, prefix)
-    assert store.connection._topology.connections == kept
+    assert store.connection.topology.connections == kept

@@ -48,7 +48,7 @@ async def store_at(url: str, prefix: str, timeout: float = TIMEOUT, **changes: o
     redis = redis_settings(url, prefix, **changes)
     async with open_connection(url, redis, timeout) as (connection, _):
         store = build_store(connection, Settings(redis=redis))
-        async with running(connection.watch, connection.follow, store.swarms.run):
+        async with running(connection.watch, connection.topology.follow, store.swarms.run):
             yield store
 
 
@@ -114,7 +114,7 @@ async def test_the_node_that_serves_the_slot_is_found_from_any_other(group: Serv
         async with store_at(node.tcp_url, prefix) as store:
             assert await announced(store, group.nodes.index(node) + 1) == 0
             assert store.connection.master == f"127.0.0.1:{serving.port}"
-            assert {port for _, port in store.connection.nodes} == {each.port for each in group.nodes}
+            assert {port for _, port in store.connection.topology.nodes} == {each.port for each in group.nodes}
     assert serving.ask("EXISTS", f"{prefix}stats:leechers")
 
 
@@ -293,25 +293,25 @@ class TestMap:
         stale, true = slots(old.port), slots(serving.port)
         async with answering(stale) as one, answering(true) as two, answering(true) as three:
             async with connected(self.PREFIX, one, two, three) as connection:
-                await connection._topology.find()
+                await connection.topology.find()
                 assert connection.master == f"127.0.0.1:{serving.port}"
 
     async def test_an_endpoint_without_host_is_the_node_that_was_asked(self) -> None:
         for unknown in (b"$-1\r\n", b"$0\r\n\r\n", b"$1\r\n?\r\n"):
             async with answering(slots(7000, unknown)) as url, connected(self.PREFIX, url) as connection:
-                await connection._topology.find()
+                await connection.topology.find()
                 assert connection.master == "127.0.0.1:7000"
 
     async def test_nodes_that_left_are_forgotten(self, group: Servers) -> None:
         async with answering(slots(group.nodes[0].port)) as url:
             async with connected(self.PREFIX, url, "redis://127.0.0.1:1/0") as connection:
-                await connection._topology.find()
-                assert connection.nodes == (("127.0.0.1", group.nodes[0].port),)
+                await connection.topology.find()
+                assert connection.topology.nodes == (("127.0.0.1", group.nodes[0].port),)
 
     async def test_without_an_answer_nothing_changes(self) -> None:
         async with connected(self.PREFIX, "redis://127.0.0.1:1/0") as connection:
             with pytest.raises(StoreUnavailable):
-                await connection._topology.find()
+                await connection.topology.find()
             assert connection.master == "127.0.0.1:1"
 
     async def test_nodes_that_send_each_other_the_call_are_asked_no_more_than_twice(self) -> None:

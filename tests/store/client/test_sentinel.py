@@ -29,7 +29,7 @@ async def followed(url: str, timeout: float = 5.0) -> AsyncIterator[Connection]:
     """A connection that is watched as in a tracker."""
     connection = Connection(connect(url, connect_timeout=timeout, timeout=timeout))
     try:
-        async with running(connection.watch, connection.follow):
+        async with running(connection.watch, connection.topology.follow):
             yield connection
     finally:
         await connection.close()
@@ -39,7 +39,7 @@ async def followed(url: str, timeout: float = 5.0) -> AsyncIterator[Connection]:
 async def store_at(url: str) -> AsyncIterator[Store]:
     store = Store(url, Keys("t:"), SwarmRules())
     try:
-        async with running(store.connection.watch, store.connection.follow, store.swarms.run):
+        async with running(store.connection.watch, store.connection.topology.follow, store.swarms.run):
             yield store
     finally:
         await store.connection.close()
@@ -186,7 +186,7 @@ class TestReplies:
         stale, true = named(pair[1], 1), named(pair[0], 2)
         async with sentinels(stale, true, stale) as url, followed(url) as connection:
             assert await connection.command("PING")
-            said = await connection.sentinels()
+            said = await connection.topology.replies()
             assert said is not None
             assert [word.epoch for word in said] == [1, 2, 1]
             assert connection.master == f"127.0.0.1:{pair[0].port}"

@@ -100,54 +100,55 @@ def rows_of(key: str) -> list[str]:
 def built(keys: Keys) -> dict[str, str]:
     """The key of each builder, by the builder's name."""
     ih, pid = info_hash(1), peer_id(1)
+    metric, node, digest = "countries.United_Kingdom.users", "host.example", "0" * 64
     samples: dict[str, object] = {
         "info_hash": ih,
         "peer_id": pid,
         "torrent_id": 7,
-        "user_id": 8,
         "due": 1_800_000_000,
         "prefix": b"-TR",
         "endpoint": endpoint(1),
         "passkey": ALICE,
         **dict.fromkeys(("user", "user_freeleech", "user_unregistered"), 8),
         **dict.fromkeys(("history", "completed", "job"), 7),
-        "counter": "seeders",
-        "ranking": "seeders",
-        "value": "size",
-        "order": "uploaded",
-        "unique": "countries.United_Kingdom.users",
-        "metric": "countries.United_Kingdom.users",
-        "month": "2026-11",
+        **dict.fromkeys(("stat", "index"), "seeders"),
+        "torrent_list": "size",
+        "user_index": "uploaded",
+        "unique": metric,
         "span": "2026-W47",
-        "scope": "countries",
-        "period": "all",
-        "outcome": "joins",
-        "kind": "torrents",
-        "precision": 60,
-        "name": "announces.started",
+        "leases": "torrents",
         **dict.fromkeys(("queue", "queue_limits"), "reprocess"),
-        "status": "pending",
         "admin_token": "0" * 12,
         "webhook": "0" * 16,
-        **dict.fromkeys(("once", "admin_session", "admin_link"), "0" * 64),
-        **dict.fromkeys(("project", "work_project"), "proj"),
-        "claimant": "volunteer",
-        "todo": "todo:redo",
+        **dict.fromkeys(("once", "admin_session", "admin_link"), digest),
+        "project": "proj",
         "board": "downloader_count",
-        **dict.fromkeys(("node", "dht_node", "dht_hashes"), "host.example"),
+        **dict.fromkeys(("dht_node", "dht_hashes"), node),
         "refused": "unknown torrent",
-        "family": 4,
+    }
+    pairs: dict[str, tuple[int | str, int | str]] = {
+        "user_torrent": (8, 7),
+        "user_set": (8, "active"),
+        "client_software": ("joins", "all"),
+        "unique_month": (metric, "2026-11"),
+        "unique_index": ("countries", "all"),
+        **dict.fromkeys(("counter", "distribution"), (60, "announces.started")),
+        "queue_jobs": ("reprocess", "pending"),
+        "dht_table": (node, 4),
+        "work_queue": ("proj", "todo:redo"),
+        **dict.fromkeys(("work_own_queue", "work_claims_by", "work_chart"), ("proj", "volunteer")),
+        "work_ranking": ("proj", "downloader_count"),
     }
     found = {}
     for name, builder in inspect.getmembers(keys, inspect.ismethod):
         if name.startswith("_") or name in ("channel", "timeouts"):
             continue
-        arguments = [
-            "active"
-            if name == "user_set" and parameter == "name"
-            else samples[name if parameter == "of" else parameter]
+        of = samples.get(name, "proj" if name.startswith("work_") else None)
+        arguments: list[object] = [
+            of if parameter == "of" else samples[parameter]
             for parameter in inspect.signature(builder).parameters
-        ]
+            if parameter not in ("first", "second")
+        ] or [*pairs.get(name, ())]
         key = builder(*arguments)
         found[name] = key.decode() if isinstance(key, bytes) else key
     return found

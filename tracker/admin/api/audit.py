@@ -1,12 +1,13 @@
 """/audit: the audit log. Only role admin reads it."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Moment, copy_of
-from tracker.store.access.audit import AuditEntry, AuditFilter, ChangedObject, Way, row_of
+from tracker.store.access.audit import AuditEntry, AuditFilter, ChangedObject, Way
 from tracker.store.schema.multipliers import MAX_END
 
 endpoints = Endpoints(
@@ -64,4 +65,4 @@ class AuditPage(Reply):
 async def list_all(call: Call, query: AuditPageQuery) -> AuditPage:
     """Changes written directly to Redis are not recorded."""
     found, cursor = await call.store.audit.page(query.filter, query.cursor, query.limit)
-    return AuditPage(items=[AuditRow(**row_of(entry)) for entry in found], next_cursor=cursor or None)
+    return AuditPage(items=[AuditRow(**asdict(entry)) for entry in found], next_cursor=cursor or None)

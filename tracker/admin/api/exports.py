@@ -2,6 +2,7 @@
 active peers. Each is sent as it is read, and says where it ends."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -19,7 +20,7 @@ from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.operations.export import csv_lines, json_lines
 from tracker.operations.service import MAX_INTEGER
-from tracker.store.access.audit import COLUMNS, row_of
+from tracker.store.access.audit import COLUMNS
 from tracker.store.changes.changes import Change
 from tracker.store.schema.record import shown
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
@@ -130,7 +131,7 @@ class AuditExport(AuditQuery):
 def _audited(call: Call, query: AuditExport) -> Read:
     async def read(cursor: str, count: int) -> Part:
         found, after = await call.store.audit.page(query.filter, cursor, count)
-        return Part([row_of(entry) for entry in found], after)
+        return Part([asdict(entry) for entry in found], after)
 
     return read
 

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from tracker.cli.commands import EVERYTHING, AsJson, LimitOrAll, with_store
 from tracker.cli.terminal import Listing, Moment, Row
 from tracker.operations.export import csv_lines, json_lines
-from tracker.store.access.audit import COLUMNS, Audit, AuditEntry, AuditFilter, Way, row_of
+from tracker.store.access.audit import COLUMNS, Audit, AuditEntry, AuditFilter, Way
 from tracker.store.schema.multipliers import parse_past
 from tracker.store.store import Store
 
@@ -48,9 +49,9 @@ def show_audit(
 
     def show(page: Sequence[AuditEntry], *, first: bool) -> None:
         if as_csv:
-            sys.stdout.write(csv_lines(COLUMNS, map(row_of, page), header=first))
+            sys.stdout.write(csv_lines(COLUMNS, map(asdict, page), header=first))
         elif as_json:
-            sys.stdout.write(json_lines(map(row_of, page)).decode())
+            sys.stdout.write(json_lines(map(asdict, page)).decode())
         else:
             listing.page(map(_row, page))
 

@@ -40,7 +40,7 @@ async def _opened(store: Store) -> "AsyncIterator[SiteSync]":
 async def run(store: Store) -> None:
     """Write what changes in swarms into the site's tables, until interrupted. Of several processes one does."""
     connection = store.connection
-    async with _opened(store) as found, running(connection.watch, connection.follow, store.counters.run):
+    async with _opened(store) as found, running(connection.watch, connection.topology.follow, store.counters.run):
         note("syncing; what goes wrong is in the log")
         await found.run()
 

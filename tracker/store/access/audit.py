@@ -7,7 +7,7 @@ of their own. So batches do not push the other changes out.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal, cast, get_args
 
 import orjson
@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.access.tokens import ROLES, Role
+from tracker.store.client.pipe import flattened
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
 
@@ -121,14 +122,13 @@ class Audit(Part):
             "operation": entry.operation,
             "details": orjson.dumps(_cut(entry.details)),
         }
-        pairs = [part for pair in fields.items() for part in pair]
         limits = (self._max_entries, max(1, self._max_entries // ROWS_SHARE), KEPT_SECONDS)
         counts = orjson.dumps(dict(entry.counts))
         with suppress(RedisError, StoreUnavailable):
             id = b""
             for first in reversed(range(0, max(1, len(further)), FURTHER_A_CALL)):  # the newest last
                 some = further[first : first + FURTHER_A_CALL]
-                id = await self._scripts.audit([*limits, id, objects, counts, len(some), *some, *pairs])
+                id = await self._scripts.audit([*limits, id, objects, counts, len(some), *some, *flattened(fields)])
             return True
         return False
 
@@ -265,8 +265,3 @@ def _strings(stored: Any) -> dict[str, str]:
 _FIRST = ("id", "at")
 COLUMNS = (*_FIRST, *(each.name for each in fields(AuditEntry) if each.name not in _FIRST))
 """Of an export as CSV."""
-
-
-def row_of(entry: AuditEntry) -> dict[str, Any]:
-    """The entry as JSON, as the API, the exports and the command line show it."""
-    return asdict(entry)

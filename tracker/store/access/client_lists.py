@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError, Conflict
 from tracker.names import clean_text
-from tracker.store.sharding.shards import Part, Shard, Shards
+from tracker.store.sharding.shards import Part, Shard, Shards, scan
 
 STALE_SECONDS = 4.0
 """How long a process uses what it has read of a list."""
@@ -164,9 +164,8 @@ class AllowListCache:
         """Returns whether the peer's client is allowed. Raises StoreUnavailable if the cache has no answer."""
         known = self.known(peer_id)
         if known is None:
-            cache = (
-                self._cache
-            )  # a change during the lookup replaces the cache: this answer must not get into the new one
+            # A change during the lookup replaces the cache: this answer must not get into the new one.
+            cache = self._cache
             prefixes = await self._allow_list.allowed_prefixes(peer_id)
             known = bool(prefixes)
             cache.allowed.update(prefixes)
@@ -224,21 +223,15 @@ class DenyList(_List):
         """Returns the reasons by prefix: at most MAX_PREFIXES. A site may have written more, or invalid prefixes."""
 
         async def read(shard: Shard) -> dict[bytes, str]:
-            if shard is self._shards.main:
-                return await self._all()
-            flat = await shard.connection.command("HGETALL", shard.keys.denied_clients())
-            return dict(self._pairs(flat[::2], flat[1::2]))
+            found: dict[bytes, str] = {}
+            async for flat in scan(shard.connection, ("HSCAN", shard.keys.denied_clients()), "COUNT", MAX_PREFIXES):
+                pairs = self._pairs(flat[::2], flat[1::2])
+                found.update(pair for pair in pairs if 1 <= len(pair[0]) <= HASH_LENGTH)
+                if len(found) >= MAX_PREFIXES:
+                    break
+            return dict(list(found.items())[:MAX_PREFIXES])
 
         return await self._shards.main_or_copy(read)
-
-    async def _all(self) -> dict[bytes, str]:
-        found: dict[bytes, str] = {}
-        cursor, more = 0, True
-        while more and len(found) < MAX_PREFIXES:
-            cursor, page = await self.page(cursor, MAX_PREFIXES)
-            found.update(pair for pair in page if 1 <= len(pair[0]) <= HASH_LENGTH)
-            more = cursor != 0
-        return dict(list(found.items())[:MAX_PREFIXES])
 
 
 class DenyListCache:

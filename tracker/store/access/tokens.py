@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 
 from tracker.bittorrent import Address
 from tracker.errors import ClientError, Conflict, NotFound, StoreUnavailable
-from tracker.store.client.pipe import Argument
+from tracker.store.client.pipe import Argument, flattened
 from tracker.store.client.scripts import Script
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard, Shards
@@ -45,7 +45,6 @@ NAME_LENGTH = 64
 LINK_NAME = "sign-in link"
 """The name of sessions that began with a link."""
 
-_Given = TypeVar("_Given")
 _Item = TypeVar("_Item")
 _USE_RECORDED_SECONDS = 60
 _LAST_MOMENT = 253_402_300_799
@@ -121,8 +120,7 @@ class Tokens(Part):
         fields: dict[str, str | int] = {"name": name, "role": role, "hash": _digest(text), "created": now}
         fields |= {} if expires is None else {"expires": expires}
         fields |= {"addresses": " ".join(token.addresses)} if token.addresses else {}
-        pairs = [part for pair in fields.items() for part in pair]
-        argv: list[Argument] = [token.token_id, name, self._max_tokens, *pairs]
+        argv: list[Argument] = [token.token_id, name, self._max_tokens, *flattened(fields)]
         done = await self._scripts.add_token(argv)
         if done == 0:
             raise Conflict("a token with this name exists")
@@ -175,7 +173,7 @@ class Tokens(Part):
         try:
             found, last_used = await self._connection.pipeline(*commands(self._shards.main))
         except StoreUnavailable as error:
-            copies = await self._copies(error, self._shards.several, commands)
+            copies = await self._copies(error, self._shards.several(commands))
             found = _held_by_most([row for row, _ in copies], len(self._shards)) or [None] * len(_FIELDS)
             last_used = 0
         values, used = _named(found), int(float(last_used or 0))
@@ -248,7 +246,8 @@ class Tokens(Part):
         try:
             row, *of_token = await self._scripts.session(argv)
         except StoreUnavailable as error:
-            copies = await self._copies(error, self._read_sessions, argv)
+            others = dict.fromkeys(self._shards.others, argv)
+            copies = await self._copies(error, self._shards.run(lambda shard: shard.scripts.session, others))
             replies = [reply[:2] for reply in copies]  # without the last use
             held: Sequence[Any] | None = _held_by_most(replies, len(self._shards))
             if held is None:
@@ -299,17 +298,13 @@ class Tokens(Part):
         with suppress(StoreUnavailable), noting_unavailable_shards():
             await self._shards.run(script_of, dict.fromkeys(self._shards.others, argv))
 
-    async def _read_sessions(self, argv: Sequence[Argument]) -> dict[Shard, Any]:
-        return await self._shards.run(lambda shard: shard.scripts.session, dict.fromkeys(self._shards.others, argv))
-
-    async def _copies(
-        self, error: StoreUnavailable, read: Callable[[_Given], Awaitable[dict[Shard, Any]]], given: _Given
-    ) -> tuple[Any, ...]:
+    async def _copies(self, error: StoreUnavailable, read: Coroutine[Any, Any, dict[Shard, Any]]) -> tuple[Any, ...]:
         """What the available shards have instead of the main prefix, whose ``error`` is raised if it is available."""
         if not self._shards.main_is_unavailable:
+            read.close()
             raise error
         with noting_unavailable_shards():
-            return tuple((await read(given)).values())
+            return tuple((await read).values())
 
     def _now(self) -> int:
         return int(self._clock())

@@ -22,9 +22,9 @@ from tracker.wire.peer_id import client_name
 FIRST = "0"
 """The position before all changes."""
 _Name = TypeVar("_Name")
-_Position = tuple[int, int]
+Position = tuple[int, int]
 """Milliseconds, and the number after them."""
-_Entry = tuple[_Position, Any]
+Entry = tuple[Position, Any]
 """With its fields."""
 _UPDATES_A_CALL = 100
 """Peers that one script call records. Takes the store about a millisecond."""
@@ -101,7 +101,7 @@ class ChangePage:
     """Whether changes between the position asked for and these ones may be missing."""
 
 
-class _Stream(NamedTuple):
+class Stream(NamedTuple):
     connection: Connection
     key: str
 
@@ -115,9 +115,11 @@ class Changes:
     def __init__(self, shards: Shards, max_changes: Callable[[], int]) -> None:
         self._shards = shards
         self._max_changes = max_changes
-        self._feed = [_Stream(shard.connection, shard.keys.changes()) for shard in shards]
+        self.feed = [Stream(shard.connection, shard.keys.changes()) for shard in shards]
         edits = {each.keys.edits(): each.connection for each in (*shards, *shards.all)}
-        self._all = [*self._feed, *(_Stream(connection, key) for key, connection in edits.items())]
+        self.edits = [Stream(connection, key) for key, connection in edits.items()]
+        """Those of torrents, then that of users."""
+        self._all = [*self.feed, *self.edits]
 
     async def after(self, position: str, limit: int) -> ChangePage:
         """The changes that follow ``position``, which is FIRST or the id of a change, oldest first. While a shard is
@@ -138,8 +140,8 @@ class Changes:
 
     async def _after(self, position: str, limit: int) -> ChangePage:
         start = order_of(position)
-        found = await self._read(self._feed, start, limit)
-        gap = await self._is_trimmed_after(self._feed, start) or (position != FIRST and not await self._exists(start))
+        found = await self._read(self.feed, start, limit)
+        gap = await self._is_trimmed_after(self.feed, start) or (position != FIRST and not await self._exists(start))
         if found:
             return ChangePage(found, found[-1].id, gap)
         return ChangePage(found, await self._newest_at(start) if gap else position, gap)
@@ -153,7 +155,7 @@ class Changes:
         full = [
             shard
             for shard, rows in parts.items()
-            if len(rows) == some < limit and first <= [_position(rows[-1], shard.number, len(self._shards))]
+            if len(rows) == some < limit and first <= [position_of(rows[-1], shard.number, len(self._shards))]
         ]
         parts |= await self._newest(full, limit)
         return _changes(self._in_order(parts)[-limit:])
@@ -163,7 +165,7 @@ class Changes:
             lambda shard: ("XREVRANGE", shard.keys.changes(), "+", "-", "COUNT", count), shards
         )
 
-    def _in_order(self, parts: Mapping[Shard, Any]) -> list[_Entry]:
+    def _in_order(self, parts: Mapping[Shard, Any]) -> list[Entry]:
         return _merged([parts.get(shard, []) for shard in self._shards])
 
     async def updated(
@@ -181,7 +183,7 @@ class Changes:
         first = (order_of(start)[0], -1) if is_time else order_of(start)
         found = await self._read(self._all, first, limit)
         # Read last, so that an entry deleted meanwhile shows. The feed was on since the oldest change of any shard.
-        oldest = [first for _, first in await self._states(self._feed) if first]
+        oldest = [first for _, first in await self._states(self.feed) if first]
         if not oldest or min(oldest) > order_of(start) or await self._is_trimmed_after(self._all, first):
             raise Conflict("the change feed does not reach back so far: read the whole list")
         names = list(dict.fromkeys(name for change in found if (name := named(change))))
@@ -213,12 +215,12 @@ class Changes:
         )
         await main.connection.command("UNLINK", main.keys.edits())
 
-    async def _read(self, streams: Sequence[_Stream], start: _Position, limit: int) -> list[Change]:
+    async def _read(self, streams: Sequence[Stream], start: Position, limit: int) -> list[Change]:
         """At most ``limit`` entries after ``start`` that no earlier one can precede any longer. Each stream is asked as
         by ``newest``."""
         some = min(limit, 2 * limit // len(streams) + _SPARE)
         after = [f"({_own(start, place, len(streams))}" for place in range(len(streams))]
-        commands: list[tuple[_Stream, tuple[Any, ...]]] = []
+        commands: list[tuple[Stream, tuple[Any, ...]]] = []
         for stream, first in zip(streams, after, strict=True):
             # The clock is read first: what is written later is not earlier than it.
             commands.append((stream, ("TIME",)))
@@ -231,21 +233,28 @@ class Changes:
         full = [
             place
             for place, rows in enumerate(parts)
-            if len(rows) == some < limit and (last is None or _position(rows[-1], place, len(parts)) < last)
+            if len(rows) == some < limit and (last is None or position_of(rows[-1], place, len(parts)) < last)
         ]
         more = await self._shards.send(
             [(streams[place], ("XRANGE", streams[place].key, after[place], "+", "COUNT", limit)) for place in full]
         )
         for place, rows in zip(full, more, strict=True):
             parts[place] = rows
-        return _changes([entry for entry in _merged(parts)[:limit] if _is_settled(entry[0], times)])
+        return _changes(
+            [
+                entry
+                for entry in _merged(parts)[:limit]
+                # The clocks of all streams but its own are past it.
+                if all(entry[0][0] < at for place, at in enumerate(times) if place != entry[0][1] % len(times))
+            ]
+        )
 
-    async def _states(self, streams: Sequence[_Stream]) -> list[tuple[bool, _Position | None]]:
+    async def _states(self, streams: Sequence[Stream]) -> list[tuple[bool, Position | None]]:
         """As ``state_of``, of each stream."""
-        infos: list[tuple[_Stream, tuple[str, ...]]] = [(stream, ("XINFO", "STREAM", stream.key)) for stream in streams]
+        infos: list[tuple[Stream, tuple[str, ...]]] = [(stream, ("XINFO", "STREAM", stream.key)) for stream in streams]
         return [state_of(reply) for reply in await self._shards.send(infos, keep_errors=True)]
 
-    async def _is_trimmed_after(self, streams: Sequence[_Stream], start: _Position) -> bool:
+    async def _is_trimmed_after(self, streams: Sequence[Stream], start: Position) -> bool:
         """Whether a stream may have deleted entries after ``start``. Read after the entries, so that one that was
         deleted meanwhile shows."""
         states = await self._states(streams)
@@ -255,23 +264,23 @@ class Changes:
             for (trimmed, oldest), last in zip(states, own, strict=True)
         )
 
-    async def _exists(self, start: _Position) -> bool:
+    async def _exists(self, start: Position) -> bool:
         """Whether the change at a position is there: a store that lost its latest changes does not have it."""
-        own, place = divmod(start[1], len(self._feed))
-        stream, id = self._feed[place], f"{start[0]}-{own}"
+        own, place = divmod(start[1], len(self.feed))
+        stream, id = self.feed[place], f"{start[0]}-{own}"
         (rows,) = await self._shards.send([(stream, ("XRANGE", stream.key, id, id))])
         return bool(rows)
 
-    async def _newest_at(self, start: _Position) -> str:
-        commands: list[tuple[_Stream, tuple[Any, ...]]] = []
-        for place, stream in enumerate(self._feed):
-            own = _own(start, place, len(self._feed))
+    async def _newest_at(self, start: Position) -> str:
+        commands: list[tuple[Stream, tuple[Any, ...]]] = []
+        for place, stream in enumerate(self.feed):
+            own = _own(start, place, len(self.feed))
             commands.append((stream, ("XREVRANGE", stream.key, own, "-", "COUNT", 1)))
         merged = _merged(await self._shards.send(commands))
         return _changes(merged[-1:])[0].id if merged else FIRST
 
 
-def state_of(reply: Any) -> tuple[bool, _Position | None]:
+def state_of(reply: Any) -> tuple[bool, Position | None]:
     """Whether a stream has deleted entries, and the id of its oldest one, by the reply to XINFO STREAM. Raises another
     error than that there is no stream."""
     if isinstance(reply, Exception):
@@ -293,41 +302,35 @@ def check_position(text: str) -> str:
     return f"{milliseconds}-{number}" if milliseconds or number else FIRST
 
 
-def order_of(position: str) -> _Position:
+def order_of(position: str) -> Position:
     milliseconds, _, number = position.partition("-")
     return int(milliseconds), int(number or 0)
 
 
-def _merged(parts: Sequence[Sequence[Any]]) -> list[_Entry]:
+def _merged(parts: Sequence[Sequence[Any]]) -> list[Entry]:
     """The entries of all streams, in order."""
     return sorted(
-        ((_position(row, place, len(parts)), row[1]) for place, rows in enumerate(parts) for row in rows),
+        ((position_of(row, place, len(parts)), row[1]) for place, rows in enumerate(parts) for row in rows),
         key=lambda entry: entry[0],
     )
 
 
-def _position(row: Any, place: int, streams: int) -> _Position:
+def position_of(row: Any, place: int, streams: int) -> Position:
     milliseconds, own = order_of(row[0].decode())
     return milliseconds, own * streams + place
 
 
-def _changes(entries: Sequence[_Entry]) -> list[Change]:
+def _changes(entries: Sequence[Entry]) -> list[Change]:
     """With positions as ids."""
     return [_change(f"{position[0]}-{position[1]}", flat) for position, flat in entries]
 
 
-def _is_settled(position: _Position, times: Sequence[int]) -> bool:
-    """Whether the clocks of all streams but its own (epoch ms) are past an entry."""
-    own = position[1] % len(times)
-    return all(position[0] < time for place, time in enumerate(times) if place != own)
-
-
-def _next(id: _Position) -> _Position:
+def _next(id: Position) -> Position:
     """The next possible id in a stream."""
     return (id[0], id[1] + 1) if id[1] < _LAST else (id[0] + 1, 0)
 
 
-def _own(start: _Position, place: int, streams: int) -> str:
+def _own(start: Position, place: int, streams: int) -> str:
     """The last possible id in the stream at ``place`` up to a position."""
     milliseconds, number = start
     own = (number - place) // streams

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from tracker.store.changes.changes import FIRST, Changes
+from tracker.store.client.pipe import flattened
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
@@ -59,21 +60,17 @@ class Webhooks(Part):
 
         None: another tracker has it, or had it meanwhile.
         """
-        await self._start(self._keys.webhook(id))
-        pairs = [part for pair in (changed or {}).items() for part in pair]
+        state = self._keys.webhook(id)
+        if not await self._connection.command("HEXISTS", state, "position"):  # it starts at the newest change
+            newest = await self._feed.newest(1)
+            await self._connection.command("HSETNX", state, "position", newest[0].id if newest else FIRST)
         times = (int(self._clock()), LEASE_SECONDS, KEPT_SECONDS)
-        row = await self._scripts.hold_webhook([id, token, *times, *pairs])
+        row = await self._scripts.hold_webhook([id, token, *times, *flattened(changed or {})])
         return None if row is None else _state(dict(zip(row[::2], row[1::2], strict=True)))
 
     async def release(self, id: str, token: str) -> None:
         """Ends the lease, so that another tracker goes on at once."""
         await self._scripts.hold_lease(["webhook", id, token, int(self._clock()), 0])
-
-    async def _start(self, state: str) -> None:
-        """A URL without a state starts at the newest change."""
-        if not await self._connection.command("HEXISTS", state, "position"):
-            newest = await self._feed.newest(1)
-            await self._connection.command("HSETNX", state, "position", newest[0].id if newest else FIRST)
 
     async def all(self, urls: Sequence[str]) -> list[tuple[str, WebhookState]]:
         """(receiver_of, state) of each URL."""

@@ -115,8 +115,8 @@ class Cluster(Topology):
                     await connection.command("PING")
 
     async def find(self) -> None:
-        """Asks several nodes which of them serves which slot, and moves the connections; raises StoreUnavailable when
-        none answers."""
+        """Asks several nodes which of them serves which slot, moves the connections, and forgets what is not in the map
+        any more; raises StoreUnavailable when none answers."""
         self._addresses.rotate(1 - _ASKED)
         asked = dict.fromkeys([self._first, *islice(self._addresses, _ASKED - 1)])
         maps: list[SlotMap] = []
@@ -129,19 +129,20 @@ class Cluster(Topology):
                 self._views.append(await read_nodes(server))
 
         await self._with_each(asked, ask)
-        self._note_cause(no_majority(self._views) if maps else "no node of the cluster answers")
+        known, self.cause = self.cause, no_majority(self._views) if maps else "no node of the cluster answers"
+        if self.cause and self.cause != known:
+            log.warning("the cluster does not serve", cause=self.cause)
         self._ranges = [each for ranges, _ in maps for each in ranges]
         if not self._ranges:
             raise StoreUnavailable("no node of the cluster says which nodes serve")
         for connection in self.connections:
             if primary := _primary(self._ranges, _slot(connection.prefix)):
                 self._use(connection, primary)
-        await self._forget({address for _, addresses in maps for address in addresses})
-
-    def _note_cause(self, cause: str) -> None:
-        if cause and cause != self.cause:
-            log.warning("the cluster does not serve", cause=cause)
-        self.cause = cause
+        named = {address for _, addresses in maps for address in addresses}
+        new = [each for each in sorted(named) if each not in self._addresses]
+        self._addresses = deque([*new, *(each for each in self._addresses if each in named)])
+        for address in [address for address, server in self._servers.items() if not server.prefixes]:
+            await self._servers.pop(address).close()
 
     def cause_of(self, error: Exception) -> str:
         if isinstance(error, AskError | TryAgainError):
@@ -159,7 +160,12 @@ class Cluster(Topology):
 
         async def ask(server: Server) -> None:
             node = next(each for each in nodes if each.address == server.address)
-            found.append(await _as_it_says(node, server))
+            with suppress(StoreUnavailable, RedisError, OSError):
+                info = parse_info(await server.execute("INFO", "replication"))
+                offset = int(info.get("slave_repl_offset" if node.primary_id else "master_repl_offset", "0"))
+                linked = info.get("master_link_status") == "up"
+                node = replace(node, answers=True, offset=offset, linked=linked)
+            found.append(node)
 
         await self._with_each([node.address for node in nodes], ask)
         return sorted(found, key=lambda node: (node.slots or ((SLOTS, 0),), node.address))
@@ -177,13 +183,6 @@ class Cluster(Topology):
         async with asyncio.TaskGroup() as tasks:
             for address in addresses:
                 tasks.create_task(on_one(address))
-
-    async def _forget(self, named: set[Address]) -> None:
-        """Forgets what is not in the map any more, and closes the connections to nodes that serve no slot."""
-        new = [each for each in sorted(named) if each not in self._addresses]
-        self._addresses = deque([*new, *(each for each in self._addresses if each in named)])
-        for address in [address for address, server in self._servers.items() if not server.prefixes]:
-            await self._servers.pop(address).close()
 
     async def close(self) -> None:
         for server in self._servers.values():
@@ -208,16 +207,6 @@ async def read_nodes(server: Server) -> list[NodeState]:
     places = {node[2].decode(): _address(node, host) for _, _, *nodes in ranges for node in nodes}
     nodes = parse_nodes((await server.execute("CLUSTER", "NODES")).decode(), host)
     return [replace(node, address=places.get(node.node_id, node.address)) for node in nodes]
-
-
-async def _as_it_says(node: NodeState, server: Server) -> NodeState:
-    """The node with what it says of itself, if it answers."""
-    try:
-        info = parse_info(await server.execute("INFO", "replication"))
-    except (StoreUnavailable, RedisError, OSError):
-        return node
-    offset = info.get("slave_repl_offset" if node.primary_id else "master_repl_offset", "0")
-    return replace(node, answers=True, offset=int(offset), linked=info.get("master_link_status") == "up")
 
 
 def _address(node: list[Any], asked_host: str) -> Address:

@@ -9,8 +9,8 @@ name, or the node of a cluster.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 from redis.asyncio import Redis
@@ -98,10 +98,11 @@ class Topology:
         """Leaves servers that serve no more, until cancelled."""
 
     async def replies(self) -> list[SentinelReply] | None:
+        """The reply of each sentinel; None without sentinels."""
         return None
 
     async def states(self) -> list[NodeState]:
-        """The nodes of the cluster; none without a cluster."""
+        """The nodes of the cluster, each as it is at the moment; none without a cluster."""
         return []
 
     def cause_of(self, error: Exception) -> str:
@@ -176,8 +177,8 @@ class Connection:
         pool: Any = server.client.connection_pool
         self.server = server
         """The same for all connections to one server."""
-        self._topology = topology or (Sentinels(pool) if isinstance(pool, MasterPool) else Topology())
-        self._topology.connections.append(self)
+        self.topology = topology or (Sentinels(pool) if isinstance(pool, MasterPool) else Topology())
+        self.topology.connections.append(self)
         self.prefix = prefix
         self._log = log.bind(prefix=prefix) if prefix else log
         self._lost_at = 0.0
@@ -198,26 +199,11 @@ class Connection:
     @property
     def cause(self) -> str:
         """Why it is unavailable: a fixed text for /ready, logs, pages and commands. Empty if it is available."""
-        return (self._topology.cause or self._cause) if self.unavailable else ""
+        return (self.topology.cause or self._cause) if self.unavailable else ""
 
     def of(self, prefix: str) -> "Connection":
         """The connection for the keys under ``prefix``: one server has them all."""
-        return self._topology.of(prefix)
-
-    @contextmanager
-    def looking_elsewhere(self) -> Iterator[set[Server]]:
-        """The servers that are not known to be unavailable. Connections that ``of`` makes in this block are not kept
-        up."""
-        kept = list(self._topology.connections)
-        try:
-            yield {each.server for each in kept if not each.unavailable}
-        finally:
-            self._topology.connections[:] = kept
-
-    @property
-    def nodes(self) -> tuple[Address, ...]:
-        """The servers of the cluster, as far as they are known; none without a cluster."""
-        return self._topology.nodes
+        return self.topology.of(prefix)
 
     @property
     def master(self) -> str:
@@ -225,18 +211,10 @@ class Connection:
         address = self.server.address
         return f"{address[0]}:{address[1]}" if address else ""
 
-    async def sentinels(self) -> list[SentinelReply] | None:
-        """The reply of each sentinel; None without sentinels."""
-        return await self._topology.replies()
-
-    async def states(self) -> list[NodeState]:
-        """The nodes of the cluster, each as it is at the moment; none without a cluster."""
-        return await self._topology.states()
-
     async def look(self) -> None:
         """Finds out where the servers are, and why they do not answer: what ``watch`` does in a running tracker."""
         with suppress(StoreUnavailable, RedisError, OSError):
-            await self._topology.find()
+            await self.topology.find()
 
     def keyspace_channel(self, key: str) -> str:
         """The channel of keyspace notifications for ``key`` in this connection's database."""
@@ -252,25 +230,19 @@ class Connection:
 
     async def command(self, *args: Argument) -> Any:
         """One command; raises StoreUnavailable when the store does not answer, else redis.exceptions.RedisError."""
-        with suppress(MovedError):
-            return await self._execute(self.server.commands, args)
-        return await self._once_moved(self._execute(self.server.commands, args))
+        return await self._execute(args, peers_wait=False)
 
     async def direct(self, *args: Argument) -> Any:
         """The same for a command that peers wait for: it waits for no reply of another command."""
-        with suppress(MovedError):
-            return await self._execute(self.server.announces, args)
-        return await self._once_moved(self._execute(self.server.announces, args))
+        return await self._execute(args, peers_wait=True)
 
-    async def _execute(self, pipe: Shared[RedisPipe], command: tuple[Argument, ...]) -> Any:
-        return await self._call(pipe, lambda opened: opened.execute(*command))
-
-    async def _once_moved(self, call: Awaitable[Any]) -> Any:
-        try:
-            return await call
-        except MovedError as error:
-            self._topology.doubt.set()
-            raise StoreUnavailable("the slot is moving") from error
+    async def _execute(self, command: tuple[Argument, ...], *, peers_wait: bool) -> Any:
+        for _ in range(2):
+            pipe = self.server.announces if peers_wait else self.server.commands
+            with suppress(MovedError):
+                return await self._call(pipe, lambda opened: opened.execute(*command))
+        self.topology.doubt.set()
+        raise StoreUnavailable("the slot is moving")
 
     async def pipeline(self, *commands: tuple[Argument, ...]) -> list[Any]:
         """Several commands in one round trip, without a transaction; a failed command's reply is its error.
@@ -300,17 +272,14 @@ class Connection:
         answers: list[Any] = [StoreUnavailable(connection.cause) for connection, _ in commands]
         asked = [number for number, (connection, _) in enumerate(commands) if connection._is_here]
         if asked:
-            found = await commands[asked[0]][0]._replies([commands[number][1] for number in asked])
+            first, here = commands[asked[0]][0], [commands[number][1] for number in asked]
+            try:
+                found = list(await first._call(first.server.commands, lambda opened: opened.execute_all(here)))
+            except StoreUnavailable as error:
+                found = [error] * len(here)
             for number, answer in zip(asked, found, strict=True):
                 answers[number] = commands[number][0]._checked(answer)
         return answers
-
-    async def _replies(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
-        """An error is the reply of its command."""
-        try:
-            return list(await self._call(self.server.commands, lambda opened: opened.execute_all(commands)))
-        except StoreUnavailable as error:
-            return [error] * len(commands)
 
     def _checked(self, answer: Any) -> Any:
         """StoreUnavailable in the place of an error that means it."""
@@ -374,7 +343,7 @@ class Connection:
         text, cut, _ = str(error).partition(", with args beginning with")
         if cut:
             error.args = (text,)
-        if self._topology.redirects(self, error):
+        if self.topology.redirects(self, error):
             return
         if isinstance(error, NO_REPLY):
             self._lost(error)
@@ -389,14 +358,14 @@ class Connection:
 
     def _lost(self, error: Exception) -> None:
         """The server is lost, for all connections to it."""
-        for each in self._topology.connections:
+        for each in self.topology.connections:
             if each.server is self.server:
                 each.set_unavailable(error)
         self.server.lose()
 
     def set_unavailable(self, error: Exception) -> None:
-        self._topology.doubt.set()
-        self._cause = self._topology.cause_of(error)
+        self.topology.doubt.set()
+        self._cause = self.topology.cause_of(error)
         if not self.unavailable:
             self.unavailable = True
             self._lost_at = asyncio.get_running_loop().time()
@@ -425,11 +394,7 @@ class Connection:
 
     async def watch(self) -> None:
         """Restores all connections of the store, until cancelled."""
-        await self._topology.watch()
-
-    async def follow(self) -> None:
-        """Leaves servers that serve no more, until cancelled."""
-        await self._topology.follow()
+        await self.topology.watch()
 
     async def reconnect(self) -> bool:
         """Pings once. When the store answers, runs the callbacks of ``on_reconnect`` first."""
@@ -440,10 +405,15 @@ class Connection:
             # key by key, its node answers ASK. Other errors prove that the store answers.
             await self.pipeline(("PING",), ("EXISTS", self.prefix))
             for callback in self._on_reconnect:
-                await self._run_callback(callback)
+                try:
+                    await callback()
+                except RedisError as error:  # the store is available, but refuses what the callback sent
+                    log.error("reconnect callback failed", error=str(error))
         except (StoreUnavailable, RedisError, OSError) as error:
-            if isinstance(error.__cause__, StartupError):
-                self._note_unusable(str(error))
+            if isinstance(error.__cause__, StartupError):  # the store is there, and is not the one that it was
+                known, (self._cause, _, _) = self._cause, str(error).partition(":")
+                if known != self._cause:
+                    self._log.error("the store cannot be used", error=str(error))
             return False
         finally:
             self._probe_task = None
@@ -455,19 +425,5 @@ class Connection:
         self._log.info("store is back", unavailable_seconds=round(unavailable, 1))
         return True
 
-    def _note_unusable(self, reason: str) -> None:
-        """The store is there, and is not the one that it was."""
-        cause, _, _ = reason.partition(":")
-        if cause != self._cause:
-            self._log.error("the store cannot be used", error=reason)
-        self._cause = cause
-
-    @staticmethod
-    async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await callback()
-        except RedisError as error:  # the store is available, but refuses what the callback sent
-            log.error("reconnect callback failed", error=str(error))
-
     async def close(self) -> None:
-        await self._topology.close()
+        await self.topology.close()

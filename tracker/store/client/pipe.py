@@ -7,9 +7,9 @@ dozen announces.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import hiredis
 from redis.asyncio import Redis
@@ -24,8 +24,15 @@ two of them: time in which this process read no replies does not count."""
 _NO_REPLY = object()
 
 Argument = str | bytes | int | float
+_Name = TypeVar("_Name")
+_Value = TypeVar("_Value")
 RoundTrip = tuple[float, Exception | None]
 """(seconds, error) of a command that has ended."""
+
+
+def flattened(fields: Mapping[_Name, _Value]) -> list[_Name | _Value]:
+    """Names and values in turn, as commands take them."""
+    return [part for pair in fields.items() for part in pair]
 
 
 class _Replies:

@@ -6,7 +6,7 @@ redis-py's Sentinel makes the connections. This module differs where redis-py wo
   reply with the latest failover counts.
 - redis-py trusts the sentinels. Here the server itself must confirm that it is a master.
 - redis-py stays connected until a connection breaks. A replaced master accepts writes for some more seconds, and they
-  are lost. Here the sentinels are asked several times a second (Connection.follow).
+  are lost. Here the sentinels are asked several times a second (Sentinels.follow).
 """
 
 import asyncio
@@ -113,18 +113,13 @@ class _Sentinels(Sentinel):
         if not address:
             return SentinelReply(name, problem=f"it does not know {service_name}")
         host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in address)
-        return SentinelReply(name, (host, int(port)), epoch=_epoch(state))
+        flat = state if isinstance(state, list) else []  # an error where SENTINEL MASTER is forbidden
+        epoch = dict(zip(flat[::2], flat[1::2], strict=False)).get(b"config-epoch", 0)
+        return SentinelReply(name, (host, int(port)), epoch=int(epoch))
 
     async def aclose(self) -> None:
         for sentinel in self.sentinels:
             await sentinel.aclose()
-
-
-def _epoch(state: Any) -> int:
-    """From the reply of SENTINEL MASTER, a flat list of names and values; 0 when it is forbidden."""
-    flat = list(state) if isinstance(state, list) else []
-    fields = dict(zip(flat[::2], flat[1::2], strict=False))
-    return int(fields.get(b"config-epoch", 0))
 
 
 def _latest(service_name: str, replies: list[SentinelReply]) -> Address:
@@ -166,16 +161,13 @@ def open_pool(url: SentinelUrl, sentinel_login: tuple[str | None, str | None], o
     """``options`` are redis-py's for a connection to the store; the sentinels get those that also apply to them."""
     seconds = float(options["socket_connect_timeout"])
     user, password = sentinel_login
-    shared = {
-        **{name: value for name, value in options.items() if name.startswith("ssl_")},
-        "protocol": 2,
-        "socket_connect_timeout": seconds,
-    }
     sentinels = _Sentinels(
         url.sentinels,
         seconds,
         {
-            **shared,
+            **{name: value for name, value in options.items() if name.startswith("ssl_")},
+            "protocol": 2,
+            "socket_connect_timeout": seconds,
             "ssl": url.tls,
             "username": user,
             "password": password,

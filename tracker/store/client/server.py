@@ -60,15 +60,12 @@ class Shared(Generic[_SocketT]):
             if self.socket is None or self.socket.broken:
                 if failures != self._failures:
                     raise StoreUnavailable("the store does not answer")
-                self.socket = await self._attempt()
+                try:
+                    self.socket = await self._open()
+                except Exception:
+                    self._failures += 1
+                    raise
             return self.socket
-
-    async def _attempt(self) -> _SocketT:
-        try:
-            return await self._open()
-        except Exception:
-            self._failures += 1
-            raise
 
     def close(self) -> None:
         if self.socket is not None:

@@ -25,7 +25,6 @@ HASHES_SECONDS = 120
 LENGTHS = {4: 26, 6: 38}
 """Bytes of a packed node, by family."""
 _NAME = re.compile(r"[-.0-9A-Za-z]{1,64}", re.ASCII)
-_ID = re.compile(rb"[0-9a-f]{40}")
 _HASH = struct.Struct(">20sHHI")
 _MAX_COUNT = 0xFFFF
 
@@ -39,8 +38,8 @@ def is_name(name: str) -> bool:
 class SavedNode:
     """Dictionaries are by family: 4 and 6."""
 
-    ids: dict[int, bytes] = field(default_factory=dict)
-    externals: dict[int, str] = field(default_factory=dict)
+    ids: Mapping[int, bytes] = field(default_factory=dict)
+    externals: Mapping[int, str] = field(default_factory=dict)
     nodes: dict[int, bytes] = field(default_factory=dict)
     """Packed."""
 
@@ -144,24 +143,14 @@ class DhtNodes(Part):
     async def load(self, name: str) -> SavedNode:
         """What was saved. Damaged or foreign values are left out. Raises StoreUnavailable."""
         assert is_name(name)
-        fields = ("id4", "id6", "external4", "external6")
-        known, *tables = await self._connection.pipeline(
-            ("HMGET", self._keys.dht_node(name), *fields),
-            *(("GET", self._keys.dht_table(name, family)) for family in LENGTHS),
+        row, *tables = await self._connection.pipeline(
+            ("HGETALL", self._keys.dht_node(name)), *(("GET", self._keys.dht_table(name, family)) for family in LENGTHS)
         )
-        values = known if isinstance(known, list) else [None] * len(fields)
+        known = _status(name, row)
         return SavedNode(
-            ids={
-                family: bytes.fromhex(value.decode())
-                for family, value in zip(LENGTHS, values[:2], strict=True)
-                if value is not None and _ID.fullmatch(value)
-            },
-            externals={
-                family: value.decode()
-                for family, value in zip(LENGTHS, values[2:], strict=True)
-                if value is not None and value.isascii()
-            },
-            nodes={
+            known.ids if known else {},
+            known.externals if known else {},
+            {
                 family: packed[: MAX_NODES * length]
                 for (family, length), packed in zip(LENGTHS.items(), tables, strict=True)
                 if isinstance(packed, bytes) and packed and len(packed) % length == 0

@@ -66,6 +66,7 @@ STOPPED_SECONDS = 30
 """A node whose status is older has stopped."""
 _ID = re.compile(r"[0-9a-f]{40}")
 _MAX_NAMES = 100
+_PARTICIPATION = ("registered", "looked_at", "part", "unknown")
 _COUNTS = ("hashes", "peers", "packets_in", "packets_out", "bytes_in", "bytes_out")
 
 State = Literal["starting", "up", "down", "stopped"]
@@ -135,10 +136,7 @@ def fields_of(status: NodeStatus) -> dict[str, str | int | None]:
         **{name: getattr(status, name) for name in _COUNTS},
         "dropped": json.dumps(dict(status.dropped), sort_keys=True),
         "lookups": json.dumps(dict(status.lookups), sort_keys=True),
-        "registered": None if counted is None else counted.registered,
-        "looked_at": None if counted is None else counted.looked_at,
-        "part": None if counted is None else counted.part,
-        "unknown": None if counted is None else counted.unknown,
+        **{name: None if counted is None else getattr(counted, name) for name in _PARTICIPATION},
     }
     for family in FAMILIES:
         id, buckets = status.ids.get(family), status.buckets.get(family)
@@ -165,16 +163,14 @@ def status_of(name: str, fields: Mapping[str, str]) -> NodeStatus:
         saved=number("saved"),
         last_answer=number("last_answer") or None,
         ids={family: bytes.fromhex(text) for family, text in ids.items()},
-        externals={family: text for family in FAMILIES if (text := fields.get(f"external{family}", ""))},
+        externals={
+            family: text for family in FAMILIES if (text := fields.get(f"external{family}", "")) and text.isascii()
+        },
         buckets={family: _read_buckets(fields.get(f"buckets{family}", "")) for family in ids},
         **{field: number(field) for field in _COUNTS},
         dropped=_read_counts(fields.get("dropped", "")),
         lookups=_read_counts(fields.get("lookups", "")),
-        participation=(
-            Participation(number("registered"), number("looked_at"), number("part"), number("unknown"))
-            if "registered" in fields
-            else None
-        ),
+        participation=Participation(*map(number, _PARTICIPATION)) if "registered" in fields else None,
     )
 
 

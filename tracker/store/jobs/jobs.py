@@ -12,7 +12,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from tracker.errors import ClientError, Conflict, NotFound
-from tracker.store.client.pipe import Argument
+from tracker.store.client.pipe import Argument, flattened
 from tracker.store.jobs.records import (
     FIELDS,
     FINISHED,
@@ -221,8 +221,7 @@ class Jobs(Part):
         """Replaces what is set for a queue; a field that is not given is unset. Raises ClientError if one is
         invalid, and ValueError for an invalid queue name."""
         row = {name: each.stored(given.get(name, "")) for name, each in fields_of(QueueLimits).items()}
-        parts = (part for pair in row.items() for part in pair)
-        await self._connection.command("HSET", self._keys.queue_limits(check_queue(queue)), *parts)
+        await self._connection.command("HSET", self._keys.queue_limits(check_queue(queue)), *flattened(row))
         return await self.limits_of(queue)
 
     async def sizes(self, queue: str) -> dict[str, int]:

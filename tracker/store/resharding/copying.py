@@ -12,8 +12,8 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.pipe import Argument
-from tracker.store.resharding.feed import PositionMap
+from tracker.store.client.pipe import Argument, flattened
+from tracker.store.resharding.feed import position_after
 from tracker.store.resharding.parts import Command, Found, Parts, by_part
 from tracker.store.schema.lenient_numbers import MAX_INTEGER
 from tracker.store.schema.table.places import (
@@ -28,7 +28,7 @@ from tracker.store.schema.table.places import (
     torrent_in,
     torrent_of,
 )
-from tracker.store.sharding.shards import Shard
+from tracker.store.sharding.shards import Shard, in_parts
 from tracker.store.sharding.unavailable import named, noting_unavailable_shards
 from tracker.store.users.sums import SUMMED
 
@@ -61,16 +61,11 @@ def write_commands(type: str, key: bytes, value: Any) -> Iterator[tuple[Argument
             for entry_id, flat in value:
                 yield ("XADD", key, entry_id, *flat)
         case "ZSET":
-            swapped = chain.from_iterable(zip(value[1::2], value[::2], strict=True))
-            yield from _in_parts("ZADD", key, list(swapped))
+            swapped = list(chain.from_iterable(zip(value[1::2], value[::2], strict=True)))
+            yield from (("ZADD", key, *words) for words in in_parts(swapped, _MAX_WORDS))
         case _:
             add = {"HASH": "HSET", "SET": "SADD", "LIST": "RPUSH"}[type]
-            yield from _in_parts(add, key, value)
-
-
-def _in_parts(command: str, key: bytes, words: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
-    for first in range(0, len(words), _MAX_WORDS):
-        yield (command, key, *words[first : first + _MAX_WORDS])
+            yield from ((add, key, *words) for words in in_parts(value, _MAX_WORDS))
 
 
 def id_before(entry_id: bytes) -> str:
@@ -100,7 +95,6 @@ class Copying:
         self._source = source
         self._target = target
         self._by_value = False
-        self._positions = PositionMap(source, target)
         self._known: dict[tuple[Shard, bytes], Shard] = {}
         self.expiring: set[str] = set()
         """Rows of which a key had an expiry."""
@@ -110,7 +104,7 @@ class Copying:
             places = defaultdict[Place, list[Found]](list)
             for each in some:
                 places[place_of(each.row, each.name)].append(each)
-            whole = [each for place in (Place.MAIN, Place.COPIED) for each in places[place] if self._is_main(part)]
+            whole = [*places[Place.MAIN], *places[Place.COPIED]] if part == self._source.main else []
             targets = [self._target.main] * len(whole)
             targets += await self._targets(part, [torrent_in(each.row, each.name) for each in places[Place.TORRENT]])
             whole += places[Place.TORRENT]
@@ -118,9 +112,6 @@ class Copying:
             await self._split(part, places[Place.SPLIT])
             await self._copy_users(part, [each for each in places[Place.JOINED] if each.row.pattern == USER])
             await self._note_copies([each for each in whole if each.row.pattern == PASSKEY])
-
-    def _is_main(self, part: Shard) -> bool:
-        return part == self._source.main
 
     # Torrents
 
@@ -207,7 +198,7 @@ class Copying:
         elif each.row.pattern == WEBHOOK:
             (position,) = await self._target.send([(target, ("HGET", key, "position"))])
             if position:
-                after = await self._positions.after(position.decode())
+                after = await position_after(position.decode(), self._source, self._target)
                 await self._target.send([(target, ("HSET", key, "position", after))])
 
     # Entries
@@ -264,11 +255,10 @@ class Copying:
     async def _copy_users(self, part: Shard, found: Sequence[Found]) -> None:
         """The totals of a user stay whole, as the part of the main prefix that is in no shard. A shard knows a user
         only after the main store does, so each user is found there."""
-        is_main = self._is_main(part)
         rows: list[Any] = await self._source.send([(part, ("HGETALL", each.key)) for each in found])
         hashes = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
         main_rows: list[dict[bytes, Argument]] = [{} for _ in found]
-        if is_main:
+        if part == self._source.main:
             with noting_unavailable_shards() as unavailable:
                 main_rows = await asyncio.gather(*map(self._main_fields, found, hashes))
             if unavailable:  # the totals are old ones
@@ -280,8 +270,7 @@ class Copying:
             for target, values in parts:
                 if values:
                     key = each.key_in(target)
-                    pairs = [text for pair in values.items() for text in pair]
-                    writes.append((target, ("HSET", key, *pairs)))
+                    writes.append((target, ("HSET", key, *flattened(values))))
         await self._target.send(writes)
 
     async def _main_fields(self, each: Found, fields: dict[bytes, bytes]) -> dict[bytes, Argument]:

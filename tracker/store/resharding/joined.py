@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tracker.store.client.pipe import Argument
+from tracker.store.client.pipe import Argument, flattened
 from tracker.store.resharding.feed import copy_feed
 from tracker.store.resharding.parts import Command, Parts
 from tracker.store.schema.keys import MAX_SHARDS
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard
+from tracker.store.sharding.shards import Shard, in_parts
 from tracker.store.stats.series import FIGURES
 
 _ENTRY_BYTES = {4: 22, 8: 30}
@@ -23,7 +23,9 @@ async def write_joined(source: Parts, target: Parts) -> None:
     await _write_totals(source, target)
     await _write_forgotten(source, target)
     await _join_outbox(source, target)
-    await _copy_deleting(source, target)
+    # A deletion that was interrupted goes on in all shards.
+    if users := {user for row in await _read(source, "deleting", "SMEMBERS") for user in row}:
+        await target.send([(part, ("SADD", part.keys.deleting(), *users)) for part in target.all])
     await _rank_hit_and_runs(source, target)
     await copy_feed(source, target)
     for shard in target.store.shards:
@@ -85,8 +87,7 @@ async def _write_forgotten(source: Parts, target: Parts) -> None:
     for row in await _read(source, "unique:forgotten", "HGETALL"):
         forgotten.update(dict(zip(row[::2], map(whole, row[1::2]), strict=True)))
     if forgotten:
-        pairs = [part for pair in forgotten.items() for part in pair]
-        await target.send([(target.main, ("HSET", target.main.keys.unique_forgotten(), *pairs))])
+        await target.send([(target.main, ("HSET", target.main.keys.unique_forgotten(), *flattened(forgotten)))])
 
 
 async def _join_outbox(source: Parts, target: Parts) -> None:
@@ -99,22 +100,14 @@ async def _join_outbox(source: Parts, target: Parts) -> None:
             counts.update(dict(zip(row[::2], map(whole, row[1::2]), strict=True)))
         if counts:
             key, waiting = f"{main.keys.prefix}{name}", waiting + len(counts)
-            pairs = [part for pair in counts.items() for part in pair]
             await target.send(
                 [
                     (main, ("UNLINK", key)),
-                    (main, ("HSET", key, *pairs)),
+                    (main, ("HSET", key, *flattened(counts))),
                     (main, ("ZADD", f"{main.keys.prefix}outbox", minute, minute)),
                     (main, ("SET", main.keys.outbox_waiting(), waiting)),
                 ]
             )
-
-
-async def _copy_deleting(source: Parts, target: Parts) -> None:
-    """A deletion that was interrupted goes on in all shards."""
-    users = {user for row in await _read(source, "deleting", "SMEMBERS") for user in row}
-    if users:
-        await target.send([(part, ("SADD", part.keys.deleting(), *users)) for part in target.all])
 
 
 async def _rank_hit_and_runs(source: Parts, target: Parts) -> None:
@@ -124,17 +117,11 @@ async def _rank_hit_and_runs(source: Parts, target: Parts) -> None:
             sizes = await target.send(
                 [(each, ("SCARD", each.keys.user_set(user, "hnr"))) for user in users for each in target.shards]
             )
-            await target.send(_rank_commands(target, users, sizes))
-
-
-def _rank_commands(target: Parts, users: list[str], sizes: list[int]) -> list[Command]:
-    commands: list[Command] = []
-    shards = len(target.shards)
-    for number, user in enumerate(users):
-        own = sizes[number * shards : (number + 1) * shards]
-        ranked = dict(zip(target.shards, own, strict=True)) | {target.main: sum(own)}
-        commands += [(part, ("ZADD", part.keys.hit_and_runs(), size, user)) for part, size in ranked.items() if size]
-    return commands
+            commands: list[Command] = []
+            for user, own in zip(users, in_parts(sizes, len(target.shards)), strict=True):
+                ranked = dict(zip(target.shards, own, strict=True)) | {target.main: sum(own)}
+                commands += [(part, ("ZADD", part.keys.hit_and_runs(), n, user)) for part, n in ranked.items() if n]
+            await target.send(commands)
 
 
 async def _count_addresses(target: Parts, part: Shard) -> None:

@@ -13,7 +13,7 @@ from tracker.store.client.server_info import read_info
 from tracker.store.layout import ALIVE_SECONDS
 from tracker.store.schema.keys import KeySpec, main_prefix_of, pattern_of
 from tracker.store.schema.table.matching import row_of
-from tracker.store.sharding.shards import Shard
+from tracker.store.sharding.shards import Place, Shard
 from tracker.store.store import Store
 
 PAGE, _MEMBERS = 2000, 500
@@ -35,7 +35,7 @@ class Found(NamedTuple):
         return part.keys.prefix.encode() + self.name
 
 
-Command = tuple[Shard, tuple[Argument, ...]]
+Command = tuple[Place, tuple[Argument, ...]]
 
 
 class Walk(NamedTuple):

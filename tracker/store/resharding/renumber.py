@@ -50,7 +50,10 @@ class Renumber:
         ids = await self._resolved(wanted)
         await self._check_free(ids)
         text = "".join(f"{old} {new}\n" for old, new in ids.items()).encode()
-        last = max((*map(int, ids), *map(int, ids.values()), *await self._counters()), default=0)
+        rows = await self._parts.send([(part, ("GET", f"{part.keys.prefix}torrent_id")) for part in self._parts.shards])
+        several = MAX_SHARDS if self._parts.others else 1
+        given_out = [(int(row) + 1) * several for row in rows if row and row.isdigit()]
+        last = max((*map(int, ids), *map(int, ids.values()), *given_out), default=0)
         offset = (last // MAX_SHARDS + 1) * MAX_SHARDS  # ids of removed torrents still name their shard
         if offset + last >= TEMPORARY or await self._has_large_ids():
             raise ClientError(f"torrent ids, also of removed torrents, must be below {TEMPORARY // 4}")
@@ -96,12 +99,6 @@ class Renumber:
                 if any(int(name.partition(b":")[2]) >= TEMPORARY for name in names):
                     return True
         return False
-
-    async def _counters(self) -> list[int]:
-        """The highest id that each shard gave out."""
-        rows = await self._parts.send([(part, ("GET", f"{part.keys.prefix}torrent_id")) for part in self._parts.shards])
-        several = MAX_SHARDS if self._parts.others else 1
-        return [(int(row) + 1) * several for row in rows if row and row.isdigit()]
 
     async def run(self) -> AsyncGenerator[int]:
         """Both walks, after ``begin``. Yields how many keys were read."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 from tracker.errors import ClientError
+from tracker.store.client.pipe import flattened
 from tracker.store.layout import LAYOUT, write_layout
 from tracker.store.resharding.copying import Copying
 from tracker.store.resharding.counts import Counts, Progress, count, differences
@@ -35,18 +36,15 @@ class Reshard:
         for parts, shown in ((self._source, "old"), (self._target, "new")):
             await check_idle(parts, self._clock(), shown)
         state = await self._read_state()
-        if not state and await self._is_used():
-            raise ClientError("the new store is in use already: choose another server or prefix")
+        if not state:
+            target = self._target
+            used = [(part, ("EXISTS", *(f"{part.keys.prefix}{name}" for name in _USED))) for part in target.all]
+            if await target.number_written() not in (None, len(target.shards)) or any(await target.send(used)):
+                raise ClientError("the new store is in use already: choose another server or prefix")
         if state and state.get("source") != self._name_of_source():
             raise ClientError(
                 "the new store was begun from another one: delete its keys, or choose another server or prefix"
             )
-
-    async def _is_used(self) -> bool:
-        target = self._target
-        used = [(part, ("EXISTS", *(f"{part.keys.prefix}{name}" for name in _USED))) for part in target.all]
-        other = await target.number_written() not in (None, len(target.shards))
-        return other or any(await target.send(used))
 
     def _name_of_source(self) -> str:
         return f"{self._source.main.keys.prefix} {len(self._source.shards)}"
@@ -57,8 +55,7 @@ class Reshard:
         return dict(zip(texts[::2], texts[1::2], strict=True))
 
     async def _save(self, fields: Mapping[str, str | int]) -> None:
-        pairs = [part for pair in fields.items() for part in pair]
-        await self._target.send([(self._target.main, ("HSET", self._state, *pairs))])
+        await self._target.send([(self._target.main, ("HSET", self._state, *flattened(fields)))])
 
     async def count_source(self, progress: Progress = lambda _: None) -> Counts:
         return await count(self._source, progress)

@@ -86,11 +86,11 @@ def _key_of_torrent(head: str) -> Callable[["Keys", InfoHash], str]:
     return build
 
 
-def _key_of_project(name: str) -> Callable[["Keys", str], str]:
-    """Builds the key of this name of a project of work distribution."""
+def _key_of_two(head: str, between: str) -> Callable[["Keys", int | str, int | str], str]:
+    """Builds the key of what has two names, such as a torrent of a user."""
 
-    def build(self: "Keys", project: str) -> str:
-        return f"{self.prefix}w:{project}:{name}"
+    def build(self: "Keys", first: int | str, second: int | str) -> str:
+        return f"{self.prefix}{head}{first}{between}{second}"
 
     return build
 
@@ -179,26 +179,26 @@ class Keys:
     dht_lookups = _key("i:dht")
     """Torrents by when they were looked up in the DHT."""
 
-    work_policy = _key_of_project("policy")
+    work_policy = _key_of("w:", ":policy")
     """Items that the policy enqueued."""
-    work_needs = _key_of_project("needs")
-    work_asked = _key_of_project("asked")
-    work_wanted = _key_of_project("wanted")
-    work_holders = _key_of_project("holders")
-    work_out = _key_of_project("out")
-    work_tokens = _key_of_project("out:tokens")
-    work_claims = _key_of_project("claims")
-    work_checks = _key_of_project("checks")
-    work_trust = _key_of_project("trust")
-    work_done = _key_of_project("done")
-    work_done_by = _key_of_project("done:by")
-    work_totals = _key_of_project("totals")
-    work_log = _key_of_project("log")
-    work_versions = _key_of_project("downloader_version")
-    work_domain_bytes = _key_of_project("domain_bytes")
-    work_total_chart = _key_of_project("chart")
-    work_blocked = _key_of_project("blocked")
-    work_blocked_log = _key_of_project("blocked:log")
+    work_needs = _key_of("w:", ":needs")
+    work_asked = _key_of("w:", ":asked")
+    work_wanted = _key_of("w:", ":wanted")
+    work_holders = _key_of("w:", ":holders")
+    work_out = _key_of("w:", ":out")
+    work_tokens = _key_of("w:", ":out:tokens")
+    work_claims = _key_of("w:", ":claims")
+    work_checks = _key_of("w:", ":checks")
+    work_trust = _key_of("w:", ":trust")
+    work_done = _key_of("w:", ":done")
+    work_done_by = _key_of("w:", ":done:by")
+    work_totals = _key_of("w:", ":totals")
+    work_log = _key_of("w:", ":log")
+    work_versions = _key_of("w:", ":downloader_version")
+    work_domain_bytes = _key_of("w:", ":domain_bytes")
+    work_total_chart = _key_of("w:", ":chart")
+    work_blocked = _key_of("w:", ":blocked")
+    work_blocked_log = _key_of("w:", ":blocked:log")
 
     info_hash = _key_of_torrent("info_hash:")
     torrent_id = _key_of("torrent_id:")
@@ -232,6 +232,32 @@ class Keys:
     work_project = _key_of("w:")
     dht_node = _key_of("dht:")
     dht_hashes = _key_of("dht:", ":hashes")
+    index, stat, leases, channel = _key_of("i:"), _key_of("stats:"), _key_of("leases:"), _key_of("")
+    """By the name of a ranking, a total, the kind of a lease, a channel."""
+    user_index = _key_of("i:user_")
+    """Users by name, uploaded, downloaded or ratio, and those that are disabled or blocked from downloading."""
+    torrent_list = _key_of("i:torrent_")
+    """Torrents by added, active or size, and those that are disabled, pending or private."""
+
+    user_torrent = _key_of_two("u:", ":t:")
+    user_set = _key_of_two("u:", ":")
+    client_software = _key_of_two("i:client:", ":")
+    """By outcome and period."""
+    unique_month = _key_of_two("", ".")
+    """By metric and month."""
+    unique_index = _key_of_two("i:unique:", ":")
+    """By scope and period."""
+    counter, distribution = _key_of_two("count:", ":"), _key_of_two("dist:", ":")
+    """By precision and name."""
+    queue_jobs = _key_of_two("q:", ":")
+    """By queue and status."""
+    dht_table = _key_of_two("dht:", ":nodes")
+    """By node and family, 4 or 6."""
+    work_queue = _key_of_two("w:", ":")
+    """A shared queue of a project: ``todo``, ``todo:secondary`` or ``todo:redo``."""
+    work_own_queue, work_claims_by = _key_of_two("w:", ":todo:d:"), _key_of_two("w:", ":by:")
+    work_ranking, work_chart = _key_of_two("w:", ":"), _key_of_two("w:", ":chart:")
+    """A ranking is downloader_count, downloader_bytes or downloader_seconds."""
 
     def __init__(self, prefix: str = "t:") -> None:
         self.prefix = prefix
@@ -246,74 +272,9 @@ class Keys:
     def connectable(self, endpoint: Endpoint) -> str:
         return f"{self.prefix}connectable:{endpoint.hex()}"
 
-    def user_torrent(self, user_id: int | str, torrent_id: int | str) -> str:
-        return f"{self.prefix}u:{user_id}:t:{torrent_id}"
-
-    def user_set(self, user_id: int | str, name: str) -> str:
-        return f"{self.prefix}u:{user_id}:{name}"
-
-    def user_index(self, order: str) -> str:
-        """Users by name, uploaded, downloaded or ratio, and those that are disabled or blocked from downloading."""
-        return f"{self.prefix}i:user_{order}"
-
-    def client_software(self, outcome: str, period: str) -> str:
-        return f"{self.prefix}i:client:{outcome}:{period}"
-
-    def stat(self, counter: str) -> str:
-        return f"{self.prefix}stats:{counter}"
-
-    def index(self, ranking: str) -> str:
-        return f"{self.prefix}i:{ranking}"
-
-    def torrent_list(self, value: str) -> str:
-        """Torrents by added, active or size, and those that are disabled, pending or private."""
-        return f"{self.prefix}i:torrent_{value}"
-
-    def unique_month(self, metric: str, month: str) -> str:
-        return f"{self.prefix}{metric}.{month}"
-
-    def unique_index(self, scope: str, period: str) -> str:
-        return f"{self.prefix}i:unique:{scope}:{period}"
-
-    def leases(self, kind: str) -> str:
-        return f"{self.prefix}leases:{kind}"
-
-    def counter(self, precision: int, name: str) -> str:
-        return f"{self.prefix}count:{precision}:{name}"
-
-    def distribution(self, precision: int, name: str) -> str:
-        return f"{self.prefix}dist:{precision}:{name}"
-
-    def queue_jobs(self, queue: str, status: str) -> str:
-        return f"{self.prefix}q:{queue}:{status}"
-
-    def work_queue(self, project: str, todo: str) -> str:
-        """A shared queue: ``todo``, ``todo:secondary`` or ``todo:redo``."""
-        return f"{self.prefix}w:{project}:{todo}"
-
-    def work_own_queue(self, project: str, claimant: str) -> str:
-        return f"{self.prefix}w:{project}:todo:d:{claimant}"
-
-    def work_claims_by(self, project: str, claimant: str) -> str:
-        return f"{self.prefix}w:{project}:by:{claimant}"
-
-    def work_ranking(self, project: str, board: str) -> str:
-        """``board`` is downloader_count, downloader_bytes or downloader_seconds."""
-        return f"{self.prefix}w:{project}:{board}"
-
     def work_ranking_in(self, project: str, board: str, span: str) -> str:
         """``span`` is a month or a week."""
-        return f"{self.prefix}w:{project}:{board}:{span}"
-
-    def work_chart(self, project: str, claimant: str) -> str:
-        return f"{self.prefix}w:{project}:chart:{claimant}"
-
-    def dht_table(self, node: str, family: int) -> str:
-        """``family`` is 4 or 6."""
-        return f"{self.prefix}dht:{node}:nodes{family}"
-
-    def channel(self, name: str) -> str:
-        return f"{self.prefix}{name}"
+        return f"{self.work_ranking(project, board)}:{span}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.pipe import Argument
+from tracker.store.client.pipe import Argument, flattened
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards
 
@@ -86,8 +86,7 @@ class Outbox:
         """A shard that is unavailable meanwhile gives its values out once more, when their leases have ended."""
         parts = defaultdict[int, list[Argument]](list)
         for batch, counts in batches:
-            parts[batch.part] += (batch.minute, batch.token, len(counts))
-            parts[batch.part] += (each for pair in counts.items() for each in pair)
+            parts[batch.part] += (batch.minute, batch.token, len(counts), *flattened(counts))
         for part, argv in parts.items():
             shard = self._shards.all[part]
             with self._passing_over(shard):
