@@ -14,6 +14,7 @@ from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.access.copies import restore_access
 from tracker.store.layout import check_again, made_without_main
 from tracker.store.schema.keys import Keys
+from tracker.store.schema.multipliers import rule_change
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.swarms.rules import SwarmRules
 
@@ -108,6 +109,30 @@ async def test_an_empty_main_prefix_gets_back_groups_and_multipliers(store: Stor
             assert json.loads(text)["5"]["max_downloads"] == "2"
     lose([store.shards.main])
     assert (await store.groups.all(), await store.multipliers.get()) == before
+
+
+async def test_a_change_under_an_empty_main_prefix_keeps_the_other_groups_and_rules(store: Store) -> None:
+    for number in (5, 6):
+        await store.groups.save(number, {"name": f"group {number}"})
+    await store.multipliers.set("2 donor", "0 holiday")
+    await clear(store, store.shards.main)
+    await store.groups.save(7, {"name": "new"})
+    assert [group.group_id for group in await store.groups.all()] == [5, 6, 7]
+    await clear(store, store.shards.main)
+    assert await store.groups.delete(5)
+    assert [group.group_id for group in await store.groups.all()] == [6]
+    await clear(store, store.shards.main)
+    await store.multipliers.change_rule(rule_change(store.clock.now, "week", upload=3))
+    upload, download = await store.multipliers.get()
+    assert [rule.name for rule in (*upload, *download)] == ["donor", "week", "holiday"]
+
+
+async def test_a_token_whose_row_one_shard_has_lost_comes_from_another(store: Store) -> None:
+    token, text = await store.tokens.create("site", "admin")
+    await store.redis.delete(store.shards[0].keys.admin_token(token.token_id))
+    await clear(store, store.shards.main)
+    await store.copy_access(store.shards.others)
+    assert await store.tokens.verify(text)
 
 
 async def test_a_group_that_a_shard_did_not_see_deleted_stays_deleted(store: Store) -> None:

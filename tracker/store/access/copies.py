@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -151,8 +152,9 @@ async def restore_access(shards: Shards) -> None:
         missing = each.missing(known or {}, numbers, len(shards))
         for shard, members in lists.items():
             found = {member: members[member] for member in missing & members.keys()}
-            commands += await _adding(each, found, shard, main.keys)
-            missing -= found.keys()
+            added = await _adding(each, found, shard, main.keys)
+            commands += chain(*added.values())
+            missing -= added.keys()  # another shard may have the row of one whose row is gone here
     for reply in await main.connection.pipeline(*commands) if commands else ():
         if isinstance(reply, RedisError):
             raise reply
@@ -188,22 +190,22 @@ async def _copy(main: Shard, shard: Shard, lists: Sequence[_Members | None]) -> 
             for member, value in wanted.items()
             if member not in known or (each.row is None and known[member] != value)
         }
-        commands += await _adding(each, new, main, shard.keys)
+        commands += chain(*(await _adding(each, new, main, shard.keys)).values())
     if commands:
         await shard.connection.pipeline(*commands)
 
 
-async def _adding(each: _List, members: _Members, source: Shard, keys: Keys) -> list[_Command]:
-    """What writes these members of ``source`` under other ``keys``. A row of another type is not written."""
-    commands: list[_Command] = []
+async def _adding(each: _List, members: _Members, source: Shard, keys: Keys) -> dict[bytes, list[_Command]]:
+    """What writes these members of ``source`` under other ``keys``, but not one whose row is gone or of another
+    type."""
     if each.row is None or not members:
-        return [each.adding(keys, *pair) for pair in members.items()]
+        return {member: [each.adding(keys, member, value)] for member, value in members.items()}
+    commands: dict[bytes, list[_Command]] = {}
     rows = [each.row(source.keys, member) for member in members]
     read = await source.connection.pipeline(*(("HGETALL", row) for row in rows), *(("PTTL", row) for row in rows))
     for (member, value), row, left in zip(members.items(), read, read[len(rows) :], strict=False):
         if isinstance(row, list) and row:
             name = each.row(keys, member)
-            commands.append(("HSET", name, *row))
-            commands += [("PEXPIRE", name, left)] if left > 0 else []
-            commands.append(each.adding(keys, member, value))
+            expiry: list[_Command] = [("PEXPIRE", name, left)] if left > 0 else []
+            commands[member] = [("HSET", name, *row), *expiry, each.adding(keys, member, value)]
     return commands

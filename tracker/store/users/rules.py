@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import orjson
 
 from tracker.errors import ClientError
-from tracker.store.access.copies import divided_groups, loaded_groups, whole_groups
+from tracker.store.access.copies import divided_groups, loaded_groups, restore_access, whole_groups
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.multipliers import (
     NO_MULTIPLIER,
@@ -63,6 +63,11 @@ class SharedRules:
         self._shards = shards
         self._main = shards.main
 
+    async def _restore(self) -> None:
+        """Before a part of a text is changed: a main prefix that has lost everything gets back what the shards have."""
+        if not await self._main.connection.command("EXISTS", self._main.keys.layout()):
+            await restore_access(self._shards)
+
     async def _copy_to_others(self) -> None:
         """One that is unavailable gets them when it is back."""
         await self._shards.gather(self.copy_to, self._shards.others)
@@ -108,6 +113,7 @@ class Multipliers(SharedRules):
 
     async def change_rule(self, change: RuleChange) -> bool:
         """Sets or removes one rule. False if there is none to remove. Raises ClientError for too many."""
+        await self._restore()
         changed = has_changed(await self._main.scripts.set_rule(change.arguments()))
         await self._copy_to_others()
         return changed
@@ -143,6 +149,7 @@ class Groups(SharedRules):
             raise ClientError("a group has no such field")
         row = {name: known[name].stored(value) for name, value in fields.items()}
         arguments: list[Argument] = [group_id, orjson.dumps(row), int(replace), MAX_GROUPS]
+        await self._restore()
         saved, is_refused = await self._main.scripts.save_group(arguments)
         if saved < 0:
             raise ClientError(f"there are at most {MAX_GROUPS} groups")
@@ -153,6 +160,7 @@ class Groups(SharedRules):
 
     async def delete(self, group_id: int) -> bool:
         """False if there is none. Users of the group stay, without its rules."""
+        await self._restore()
         deleted, _ = await self._main.scripts.save_group([group_id, "", 0, MAX_GROUPS])
         await self._copy_to_others()
         return bool(deleted)
