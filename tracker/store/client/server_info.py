@@ -72,19 +72,14 @@ async def check_server(server: Server, shown: str, timeout: float = 2.0) -> Chec
         raise StoreNotReady(f"no usable store at {shown}: no answer within {timeout:g} s") from error
     except (RedisError, OSError, ssl.SSLError, ValueError) as error:
         reason = str(error) or type(error).__name__
-        kind = StoreNotReady if _may_pass(error) else StartupError
+        lasting = (AuthenticationError, InvalidResponse, ssl.SSLError)  # a wrong password, protocol or certificate
+        is_lasting = any(isinstance(each, lasting) for each in (error, error.__cause__, error.__context__))
+        kind = StoreNotReady if (isinstance(error, NO_REPLY) or is_refusal(error)) and not is_lasting else StartupError
         raise kind(f"no usable store at {shown}: {reason.splitlines()[0]}{_advice(shown, error)}") from error
     info = parse_info(raw)
     if reason := too_old(info):
         raise StartupError(f"the store at {shown} is {reason}")
     return CheckedServer(version_of(info)[2], info.get("cluster_enabled") == "1")
-
-
-def _may_pass(error: Exception) -> bool:
-    """Not a wrong password, protocol or certificate."""
-    lasting = (AuthenticationError, InvalidResponse, ssl.SSLError)
-    causes = (error, error.__cause__, error.__context__)
-    return (isinstance(error, NO_REPLY) or is_refusal(error)) and not any(isinstance(each, lasting) for each in causes)
 
 
 def _advice(shown: str, error: Exception) -> str:

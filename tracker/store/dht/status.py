@@ -144,7 +144,9 @@ def fields_of(status: NodeStatus) -> dict[str, str | int | None]:
             f"id{family}": None if id is None else id.hex(),
             f"external{family}": status.externals.get(family),
             f"nodes{family}": None if id is None else status.nodes(family),
-            f"buckets{family}": None if id is None else _written(buckets or {}),
+            f"buckets{family}": None
+            if id is None
+            else " ".join(f"{bucket}:{nodes}" for bucket, nodes in sorted((buckets or {}).items()) if nodes),
         }
     return fields
 
@@ -174,12 +176,8 @@ def status_of(name: str, fields: Mapping[str, str]) -> NodeStatus:
     )
 
 
-def _written(buckets: Mapping[int, int]) -> str:
-    """``0:80 1:79``: bucket and nodes."""
-    return " ".join(f"{bucket}:{nodes}" for bucket, nodes in sorted(buckets.items()) if nodes)
-
-
 def _read_buckets(text: str) -> dict[int, int]:
+    """``0:80 1:79``: bucket and nodes."""
     found = (re.fullmatch(r"([0-9]{1,3}):([0-9]{1,9})", word, re.ASCII) for word in text.split()[:160])
     return {int(match[1]): int(match[2]) for match in found if match is not None}
 

@@ -374,16 +374,6 @@ class Shards:
         found = await self.find_torrent(torrent_id)
         return found[0] if found is not None else self._probable(torrent_id)
 
-    async def torrents_by_shard(self, torrent_ids: Sequence[str]) -> dict[Shard, list[str]]:
-        """The ids of each available shard that has some. A single shard is not asked whether it knows them."""
-        parts = defaultdict[Shard, list[str]](list)
-        if only := self._only:
-            parts[only] += torrent_ids
-            return parts
-        for torrent_id, (shard, _) in (await self.find_torrents(torrent_ids)).items():
-            parts[shard].append(torrent_id)
-        return parts
-
     @property
     def _only(self) -> Shard | None:
         """The shard that has all torrents, if there is no other."""

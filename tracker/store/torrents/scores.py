@@ -168,8 +168,9 @@ class Scores:
 
     async def reset(self, torrent_ids: Sequence[str]) -> int:
         """Resets scores to 1, also of torrents outside the ranking. Returns how many of the torrents exist."""
-        parts, now = await self._shards.torrents_by_shard(torrent_ids), self._now()
-        return sum(await asyncio.gather(*(shard.scripts.reset_score([now, *ids]) for shard, ids in parts.items())))
+        parts = await self._shards.parts_of_torrents(list(dict.fromkeys(torrent_ids)))
+        argv = {shard: [self._now(), *ids] for shard, ids in parts.items()}
+        return sum((await self._shards.run(lambda shard: shard.scripts.reset_score, argv)).values())
 
     async def count(self) -> int:
         """Returns the number of torrents in the ranking."""

@@ -296,7 +296,7 @@ class Torrents:
         """Returns the torrents with these ids, in order. Unknown ids are left out."""
         found: list[Torrent] = []
         for some in in_parts(ids, self._read_at_once):
-            parts = await self._shards.torrents_by_shard(some)
+            parts = await self._shards.parts_of_torrents(some)
             rows = await self._rows(parts, by_id=True) if parts else {}
             by_id = {each: row for shard in rows for each, row in zip(parts[shard], rows[shard], strict=True)}
             stored = existing(by_id.get(torrent_id) for torrent_id in some)
