@@ -58,7 +58,7 @@ STEPS: tuple[Step, ...] = (Step(2, _websockets),)
 
 
 class Layout(NamedTuple):
-    """What the store says."""
+    """What the store says, or a shard beside the main prefix, which has a copy, the number of shards and the secret."""
 
     number: int
     version: str
@@ -66,23 +66,12 @@ class Layout(NamedTuple):
     upgrading: int = 0
     """The layout of an upgrade that is not complete; 0 for none."""
     position: str = ""
+    shards: int = 0
+    secret: bytes = b""
 
     @property
     def newest(self) -> int:
         return max(self.number, self.upgrading)
-
-
-class Copy(NamedTuple):
-    """What a shard beside the main prefix says."""
-
-    layout: Layout
-    shards: int
-    secret: bytes
-
-    @property
-    def compared(self) -> tuple[int, int, int, bytes]:
-        """All but the version: another one of the same layout may have written a lost copy again."""
-        return self.layout.number, self.layout.upgrading, self.shards, self.secret
 
 
 async def check_layout(shards: Shards, known: int = LAYOUT) -> Layout:
@@ -146,8 +135,8 @@ async def check_part(shards: Shards, shard: Shard, secret: bytes) -> None:
         found = None if row[0] is None else _copy(shard, row, secret)
         if found is None:
             await _write(shard, **_complete(LAYOUT), shards=len(shards))
-        elif (found.layout.newest, found.shards) != (LAYOUT, len(shards)):
-            said = f"layout {found.layout.newest} and {found.shards} shards"
+        elif (found.newest, found.shards) != (LAYOUT, len(shards)):
+            said = f"layout {found.newest} and {found.shards} shards"
             raise _differs(shard, f"{said}, the store layout {LAYOUT} and {len(shards)}")
     key = shard.keys.secret()
     if await shard.connection.command("GET", key) is None:
@@ -164,16 +153,16 @@ def _differs(shard: Shard, what: str) -> StartupError:
     )
 
 
-async def copied(shards: Shards, known: int = LAYOUT) -> Copy | None:
+async def copied(shards: Shards, known: int = LAYOUT) -> Layout | None:
     """What the available shards say instead of the main prefix; None if they say nothing. Raises StartupError if they
     differ, or if this version cannot serve the store; and StoreUnavailable, also if the store is to be upgraded."""
     made = await _agreed(shards, known)
-    if made is not None and (made.layout.number != known or made.layout.upgrading):
+    if made is not None and (made.number != known or made.upgrading):
         raise StoreUnavailable("the main store is unavailable, and the store needs it for an upgrade")
     return made
 
 
-async def _agreed(shards: Shards, known: int) -> Copy | None:
+async def _agreed(shards: Shards, known: int) -> Layout | None:
     """The same of a store that is to be upgraded, too."""
     replies = await shards.several(
         lambda shard: (("HMGET", shard.keys.layout(), *_COPIED), ("GET", shard.keys.secret()))
@@ -187,22 +176,22 @@ async def _agreed(shards: Shards, known: int) -> Copy | None:
         return None
     (first, made), *others = copies.items()
     for shard, copy in others:
-        if copy.compared != made.compared:
+        # Another version of the same layout may have written a lost copy again.
+        if copy._replace(version="") != made._replace(version=""):
             raise _differs(shard, f"another layout, number of shards or secret than shard {first.number}")
     if made.shards != len(shards):
         raise _wrong_number(made.shards)
-    _known(made.layout, known)
-    return made
+    return _known(made, known)
 
 
-def _copy(shard: Shard, row: Sequence[bytes | None], secret: bytes) -> Copy:
+def _copy(shard: Shard, row: Sequence[bytes | None], secret: bytes) -> Layout:
     number, version, upgrading, shards = (value or b"0" for value in row)
     if not (number.isdigit() and upgrading.isdigit() and shards.isdigit()):
         raise _differs(shard, "an unknown layout")
-    return Copy(Layout(int(number), version.decode(errors="replace"), int(upgrading)), int(shards), secret)
+    return Layout(int(number), version.decode(errors="replace"), int(upgrading), "", int(shards), secret)
 
 
-async def made_without_main(shards: Shards, prefix: str) -> Copy:
+async def made_without_main(shards: Shards, prefix: str) -> Layout:
     """The same of the store under ``prefix``. Raises StoreUnavailable too if no shard says anything."""
     made, main = await copied(shards), shards.main.connection
     if made is None:
@@ -239,7 +228,7 @@ async def restore_main(shards: Shards) -> None:
         return
     if made is not None:
         log.warning("the main store is empty: it gets back what the shards have of it")
-        await _begin(shards, made.layout.number, made.secret)
+        await _begin(shards, made.number, made.secret)
 
 
 def _check_upgraded(found: Layout) -> None:

@@ -19,7 +19,7 @@ from tracker.store.access.copies import copy_access
 from tracker.store.access.rate_limits import RateLimitStore, shared_secret
 from tracker.store.client.connection import Connection
 from tracker.store.layout import (
-    Copy,
+    Layout,
     check_again,
     check_current,
     check_number,
@@ -240,7 +240,7 @@ class Store(UserParts):
             await self._made_without_main(error)
             return ""
 
-    async def _made_without_main(self, error: StoreUnavailable) -> Copy:
+    async def _made_without_main(self, error: StoreUnavailable) -> Layout:
         """What the store was made with, while its main prefix is unavailable; raises ``error`` if it is not."""
         if not self.shards.main_is_unavailable:
             raise error

@@ -9,23 +9,24 @@ name, or the node of a cluster.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import MovedError, RedisError
+from redis.exceptions import MovedError, RedisError, ResponseError
 
 from tracker.errors import StartupError, StoreUnavailable
+from tracker.store.client.loop_timeout import loop_timeout
 from tracker.store.client.node_states import NodeState
 from tracker.store.client.pipe import Argument, RedisPipe
 from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal, refused_writes
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
 from tracker.store.client.server import MAX_CALLS, OnRoundTrip, Server, Shared
-from tracker.store.client.subscription import Messages, Subscriber, subscribed
+from tracker.store.client.subscription import Messages, Subscriber
 from tracker.store.client.url import Address, bad_url, check_ca_file, parse_url
 from tracker.system.logger import Logger
 
@@ -385,12 +386,31 @@ class Connection:
         for subscriber in self._subscribers:
             subscriber.end(RedisConnectionError("the slot has moved"))
 
-    def subscription(
+    @asynccontextmanager
+    async def subscription(
         self, *, channels: Sequence[str] = (), patterns: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[Messages]:
-        """A block with the messages of ``channels`` and ``patterns``; see ``subscribed``."""
-        server = self.server
-        return subscribed(server.subscription.opened, server.timeout, self._subscribers, channels, patterns)
+    ) -> AsyncIterator[Messages]:
+        """Messages published on ``channels`` and ``patterns``, from now on. Leaving the block ends the subscription.
+
+        Raises StoreUnavailable when it cannot be made in time, or breaks. Messages until the next subscription are
+        lost, so a subscriber also needs another source. Raises redis.exceptions.ResponseError when the store does not
+        allow it.
+        """
+        subscriber = None
+        try:
+            async with loop_timeout(self.server.timeout):
+                subscriber = (await self.server.subscription.opened()).subscriber(channels, patterns)
+                self._subscribers.add(subscriber)
+                await subscriber.start()
+            yield subscriber
+        except ResponseError:
+            raise
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable("the subscription broke") from error
+        finally:
+            if subscriber is not None:
+                self._subscribers.discard(subscriber)
+                subscriber.close()
 
     async def watch(self) -> None:
         """Restores all connections of the store, until cancelled."""

@@ -7,17 +7,13 @@ consumed, it stops reading, and they wait in the store, which limits them (redis
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self, cast
 
 import hiredis
 from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse, RedisError, ResponseError
-
-from tracker.errors import StoreUnavailable
-from tracker.store.client.loop_timeout import loop_timeout
+from redis.exceptions import InvalidResponse
 
 MAX_WAITING = 5_000
 """Messages that wait to be consumed, beside those of the last read."""
@@ -201,35 +197,3 @@ class Subscription(asyncio.Protocol):
 
     def close(self) -> None:
         self._end(RedisConnectionError("the subscription was closed"))
-
-
-@asynccontextmanager
-async def subscribed(
-    opened: Callable[[], Awaitable[Subscription]],
-    timeout: float,
-    subscribers: set[Subscriber],
-    channels: Sequence[str],
-    patterns: Sequence[str],
-) -> AsyncIterator[Messages]:
-    """Messages published on ``channels`` and ``patterns``, from now on. ``opened`` returns the subscription that all
-    subscribers of a server share; ``subscribers`` has those of one connection meanwhile.
-
-    Leaving the block ends the subscription. Raises StoreUnavailable when it cannot be made within ``timeout`` (s), or
-    breaks. Messages until the next subscription are lost, so a subscriber also needs another source. Raises
-    redis.exceptions.ResponseError when the store does not allow it.
-    """
-    subscriber = None
-    try:
-        async with loop_timeout(timeout):
-            subscriber = (await opened()).subscriber(channels, patterns)
-            subscribers.add(subscriber)
-            await subscriber.start()
-        yield subscriber
-    except ResponseError:
-        raise
-    except (RedisError, OSError) as error:
-        raise StoreUnavailable("the subscription broke") from error
-    finally:
-        if subscriber is not None:
-            subscribers.discard(subscriber)
-            subscriber.close()
