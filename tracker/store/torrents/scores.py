@@ -169,7 +169,7 @@ class Scores:
     async def reset(self, torrent_ids: Sequence[str]) -> int:
         """Resets scores to 1, also of torrents outside the ranking. Returns how many of the torrents exist."""
         parts = await self._shards.parts_of_torrents(list(dict.fromkeys(torrent_ids)))
-        argv = {shard: (self._now(), *ids) for shard, ids in parts.items()}
+        argv = {shard: [str(self._now()), *ids] for shard, ids in parts.items()}
         return sum((await self._shards.run(lambda shard: shard.scripts.reset_score, argv)).values())
 
     async def count(self) -> int:
