@@ -276,12 +276,10 @@ def _with_unavailable(store: "Store", error: Exception) -> str:
 
 def _unavailable_parts(store: "Store") -> str:
     """Those of several shards on a cluster, with the addresses of the nodes; empty if there are none."""
-    from tracker.store.sharding.unavailable import at_nodes  # noqa: PLC0415
-
     if not (store.shards.others and store.connection.topology.nodes):
         return ""
     found = [f"main store ({store.connection.master})"] if store.shards.main_is_unavailable else []
-    found += [at_nodes(by_node)] if (by_node := store.shards.unavailable_by_node) else []
+    found += [text] if (text := store.shards.unavailable_at_nodes) else []
     return ", ".join(found)
 
 

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument, flattened
 from tracker.store.resharding.feed import position_after
-from tracker.store.resharding.parts import Command, Found, Parts, by_part
+from tracker.store.resharding.parts import Command, Found, Parts
 from tracker.store.schema.lenient_numbers import MAX_INTEGER
 from tracker.store.schema.table.places import (
     CURSORS,
@@ -100,7 +100,10 @@ class Copying:
         """Rows of which a key had an expiry."""
 
     async def copy(self, found: Sequence[Found]) -> None:
-        for part, some in by_part(found).items():
+        parts = defaultdict[Shard, list[Found]](list)
+        for each in found:
+            parts[each.part].append(each)
+        for part, some in parts.items():
             places = defaultdict[Place, list[Found]](list)
             for each in some:
                 places[place_of(each.row, each.name)].append(each)
@@ -120,23 +123,20 @@ class Copying:
         for."""
         if len(self._known) > _MAX_KNOWN:
             self._known.clear()
-        ids = {name for kind, name in torrents if kind == "tid" and (part, name) not in self._known}
-        if ids:
-            await self._find(part, list(ids))
-        return [self._target_of(part, kind, name) for kind, name in torrents]
-
-    async def _find(self, part: Shard, ids: Sequence[bytes]) -> None:
-        keys = [part.keys.prefix.encode() + b"torrent_id:" + each for each in ids]
-        (hashes,) = await self._source.send([(part, ("MGET", *keys))])
-        for torrent_id, info_hash in zip(ids, hashes, strict=True):
-            number = _number(info_hash[:2], 16) if info_hash else _number(torrent_id, 10)
-            self._known[part, torrent_id] = self._target.shards[number % len(self._target.shards)]
-
-    def _target_of(self, part: Shard, kind: str, name: bytes) -> Shard:
         shards = self._target.shards
-        if not kind:
-            return self._target.main
-        return shards[_number(name[:2], 16) % len(shards)] if kind == "ih" else self._known[part, name]
+        if ids := list({name for kind, name in torrents if kind == "tid" and (part, name) not in self._known}):
+            keys = [part.keys.prefix.encode() + b"torrent_id:" + each for each in ids]
+            (hashes,) = await self._source.send([(part, ("MGET", *keys))])
+            for torrent_id, info_hash in zip(ids, hashes, strict=True):
+                number = _number(info_hash[:2], 16) if info_hash else _number(torrent_id, 10)
+                self._known[part, torrent_id] = shards[number % len(shards)]
+
+        def target_of(kind: str, name: bytes) -> Shard:
+            if kind == "ih":
+                return shards[_number(name[:2], 16) % len(shards)]
+            return self._known[part, name] if kind else self._target.main
+
+        return [target_of(kind, name) for kind, name in torrents]
 
     # Whole keys
 

@@ -1,7 +1,6 @@
 """A store as its prefixes: the main one and those of the shards. Keys are found by walks through its servers."""
 
 import re
-from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
@@ -145,10 +144,3 @@ async def check_idle(parts: Parts, now: float, shown: str) -> None:
     if any(abs(now - float(beat)) < ALIVE_SECONDS for beat in await heartbeats(parts) if beat):
         which = f"the {shown} store" if shown else "the store"
         raise ClientError(f"a tracker runs on {which}, or ran {ALIVE_SECONDS:.0f} seconds ago: stop it before")
-
-
-def by_part(found: Sequence[Found]) -> dict[Shard, list[Found]]:
-    parts = defaultdict[Shard, list[Found]](list)
-    for each in found:
-        parts[each.part].append(each)
-    return parts

@@ -118,10 +118,6 @@ def settable(record: type) -> Mapping[str, Field]:
     return {name: each for name, each in fields_of(record).items() if each.part}
 
 
-def names_of_part(record: type, part: str) -> tuple[str, ...]:
-    return tuple(name for name, each in fields_of(record).items() if each.part == part)
-
-
 def shown(found: Any, among: Iterable[str] | None = None) -> dict[str, Any]:
     """The values of these fields, or of all, as the API and files have them: a multiplier and its end are two."""
     row: dict[str, Any] = {}

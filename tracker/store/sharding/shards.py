@@ -108,12 +108,12 @@ class Shards:
         return [shard.number for shard in self._shards if shard.connection.unavailable]
 
     @property
-    def unavailable_by_node(self) -> dict[str, list[int]]:
-        """The same by the address of their node, which is empty without a cluster. Addresses are not public."""
+    def unavailable_at_nodes(self) -> str:
+        """The same as in ``shards 1, 3 (10.0.0.2:6379)``: by the addresses of their nodes, which are not public."""
         found = defaultdict[str, list[int]](list)
         for number in self.unavailable:
             found[self._shards[number].connection.master].append(number)
-        return dict(found)
+        return "; ".join(f"{named(found[node])} ({node})" if node else named(found[node]) for node in found)
 
     @property
     def main_is_unavailable(self) -> bool:

@@ -1,6 +1,6 @@
 """Shards that are unavailable: which ones an answer leaves out."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -26,11 +26,6 @@ def note_unavailable_shards(numbers: Iterable[int]) -> None:
     missing = _left_out.get()
     if missing is not None:
         missing.update(numbers)
-
-
-def at_nodes(by_node: Mapping[str, Iterable[int]]) -> str:
-    """As in ``shards 1, 3 (10.0.0.2:6379)``: shards by the addresses of their nodes, which may be empty."""
-    return "; ".join(f"{named(by_node[node])} ({node})" if node else named(by_node[node]) for node in by_node)
 
 
 def named(numbers: Iterable[int]) -> str:

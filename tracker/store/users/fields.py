@@ -11,7 +11,7 @@ import orjson
 from tracker.errors import ClientError
 from tracker.names import fold_name
 from tracker.store.schema.multipliers import NO_MULTIPLIER, Rules
-from tracker.store.schema.record import MAX_EXACT, Field, fields_of, names_of_part, settable, shown
+from tracker.store.schema.record import MAX_EXACT, Field, fields_of, settable, shown
 
 SETS = ("active", "complete", "incomplete", "hnr")
 """Sets of a user's torrents."""
@@ -90,7 +90,10 @@ FIELDS = tuple(settable(User))
 """The API, the command line, the dashboard and files set each of them."""
 _SETTABLE = {**settable(User), **settable(Additions)}
 ADDITIONS = tuple(settable(Additions))
-_PARTS = {part: names_of_part(User, part) for part in ("rights", "profile", "totals")}
+_PARTS = {
+    part: tuple(name for name, each in settable(User).items() if each.part == part)
+    for part in ("rights", "profile", "totals")
+}
 TOTALS = _PARTS["totals"]
 MAX_NAME = fields_of(User)["name"].max_length
 STORED_RIGHTS = ("user_id", *_PARTS["rights"])
