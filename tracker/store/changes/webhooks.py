@@ -6,13 +6,12 @@ One tracker at a time delivers to a URL: it holds a lease, which ends when that 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from tracker.store.changes.changes import FIRST, Changes
 from tracker.store.client.pipe import flattened
-from tracker.store.schema.lenient_numbers import whole
-from tracker.store.schema.record import Field
+from tracker.store.schema.record import Field, fields_of
 from tracker.store.sharding.shards import Part, Shard
 
 LEASE_SECONDS = 30
@@ -66,7 +65,7 @@ class Webhooks(Part):
             await self._connection.command("HSETNX", state, "position", newest[0].id if newest else FIRST)
         times = (int(self._clock()), LEASE_SECONDS, KEPT_SECONDS)
         row = await self._scripts.hold_webhook([id, token, *times, *flattened(changed or {})])
-        return None if row is None else _state(dict(zip(row[::2], row[1::2], strict=True)))
+        return None if row is None else _state(row)
 
     async def release(self, id: str, token: str) -> None:
         """Ends the lease, so that another tracker goes on at once."""
@@ -75,21 +74,10 @@ class Webhooks(Part):
     async def all(self, urls: Sequence[str]) -> list[tuple[str, WebhookState]]:
         """(receiver_of, state) of each URL."""
         rows = [await self._connection.command("HGETALL", self._keys.webhook(webhook_id(url))) for url in urls]
-        states = [_state(dict(zip(row[::2], row[1::2], strict=True))) for row in rows]
-        return list(zip(map(receiver_of, urls), states, strict=True))
+        return list(zip(map(receiver_of, urls), map(_state, rows), strict=True))
 
 
-def _state(row: Mapping[bytes, Any]) -> WebhookState:
-    def number(name: bytes) -> int:
-        return max(0, whole(row.get(name, b"0")))
-
-    return WebhookState(
-        position=row.get(b"position", FIRST.encode()).decode(),
-        gap=row.get(b"gap") == b"1",
-        delivered=number(b"delivered"),
-        delivered_at=number(b"delivered_at"),
-        gaps=number(b"gaps"),
-        failures=number(b"failures"),
-        error=row.get(b"error", b"").decode("utf-8", "replace"),
-        retry_at=number(b"retry_at"),
-    )
+def _state(flat: Sequence[bytes]) -> WebhookState:
+    row = dict(zip(flat[::2], flat[1::2], strict=True))
+    values = {name: each.read(row.get(name.encode())) for name, each in fields_of(WebhookState, plain=True).items()}
+    return WebhookState(**values | {"position": values["position"] or FIRST})

@@ -115,7 +115,7 @@ class DhtNodes(Part):
         return len(found), nearest[offset : offset + count]
 
     async def names(self) -> list[str]:
-        """Returns the status of all nodes that used this store, sorted. Raises StoreUnavailable."""
+        """The names of all nodes that used this store, sorted. Raises StoreUnavailable."""
         found = await self._connection.command("SMEMBERS", self._keys.dht_nodes())
         return sorted(text for each in found if is_name(text := each.decode("latin-1")))
 
