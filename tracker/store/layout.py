@@ -19,6 +19,7 @@ from redis.exceptions import ResponseError
 from tracker import __version__
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.access.copies import restore_access
+from tracker.store.access.rate_limits import shared_secret
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import flattened
 from tracker.store.jobs.lease import Lease
@@ -138,10 +139,7 @@ async def check_part(shards: Shards, shard: Shard, secret: bytes) -> None:
         elif (found.newest, found.shards) != (LAYOUT, len(shards)):
             said = f"layout {found.newest} and {found.shards} shards"
             raise _differs(shard, f"{said}, the store layout {LAYOUT} and {len(shards)}")
-    key = shard.keys.secret()
-    if await shard.connection.command("GET", key) is None:
-        await shard.connection.command("SET", key, secret, "NX")
-    if await shard.connection.command("GET", key) != secret:
+    if await shared_secret(shard.connection, shard.keys, secret) != secret:
         raise _differs(shard, "another secret than the store")
 
 

@@ -79,11 +79,12 @@ def _read(member: bytes) -> tuple[int, str, str] | None:
     return (int(stage), limit, subject) if stage in ("1", "2", "3") else None
 
 
-async def shared_secret(connection: Connection, keys: Keys) -> bytes:
-    """Returns the 32 bytes that key the hash of the clients' ``key``. Creates them if the store has none."""
+async def shared_secret(connection: Connection, keys: Keys, new: bytes | None = None) -> bytes:
+    """Returns the 32 bytes that key the hash of the clients' ``key``. If the store has none, ``new`` ones, else random
+    ones."""
     key = keys.secret()
     known = await connection.command("GET", key)
     if known is None:
-        await connection.command("SET", key, secrets.token_bytes(32), "NX")
+        await connection.command("SET", key, secrets.token_bytes(32) if new is None else new, "NX")
         known = await connection.command("GET", key)
     return bytes(known)
