@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, settings
 
 NAMED = 50
 """Examples of a test that names no number, where tests get the numbers they name."""
-SHORT, LONG = 30, 1000
+SHORT, LONG = 30, 500
 """The same by profile."""
 
 
