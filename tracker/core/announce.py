@@ -270,7 +270,7 @@ class Tracker:
     def _settle(self, settled: _Settled, batch: _Batch) -> None:
         """Answers and counts announces whose outcome is known. ``batch``: the number of announces in their call,
         also over the other protocol, and the traffic."""
-        limits = self._limits
+        limits, now = self._limits, self._timer()
         regular, noted, valid_passkeys = limits.regular, limits.noted, limits.valid_passkeys
         served: list[Kind] = []
         seconds: list[float] = []
@@ -306,7 +306,7 @@ class Tracker:
                     warning = self._private_addresses.warning(address)
             if passkey:
                 valid_passkeys[hash(passkey) % len(valid_passkeys)] = 1
-            seconds.append(self._timer() - began)
+            seconds.append(now - began)
             served.append((announce.event, len(address), joined))
             answer((step[0], step[1], seeders, leechers, completions, peers, peers6, ids, ids6, address, warning))
         self._count(served, seconds)
