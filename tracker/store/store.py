@@ -17,6 +17,7 @@ from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.access.client_lists import AllowList, AllowListCache, DenyList, DenyListCache
 from tracker.store.access.copies import copy_access
 from tracker.store.access.rate_limits import RateLimitStore, shared_secret
+from tracker.store.access.repeats import Repeats
 from tracker.store.client.connection import Connection
 from tracker.store.layout import (
     Layout,
@@ -50,7 +51,6 @@ from tracker.store.users.parts import UserParts
 
 if TYPE_CHECKING:
     from tracker.store.access.audit import Audit
-    from tracker.store.access.repeats import Repeats
     from tracker.store.access.tokens import Tokens
     from tracker.store.changes.changes import Changes
     from tracker.store.changes.webhooks import Webhooks
@@ -133,6 +133,7 @@ class Store(UserParts):
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(shards.main, clock)
         self.rate_limits = RateLimitStore(shards.main, clock)
+        self.repeats = Repeats(shards.main)
         self.counters = Counters(shards, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap)
         self.refusal_samples = RefusalSamples(shards.main)
         self.outbox = Outbox(shards)
@@ -169,12 +170,6 @@ class Store(UserParts):
         from tracker.store.access.audit import Audit  # noqa: PLC0415
 
         return Audit(self.shards.main, self._options.max_audit)
-
-    @cached_property
-    def repeats(self) -> "Repeats":
-        from tracker.store.access.repeats import Repeats  # noqa: PLC0415
-
-        return Repeats(self.shards.main)
 
     @cached_property
     def jobs(self) -> "Jobs":
@@ -216,7 +211,6 @@ class Store(UserParts):
         )
 
     def use_rules(self, rules: SwarmRules) -> None:
-        """Replaces the rules of this process."""
         self.rules.current = rules.of_shard(len(self.shards))
 
     async def check_layout(self) -> None:

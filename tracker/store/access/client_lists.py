@@ -141,7 +141,6 @@ class AllowListCache:
 
     @property
     def remembered(self) -> int:
-        """Number of prefixes and peer ids in the cache."""
         return len(self._cache)
 
     def clear(self) -> None:

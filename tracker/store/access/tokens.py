@@ -144,7 +144,6 @@ class Tokens(Part):
         return sorted(tokens, key=lambda token: (token.created, token.name))
 
     async def any(self) -> bool:
-        """Returns whether there is any token."""
         return bool(await self._connection.command("ZCARD", self._keys.admin_tokens()))
 
     async def revoke(self, who: str) -> Token:
@@ -324,7 +323,6 @@ def _digest(secret: str) -> str:
 
 
 def may(role: Role, needed: Role) -> bool:
-    """Whether ``role`` includes ``needed``."""
     return ROLES.index(role) >= ROLES.index(needed)
 
 

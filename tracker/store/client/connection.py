@@ -222,7 +222,6 @@ class Connection:
         return f"__keyspace@{self.server.client.connection_pool.connection_kwargs.get('db') or 0}__:{key}"
 
     async def until_available(self) -> None:
-        """Waits until the store is available."""
         await self._available.wait()
 
     def on_reconnect(self, callback: Callable[[], Awaitable[None]]) -> None:

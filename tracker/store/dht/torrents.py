@@ -163,7 +163,6 @@ class DhtTorrents:
         return random.sample(found, min(len(found), count))
 
     async def _sizes(self) -> dict[Shard, int]:
-        """The number of registered torrents of each shard."""
         return await self._shards.each(lambda shard: ("ZCARD", shard.keys.info_hashes()))
 
     async def participation(self, *, all_torrents: bool) -> Participation:
@@ -188,7 +187,6 @@ class DhtTorrents:
         return random.sample(chosen, min(len(chosen), count)), sum(total for _, total in found.values())
 
     async def looked_up_count(self) -> int:
-        """Torrents that were looked up."""
         return sum((await self._shards.each(lambda shard: ("ZCARD", shard.keys.dht_lookups()))).values())
 
 

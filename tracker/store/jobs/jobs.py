@@ -231,7 +231,6 @@ class Jobs(Part):
         return {status: size if isinstance(size, int) else 0 for status, size in zip(STATUSES, counts, strict=True)}
 
     async def waiting(self, queue: str) -> int:
-        """Returns the number of pending and retry jobs."""
         sizes = await self.sizes(queue)
         return sizes["pending"] + sizes["retry"]
 

@@ -129,7 +129,6 @@ class Parts:
             yield [member.decode() for member in flat[::2]]
 
     async def delete(self) -> None:
-        """Deletes all keys of the prefixes."""
         async for page in self.pages():
             await self.send([(each.part, ("UNLINK", each.key)) for each in page.found])
 

@@ -22,7 +22,6 @@ def noting_unavailable_shards() -> Iterator[set[int]]:
 
 
 def note_unavailable_shards(numbers: Iterable[int]) -> None:
-    """Notes that an answer leaves out these shards."""
     missing = _left_out.get()
     if missing is not None:
         missing.update(numbers)

@@ -83,7 +83,6 @@ class ClientSoftware(Part):
         return ranked(await self._connection.command("ZRANGE", board, offset, offset + count - 1, "REV", "WITHSCORES"))
 
     async def size(self, kind: Outcome, period: str = ALL_TIME) -> int:
-        """The number of members of the board."""
         return int(await self._connection.command("ZCARD", self._keys.client_software(kind, period)))
 
 

@@ -34,7 +34,6 @@ class Markers:
         self._clock = clock
 
     async def refused_joins(self) -> int:
-        """Returns the total number of joins refused because the store was full."""
         main = self._shards.main
         return whole(await main.connection.command("HGET", main.keys.failures(), "store full"))
 

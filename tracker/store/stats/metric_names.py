@@ -70,7 +70,6 @@ def bounded(name: str, max_bytes: int) -> str:
 
 
 def escape(text: str) -> str:
-    """Escapes a name for use in a metric."""
     parts: list[str] = []
     after_letter = False
     for char in normalize("NFC", text):

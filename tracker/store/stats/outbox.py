@@ -93,7 +93,6 @@ class Outbox:
                 await shard.scripts.acknowledge([dropped, *argv])
 
     async def waiting(self) -> int:
-        """The number of values that wait."""
         main = self._shards.main
         own = int(await main.connection.command("GET", main.keys.outbox_waiting()) or 0)
         return own + sum((await self._waiting_in_others()).values())
