@@ -246,7 +246,7 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
                 with noting_unavailable_shards() as missing:
                     await work(store)
             except StoreUnavailable as error:
-                await store.connection.look()
+                await store.connection.topology.look()
                 raise StoreUnavailable(_with_unavailable(store, error)) from error
             if missing:
                 unavailable = _unavailable_parts(store) or named(missing)

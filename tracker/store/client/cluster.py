@@ -151,8 +151,7 @@ class Cluster(Topology):
 
     async def states(self) -> list[NodeState]:
         """Of a node that is known by its address only, nothing but the address."""
-        with suppress(StoreUnavailable):
-            await self.find()
+        await self.look()
         votes = Counter(node for view in self._views for node in view)
         known = {node.node_id: node for node, _ in reversed(votes.most_common())}
         nodes = list(known.values()) or [NodeState("", each, "", True, ()) for each in self._addresses]
@@ -256,7 +255,7 @@ async def check_served(connection: Connection, prefixes: Sequence[str]) -> None:
 
     if any(await asyncio.gather(*map(is_served, prefixes))):
         return
-    await connection.look()
+    await connection.topology.look()
     own = connection.of(prefixes[0])
     advice = ""
     if "answer" in own.cause and not own.cause.startswith(NO_MAJORITY):

@@ -95,6 +95,11 @@ class Topology:
     async def find(self) -> None:
         """Looks where the servers are; raises StoreUnavailable, RedisError or OSError."""
 
+    async def look(self) -> None:
+        """Finds out where the servers are, and why they do not answer: what ``watch`` does in a running tracker."""
+        with suppress(StoreUnavailable, RedisError, OSError):
+            await self.find()
+
     async def follow(self) -> None:
         """Leaves servers that serve no more, until cancelled."""
 
@@ -121,8 +126,7 @@ class Topology:
         while True:
             await self.doubt.wait()
             self.doubt.clear()
-            with suppress(StoreUnavailable, RedisError, OSError):
-                await self.find()
+            await self.look()
             async with asyncio.TaskGroup() as tasks:
                 for each in self.connections:
                     if each.unavailable:
@@ -156,8 +160,7 @@ class Sentinels(Topology):
         """A server that is no longer the master may not know yet, and what it still accepts is lost."""
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
-            with suppress(RedisError, OSError):  # no sentinel names a master
-                await self.find()
+            await self.look()
 
     async def replies(self) -> list[SentinelReply]:
         return await self._pool.replies()
@@ -211,11 +214,6 @@ class Connection:
         """The address of the server; empty where only the URL knows it."""
         address = self.server.address
         return f"{address[0]}:{address[1]}" if address else ""
-
-    async def look(self) -> None:
-        """Finds out where the servers are, and why they do not answer: what ``watch`` does in a running tracker."""
-        with suppress(StoreUnavailable, RedisError, OSError):
-            await self.topology.find()
 
     def keyspace_channel(self, key: str) -> str:
         """The channel of keyspace notifications for ``key`` in this connection's database."""

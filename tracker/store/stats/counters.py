@@ -201,10 +201,7 @@ def _by_name(counts: dict[tuple[str, ...], int]) -> Counter[str]:
 
 
 def _add_counts(to: dict[int, dict[tuple[str, ...], int]], second: int, counts: dict[tuple[str, ...], int]) -> None:
-    there = to.get(second)
-    if there is None:
-        to[second] = counts
-        return
+    there = to.setdefault(second, {})
     for names, number in counts.items():
         there[names] = there.get(names, 0) + number
 

@@ -3,6 +3,7 @@
 import fnmatch
 from collections.abc import Callable
 from contextlib import suppress
+from functools import reduce
 
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.sharding.shards import Shard, Shards
@@ -78,10 +79,7 @@ class Series:
         for start, value in slices:
             with suppress(ValueError):  # not a value of ours
                 found.append((start, Distribution.decode(value)))
-        total: Distribution | None = None
-        for _, distribution in found:
-            total = distribution if total is None else total.merge(distribution)
-        return found, total
+        return found, reduce(Distribution.merge, (each for _, each in found)) if found else None
 
     async def _slices(
         self, key: str, precision: int, first: float | None, last: float | None
