@@ -79,9 +79,6 @@ class Maintenance:
     flush_unique_users: Callable[[], AsyncIterator[int]]
     page: int = PAGE
 
-    def __post_init__(self) -> None:
-        self._connection = self.shards.main.connection
-
     async def _in_all(self, call: Callable[[Shard], Awaitable[object]]) -> None:
         """Calls it for each prefix, one after the other."""
         for shard in self.shards.all:
@@ -118,13 +115,13 @@ class Maintenance:
         """Finds libraries of functions that other versions loaded, and deletes them unless ``dry_run``. A tracker that
         still uses one loads it again."""
         try:
-            rows = await self._connection.command("FUNCTION", "LIST", "LIBRARYNAME", f"{LIBRARIES}*")
+            rows = await self.shards.main.connection.command("FUNCTION", "LIST", "LIBRARYNAME", f"{LIBRARIES}*")
         except ResponseError:  # the server allows no functions
             return []
         findings, names = _Findings(), [row[1] for row in rows]
         others = [name for name in names if name.decode() != library_name()]
         for name in () if dry_run else others:
-            await self._connection.command("FUNCTION", "DELETE", name)
+            await self.shards.main.connection.command("FUNCTION", "DELETE", name)
         findings.add(OTHER_LIBRARIES, others, changed=not dry_run)
         return findings.by_count()
 
@@ -170,7 +167,7 @@ class Maintenance:
 
     async def key_count(self) -> int:
         """How many keys the main database holds, whatever their prefix."""
-        return int(await self._connection.command("DBSIZE"))
+        return int(await self.shards.main.connection.command("DBSIZE"))
 
     async def _pages(self, shard: Shard, progress: Progress = lambda _: None) -> AsyncIterator[dict[str, list[bytes]]]:
         """All keys without the prefix by the pattern of their row, unknown ones under ``""``. A key may come twice;

@@ -7,7 +7,7 @@ from contextlib import suppress
 from tracker.errors import StoreUnavailable
 from tracker.store.schema.keys import SCOPES
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards, in_parts
+from tracker.store.sharding.shards import Shard, Shards, in_parts, scan
 from tracker.store.stats.memory_usage import read_usage
 from tracker.store.stats.slices import ALL_TIME, month_of
 
@@ -52,14 +52,11 @@ class Markers:
 
     async def _make_room_in(self, shard: Shard) -> AsyncIterator[int]:
         """Yields how many markers of each page were deleted."""
-        page, cursor = 0, None
-        while cursor != 0:
-            if page % _PAGES == 0 and (await read_usage(shard.connection)).share <= TARGET_SHARE:
+        pages, how = 0, ("MATCH", f"{shard.keys.prefix}*.users.*", "COUNT", _SCAN)
+        async for keys in scan(shard.connection, ("SCAN",), *how):
+            if pages % _PAGES == 0 and (await read_usage(shard.connection)).share <= TARGET_SHARE:
                 return
-            page += 1
-            how = ("MATCH", f"{shard.keys.prefix}*.users.*", "COUNT", _SCAN)
-            after, keys = await shard.connection.command("SCAN", cursor or 0, *how)
-            cursor = int(after)
+            pages += 1
             yield await self._delete(shard, keys)
 
     async def _delete(self, shard: Shard, keys: list[bytes]) -> int:

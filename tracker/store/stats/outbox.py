@@ -54,17 +54,13 @@ class Outbox:
             if left <= 0 or not others.get(shard, True):
                 continue
             with self._passing_over(shard):
-                batches += await self._take_in(part, shard, now, left, seconds)
+                minute = int(now) - int(now) % MINUTE_SECONDS
+                reply = await shard.scripts.collect([f"{now:.3f}", minute, f"{now + seconds:.3f}", left])
+                batches += [
+                    OutboxBatch(int(start), token, dict(zip(found[::2], map(int, found[1::2]), strict=True)), part)
+                    for start, token, found in reply
+                ]
         return batches
-
-    @staticmethod
-    async def _take_in(part: int, shard: Shard, now: float, limit: int, seconds: float) -> list[OutboxBatch]:
-        minute = int(now) - int(now) % MINUTE_SECONDS
-        reply = await shard.scripts.collect([f"{now:.3f}", minute, f"{now + seconds:.3f}", limit])
-        return [
-            OutboxBatch(int(start), token, dict(zip(found[::2], map(int, found[1::2]), strict=True)), part)
-            for start, token, found in reply
-        ]
 
     def _passing_over(self, shard: Shard) -> AbstractContextManager[None]:
         """A block in which this shard may become unavailable, unless it is the main one."""

@@ -204,18 +204,14 @@ class UniqueUsers:
         """
         torrents = [entry.name for entry in await self.top("torrents", ALL_TIME, candidates)]
         known = [InfoHash(bytes.fromhex(name)) for name in torrents if _HASH.fullmatch(name)]
-        users = await self._users_from(known, f"{scope}.{place}")
-        found = [LeaderboardEntry(each.hex(), n) for each, n in zip(known, users, strict=True) if n > 0]
-        return sorted(found, key=lambda entry: (-entry.users, entry.name))
-
-    async def _users_from(self, info_hashes: Sequence[InfoHash], place: str) -> list[int]:
-        """The users of each torrent from a place (``countries.France``); 0 for a key of another type."""
-        of = self._shards.of
+        of, member = self._shards.of, f"{scope}.{place}"
         scores = await self._shards.send(
-            [(shard := of(each), ("ZSCORE", shard.keys.torrent_places(each), place)) for each in info_hashes],
+            [(shard := of(each), ("ZSCORE", shard.keys.torrent_places(each), member)) for each in known],
             keep_errors=True,
         )
-        return [0 if isinstance(found, Exception) else whole(found) for found in scores]
+        users = [0 if isinstance(found, Exception) else whole(found) for found in scores]  # a key of another type
+        entries = [LeaderboardEntry(each.hex(), n) for each, n in zip(known, users, strict=True) if n > 0]
+        return sorted(entries, key=lambda entry: (-entry.users, entry.name))
 
     async def flush(self) -> AsyncIterator[int]:
         """Deletes all counts, markers, estimates and leaderboards of unique users; yields the number of keys so far.
