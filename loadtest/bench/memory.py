@@ -41,15 +41,15 @@ def per_peer(store: "redis.Redis", empty: int, expected: int) -> float:
     return (used(store) - empty) / peers
 
 
-def by_key_kind(store: "redis.Redis", peers: int) -> dict[str, float]:
-    """Bytes per peer by kind of key, estimated from every 50th key's MEMORY USAGE, the most expensive first."""
+def by_key_kind(store: "redis.Redis", peers: int, every: int = _SAMPLE_EVERY) -> dict[str, float]:
+    """Bytes per peer by kind of key, the most expensive first: from the MEMORY USAGE of one key in ``every``."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     sampled: Counter[str] = Counter()
     for key in store.scan_iter(count=1000):
         kind = _NUMBER.sub("<n>", _HEX.sub("<hex>", key.decode("latin-1")))
         counts[kind] += 1
-        if counts[kind] % _SAMPLE_EVERY == 1:
+        if counts[kind] % every == 1 % every:
             sampled[kind] += 1
             sizes[kind] += store.memory_usage(key, samples=0) or 0
     costs = {kind: counts[kind] * sizes[kind] / sampled[kind] / peers for kind in counts}

@@ -9,16 +9,18 @@ import argparse
 import asyncio
 import math
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.bench import page
+import redis
+
+from loadtest.bench import memory, page
 from loadtest.bench.private_rules import WITHOUT_RULES
 from loadtest.bench.processes import ROOT
 from loadtest.bench.tables import table
-from loadtest.servers import start_valkey
+from loadtest.servers import Server, start_valkey
 from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
 from tracker.store.client.connection import Connection, connect
 from tracker.store.schema.keys import MAX_SHARDS
@@ -34,13 +36,17 @@ shards with larger swarms than others."""
 HALF_LOAD, STORE_SECONDS, PRIVATE = 0.5, 50e-6, 1.4
 """The share of a core to plan with, the store's CPU time for an announce, and how many times that a private one
 takes."""
-_PEERS, _PER_TORRENT, _USERS, _BATCH, _SHARDS = 20_000, 20, 2_000, 500, (2, 10)
+_PEERS, _PER_TORRENT, _PER_USER, _USERS, _BATCH, _SHARDS = 20_000, 20, 10, 2_000, 500, (2, 10)
+_EVERY = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Memory of a peer, of a user, and of the user's copy in each of the shards where the user has been."""
+    """Memory of a peer that has just joined, of a peer that announced twice more, of a user, and of the user's copy in
+    each of the shards where the user has been."""
 
+    fresh: float
+    fresh_private: float
     public: float
     private: float
     user: float
@@ -71,15 +77,30 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write docs/sizing.md")
     options = parser.parse_args()
     plans = [Plan(options.peers, options.users, options.memory)] if options.peers else PLANS
-    text = as_markdown(asyncio.run(measure()), plans)
-    print(text)
-    if options.write:
-        page.write("sizing", text, ROOT / "docs" / "sizing.md")
+    costs = asyncio.run(measure())
+    public, private = [asyncio.run(fresh_by_key(rules, _PEERS, _EVERY)) for rules in (SwarmRules(), WITHOUT_RULES)]
+    parts = {"keys": keys_as_markdown(costs, public, private), "sizing": as_markdown(costs, plans)}
+    for name, text in parts.items():
+        print(text)
+        if options.write:
+            page.write(name, text, ROOT / "docs" / "sizing.md")
+
+
+def keys_as_markdown(costs: Bytes, public: dict[str, float], private: dict[str, float]) -> str:
+    """Where the bytes of a fresh peer are."""
+    sizes = [(f"`{kind}`", public.get(kind, 0), size) for kind, size in private.items() if size >= 5]
+    rest = costs.fresh - sum(size for _, size, _ in sizes), costs.fresh_private - sum(size for _, _, size in sizes)
+    sizes.append(("the server's hash tables of all keys, scripts, small keys", *rest))
+    sizes.append(("together", costs.fresh, costs.fresh_private))
+    head = ("bytes of a peer that has just joined", "public", "private")
+    return table(head, [(kind, f"{of_public:.0f}", f"{of_private:.0f}") for kind, of_public, of_private in sizes])
 
 
 def as_markdown(costs: Bytes, plans: list[Plan]) -> str:
     measured = (
-        f"A peer takes {costs.public:,.0f} bytes, on a private tracker {costs.private:,.0f}. A user takes "
+        f"A peer that has just joined takes {costs.fresh:,.0f} bytes, "
+        f"on a private tracker {costs.fresh_private:,.0f}.\n"
+        f"After two more announces it takes {costs.public:,.0f} and {costs.private:,.0f}.\nA user takes "
         f"{costs.user:,.0f} bytes, and {costs.copy:,.0f} in each shard of its torrents."
     )
     head = ("peers", "users", "memory of a node", "nodes with slots", "shards", "memory of the fullest node, filled")
@@ -122,33 +143,62 @@ def fullest(costs: Bytes, plan: Plan, nodes: int, shards: int) -> float:
 
 
 async def measure() -> Bytes:
-    public, private = [await _of_a_peer(rules) for rules in (SwarmRules(), WITHOUT_RULES)]
+    (fresh, public), (fresh_private, private) = [await _of_a_peer(rules) for rules in (SwarmRules(), WITHOUT_RULES)]
     few, many = [await _of_a_user(shards) for shards in _SHARDS]
     copy = (many - few) / (_SHARDS[1] - _SHARDS[0])
-    return Bytes(public, private, few - copy * _SHARDS[0], copy)
+    return Bytes(fresh, fresh_private, public, private, few - copy * _SHARDS[0], copy)
 
 
-async def _of_a_peer(rules: SwarmRules) -> float:
-    """Each user has ten peers. Each peer joins, uploads, and is idle."""
-    async with _store(rules) as store, asyncio.TaskGroup() as tasks:
+async def _of_a_peer(rules: SwarmRules) -> tuple[float, float]:
+    """Bytes of a peer after its join, and after it uploaded and was idle. They include what the server keeps of the
+    scripts. Each user has ten peers, in as many torrents."""
+    async with _store(rules) as (store, _), asyncio.TaskGroup() as tasks:
         batches = tasks.create_task(store.swarms.run())
-        if rules is WITHOUT_RULES:
-            for number in range(_PEERS // 10):
-                await store.users.add(str(number + 1), _passkey(number))
-        before = await _used(store)
-        for torrent in range(_PEERS // _PER_TORRENT):
-            await store.torrents.add(_info_hash(torrent), {})
+        await _add_users(store, rules, _PEERS)
+        before, found = await _used(store), []
+        await _add_torrents(store, _PEERS)
         for event, moved in (("s", 0), ("u", 2**20), ("u", 2**20)):
-            for peers in _batches():
-                updates = [_update(number, event, moved, private=rules is WITHOUT_RULES) for number in peers]
-                await asyncio.gather(*map(store.swarms.announce, updates))
-        found = (await _used(store) - before) / _PEERS
+            await _announce(store, rules, _PEERS, event, moved)
+            found.append((await _used(store) - before) / _PEERS)
         batches.cancel()
-    return found
+    return found[0], found[-1]
+
+
+async def fresh_by_key(rules: SwarmRules, peers: int, every: int) -> dict[str, float]:
+    """MEMORY USAGE per peer that has just joined, by kind of key, without what its users took before; of one key in
+    ``every``."""
+    async with _store(rules) as (store, server), asyncio.TaskGroup() as tasks:
+        batches = tasks.create_task(store.swarms.run())
+        await _add_users(store, rules, peers)
+        with redis.Redis(unix_socket_path=str(server.socket_path)) as client:
+            before = memory.by_key_kind(client, peers, every)
+            await _add_torrents(store, peers)
+            await _announce(store, rules, peers, "s", 0)
+            found = memory.by_key_kind(client, peers, every)
+        batches.cancel()
+    return {kind: size - before.get(kind, 0) for kind, size in found.items()}
+
+
+async def _add_users(store: Store, rules: SwarmRules, peers: int) -> None:
+    if rules.accounts != "off":
+        for number in range(peers // _PER_USER):
+            await store.users.add(str(number + 1), _passkey(number))
+
+
+async def _add_torrents(store: Store, peers: int) -> None:
+    for torrent in range(peers // _PER_TORRENT):
+        await store.torrents.add(_info_hash(torrent), {})
+
+
+async def _announce(store: Store, rules: SwarmRules, peers: int, event: str, moved: int) -> None:
+    users = 0 if rules.accounts == "off" else peers // _PER_USER
+    for first in range(0, peers, _BATCH):
+        updates = [_update(number, event, moved, users) for number in range(first, min(first + _BATCH, peers))]
+        await asyncio.gather(*map(store.swarms.announce, updates))
 
 
 async def _of_a_user(shards: int) -> float:
-    async with _store(WITHOUT_RULES, shards) as store:
+    async with _store(WITHOUT_RULES, shards) as (store, _):
         before = await _used(store)
         for number in range(_USERS):
             await store.users.add(str(number + 1), _passkey(number), name=f"user {number}", upload_multiplier="1.5")
@@ -158,12 +208,12 @@ async def _of_a_user(shards: int) -> float:
 
 
 @asynccontextmanager
-async def _store(rules: SwarmRules, shards: int = 1) -> AsyncIterator[Store]:
+async def _store(rules: SwarmRules, shards: int = 1) -> AsyncIterator[tuple[Store, Server]]:
     with tempfile.TemporaryDirectory(prefix="sizing-") as name:
         server = start_valkey(Path(name))
         connection = Connection(connect(server.url, connect_timeout=10, timeout=10))
         try:
-            yield Store(connection, "t:", StoreOptions(rules=rules, shards=shards))
+            yield Store(connection, "t:", StoreOptions(rules=rules, shards=shards)), server
         finally:
             await connection.close()
             server.stop()
@@ -174,11 +224,7 @@ async def _used(store: Store) -> int:
     return int(text.partition(b"used_memory:")[2].split()[0])
 
 
-def _batches() -> Iterator[range]:
-    return (range(first, first + _BATCH) for first in range(0, _PEERS, _BATCH))
-
-
-def _update(number: int, event: str, moved: int, *, private: bool) -> PeerUpdate:
+def _update(number: int, event: str, moved: int, users: int) -> PeerUpdate:
     return PeerUpdate(
         info_hash=_info_hash(number // _PER_TORRENT),
         peer_id=PeerId(b"-XX0001-" + number.to_bytes(12, "big")),
@@ -188,8 +234,8 @@ def _update(number: int, event: str, moved: int, *, private: bool) -> PeerUpdate
         bytes_left=Digits(b"0"),
         endpoint=Endpoint(b"\x0b" + number.to_bytes(3, "big") + b"\x1a\xe1"),
         peers_wanted=0,
-        key_digest=b"12345678",
-        passkey=_passkey(number // 10) if private else "",
+        key_digest=b"\xff" + number.to_bytes(7, "big"),
+        passkey=_passkey(number % users) if users else "",
         timeout_seconds=2700,
         random=number,
         form=0,
