@@ -22,7 +22,7 @@ local function load_own_peers(t, r, a)
     if pid ~= r.pid then
       local v = call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(pid), 'active', 'user_id', 'last_announce')
       if v[1] == '1' and v[2] == r.uid then
-        own[#own + 1] = { pid = pid, order = #own, last = tonumber(v[3] or '') or 0 }
+        own[#own + 1] = { pid = pid, last = tonumber(v[3] or '') or 0 }
       end
     end
   end
@@ -34,35 +34,24 @@ local function load_own_peers(t, r, a)
   return own
 end
 
-local function is_silent_longer(one, other)
-  return one.last < other.last or one.last == other.last and one.order < other.order
-end
-
--- Removes as many of the user's peers as make room for one. Those that evict() has removed do not count. Returns the
--- number removed, and the peers that stay, for listed_peers().
+-- Removes as many of the user's peers as make room for one. Those that evict() has removed do not count; of peers that
+-- are silent equally long the first one leaves. Returns the number removed, and what the account lists after the join.
 local function remove_surplus(t, r, own)
-  local stay, removed = {}, 0
+  local stay, removed, ids = {}, 0, ''
   for _, one in ipairs(own) do
     if not r.evicted or load_holder(t, one.pid, '').active then stay[#stay + 1] = one end
   end
   while #stay >= rules.max_peers do
     local longest = 1
     for i = 2, #stay do
-      if is_silent_longer(stay[i], stay[longest]) then longest = i end
+      if stay[i].last < stay[longest].last then longest = i end
     end
     local holder = load_holder(t, table.remove(stay, longest).pid, '')
     drop_holder(t, holder, holder.endpoints)
     removed = removed + 1
   end
-  return removed, stay
-end
-
--- What the account lists after the join.
-local function listed_peers(r, stay)
-  local ids = {}
-  for i, one in ipairs(stay) do ids[i] = one.pid end
-  ids[#ids + 1] = r.pid
-  return table.concat(ids)
+  for _, one in ipairs(stay) do ids = ids .. one.pid end
+  return removed, ids .. r.pid
 end
 
 -- Whether register.lua has to run before the peer can join: the store does not know the user or the torrent yet, or the
@@ -78,8 +67,8 @@ local function enter_swarm(t, r, a, own, members, torrents, family)
   call('SADD', torrents, t.tid)
   if r.evicted then r.evictions = evict(t, r) end
   if own then
-    local removed, stay = remove_surplus(t, r, own)
-    r.evictions, a.peer_ids = r.evictions + removed, listed_peers(r, stay)
+    local removed, ids = remove_surplus(t, r, own)
+    r.evictions, a.peer_ids = r.evictions + removed, ids
   end
   return insert_slot(t, r.kind, family, r.endpoint, r.pid, r.random)
 end
