@@ -63,8 +63,9 @@ STORE_INSTRUCTIONS: dict[str, dict[str, int]] = {
     "idle": {"public": 96, "private": 129},
     # One in a call: with several shards calls are small. Lua collects garbage of earlier calls there, so counts vary.
     "idle, alone": {"public": 149, "private": 191},
-    "join": {"public": 276, "private": 402},
-    "stop": {"public": 225, "private": 431},
+    "moving": {"public": 123, "private": 229, "private, all rules": 261},
+    "join": {"public": 276, "private": 402, "private, all rules": 527},
+    "stop": {"public": 225, "private": 431, "private, all rules": 503},
     "mix": {"public": 119, "private": 180},
 }
 """Maximum thousands of instructions of the store per announce, by kind and tracker (private_rules.py)."""
