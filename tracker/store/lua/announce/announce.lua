@@ -387,18 +387,18 @@ end
 local gap, heartbeat, addresses_full, removing_key, upload_multiplier, download_multiplier, groups
 
 -- What depends on a prefix only. A node of a cluster has several, and nearly every call is for another one.
-local names_of = setmetatable({}, { __index = function(known, prefix)
-  local names = { find(prefix, ':{%d+%l+}:$') ~= nil, prefix .. 'u:', prefix .. 'user:', prefix .. 'gap',
-    prefix .. 'heartbeat', prefix .. 'addresses:full', prefix .. 'removing', prefix .. 'upload_multiplier',
-    prefix .. 'download_multiplier', prefix .. 'groups' }
-  known[prefix] = names
-  return names
-end })
+local names_of = {}
 
 local function set_prefix(prefix)
   P = prefix
+  local names = names_of[P]
+  if not names then
+    names = { string.find(P, ':{%d+%l+}:$') ~= nil, P .. 'u:', P .. 'user:', P .. 'gap', P .. 'heartbeat',
+      P .. 'addresses:full', P .. 'removing', P .. 'upload_multiplier', P .. 'download_multiplier', P .. 'groups' }
+    names_of[P] = names
+  end
   sharded, users_prefix, passkeys_prefix, gap, heartbeat, addresses_full, removing_key, upload_multiplier,
-    download_multiplier, groups = unpack(names_of[prefix])
+    download_multiplier, groups = unpack(names)
 end
 
 -- One command reads the registrations of all torrents of the batch.

@@ -13,7 +13,7 @@
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
 local now = math.floor(now_ms / 1000)
---@ include lib/leases.lua
+--@ include lib/take_lease.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_blocked.lua
 --@ include lib/work_budget.lua
