@@ -141,7 +141,6 @@ ONLY: dict[str, tuple[str, ...]] = {
         "app.service",
         "doctor.checks",
         "doctor.nodes",
-        "doctor.replicas",
         "valkey.backup",
         "cli.commands",
         "admin",
@@ -427,7 +426,7 @@ def test_background_work_waits_for_the_store_in_one_loop() -> None:
         for node in nodes_of(path_of(module))
         if isinstance(node, ast.Attribute) and node.attr == "until_available" and not covers("store", module)
     }
-    assert waiting == {"workers.loop", "workers.client_lists"}
+    assert waiting == {"workers.loop", "workers.admission"}
 
 
 def test_tasks_are_started_in_task_groups_only() -> None:

@@ -23,7 +23,7 @@ HELD_BY: dict[str, tuple[str, ...]] = {
     "admin/metrics": ("admin/metrics/test_metrics.py",),
     "admin/pages": ("admin/pages/test_pages.py",),
     "admin/site/changes.py": ("admin/site/test_unit3d.py", "admin/site/test_ocelot.py"),
-    "app/websockets.py": ("frontends/websocket/test_websockets.py",),
+    "app/web.py": ("frontends/websocket/test_websockets.py",),
     "frontends/websocket": ("frontends/websocket/test_websockets.py",),
     "cli": ("cli/test_main.py", "cli/test_commands.py", "cli/test_users.py"),
     "cli/commands/backups.py": ("valkey/test_backup.py",),

@@ -12,7 +12,7 @@ from aiohttp.http_parser import HttpRequestParserPy
 
 from fuzz import vectors
 from tracker.frontends.http.request_heads import RequestHeadCache
-from tracker.settings.model import HttpSettings
+from tracker.settings.public import HttpSettings
 
 MAX_LENGTH = 600
 _SETTINGS = HttpSettings()

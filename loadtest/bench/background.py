@@ -24,7 +24,7 @@ from loadtest.bench import processes
 from loadtest.bench.loader import BenchError
 from loadtest.bench.population import ZIPF_EXPONENT
 from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
-from tracker.settings.model import ScoringSettings
+from tracker.settings.background import ScoringSettings
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
 from tracker.store.jobs.jobs import Jobs

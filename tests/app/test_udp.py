@@ -17,7 +17,7 @@ from tests.app.conftest import StartTracker
 from tests.app.test_web_processes import pids_of_web_processes
 from tests.frontends.udp.harness import CONNECT, announce_packet, scrape_packet
 from tests.waiting import until
-from tracker.app.udp import open_udp_sockets
+from tracker.app.web import open_udp_sockets
 from tracker.errors import StartupError
 from tracker.settings.model import Settings
 from tracker.system.datagrams import close_all

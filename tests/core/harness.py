@@ -22,7 +22,7 @@ from tracker.store.access.client_lists import AllowListCache
 from tracker.store.access.rate_limits import RateLimitStore
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import PeerUpdate
-from tracker.workers.rate_limits import share_once
+from tracker.workers.admission import share_once
 
 SECRET = b"s" * 32
 

@@ -15,8 +15,8 @@ from tracker.bittorrent import Announce, AnnounceReply, Scrape
 from tracker.core.rate_limits import DROP, REJECT, THROTTLE, Limits
 from tracker.core.request_counts import MAX_LOCAL_SUBJECTS, LocalCounts
 from tracker.refusals import Refusal, SilentlyDropped
-from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings
+from tracker.settings.public import LimitSettings
 from tracker.store.access.rate_limits import HOLD_SECONDS, MAX_STATES, Hit, RateLimitState
 
 ATTACKER, NEIGHBOUR = "11.7.7.7", "11.8.8.8"

@@ -19,10 +19,10 @@ from tracker.core import rate_limits as module
 from tracker.core.rate_limits import DROP, REJECT, THROTTLE, Limits, subject_key, subject_text
 from tracker.core.request_counts import network
 from tracker.refusals import REASONS, Refusal, SilentlyDropped
-from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings
+from tracker.settings.public import LimitSettings
 from tracker.store.access.rate_limits import MAX_SOURCES, MAX_STATES, Hit, RateLimitState
-from tracker.workers.rate_limits import share_limits
+from tracker.workers.admission import share_limits
 
 ATTACKER = "11.7.7.7"
 PAST_60 = 70

@@ -7,8 +7,8 @@ import pytest
 from tests.core.harness import TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE
 from tracker.refusals import Refusal
-from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings, is_reloaded
+from tracker.settings.public import LimitSettings
 
 ATTACKER = "11.7.7.7"
 

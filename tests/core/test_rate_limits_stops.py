@@ -12,8 +12,8 @@ from tests.store.harness import ALICE, info_hash, peer_id
 from tracker.bittorrent import Announce, AnnounceReply, Event
 from tracker.core.rate_limits import ABSENT_STOPS_MINUTE, DROP, REJECT, THROTTLE
 from tracker.refusals import Refusal, SilentlyDropped
-from tracker.settings.limits import LimitSettings
 from tracker.settings.model import Settings
+from tracker.settings.public import LimitSettings
 
 SEEDBOX, NEIGHBOUR = "11.7.7.7", "11.8.8.8"
 ME, ANOTHER = 1, 2

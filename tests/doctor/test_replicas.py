@@ -9,9 +9,11 @@ from loadtest.cluster import cluster
 from loadtest.sentinels import failover
 from tracker.doctor import Finding
 from tracker.doctor.checks import DoctorContext, run_checks
-from tracker.doctor.replicas import check_isolation, check_replicas, check_required
+from tracker.doctor.nodes import check_isolation, check_replicas, check_required
 from tracker.runtime.store import open_store
-from tracker.settings.model import HttpSettings, RedisSettings, Settings
+from tracker.settings.model import Settings
+from tracker.settings.public import HttpSettings
+from tracker.settings.store import RedisSettings
 from tracker.store.schema.keys import shard_prefixes
 from tracker.store.sharding.unavailable import named
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tracker.doctor.udp_checks import check_udp
+from tracker.doctor.settings_checks import check_udp
 from tracker.settings.model import Settings
 
 

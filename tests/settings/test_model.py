@@ -3,18 +3,12 @@
 import pytest
 from pydantic import ValidationError
 
-from tracker.settings.model import (
-    FIELDS,
-    AnnounceSettings,
-    HttpSettings,
-    LogSettings,
-    RedisSettings,
-    Settings,
-    StatHatSettings,
-    StatsDSettings,
-    UdpSettings,
-    variable,
-)
+from tracker.settings.admin import LogSettings
+from tracker.settings.announces import AnnounceSettings
+from tracker.settings.background import StatHatSettings, StatsDSettings
+from tracker.settings.model import FIELDS, Settings, variable
+from tracker.settings.public import HttpSettings, UdpSettings
+from tracker.settings.store import RedisSettings
 
 
 def test_a_section_is_frozen_and_refuses_unknown_fields() -> None:

@@ -3,8 +3,11 @@
 import pytest
 from pydantic import SecretStr
 
-from tracker.settings.model import FIELDS, HttpSettings, RedisSettings, ScoringSettings, Settings, StatHatSettings
+from tracker.settings.background import ScoringSettings, StatHatSettings
+from tracker.settings.model import FIELDS, Settings
+from tracker.settings.public import HttpSettings
 from tracker.settings.reference import GROUPS, Described, describe, grouped, mask_url
+from tracker.settings.store import RedisSettings
 
 
 def row(settings: Settings, name: str) -> Described:

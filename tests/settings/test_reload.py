@@ -20,16 +20,11 @@ import pytest
 from loadtest import trackers
 from loadtest.trackers import ANY_PORTS, PATIENCE, RunningTracker, environment
 from tests.waiting import until
-from tracker.settings.model import (
-    FIELDS,
-    RELOADED,
-    AnnounceSettings,
-    GeoIPSettings,
-    HttpSettings,
-    LogSettings,
-    Settings,
-    is_reloaded,
-)
+from tracker.settings.admin import LogSettings
+from tracker.settings.announces import AnnounceSettings
+from tracker.settings.background import GeoIPSettings
+from tracker.settings.model import FIELDS, RELOADED, Settings, is_reloaded
+from tracker.settings.public import HttpSettings
 from tracker.settings.reload import differences, values_of, with_values
 
 TOML = """

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tracker.errors import SettingsError
-from tracker.settings.model import HttpSettings, Settings
+from tracker.settings.model import Settings
+from tracker.settings.public import HttpSettings
 from tracker.settings.sources import load
 
 

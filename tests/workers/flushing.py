@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from tests.store.harness import START, Clock, Store
 from tests.workers.push.stathat_server import KEY
-from tracker.settings.model import StatHatSettings
+from tracker.settings.background import StatHatSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.push.sender import Receiver, Sender

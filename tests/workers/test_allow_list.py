@@ -13,7 +13,7 @@ from tracker.bittorrent import PeerId
 from tracker.store.access.client_lists import AllowListCache
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.client_lists import clear_on_change
+from tracker.workers.admission import clear_on_change
 
 PEER = PeerId(b"-TR4050-abcdefghijkl")
 

@@ -14,12 +14,12 @@ from tests.workers.cleaning import known, with_slices
 from tests.workers.user_counting import LONDON, PARIS, address
 from tracker.bittorrent import Address, InfoHash
 from tracker.geoip import Place
-from tracker.settings.model import UniqueSettings
+from tracker.settings.background import UniqueSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.metric_names import metrics, place_names, user_name
 from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained, start_of
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.counter_cleanup import CounterCleaner
+from tracker.workers.samples import CounterCleaner
 from tracker.workers.unique_users import UniqueUserCounter
 
 HOUR, DAY = 3600, 86_400

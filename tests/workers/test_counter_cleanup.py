@@ -15,7 +15,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained, start_of
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.counter_cleanup import CounterCleaner, due_precisions
+from tracker.workers.samples import CounterCleaner, due_precisions
 
 DAY = 86400
 AT_ONCE = START - START % DAY

@@ -10,7 +10,7 @@ from tests.waiting import eventually, in_background
 from tracker.bittorrent import PeerId
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.client_lists import clear_on_change, keep_reading, read
+from tracker.workers.admission import clear_on_change, keep_reading, read
 
 PEER = PeerId(b"-TR2830-abcdefghijkl")
 NEVER = 1e6

@@ -20,8 +20,7 @@ from tracker.errors import ClientError, Postponed, StoreUnavailable
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS
 from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, parse_message
-from tracker.workers.dht_lookups import AGAIN_SECONDS, CHECK_SECONDS, LookupWorker, counts
-from tracker.workers.dht_peers import PeerCollector
+from tracker.workers.dht_lookups import AGAIN_SECONDS, CHECK_SECONDS, LookupWorker, PeerCollector, counts
 from tracker.workers.prober import is_target
 
 PER_MINUTE = 10

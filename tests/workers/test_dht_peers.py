@@ -15,7 +15,7 @@ from tracker.dht.lookup import LookupResult
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.torrents import GIVE_SECONDS
 from tracker.wire.endpoint import pack_address, pack_endpoint
-from tracker.workers.dht_peers import MAX_GIVEN, MAX_PROBED, PeerCollector
+from tracker.workers.dht_lookups import MAX_GIVEN, MAX_PROBED, PeerCollector
 from tracker.workers.prober import is_target
 
 TORRENT = info_hash(1)

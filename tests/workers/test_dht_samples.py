@@ -15,8 +15,7 @@ from tracker.dht.node import DhtNode
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.wire.krpc import Answer, NodeId, Query, SampleInfohashes, encode_query, parse_message
-from tracker.workers.dht import Forgetter
-from tracker.workers.dht_samples import SampleWorker
+from tracker.workers.dht import Forgetter, SampleWorker
 
 INTERVAL = 3600
 PUBLIC, PRIVATE, UNKNOWN = range(1, 51), range(51, 61), range(61, 71)

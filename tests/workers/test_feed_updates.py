@@ -11,7 +11,7 @@ from tests.store.harness import ALICE, Store, running, update
 from tests.waiting import in_background
 from tracker.store.jobs.lease import Lease
 from tracker.store.schema.keys import Keys
-from tracker.workers.feed_updates import LEASE_SECONDS, FeedUpdates
+from tracker.workers.webhooks import UPDATES_LEASE_SECONDS, FeedUpdates
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def recorded(store: Store) -> int:
 
 async def test_a_peer_is_recorded_at_most_once_in_so_many_seconds(store: Store) -> None:
     time = FakeTime()
-    lease = Lease(store.shards.main.scripts, "feed", "updates", LEASE_SECONDS, store.clock)
+    lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, store.clock)
     updates = FeedUpdates(store.changes, lambda: 5, lease, time.timer, time)
     await store.announce(update(1, "s", passkey=ALICE))
     found = []
@@ -42,7 +42,7 @@ async def test_a_peer_is_recorded_at_most_once_in_so_many_seconds(store: Store) 
 
 async def test_one_tracker_records_them(store: Store) -> None:
     def worker(time: FakeTime, name: str) -> FeedUpdates:
-        lease = Lease(store.shards.main.scripts, "feed", "updates", LEASE_SECONDS, store.clock, name)
+        lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, store.clock, name)
         return FeedUpdates(store.changes, lambda: 5, lease, time.timer, time)
 
     first, second = FakeTime(), FakeTime()

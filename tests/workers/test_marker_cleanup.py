@@ -14,7 +14,7 @@ from tracker.store.stats.memory_usage import read_usage
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.marker_cleanup import MarkerCleaner
+from tracker.workers.unique_users import MarkerCleaner
 
 
 @pytest.fixture

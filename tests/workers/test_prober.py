@@ -11,7 +11,7 @@ from tests.waiting import eventually, in_background, loop_turns
 from tests.workers.prober.peers import HASH, PIECES, greet, is_here, loopback, peer
 from tests.workers.upstreams.harness import Clock, loopback6
 from tracker.bittorrent import Address, Endpoint
-from tracker.settings.model import ProbeSettings
+from tracker.settings.background import ProbeSettings
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.torrent_file import Pieces
 from tracker.workers import prober

@@ -14,9 +14,8 @@ from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import OWN_FAMILY, Admitted
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.client_lists import denied_prefixes
-from tracker.workers.reaper import SWEEP_BUDGET, Reaper
-from tracker.workers.removals import RemovalWorker
+from tracker.workers.admission import denied_prefixes
+from tracker.workers.reaper import SWEEP_BUDGET, Reaper, RemovalWorker
 
 RULES: dict[str, Any] = {
     "accounts": "required",

@@ -11,7 +11,7 @@ from tests.workers.jobs import working
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, Claimed
 from tracker.workers.jobs import Queue
-from tracker.workers.rescore import Rescore, ScanLost, checked
+from tracker.workers.scorer import Rescore, ScanLost, checked
 
 
 async def torrents(store: Store, count: int) -> None:

@@ -22,7 +22,7 @@ from tests.workers.jobs import working
 from tracker.bittorrent import InfoHash
 from tracker.core.scoring import Source
 from tracker.errors import ClientError, StoreUnavailable
-from tracker.settings.model import ScoringSettings
+from tracker.settings.background import ScoringSettings
 from tracker.store.jobs.records import PROCESS_TORRENT
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
@@ -430,7 +430,7 @@ async def test_a_stop_during_a_take_leaves_no_lease(start_server: Callable[..., 
 
 CHILD = """
 import asyncio, sys, time
-from tracker.settings.model import ScoringSettings
+from tracker.settings.background import ScoringSettings
 from tracker.store.client.connection import Connection, connect
 from tracker.store.jobs.records import PROCESS_TORRENT
 from tracker.store.sharding.shards import Shards

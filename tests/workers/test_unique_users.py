@@ -22,7 +22,7 @@ from tests.waiting import until
 from tests.workers.user_counting import LONDON, NO_PLACES, UserCounting, address
 from tracker.bittorrent import Address
 from tracker.geoip import Place
-from tracker.settings.model import UniqueSettings
+from tracker.settings.background import UniqueSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.metric_names import metrics, place_names
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueRules, UniqueUserEvent, UniqueUsers

@@ -33,7 +33,7 @@ from tests.workers.upstreams.harness import (
     udp_tracker,
 )
 from tracker.bittorrent import Address, InfoHash
-from tracker.settings.model import ScoringSettings
+from tracker.settings.background import ScoringSettings
 from tracker.workers.upstreams import Counts, Upstreams
 from tracker.workers.upstreams.upstream import FIRST_PAUSE_SECONDS
 

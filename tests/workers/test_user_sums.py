@@ -10,7 +10,7 @@ from tests.store.sharding.harness import SHARDS, hash_in
 from tests.waiting import in_background
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers.user_sums import UserSumsWorker
+from tracker.workers.users import UserSumsWorker
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.store.harness import Clock, Store, info_hash
 from tests.waiting import in_background
 from tracker.bittorrent import Address
 from tracker.geoip import Place
-from tracker.settings.model import UniqueSettings
+from tracker.settings.background import UniqueSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.unique_users import UniqueUsers
 from tracker.store.swarms.rules import SwarmRules

@@ -16,7 +16,7 @@ from tracker.admin.http import static_files
 from tracker.admin.http.connections import STOPPING, Limits, serving, size_limit_middleware
 from tracker.admin.http.problems import STORE_NOTICES, problem_middleware
 from tracker.admin.pages import sign_in
-from tracker.settings.model import AdminSettings
+from tracker.settings.admin import AdminSettings
 from tracker.system.listeners import open_listeners
 from tracker.wire.http_reply import ready_text
 from tracker.wire.proxy import TrustedProxies

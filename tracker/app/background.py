@@ -25,29 +25,25 @@ from tracker.store.work.sizes import EVERY_SECONDS as SIZES_EVERY_SECONDS
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_torrent_file
-from tracker.workers import connectable, counter_cleanup, rescore
-from tracker.workers.client_lists import denied_prefixes
+from tracker.workers import connectable
+from tracker.workers.admission import denied_prefixes
 from tracker.workers.connectable import ConnectableWorker
-from tracker.workers.counter_cleanup import CounterCleaner
-from tracker.workers.feed_updates import LEASE_SECONDS, FeedUpdates
 from tracker.workers.geoip_update import GeoIPUpdater
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.loop import forever
-from tracker.workers.marker_cleanup import MarkerCleaner
 from tracker.workers.prober import Prober
 from tracker.workers.push.sender import FLUSH_SECONDS, Receiver, Sender
 from tracker.workers.push.stathat import StatHat
 from tracker.workers.push.statsd import StatsD
-from tracker.workers.removals import RemovalWorker
-from tracker.workers.rescore import Rescore
-from tracker.workers.samples import SizeSampler
-from tracker.workers.scorer import Ask, Scorer
+from tracker.workers.reaper import RemovalWorker
+from tracker.workers.samples import CLEAN_SECONDS, CounterCleaner, SizeSampler
+from tracker.workers.scorer import RESCORE_SECONDS, Ask, Rescore, Scorer
 from tracker.workers.shard_reapers import AnyReaper
 from tracker.workers.site.mapping import check_libraries
+from tracker.workers.unique_users import MarkerCleaner
 from tracker.workers.upstreams import Upstreams
-from tracker.workers.user_sums import UserSumsWorker
-from tracker.workers.users import AdoptionWorker, SiteUsers
-from tracker.workers.webhooks import WebhookWorker
+from tracker.workers.users import AdoptionWorker, SiteUsers, UserSumsWorker
+from tracker.workers.webhooks import UPDATES_LEASE_SECONDS, FeedUpdates, WebhookWorker
 from tracker.workers.work import policy as work_policy
 from tracker.workers.work import verification as work_verification
 from tracker.workers.work.leases import LeaseWorker
@@ -202,7 +198,7 @@ def _webhooks(context: RuntimeContext) -> WebhookWorker:
 
 def _feed_updates(context: RuntimeContext) -> FeedUpdates:
     store = context.store
-    lease = Lease(store.shards.main.scripts, "feed", "updates", LEASE_SECONDS, time.time)
+    lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, time.time)
     return FeedUpdates(store.changes, lambda: context.live.current.changes.updates_seconds, lease)
 
 
@@ -240,11 +236,9 @@ def _jobs(
 
     queues = {
         PROCESS_TORRENT: Queue(scorer.handle),
-        REPROCESS: Queue(
-            Rescore(jobs, store.scores, connection).handle, timeout_seconds=rescore.TIMEOUT_SECONDS, resumes=True
-        ),
+        REPROCESS: Queue(Rescore(jobs, store.scores, connection).handle, timeout_seconds=RESCORE_SECONDS, resumes=True),
         SWEEP: Queue(sweep),
-        CLEAN_COUNTERS: Queue(clean_up, every=counter_cleanup.EVERY_SECONDS),
+        CLEAN_COUNTERS: Queue(clean_up, every=CLEAN_SECONDS),
         WORK_POLICY: Queue(policy.handle, every=work_policy.EVERY_SECONDS),
         WORK_VERIFY: Queue(_verification(context, prober).handle, every=work_verification.EVERY_SECONDS),
         WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle, every=SIZES_EVERY_SECONDS),

@@ -40,15 +40,14 @@ from tracker.workers.dht import (
     Forgetter,
     NameLease,
     NodeSaver,
+    SampleWorker,
     follow_changes,
     keep_connected,
     load_saved,
     own_peers,
     restore,
 )
-from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker
-from tracker.workers.dht_peers import PeerCollector
-from tracker.workers.dht_samples import SampleWorker
+from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker, PeerCollector
 from tracker.workers.dht_status import StatusWorker, count_torrents
 from tracker.workers.prober import Prober
 

@@ -21,8 +21,7 @@ from tracker.admin.context import AdminContext
 from tracker.app.background import build_prober, open_background
 from tracker.app.dht import DhtRuntime, open_dht
 from tracker.app.join_events import JoinEvents, open_joins
-from tracker.app.udp import open_udp_sockets
-from tracker.app.web import NO_WEB_PROCESS, Readiness, needs_all_shards, open_web
+from tracker.app.web import NO_WEB_PROCESS, Readiness, needs_all_shards, open_udp_sockets, open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
 from tracker.core.refusals import Failures
 from tracker.core.work import WorkRequests
@@ -46,8 +45,7 @@ from tracker.system.event_loop import freeze_gc, running
 from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger
 from tracker.valkey.opening import StoreServer
-from tracker.workers.client_lists import denied_prefixes
-from tracker.workers.rate_limits import share_limits
+from tracker.workers.admission import denied_prefixes, share_limits
 from tracker.workers.reaper import Pauses, Reaper
 from tracker.workers.shard_reapers import AnyReaper, LeaseKeeper, ShardReapers
 

@@ -4,6 +4,7 @@ whether this tracker is ready, for /ready on both ports.
 A check reads what the loops know already and sends the store no command, so clients may call it at any rate.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,20 +12,25 @@ from dataclasses import dataclass
 from functools import partial
 
 from tracker.app.join_events import JoinEvents
-from tracker.app.websockets import open_websockets
 from tracker.core.announce import Tracker
 from tracker.core.clients import ClientRules
 from tracker.core.rate_limits import Limits
+from tracker.errors import StartupError
 from tracker.frontends.http.server import serve_http
 from tracker.frontends.udp.server import serve_udp
+from tracker.frontends.websocket.server import WebSockets
 from tracker.runtime.context import RuntimeContext
+from tracker.settings.model import Settings
+from tracker.settings.public import AUTO
 from tracker.store.sharding.shards import Shards
 from tracker.store.store import Store
-from tracker.system.datagrams import DatagramSocket
+from tracker.system.datagrams import DatagramSocket, close_all, open_datagram_sockets
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener
-from tracker.workers import client_lists
-from tracker.workers.rate_limits import share_limits
+from tracker.system.logger import Logger
+from tracker.workers import admission
+from tracker.workers.admission import share_limits
+from tracker.workers.loop import follow, wait_for
 from tracker.workers.shard_reapers import AnyReaper
 
 NO_EXPIRY_EVENTS = "no subscription to the store's expiry events"
@@ -62,17 +68,14 @@ async def open_web(
     )
 
     caches = (store.allow_list_cache, store.deny_list_cache)
-    clear_lists = partial(client_lists.clear_on_change, store.connection, store.keys, *caches)
+    clear_lists = partial(admission.clear_on_change, store.connection, store.keys, *caches)
     read_deny_list = partial(
-        client_lists.keep_reading,
-        store.connection,
-        store.deny_list_cache,
-        lambda: context.live.current.clients.deny_list,
+        admission.keep_reading, store.connection, store.deny_list_cache, lambda: context.live.current.clients.deny_list
     )
     update_limits = partial(share_limits, limits, store.rate_limits, time.time)
     copy_users_on_reconnect(store)
     if settings.clients.deny_list:  # before the first announce
-        await client_lists.read(store.deny_list_cache)
+        await admission.read(store.deny_list_cache)
     async with (
         running(partial(store.swarms.run, joins.on_late_join), clear_lists, read_deny_list, update_limits),
         open_websockets(context, tracker) as sockets,
@@ -130,3 +133,73 @@ class Readiness:
             found += [NO_EXPIRY_EVENTS] if self.reaper.missing_events else []
             found += [SWEEP_BEHIND] if self.reaper.sweep_behind else []
         return found
+
+
+log = Logger("tracker")
+
+
+async def open_udp_sockets(settings: Settings, tcp: Sequence[str], processes: int) -> list[list[DatagramSocket]]:
+    """The sockets of each process. ``tcp`` are the addresses of the listeners, with real ports.
+
+    With ``auto`` an address that is not available is skipped with a warning; a named one raises StartupError.
+    """
+    addresses, buffer = settings.udp_addresses(tcp), settings.udp.receive_buffer_bytes
+    if settings.udp.listen == (AUTO,):
+        sockets = await _open_available(addresses, buffer, processes)
+    else:
+        sockets = await open_datagram_sockets(addresses, buffer, processes)
+    if why := settings.why_no_udp(tcp):
+        log.info("UDP is off; to serve it, name addresses in TRACKER_UDP__LISTEN", why=why)
+    granted = min((each.receive_buffer for each in sockets[0]), default=buffer)
+    if granted < buffer:
+        remedy = f"sysctl -w net.core.rmem_max={buffer}"
+        log.info("the system limits the receive buffer of UDP", bytes=granted, for_many_peers=remedy)
+    return sockets
+
+
+async def _open_available(addresses: Sequence[str], buffer: int, processes: int) -> list[list[DatagramSocket]]:
+    """Skips addresses that cannot be opened, with a warning."""
+    sockets: list[list[DatagramSocket]] = [[] for _ in range(processes)]
+    try:
+        for address in addresses:
+            try:
+                opened = await open_datagram_sockets([address], buffer, processes)
+            except StartupError as error:
+                log.warning("an address is not served over UDP", why=str(error))
+                continue
+            for mine, more in zip(sockets, opened, strict=True):
+                mine.extend(more)
+    except BaseException:
+        close_all(sockets)
+        raise
+    return sockets
+
+
+SUBSCRIBED_SECONDS = 2.0
+"""A start waits so long for the subscription: what other processes pass on before it would be lost."""
+
+
+@asynccontextmanager
+async def open_websockets(context: RuntimeContext, tracker: Tracker) -> AsyncIterator[WebSockets | None]:
+    """None if the settings do not allow WebSockets."""
+    if not context.live.current.serves_websockets:
+        yield None
+        return
+    store, process = context.store, context.store.socket_process
+    sockets = WebSockets(
+        tracker.over_websockets(), context.live, process.number, publish=process.publish, count=store.counters.count
+    )
+    process.begin()
+    context.telemetry.gauge("sockets", sockets.__len__)
+
+    subscribed = asyncio.Event()
+
+    async def receive(payload: bytes | None) -> None:
+        if payload is None:
+            subscribed.set()
+        else:
+            sockets.relay.receive(payload)
+
+    async with running(sockets.relay.run, partial(follow, store.connection, process.channel, receive)):
+        await wait_for(subscribed, SUBSCRIBED_SECONDS)
+        yield sockets

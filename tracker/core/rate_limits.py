@@ -2,7 +2,7 @@
 
 A *hit* is a request counted towards a limit, a *subject* an address, or an address with a torrent or a peer. A table of
 fixed size counts by a hash of the subject. Hits beyond an eighth of a limit are reported to the store. It adds up the
-hits of all processes on all hosts, and returns once a second which subjects exceed a limit (workers/rate_limits.py).
+hits of all processes on all hosts, and returns once a second which subjects exceed a limit (workers/admission.py).
 So well-behaved peers cause no store calls and take no memory, and an attacker with many addresses fills neither.
 Regular announces count for their address only, once a batch. While the store is unavailable, this process uses its own
 hits (request_counts.py).
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tracker.bittorrent import Accounts, Address, Announce, Event, is_routable
 from tracker.core.request_counts import LocalCounts, RegularAnnounces, Sketch, network
 from tracker.refusals import Refusal, SilentlyDropped
-from tracker.settings.limits import LimitSettings
+from tracker.settings.public import LimitSettings
 from tracker.store.access.rate_limits import MAX_STATES, Hit, RateLimitState
 from tracker.store.stats.counters import Counters
 

@@ -1,7 +1,7 @@
 """The limit on requests of one address to the listener of work distribution.
 
 It counts like the limits of announces (rate_limits.py): a table of fixed size here, and the sum over all trackers in
-the store, shared once a second by workers/rate_limits.py. IPv6 counts by /64.
+the store, shared once a second by workers/admission.py. IPv6 counts by /64.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from contextlib import suppress
 from tracker.bittorrent import Address, is_routable
 from tracker.core.rate_limits import is_exempt, subject_key, subject_text, whole_network
 from tracker.core.request_counts import LocalCounts, Sketch, network
-from tracker.settings.limits import LimitSettings
+from tracker.settings.public import LimitSettings
 from tracker.settings.reload import LiveSettings
 from tracker.store.access.rate_limits import Hit, RateLimitState
 
@@ -20,7 +20,7 @@ MAX_SUBJECTS = 4096
 
 
 class WorkLimits:
-    """The limit of one process, as workers/rate_limits.py shares it."""
+    """The limit of one process, as workers/admission.py shares it."""
 
     def __init__(self, live: LiveSettings) -> None:
         self._live = live

@@ -14,7 +14,7 @@ class SampleSet:
 
     def __init__(self, interval_seconds: int = 3600, *, by_worker: bool = False) -> None:
         """``by_worker``: a worker draws the sets, as it reads public torrents from the store for them
-        (tracker/workers/dht_samples.py). Else the responder does, when it is asked."""
+        (tracker/workers/dht.py). Else the responder does, when it is asked."""
         self.by_worker = by_worker
         self._interval_seconds = min(max(interval_seconds, 0), MAX_INTERVAL_SECONDS)
         self._hashes: list[InfoHash] = []

@@ -14,13 +14,16 @@ from redis.exceptions import RedisError, ResponseError
 
 from tracker.bittorrent import is_routable
 from tracker.doctor import Finding, ago
-from tracker.doctor.dht_checks import check_dht_node, check_dht_settings
-from tracker.doctor.nodes import check_clock, check_members, check_nodes, remedy_for
-from tracker.doctor.replicas import check_cluster, check_failover
+from tracker.doctor.nodes import check_clock, check_cluster, check_failover, check_members, check_nodes, remedy_for
 from tracker.doctor.server_checks import check_configuration, check_info
-from tracker.doctor.settings_checks import check_geoip, check_settings
-from tracker.doctor.site_checks import check_site
-from tracker.doctor.udp_checks import check_udp
+from tracker.doctor.settings_checks import (
+    check_dht_node,
+    check_dht_settings,
+    check_geoip,
+    check_settings,
+    check_site,
+    check_udp,
+)
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.refusals import (
     ADDRESS_HIDDEN,

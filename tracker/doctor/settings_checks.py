@@ -1,12 +1,20 @@
-"""Checks of the tracker's own settings, without a store."""
+"""Checks of the tracker's settings, and of what they switch on: announces over UDP, the node of the DHT, a site's
+database."""
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from tracker.doctor import Finding, ago
+from tracker.errors import StartupError
 from tracker.geoip import GeoIP, update_notes
-from tracker.settings.model import AnnounceSettings, Settings
+from tracker.settings.announces import AnnounceSettings
+from tracker.settings.model import Settings
+from tracker.store.dht.nodes import DhtNodes
+from tracker.store.dht.status import NodeStatus
+from tracker.store.store import Store
+from tracker.system.datagrams import KNOWS_DESTINATION
+from tracker.workers.site.mapping import check_libraries, load_mapping
 
 LISTED_INTERVALS = range(300, 10801)
 """Announce intervals (s) that lists of public trackers accept."""
@@ -121,3 +129,121 @@ def check_geoip(path: Path | None, now: float) -> Finding:
     if not database.cities:
         return Finding("ok", "geoip", str(database), "a City database would also count users by city")
     return Finding("ok", "geoip", str(database))
+
+
+SYSTEM = Path("/proc/sys/net")
+_BUFFER = "core/rmem_max"
+_WILDCARDS = ("0.0.0.0:", "[::]:")
+_CONNTRACK = "netfilter/nf_conntrack_max"
+
+
+def check_udp(
+    settings: Settings, system: Path = SYSTEM, *, knows_destination: bool = KNOWS_DESTINATION
+) -> Iterator[Finding]:
+    """What loses packets of a tracker with many peers on this system; nothing where UDP is off or local.
+
+    Without ``knows_destination`` a socket on all addresses may answer from another address than was asked.
+    """
+    addresses = settings.udp_addresses(settings.http.listen)
+    if not any(map(is_public, addresses)):
+        return
+    if not knows_destination and (everywhere := [each for each in addresses if each.startswith(_WILDCARDS)]):
+        text = f"on this system {everywhere[0]} may answer from another address than was asked; clients ignore that"
+        remedy = "if this machine has several addresses, name each of them in TRACKER_UDP__LISTEN"
+        yield Finding("warning", "udp addresses", text, remedy)
+    granted, wanted = _number(system / _BUFFER), settings.udp.receive_buffer_bytes
+    if granted is not None and granted < wanted:
+        text = f"the receive buffer of UDP sockets is at most {granted} bytes: bursts of announces are lost"
+        yield Finding("warning", "udp", text, f"sysctl -w net.core.rmem_max={wanted}, then restart the tracker")
+    else:
+        yield Finding("ok", "udp", f"a receive buffer of {wanted} bytes")
+    tracked = _number(system / _CONNTRACK)
+    if tracked is not None:
+        text = f"the firewall tracks connections, at most {tracked}; each UDP client takes one for a minute"
+        yield Finding("ok", "udp firewall", text, "with many peers exempt the port, see docs/udp.md")
+
+
+def _number(path: Path) -> int | None:
+    """None if the system does not have it."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+async def check_dht_node(nodes: DhtNodes, settings: Settings, now: float) -> AsyncIterator[Finding]:
+    """``now``: epoch seconds. Raises StoreUnavailable."""
+    if not settings.dht.enabled:
+        return
+    name = settings.dht.node_name
+    status = await nodes.status(name)
+    if status is None:
+        yield Finding("ok", "dht", f"the node {name} has not saved its status yet")
+        return
+    yield _state(status, now)
+    if status.participation is not None:
+        advice = status.participation.advice
+        yield Finding("warning" if advice else "ok", "dht torrents", status.participation.text, advice)
+
+
+def _state(status: NodeStatus, now: float) -> Finding:
+    state = status.state(now)
+    if state == "stopped":
+        text = f"the node {status.name} last ran {ago(now - status.saved)} ago"
+        return Finding("warning", "dht", text, "start the tracker, or look into its log")
+    if state == "down" and status.last_answer is None:
+        text = f"no node of the DHT has answered {status.name} since its start"
+        remedy = "open its UDP port in the firewall; name TRACKER_DHT__BOOTSTRAP"
+        return Finding("warning", "dht", text, remedy)
+    if state == "down":
+        assert status.last_answer is not None
+        text = f"no node of the DHT has answered {status.name} for {ago(now - status.last_answer)}"
+        return Finding("warning", "dht", text, "check this host's connection and firewall")
+    if state == "up" and not (status.nodes(4) or status.nodes(6)):
+        text = f"nodes of the DHT answer {status.name}, but it knows none: it keeps none with private addresses"
+        return Finding("warning", "dht", text, "in a LAN set TRACKER_DHT__PRIVATE_ADDRESSES=true")
+    return Finding("ok", "dht", f"{status.nodes(4)} nodes over IPv4, {status.nodes(6)} over IPv6")
+
+
+def check_dht_settings(settings: Settings) -> Iterator[Finding]:
+    dht = settings.dht
+    if not dht.enabled:
+        return
+    if settings.users.private == "required":
+        text = "the node of the DHT runs while users are required: public torrents are answered to anyone"
+        yield Finding("warning", "dht", text, "set TRACKER_DHT__ENABLED=false unless this is intended")
+    if any(listen.startswith("[::]:") for listen in dht.listen):
+        text = "the node of the DHT listens on all IPv6 addresses: its answers may leave from another one"
+        remedy = "if this host has several IPv6 addresses, name one global address in TRACKER_DHT__LISTEN"
+        yield Finding("ok", "dht", f"{text}; {remedy}")
+    if dht.give_peers and dht.verify_peers and not settings.probe.enabled:
+        text = "no peer of the DHT is handed out: their check needs connections, which are disabled"
+        yield Finding("warning", "dht", text, "set TRACKER_PROBE__ENABLED=true")
+    if not dht.bootstrap and not dht.private_addresses:
+        text = "no node of the DHT to begin with is named: only saved nodes and clients of public swarms are asked"
+        yield Finding("ok", "dht", text)
+
+
+REMEDY = "see docs/sync.md"
+
+
+async def check_site(store: Store, settings: Settings) -> AsyncIterator[Finding]:
+    """What is wrong with its tables, rights and clock."""
+    if settings.site.database is None:
+        return
+    try:
+        check_libraries()
+        from tracker.workers.site.sync import open_sync  # noqa: PLC0415
+
+        async with open_sync(store, settings.site, store.counters.count) as sync:
+            wrong = await sync.problems()
+    except StartupError as error:
+        yield Finding("wrong", "site", str(error), REMEDY)
+        return
+    for text in wrong:
+        yield Finding("wrong", "site", text, REMEDY)
+    if load_mapping(settings.site.mapping).slots != settings.users.beyond_max_downloads == "refusal":
+        text = "downloads beyond a user's slots are refused; the site's former tracker warns, and gives no peers"
+        yield Finding("warning", "site", text, "unset TRACKER_USERS__BEYOND_MAX_DOWNLOADS")
+    if not wrong:
+        yield Finding("ok", "site", "the tables of the site's database fit the mapping")

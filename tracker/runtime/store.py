@@ -8,8 +8,10 @@ from functools import partial
 from math import inf
 
 from tracker.errors import StartupError, StoreNotReady
-from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
+from tracker.settings.announces import AnnounceSettings
+from tracker.settings.model import Settings
 from tracker.settings.reference import mask_url
+from tracker.settings.store import RedisSettings
 from tracker.settings.types import queue_numbers
 from tracker.store.client.cluster import Cluster, SlotMap, SlotRange, check_served, find_nodes
 from tracker.store.client.connection import Connection, connect

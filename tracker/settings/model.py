@@ -21,50 +21,12 @@ from tracker.settings.background import (
     StatsDSettings,
     UniqueSettings,
 )
-from tracker.settings.changes import ChangeSettings
 from tracker.settings.dht import DhtSettings
-from tracker.settings.http import HttpSettings
-from tracker.settings.limits import LimitSettings
-from tracker.settings.site import SiteSettings
+from tracker.settings.public import AUTO, OFF, HttpSettings, LimitSettings, UdpSettings, WebTorrentSettings
+from tracker.settings.site import ChangeSettings, SiteSettings, WorkSettings
 from tracker.settings.store import DataSettings, RedisSettings
 from tracker.settings.types import Section
-from tracker.settings.udp import AUTO, OFF, UdpSettings
 from tracker.settings.users import ClientSettings, UserSettings
-from tracker.settings.webtorrent import WebTorrentSettings
-from tracker.settings.work import WorkSettings
-
-__all__ = [
-    "FIELDS",
-    "PREFIX",
-    "RELOADED",
-    "AdminSettings",
-    "AnnounceSettings",
-    "ChangeSettings",
-    "ClientSettings",
-    "DataSettings",
-    "DhtSettings",
-    "GeoIPSettings",
-    "HttpSettings",
-    "JobSettings",
-    "LimitSettings",
-    "LogSettings",
-    "ProbeSettings",
-    "ReaperSettings",
-    "RedisSettings",
-    "ScoringSettings",
-    "Settings",
-    "SiteSettings",
-    "StatHatSettings",
-    "StatsDSettings",
-    "TorrentSettings",
-    "UdpSettings",
-    "UniqueSettings",
-    "UserSettings",
-    "WebTorrentSettings",
-    "WorkSettings",
-    "is_reloaded",
-    "variable",
-]
 
 PREFIX = "TRACKER_"
 

@@ -2,10 +2,12 @@
 
 Redis finds expired keys by sampling, so an unread timeout key may stay long after its time. Reading it removes it and
 publishes its expiry event at once. So each peer is in the due list of a deadline. At that time the whole list is read;
-peers that have announced since move to a later list. Events also arrive for keys that Redis
-expires by itself, or that another tracker on the store reads. Events and due lists may be lost. The sweep visits every
-member of every swarm once per reap interval. The script checks each peer again, so removing it a second time does
-nothing.
+peers that have announced since move to a later list. Events also arrive for keys that Redis expires by itself, or that
+another tracker on the store reads. Events and due lists may be lost. The sweep visits every member of every swarm once
+per reap interval. The script checks each peer again, so removing it a second time does nothing.
+
+Peers of users, clients and torrents that are refused are removed within seconds. The store lists them, so another
+tracker goes on after a crash; two that remove the same peers do no harm.
 """
 
 import asyncio
@@ -13,18 +15,20 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from redis.exceptions import ResponseError
 
+from tracker.store.access.client_lists import STALE_SECONDS
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import request_expiry_events
 from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shard
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import DUE_STEP_SECONDS
-from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, NO_PEERS, Reaping
+from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, NO_PEERS, Reaping, Removals
 from tracker.system.logger import Logger
 from tracker.workers.loop import forever, until_next, wait_for
 
@@ -392,3 +396,35 @@ async def send_heartbeats(reapings: Sequence[Reaping]) -> None:
     async with asyncio.TaskGroup() as tasks:
         for each in reapings:
             tasks.create_task(forever(each.heartbeat, every, "heartbeat failed", sleep=until_next))
+
+
+REMOVE_SECONDS = 1.0
+
+
+@dataclass(eq=False)
+class RemovalWorker:
+    """``denied`` returns the prefixes of denied clients, ``held`` the numbers of the shards that are this tracker's."""
+
+    removals: Removals
+    reapings: Mapping[Shard, Reaping]
+    denied: Callable[[], Awaitable[Sequence[bytes]]]
+    held: Callable[[], Sequence[int]]
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+    async def run(self) -> None:
+        await forever(self.remove_once, REMOVE_SECONDS, "peers are not removed", sleep=until_next)
+
+    async def remove_once(self) -> int:
+        """Removes all peers that are to be removed now; returns their number."""
+        pending = await self.removals.pending(self.held())
+        if any(entry.startswith("client:") for entries in pending.values() for entry in entries):
+            await self.sleep(STALE_SECONDS)  # until then a process may admit a client that it knows as allowed
+        denied = await self.denied() if pending else ()
+        removed = sum(
+            await asyncio.gather(
+                *(self.reapings[shard].remove(entries, denied, self.sleep) for shard, entries in pending.items())
+            )
+        )
+        if removed:
+            log.info("removed peers of refused users, clients or torrents", peers=removed)
+        return removed

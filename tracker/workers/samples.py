@@ -3,6 +3,9 @@
 Of each reason of refusals the first MAX_KEPT of an interval are taken, so a flood costs no more than a look at a list.
 Peers by family and protocol are counted by the sweep, so their samples change once per round of it. The samples are
 distributions like any other, so they take bounded memory. One tracker of a store writes them.
+
+Expired slices of counters and distributions are removed: fine ones often, coarse ones rarely. The clock selects the
+precisions, so it does not matter which tracker does it.
 """
 
 import asyncio
@@ -14,10 +17,12 @@ from tracker.errors import StoreUnavailable
 from tracker.store.jobs.lease import Lease
 from tracker.store.sharding.unavailable import noting_unavailable_shards
 from tracker.store.stats.client_software import shown
+from tracker.store.stats.counters import Counters
 from tracker.store.stats.refusal_samples import MAX_KEPT, RefusalSamples, RefusedAnnounce
-from tracker.store.stats.slices import SAMPLE_SECONDS, SAMPLED, SAMPLED_PARTS
+from tracker.store.stats.slices import PRECISIONS, SAMPLE_SECONDS, SAMPLED, SAMPLED_PARTS
 from tracker.store.store import Store
 from tracker.store.swarms.reaping import read_peer_counts
+from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
 
 LEASE_SECONDS = 15
@@ -114,3 +119,45 @@ class RefusalSampler:
     def _named(self, taken: _Taken, users: Mapping[str, str]) -> RefusedAnnounce:
         at, info_hash, peer_id, passkey = taken
         return RefusedAnnounce(int(at), info_hash, shown(self.name(peer_id))[0], users.get(passkey, ""))
+
+
+CLEAN_SECONDS = 60
+PAGE = 20
+"""Counters in one script call."""
+_VISITS_PER_SLICE = 5
+"""More than one, so that a missed run does not matter."""
+
+log = Logger("tracker.cleaner")
+
+
+def due_precisions(now: float) -> list[int]:
+    """The precisions to clean in this minute: each once a minute, or five times per slice."""
+    minute = int(now // CLEAN_SECONDS)
+    return [p for p in PRECISIONS if minute % max(1, p // (CLEAN_SECONDS * _VISITS_PER_SLICE)) == 0]
+
+
+@dataclass(eq=False)
+class CounterCleaner:
+    """``clock`` gives epoch seconds."""
+
+    counters: Counters
+    clock: Callable[[], float]
+    page: int = PAGE
+
+    async def clean_once(self) -> int:
+        """Removes expired slices; returns their number. Call this once a minute.
+
+        It may be cancelled between pages, and run in several trackers at once. Raises StoreUnavailable and
+        redis.exceptions.RedisError.
+        """
+        removed = entries = 0
+        for precision in due_precisions(self.clock()):
+            async for page in self.counters.clean(precision, self.page):
+                removed += page.slices
+                entries += page.entries
+                if page.wrong:
+                    log.error("counters with a wrong key type in the store", keys=page.wrong)
+                await asyncio.sleep(0)
+        if removed:
+            log.debug("removed old slices", slices=removed, counters=entries)
+        return removed

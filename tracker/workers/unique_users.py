@@ -1,7 +1,8 @@
 """Counts unique users outside the announce path: queues joins, looks up their places, and sends them in batches.
 
 An announce only appends to a bounded queue. A join that does not fit is dropped and counted as dropped. A batch without
-a reply of the store is sent again; markers in the store prevent counting it twice.
+a reply of the store is sent again; markers in the store prevent counting it twice. Markers are deleted when joins were
+refused because the store is full: peers go before statistics.
 """
 
 import asyncio
@@ -15,9 +16,10 @@ from redis.exceptions import OutOfMemoryError, RedisError
 from tracker.bittorrent import Address, InfoHash
 from tracker.errors import StoreUnavailable
 from tracker.geoip import Place
-from tracker.settings.model import UniqueSettings
+from tracker.settings.background import UniqueSettings
 from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
+from tracker.store.stats.markers import Markers
 from tracker.store.stats.metric_names import NOWHERE, PlaceNames, place_names, user_name
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
 from tracker.system.logger import Logger
@@ -159,3 +161,38 @@ class UniqueUserCounter:
         if self._dropped:
             log.warning("unique users not counted: queue full, or refused by the store", joins=self._dropped)
             self._dropped = 0
+
+
+CLEAN_SECONDS = 5.0
+_PAGE_PAUSE_SECONDS = 0.001
+"""A pause between two pages, for announces."""
+
+
+class MarkerCleaner:
+    def __init__(self, markers: Markers, connection: Connection, count: Count) -> None:
+        self._markers = markers
+        self._connection = connection
+        self._count = count
+        self._refused: int | None = None
+
+    async def run(self) -> None:
+        failure = "cannot delete markers of unique users"
+        await forever(self.check, CLEAN_SECONDS, failure, connection=self._connection)
+
+    async def check(self) -> int:
+        """Deletes markers if joins were refused since the last check; returns their number."""
+        refused = await self._markers.refused_joins()
+        before, self._refused = self._refused, refused
+        if before is None or refused <= before:
+            return 0
+        deleted = 0
+        async for total in self._markers.make_room():
+            self._count("unique_forgotten", by=total - deleted)
+            deleted = total
+            await asyncio.sleep(_PAGE_PAUSE_SECONDS)
+        if deleted:
+            log.warning(
+                "store out of memory, joins refused: deleted markers of unique users, so their counts may be too high",
+                markers=deleted,
+            )
+        return deleted

@@ -1,10 +1,13 @@
 """Lists users, their names and allowed clients that a site wrote into the store, and copies users to the shards.
 
 Published changes apply at once, others by a walk of the store's keys, at the start and once per reap interval.
+
+Rows, and sums for the main prefix, are copied at once where a tracker changes a user. The workers here do the rest:
+changes of programs, of trackers that ended meanwhile, and of shards that were unavailable.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,9 +16,11 @@ from redis.exceptions import RedisError
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
-from tracker.store.sharding.shards import Shards
+from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.users.adoption import KEYS_A_STEP, START, Adoption
 from tracker.store.users.copies import UserCopies
+from tracker.store.users.rules import Multipliers
+from tracker.store.users.sums import UserSums
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, follow, forever
 
@@ -131,3 +136,69 @@ class SiteUsers:
         held = self.held()
         here = next((shard for shard in self.shards if not shard.connection.unavailable), None)
         return here is not None and (here.number in held or 0 in held)
+
+
+WALK_PARTS = 400
+"""About how many parts of users, one in each shard, a step of the walk through all users reads."""
+
+
+@dataclass(eq=False)
+class UserSumsWorker:
+    """``held`` returns the numbers of the shards that are this tracker's."""
+
+    shards: Shards
+    copies: UserCopies
+    sums: UserSums
+    multipliers: Multipliers
+    held: Callable[[], list[int]]
+    sleep: Sleep = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._parts = (
+            (self.copies.missing, self.copies.copy_to),
+            (self.multipliers.outdated, self.multipliers.copy_to),
+            (self.sums.changed, self._save_changed),
+        )
+        self._cursor = b"0"
+
+    async def run(self) -> None:
+        await forever(self.round, PAUSE_SECONDS, sleep=self.sleep)
+
+    async def round(self) -> None:
+        """Does what there is to do now."""
+        held = [self.shards[number] for number in self.held()]
+        for find, update in self._parts:
+            for shard in await self._found(find, held):
+                await self._survive(update(shard))
+        if self.shards[0] in held:  # one tracker walks through all users
+            await self._survive(self._walk())
+
+    @staticmethod
+    async def _found(
+        find: Callable[[Sequence[Shard]], Awaitable[list[Shard]]], held: Sequence[Shard]
+    ) -> Sequence[Shard]:
+        """What ``find`` returns for the shards that are there; all of these if one cannot be asked."""
+        there = [shard for shard in held if not shard.connection.unavailable]
+        try:
+            return await find(there) if there else there
+        except (StoreUnavailable, RedisError):
+            return there
+
+    async def _save_changed(self, shard: Shard) -> None:
+        if not self.shards.unavailable:  # a sum needs all of them
+            await self.sums.save_changed(shard)
+
+    async def _walk(self) -> None:
+        if self.shards.unavailable:
+            return
+        users = max(1, WALK_PARTS // len(self.shards))
+        self._cursor = await self.sums.save_page(self._cursor, users)
+
+    @staticmethod
+    async def _survive(work: Awaitable[object]) -> None:
+        try:
+            await work
+        except StoreUnavailable:
+            return
+        except RedisError as error:
+            log.error("users of a shard are not updated", error=str(error))

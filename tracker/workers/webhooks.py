@@ -3,6 +3,8 @@
 Each URL has a task and a position of its own in the store, so a slow receiver delays no other and a restart goes on
 where the last tracker stopped. A batch is delivered at least once: it is sent again until the receiver answers with a
 status 2xx, and the ids of its changes tell repetitions. Announces only write the feed; they never wait for a delivery.
+
+Here is also what records in the feed which peers have announced.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ import hmac
 import json
 import random
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
@@ -24,9 +27,10 @@ from tracker.errors import StoreUnavailable
 from tracker.store.changes.changes import ChangePage, Changes
 from tracker.store.changes.webhooks import LEASE_SECONDS, Webhooks, WebhookState, receiver_of, webhook_id
 from tracker.store.client.connection import Connection
+from tracker.store.jobs.lease import Lease
 from tracker.store.stats.counters import Count
 from tracker.system.logger import Logger
-from tracker.workers.loop import forever
+from tracker.workers.loop import Sleep, forever
 
 MAX_CHANGES = 500
 """Changes of one batch: about 200 kB of JSON."""
@@ -173,3 +177,32 @@ class WebhookWorker:
                 return "" if 200 <= response.status < 300 else f"status {response.status}"
         except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
             return f"no reply ({type(error).__name__})"
+
+
+UPDATES_LEASE_SECONDS = 15
+_STEP_SECONDS = 1.0
+_OFF_SECONDS = 60
+"""Between two looks for peers that were noted before the setting was switched off."""
+
+
+@dataclass(eq=False)
+class FeedUpdates:
+    """``seconds`` returns the setting, 0: off; ``lease``: one tracker does it; ``timer`` returns monotonic seconds."""
+
+    changes: Changes
+    seconds: Callable[[], int]
+    lease: Lease
+    timer: Callable[[], float] = time.monotonic
+    sleep: Sleep = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._recorded_at = self.timer()
+
+    async def run(self) -> None:
+        await forever(self.step, _STEP_SECONDS, "updates are not recorded", lease=self.lease, sleep=self.sleep)
+
+    async def step(self) -> None:
+        now = self.timer()
+        if now >= self._recorded_at + (self.seconds() or _OFF_SECONDS):
+            self._recorded_at = now
+            await self.changes.record_updates()

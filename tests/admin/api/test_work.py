@@ -11,7 +11,7 @@ from tests.store.harness import Store
 from tests.store.work.harness import claimed
 from tests.store.work.policy import swarm
 from tracker.bittorrent import InfoHash
-from tracker.settings.model import ProbeSettings
+from tracker.settings.background import ProbeSettings
 from tracker.store.work.periods import week_of
 
 HASH = "ab" * 20

@@ -6,7 +6,8 @@ import pytest
 
 from tests.admin.conftest import Admin, Serve
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.settings.model import AnnounceSettings, Settings
+from tracker.settings.announces import AnnounceSettings
+from tracker.settings.model import Settings
 
 PASSKEY = "p" * 32
 

@@ -10,7 +10,9 @@ from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import Page, get, post_form, send
 from tests.store.harness import ALICE, BOB, info_hash, update
 from tracker.admin.pages.paging import DEFAULT_SIZE
-from tracker.settings.model import RedisSettings, Settings, UserSettings
+from tracker.settings.model import Settings
+from tracker.settings.store import RedisSettings
+from tracker.settings.users import UserSettings
 from tracker.store.access.audit import AuditFilter
 from tracker.store.schema.multipliers import Multiplier
 from tracker.store.users import listing

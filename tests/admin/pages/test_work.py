@@ -12,7 +12,7 @@ from tests.store.work.harness import add, claimed
 from tests.store.work.policy import seeding, swarm
 from tracker.admin.pages.work_project import PAGE
 from tracker.bittorrent import InfoHash
-from tracker.settings.model import ProbeSettings
+from tracker.settings.background import ProbeSettings
 from tracker.store.work.periods import week_of
 from tracker.store.work.records import PROJECT_FIELDS, Project, Verify
 

@@ -18,7 +18,9 @@ from tests.workers.test_geoip_update import MARCH, NOW, Host, database, dbip, fi
 from tracker.admin.pages.world import CLASSES, DAY, PAGE, readable, shades_of, shapes_of
 from tracker.admin.world import world
 from tracker.geoip import UNKNOWN
-from tracker.settings.model import GeoIPSettings, RedisSettings, Settings
+from tracker.settings.background import GeoIPSettings
+from tracker.settings.model import Settings
+from tracker.settings.store import RedisSettings
 from tracker.store.stats.metric_names import escape, place_names
 from tracker.store.stats.slices import month_of
 from tracker.store.stats.unique_users import MAX_BATCH, LeaderboardEntry, UniqueUserEvent

@@ -22,8 +22,11 @@ from tracker.admin.site.listener import serve_site
 from tracker.geoip import GeoIP
 from tracker.runtime.store import store_options
 from tracker.runtime.telemetry import Telemetry
-from tracker.settings.model import RedisSettings, Settings, SiteSettings, UserSettings
+from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
+from tracker.settings.site import SiteSettings
+from tracker.settings.store import RedisSettings
+from tracker.settings.users import UserSettings
 from tracker.store.client.connection import Connection, connect
 from tracker.store.store import Store
 

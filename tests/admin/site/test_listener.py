@@ -15,7 +15,8 @@ from tests.raw_http import PATIENCE, connect
 from tracker.admin.http.connections import Limits
 from tracker.admin.metrics.exposition import Scrape
 from tracker.admin.metrics.store_readings import StoreReadings
-from tracker.settings.model import Settings, SiteSettings
+from tracker.settings.model import Settings
+from tracker.settings.site import SiteSettings
 from tracker.store.access.audit import AuditEntry, AuditFilter
 
 

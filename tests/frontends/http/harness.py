@@ -16,8 +16,11 @@ from tracker.core.announce import Tracker
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.server import Timing, serve_http
 from tracker.refusals import Refusal
-from tracker.settings.model import AnnounceSettings, HttpSettings, Settings, TorrentSettings, UserSettings
+from tracker.settings.announces import AnnounceSettings, TorrentSettings
+from tracker.settings.model import Settings
+from tracker.settings.public import HttpSettings
 from tracker.settings.reload import LiveSettings
+from tracker.settings.users import UserSettings
 from tracker.system.listeners import open_listeners
 from tracker.wire.endpoint import format_address
 

@@ -20,7 +20,8 @@ from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServe
 from tracker.frontends.http.handler import HttpHandler
 from tracker.frontends.http.request_heads import MAX_HEADERS
 from tracker.frontends.http.server import Timing
-from tracker.settings.model import HttpSettings, Settings
+from tracker.settings.model import Settings
+from tracker.settings.public import HttpSettings
 from tracker.settings.reload import LiveSettings
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.frontends.http.harness import ANNOUNCE, INFO_HASH, RecordingTracker, on_loops, talking
 from tracker.frontends.http.request_heads import RequestHeadCache
-from tracker.settings.model import HttpSettings
+from tracker.settings.public import HttpSettings
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[2] / "vectors" / "recorded.json").read_text())
 FIREFOX = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"

@@ -17,7 +17,8 @@ from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServe
 from tracker.frontends.http.handler import HttpHandler
 from tracker.frontends.http.server import Timing
 from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Refusal
-from tracker.settings.model import HttpSettings, Settings
+from tracker.settings.model import Settings
+from tracker.settings.public import HttpSettings
 from tracker.settings.reload import LiveSettings
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + "".join(f"%{byte:02x}" for byte in INFO_HASH) for _ in range(50))

@@ -3,7 +3,7 @@
 import pytest
 
 from tracker.frontends.http.request_heads import _MAX_CACHED, _MAX_CACHED_BYTES, RequestHeadCache
-from tracker.settings.model import HttpSettings
+from tracker.settings.public import HttpSettings
 
 PLAIN = b"1\r\nHost: t\r\nUser-Agent: x/1\r\n\r\n"
 

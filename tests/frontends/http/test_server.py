@@ -20,7 +20,8 @@ from tests.raw_http import connect, request
 from tracker.bittorrent import Accounts
 from tracker.frontends.http.server import Timing
 from tracker.refusals import REASONS, Refusal, RetryIn
-from tracker.settings.model import AnnounceSettings, UserSettings
+from tracker.settings.announces import AnnounceSettings
+from tracker.settings.users import UserSettings
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + f"%{number:02x}" * 20 for number in range(3))
 

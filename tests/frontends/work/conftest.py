@@ -22,12 +22,15 @@ from tracker.core.work_figures import WorkFigures
 from tracker.core.work_limits import WorkLimits
 from tracker.frontends.work.connections import Limits
 from tracker.frontends.work.server import serve_work
-from tracker.settings.model import AnnounceSettings, HttpSettings, LimitSettings, Settings, WorkSettings
+from tracker.settings.announces import AnnounceSettings
+from tracker.settings.model import Settings
+from tracker.settings.public import HttpSettings, LimitSettings
 from tracker.settings.reload import LiveSettings
+from tracker.settings.site import WorkSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.records import NewItem, Project
-from tracker.workers.rate_limits import share_once
+from tracker.workers.admission import share_once
 
 PATIENCE = 20.0
 HASH = "01" * 20

@@ -12,7 +12,8 @@ from tests.frontends.work.test_public import finish
 from tests.raw_http import Client, connect, request
 from tracker.core.work_figures import Finished
 from tracker.frontends.work.live import KEPT, PERIOD_SECONDS, Tail
-from tracker.settings.model import Settings, WorkSettings
+from tracker.settings.model import Settings
+from tracker.settings.site import WorkSettings
 
 PATIENCE = 20.0
 

@@ -16,7 +16,7 @@ from tests.store.harness import ALICE
 from tracker.errors import StartupError
 from tracker.frontends.work.connections import Limits
 from tracker.refusals import ADDRESS_HIDDEN, PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
-from tracker.settings.model import WorkSettings
+from tracker.settings.site import WorkSettings
 
 BODY = '{"downloader": "volunteer_1"}'
 

@@ -25,7 +25,7 @@ from tests.waiting import eventually, in_background
 from tests.workers.flushing import MINUTE, Flushing, to_stathat
 from tests.workers.push.stathat_server import KEY, Mode, StatHatServer, not_stathat, stathat_in_thread
 from tracker.errors import StoreUnavailable
-from tracker.settings.model import StatHatSettings
+from tracker.settings.background import StatHatSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.push.stathat import StatHat, parse_reply, stat_name

@@ -14,7 +14,7 @@ from loadtest.servers import Server
 from tests.store.harness import Store, running
 from tests.store.stats.outbox import contents, export
 from tests.workers.flushing import MINUTE, Flushing
-from tracker.settings.model import StatsDSettings
+from tracker.settings.background import StatsDSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.push.sender import Sample

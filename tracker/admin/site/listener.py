@@ -31,7 +31,8 @@ from tracker.admin.site.unit3d import CALLS, Unit3dCall
 from tracker.bittorrent import HASH_LENGTH, Address
 from tracker.errors import ClientError
 from tracker.operations.audit import Caller, Change
-from tracker.settings.model import Settings, SiteSettings
+from tracker.settings.model import Settings
+from tracker.settings.site import SiteSettings
 from tracker.system.aiohttp_connection import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from tracker.system.event_loop import running
 from tracker.system.listeners import open_listeners

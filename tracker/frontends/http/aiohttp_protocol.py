@@ -31,7 +31,7 @@ from tracker.frontends.http.aiohttp_messages import Answer, Request, with_host
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.request_heads import MAX_HEADERS
 from tracker.refusals import PROXY_HEADER_MISSING, PROXY_HEADER_UNEXPECTED
-from tracker.settings.model import HttpSettings
+from tracker.settings.public import HttpSettings
 from tracker.system.aiohttp_connection import ConnectionLimits, GuardedServer, ProxiedConnection, describe
 from tracker.system.logger import Logger
 from tracker.wire.proxy import TrustedNetworks

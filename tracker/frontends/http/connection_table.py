@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tracker.bittorrent import Address
 from tracker.refusals import TOO_MANY_CONNECTIONS, TOO_MUCH_HELD, Label
-from tracker.settings.model import HttpSettings
+from tracker.settings.public import HttpSettings
 from tracker.system.aiohttp_connection import peer_of
 from tracker.system.logger import Logger
 from tracker.system.resources import max_connections, release_memory

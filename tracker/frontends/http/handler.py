@@ -18,7 +18,7 @@ from tracker.core.announce import Tracker
 from tracker.frontends.http.aiohttp_messages import Answer, Request, forbidden, is_browser, user_agent_of
 from tracker.frontends.http.aiohttp_protocol import Connection, ProxyMismatch, Rules
 from tracker.refusals import ADDRESS_HIDDEN, ADDRESS_IMPOSSIBLE, UPGRADE_MISSING, Busy, Refusal, SilentlyDropped
-from tracker.settings.model import HttpSettings
+from tracker.settings.public import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import NO_ADDRESS, describe
 from tracker.system.logger import Logger

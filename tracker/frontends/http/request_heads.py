@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 
 from tracker.frontends.http.aiohttp_messages import answer_head, is_browser, user_agent_of
-from tracker.settings.model import HttpSettings
+from tracker.settings.public import HttpSettings
 
 _MAX_CACHED, _MAX_CACHED_BYTES = 4096, 512
 MAX_HEADERS = 64

@@ -19,7 +19,7 @@ from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler, Problems, Upgrade, no_problems
 from tracker.refusals import SHED
-from tracker.settings.model import HttpSettings
+from tracker.settings.public import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener, open_listeners

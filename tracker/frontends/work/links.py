@@ -7,7 +7,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from tracker.settings.model import Settings
-from tracker.settings.work import INFO_HASH
+from tracker.settings.site import INFO_HASH
 
 _HOST = re.compile(r"[-.0-9A-Za-z]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 

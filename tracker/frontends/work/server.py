@@ -25,7 +25,7 @@ from tracker.frontends.work.replies import PRIVATE, refusal
 from tracker.frontends.work.requests import MAX_BODY_BYTES, Senders
 from tracker.refusals import Refusal
 from tracker.settings.model import Settings
-from tracker.settings.work import WorkSettings
+from tracker.settings.site import WorkSettings
 from tracker.system.aiohttp_connection import accepting, describe
 from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from tracker.settings.model import StatHatSettings
+from tracker.settings.background import StatHatSettings
 from tracker.workers.push.sender import ACCEPTED, Outcome, Result, Sample, Send, shorten
 
 TIMEOUT_SECONDS = 10.0

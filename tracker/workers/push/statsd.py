@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tracker.settings.model import StatsDSettings
+from tracker.settings.background import StatsDSettings
 from tracker.workers.push.sender import ACCEPTED, Outcome, Result, Sample, Send, shorten
 
 MAX_PACKET_BYTES = 1432

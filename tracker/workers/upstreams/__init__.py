@@ -15,7 +15,7 @@ from types import TracebackType
 from aiohttp import ClientSession
 
 from tracker.bittorrent import Address, Announce, Digits, Event, InfoHash, PeerId
-from tracker.settings.model import ScoringSettings
+from tracker.settings.background import ScoringSettings
 from tracker.system.logger import Logger
 from tracker.token_bucket import TokenBucket
 from tracker.wire.tracker_url import TrackerUrl, parse_tracker_url

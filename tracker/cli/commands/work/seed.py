@@ -22,8 +22,7 @@ from tracker.names import printable
 from tracker.volunteer.clients import ClientUnavailable, TorrentClient
 
 if TYPE_CHECKING:
-    from tracker.volunteer.loop import Confirm
-    from tracker.volunteer.rules import Rules
+    from tracker.volunteer.loop import Confirm, Rules
     from tracker.volunteer.state import StateFile
     from tracker.volunteer.work_api import Identity
 
@@ -100,10 +99,10 @@ def seed(
     changed.
     """
     # For this command only: the other ones of `tracker work` do not wait for these.
-    from tracker.settings.model import LogSettings  # noqa: PLC0415
+    from tracker.settings.admin import LogSettings  # noqa: PLC0415
     from tracker.system import logs  # noqa: PLC0415
     from tracker.volunteer.clients.opening import open_client  # noqa: PLC0415
-    from tracker.volunteer.rules import Rules  # noqa: PLC0415
+    from tracker.volunteer.loop import Rules  # noqa: PLC0415
     from tracker.volunteer.state import open_state, view_state  # noqa: PLC0415
     from tracker.volunteer.work_api import Unavailable  # noqa: PLC0415
 
