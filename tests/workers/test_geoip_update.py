@@ -132,7 +132,7 @@ def content(file: Path) -> bytes | None:
 
 
 def put(file: Path, data: bytes) -> None:
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
 
 
@@ -425,6 +425,25 @@ async def test_a_place_that_cannot_be_written_is_a_failure_that_is_counted(tmp_p
     job = GeoIPUpdater(lambda: (settings, file), count, lambda: NOW, shared=lambda _: tmp_path / "shared")
     await job.step()
     assert counted == ["geoip.failed"]
+
+
+async def test_a_source_is_not_asked_again_early_where_no_note_can_be_written(host: Host, file: Path) -> None:
+    """As on a full disk."""
+    host.answers[MARCH] = lambda _: web.Response(status=429, headers={"Retry-After": "90000"})
+    put(file.with_suffix(".json.new") / "in the way", b"")
+    now, settings = NOW, GeoIPSettings(database=Path("dbip-city-lite"))
+
+    async def fetch(_: Source, place: Path, at: float, shared: Path | None) -> bool:
+        return await update(dbip(host), place, at, host.tls, shared)
+
+    job = GeoIPUpdater(
+        lambda: (settings, file), lambda *names, by=1: None, lambda: now, fetch=fetch, shared=lambda _: None
+    )
+    for hours, asked in ((0, 1), (1, 1), (24, 1), (26, 2)):
+        now = NOW + hours * 3600
+        await job.step()
+        assert len(host.requests) == asked
+    assert not update_notes(file)
 
 
 def test_notes_where_other_users_may_write_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

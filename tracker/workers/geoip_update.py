@@ -22,7 +22,7 @@ import tarfile
 import zlib
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -59,6 +59,8 @@ class NotUpdated(ClientError):
     def __init__(self, text: str, retry_seconds: int = 0) -> None:
         super().__init__(text)
         self.retry_seconds = retry_seconds
+        self.retry_at = 0
+        """When the source may be asked again (epoch s); 0: it was not asked."""
 
 
 class OthersUpdate(NotUpdated):
@@ -127,14 +129,13 @@ async def update(
                 _note(place, {**(told or update_notes(file)), **good})
             return told is not None
         except (NotUpdated, aiohttp.ClientError, TimeoutError, OSError) as error:
-            if isinstance(error, NotUpdated):
-                failed = error
-            else:
-                failed = NotUpdated(f"{source.name}: {str(error) or type(error).__name__}")
-            retry = int(now) + max(failed.retry_seconds, _RETRY_SECONDS)
-            _note(file, {**update_notes(file), "problem": str(failed), "retry": retry})
-            if shared and failed.retry_seconds:
-                _note(shared, {**update_notes(shared), "retry": retry})
+            reason = f"{source.name}: {str(error) or type(error).__name__}"
+            failed = error if isinstance(error, NotUpdated) else NotUpdated(reason)
+            failed.retry_at = retry = int(now) + max(failed.retry_seconds, _RETRY_SECONDS)
+            with suppress(OSError):  # such as a full disk
+                _note(file, {**update_notes(file), "problem": str(failed), "retry": retry})
+                if shared and failed.retry_seconds:
+                    _note(shared, {**update_notes(shared), "retry": retry})
             raise failed from error
 
 
@@ -352,6 +353,8 @@ class GeoIPUpdater:
 
     def __post_init__(self) -> None:
         self._jitter = 1 + self.chance() / 4
+        self._retry_at = 0
+        """As in the notes, which a full disk does not take."""
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -364,12 +367,12 @@ class GeoIPUpdater:
         if settings.source is None or file is None:
             return CHECK_SECONDS
         try:
-            shared = self.shared(settings.source)
-            if await self._update(settings, file, shared):
+            if await self._update(settings, file, self.shared(settings.source)):
                 log.info("geoip database updated", source=settings.source)
         except OthersUpdate:
             return BUSY_SECONDS
         except ClientError as error:
+            self._retry_at = error.retry_at if isinstance(error, NotUpdated) else 0
             self.count("geoip.failed")
             log.warning("geoip database not updated", source=settings.source, error=str(error))
         return CHECK_SECONDS
@@ -385,6 +388,6 @@ class GeoIPUpdater:
     def _is_due(self, file: Path, shared: Path | None) -> bool:
         """Times that are too far ahead were noted before the clock was set back."""
         now, own, others = self.clock(), update_notes(file), update_notes(shared) if shared else {}
-        if any(now < notes.get("retry", 0) <= now + WEEK_SECONDS for notes in (own, others)):
+        if any(now < at <= now + WEEK_SECONDS for at in (self._retry_at, own.get("retry", 0), others.get("retry", 0))):
             return False
         return not file.exists() or not 0 <= now - own.get("checked", 0) <= WEEK_SECONDS * self._jitter
