@@ -79,7 +79,7 @@ async def test_each_bad_server_setting_has_its_finding_and_remedy(start_server: 
 async def test_disabled_events_are_wrong_while_a_tracker_is_running(start_server: StartServer) -> None:
     server = start_server("--appendonly", "no", "--save", "60 1", "--notify-keyspace-events", "Kg")
     async with context_at(server.url) as context:
-        await context.connection.command("SET", context.keys.heartbeat(), int(time.time()))
+        await context.store.connection.command("SET", context.store.keys.heartbeat(), int(time.time()))
         found = await findings(context)
     assert (found["events"].level, found["tracker"].text) == ("wrong", "a tracker is running")
     assert "does not have x" in found["events"].text
@@ -174,9 +174,9 @@ async def test_a_clock_difference_is_wrong(redis_url: str, prefix: str) -> None:
 async def test_nearly_full_memory_is_a_warning(start_server: StartServer) -> None:
     server = start_server("--appendonly", "no")
     async with context_at(server.url) as context:
-        used = bytes_in(await read_info(context.connection), "used_memory")
+        used = bytes_in(await read_info(context.store.connection), "used_memory")
         for limit, level in ((used * 20 // 19, "warning"), (used * 10, "ok")):
-            await context.connection.command("CONFIG", "SET", "maxmemory", limit)
+            await context.store.connection.command("CONFIG", "SET", "maxmemory", limit)
             memory = (await findings(context))["memory"]
             assert (memory.level, "used of" in memory.text) == (level, True)
 
@@ -185,21 +185,21 @@ async def test_nearly_full_memory_warns_of_skipped_unique_users(start_server: St
     """HyperLogLog is the remedy; with it there is no warning."""
     server = start_server("--appendonly", "no")
     async with context_at(server.url) as context:
-        used = bytes_in(await read_info(context.connection), "used_memory")
-        await context.connection.command("CONFIG", "SET", "maxmemory", used * 20 // 17)
+        used = bytes_in(await read_info(context.store.connection), "used_memory")
+        await context.store.connection.command("CONFIG", "SET", "maxmemory", used * 20 // 17)
         found = (await findings(context))["unique users"]
         assert found.level == "warning" and "% of maxmemory is used" in found.text
         assert "TRACKER_UNIQUES__MODE=hyperloglog" in found.remedy
         for uniques in (UniqueSettings(mode="hyperloglog"), UniqueSettings(enabled=False)):
             other = replace(context, settings=context.settings.model_copy(update={"uniques": uniques}))
             assert "unique users" not in await findings(other)
-        await context.connection.command("CONFIG", "SET", "maxmemory", used * 10)
+        await context.store.connection.command("CONFIG", "SET", "maxmemory", used * 10)
         assert "unique users" not in await findings(context)
 
 
 async def test_repairs_are_wrong_until_the_counter_is_reset(redis_url: str, prefix: str) -> None:
     async with context_at(redis_url, prefix) as context:
-        await context.connection.command("SET", context.keys.stat("repairs"), 2)
+        await context.store.connection.command("SET", context.store.keys.stat("repairs"), 2)
         found = (await findings(context))["counts"]
     assert found.level == "wrong" and found.remedy.endswith("tracker wipe-stats --repairs")
 
@@ -207,7 +207,7 @@ async def test_repairs_are_wrong_until_the_counter_is_reset(redis_url: str, pref
 async def test_a_stopped_tracker_is_a_warning(redis_url: str, prefix: str) -> None:
     async with context_at(redis_url, prefix) as context:
         assert (await findings(context))["tracker"].text == "no tracker has used this store yet"
-        await context.connection.command("SET", context.keys.heartbeat(), int(time.time()) - 7200)
+        await context.store.connection.command("SET", context.store.keys.heartbeat(), int(time.time()) - 7200)
         found = (await findings(context))["tracker"]
     assert found.level == "warning" and "2 hours ago" in found.text
 
@@ -244,7 +244,7 @@ async def test_logs_that_are_not_drained_are_a_warning(redis_url: str, prefix: s
 
 async def fill_log(context: DoctorContext, project: str, count: int) -> None:
     fill = "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '1-' .. i, 'item', i) end"
-    await context.connection.command("EVAL", fill, 1, context.keys.work_log(project), count)
+    await context.store.connection.command("EVAL", fill, 1, context.store.keys.work_log(project), count)
 
 
 @pytest.mark.parametrize("name", ["aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"])

@@ -297,7 +297,7 @@ async def test_the_pace_is_kept(store: Store) -> None:
 async def test_an_idle_scorer_polls_the_store_once_a_second(store: Store) -> None:
     await register(store, 3)
     bench = Bench(store, max_processors=8)
-    bench.scorer._processors = 8
+    bench.scorer.processors = 8
     async with bench.working():
         await bench.time.pass_by(3 * IDLE_SECONDS)
         before, since = await calls(store), bench.time.now

@@ -9,14 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tracker.bittorrent import Address, InfoHash
 from tracker.core.scoring import Source
 from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
-from tracker.settings.background import GeoIPSettings
 from tracker.settings.types import queue_numbers
 from tracker.store.jobs.lease import Lease
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
@@ -84,24 +82,29 @@ async def open_background(
             time.time,
             _other_sources(context, upstreams),
         )
-        adoption = _adoption(context, reaper)
-        jobs = _jobs(context, scorer, reaper, adoption, prober, look_up)
-        markers = MarkerCleaner(store.markers, store.connection, store.counters.count)
-        scoring = [scorer.run] if settings.scoring.enabled else []
-        leases = LeaseWorker(store.work, store.connection, time.time)
-        webhooks, updates = _webhooks(context), _feed_updates(context)
-        samples = SizeSampler(store, time.time)
-        users, copies = _users_of_shards(context, reaper), _access_copies(context, reaper)
-        others = (
-            markers.run,
-            leases.run,
-            webhooks.run,
-            samples.run,
-            updates.run,
-            _geoip_updates(context).run,
-            _removals(context, reaper).run,
+        live, count = context.live, store.counters.count
+        adoption = AdoptionWorker(
+            store.adoption,
+            lambda: reaper.interval,
+            lambda: live.current.users.private != "off" or live.current.clients.allow_list,
         )
-        async with running(jobs.run, adoption.run, *others, *scoring, *users, *site, *copies):
+        jobs = _jobs(context, scorer, reaper, adoption, prober, look_up)
+        lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, time.time)
+        denied = partial(denied_prefixes, store.deny_list, lambda: live.current.clients.deny_list)
+        async with running(
+            jobs.run,
+            adoption.run,
+            MarkerCleaner(store.markers, store.connection, count).run,
+            LeaseWorker(store.work, store.connection, time.time).run,
+            _webhooks(context).run,
+            SizeSampler(store, time.time).run,
+            FeedUpdates(store.changes, lambda: live.current.changes.updates_seconds, lease).run,
+            GeoIPUpdater(lambda: (live.current.geoip, live.current.geoip_file), count, time.time).run,
+            RemovalWorker(store.removals, store.reapings, denied, lambda: reaper.held).run,
+            *([scorer.run] if settings.scoring.enabled else ()),
+            *_of_shards(context, reaper),
+            *site,
+        ):
             try:
                 yield jobs
             finally:
@@ -129,38 +132,22 @@ def _other_sources(context: RuntimeContext, upstreams: Upstreams) -> Ask | None:
     return ask if upstreams or uses_dht else None
 
 
-def _users_of_shards(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], Coroutine[None, None, None]]]:
-    """What keeps the users of several shards alike. None with one shard, or without users."""
+def _of_shards(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], Coroutine[None, None, None]]]:
+    """What keeps several shards alike: their copies of tokens, sessions and lists of clients, and users if there are
+    any. None with one shard."""
     store = context.store
-    if not store.shards.others or context.live.current.users.private == "off":
+    if not store.shards.others:
         return []
-    worker = UserSumsWorker(store.shards, store.user_copies, store.user_sums, store.multipliers, lambda: reaper.held)
-    site = SiteUsers(store.connection, store.keys, store.shards, store.user_copies, lambda: reaper.held)
-    return [worker.run, site.run]
-
-
-def _access_copies(context: RuntimeContext, reaper: AnyReaper) -> list[Callable[[], Coroutine[None, None, None]]]:
-    """What keeps the shards' copies of tokens, sessions and lists of clients. None with one shard."""
-    store = context.store
 
     async def copy() -> None:
         await store.copy_access([store.shards[number] for number in reaper.held])
 
-    return [partial(forever, copy, COPY_SECONDS)] if store.shards.others else []
-
-
-def _removals(context: RuntimeContext, reaper: AnyReaper) -> RemovalWorker:
-    store = context.store
-    denied = partial(denied_prefixes, store.deny_list, lambda: context.live.current.clients.deny_list)
-    return RemovalWorker(store.removals, store.reapings, denied, lambda: reaper.held)
-
-
-def _adoption(context: RuntimeContext, reaper: AnyReaper) -> AdoptionWorker:
-    def is_enabled() -> bool:
-        settings = context.live.current
-        return settings.users.private != "off" or settings.clients.allow_list
-
-    return AdoptionWorker(context.store.adoption, lambda: reaper.interval, is_enabled)
+    copying = partial(forever, copy, COPY_SECONDS)
+    if context.live.current.users.private == "off":
+        return [copying]
+    worker = UserSumsWorker(store.shards, store.user_copies, store.user_sums, store.multipliers, lambda: reaper.held)
+    site = SiteUsers(store.connection, store.keys, store.shards, store.user_copies, lambda: reaper.held)
+    return [copying, worker.run, site.run]
 
 
 @asynccontextmanager
@@ -179,14 +166,6 @@ async def _site(context: RuntimeContext) -> AsyncIterator[list[Callable[[], Coro
         yield [sync.run]
 
 
-def _geoip_updates(context: RuntimeContext) -> GeoIPUpdater:
-    def settings() -> tuple[GeoIPSettings, Path | None]:
-        current = context.live.current
-        return current.geoip, current.geoip_file
-
-    return GeoIPUpdater(settings, context.store.counters.count, time.time)
-
-
 def _webhooks(context: RuntimeContext) -> WebhookWorker:
     store, settings = context.store, context.live.current.changes
     worker = WebhookWorker(
@@ -194,12 +173,6 @@ def _webhooks(context: RuntimeContext) -> WebhookWorker:
     )
     context.telemetry.gauge("webhook_lag_seconds", lambda: worker.lag_seconds)
     return worker
-
-
-def _feed_updates(context: RuntimeContext) -> FeedUpdates:
-    store = context.store
-    lease = Lease(store.shards.main.scripts, "feed", "updates", UPDATES_LEASE_SECONDS, time.time)
-    return FeedUpdates(store.changes, lambda: context.live.current.changes.updates_seconds, lease)
 
 
 def _jobs(

@@ -9,7 +9,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -136,13 +136,15 @@ async def _run(
     nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], saved, timer())
 
     async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
-        every, announced = settings.torrents == "all", settings.torrents == "any"
-        found = await store.dht_torrents.swarm(info_hash, family, all_torrents=every, any_hash=announced)
+        every, any_hash = settings.torrents == "all", settings.torrents == "any"
+        found = await store.dht_torrents.swarm(info_hash, family, all_torrents=every, any_hash=any_hash)
         if found is None:
             return NO_PART
         return Swarm(True, *(found if settings.answer else ((), ())))
 
-    forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=settings.torrents != "public")
+    torrents, announced = store.dht_torrents, settings.torrents != "public"
+    forgetter = Forgetter(torrents, nodes, all_torrents=announced)
+    samples = SampleWorker(torrents, nodes, all_torrents=announced, timer=timer, rng=random.SystemRandom())
     runtime.workers = saver, status, lookups = _workers(context, prober, nodes, lease, timer)
     telemetry = DhtTelemetry(context.telemetry, nodes, lambda: status.participation, timer=timer)
     loops = [
@@ -175,7 +177,8 @@ async def _run(
             saver.run,
             status.run,
             keep_name,
-            *_optional(context, nodes, lookups, timer),
+            *([lookups.run] if settings.lookups_per_minute else ()),
+            *([samples.run] if settings.samples == "public" else ()),
         ):
             await asyncio.Event().wait()
 
@@ -207,24 +210,6 @@ def _workers(
         collector=PeerCollector(torrents, prober, lambda: live.current.dht, clock=time.time, rng=random.SystemRandom()),
     )
     return DhtWorkers(NodeSaver(store, name, nodes, timer=timer, may_save=may_save), status, lookups)
-
-
-def _optional(
-    context: RuntimeContext, nodes: dict[int, DhtNode], lookups: LookupWorker, timer: Callable[[], float]
-) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-    """The coroutines that a setting switches off."""
-    settings = context.live.current.dht
-    samples = SampleWorker(
-        context.store.dht_torrents,
-        nodes,
-        all_torrents=settings.torrents != "public",
-        timer=timer,
-        rng=random.SystemRandom(),
-    )
-    return [
-        *([lookups.run] if settings.lookups_per_minute else []),
-        *([samples.run] if settings.samples == "public" else []),
-    ]
 
 
 def build_nodes(settings: DhtSettings, families: Sequence[int], saved: SavedNode, now: float) -> dict[int, DhtNode]:

@@ -21,7 +21,7 @@ from tracker.admin.context import AdminContext
 from tracker.app.background import build_prober, open_background
 from tracker.app.dht import DhtRuntime, open_dht
 from tracker.app.join_events import JoinEvents, open_joins
-from tracker.app.web import NO_WEB_PROCESS, Readiness, needs_all_shards, open_udp_sockets, open_web
+from tracker.app.web import NO_WEB_PROCESS, Readiness, open_udp_sockets, open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
 from tracker.core.refusals import Failures
 from tracker.core.work import WorkRequests
@@ -96,8 +96,8 @@ async def serve(
     ):
         upgraded = await upgrade_store(context.store, patience)
         reaper = await reaper_on(context, patience)
-        needs_all = partial(needs_all_shards, context)
-        problems = Readiness(context.store.shards, stop.is_set, reaper, needs_all).problems
+        shards, live = context.store.shards, context.live
+        problems = Readiness(shards, stop.is_set, reaper, lambda: not live.current.http.ready_when_degraded).problems
         prober, dht = build_prober(context), DhtRuntime()
         async with (
             open_joins(context) as joins,

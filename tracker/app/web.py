@@ -37,6 +37,10 @@ NO_EXPIRY_EVENTS = "no subscription to the store's expiry events"
 SWEEP_BEHIND = "the sweep is behind"
 STOPPING = "shutting down"
 NO_WEB_PROCESS = "no web process is running"
+SUBSCRIBED_SECONDS = 2.0
+"""A start waits so long for the subscription: what other processes pass on before it would be lost."""
+
+log = Logger("tracker")
 
 
 @asynccontextmanager
@@ -105,10 +109,6 @@ def copy_users_on_reconnect(store: Store) -> None:
         shard.connection.on_reconnect(partial(store.user_copies.copy_before_serving, shard))
 
 
-def needs_all_shards(context: RuntimeContext) -> bool:
-    return not context.live.current.http.ready_when_degraded
-
-
 @dataclass(eq=False)
 class Readiness:
     """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps.
@@ -133,9 +133,6 @@ class Readiness:
             found += [NO_EXPIRY_EVENTS] if self.reaper.missing_events else []
             found += [SWEEP_BEHIND] if self.reaper.sweep_behind else []
         return found
-
-
-log = Logger("tracker")
 
 
 async def open_udp_sockets(settings: Settings, tcp: Sequence[str], processes: int) -> list[list[DatagramSocket]]:
@@ -173,10 +170,6 @@ async def _open_available(addresses: Sequence[str], buffer: int, processes: int)
         close_all(sockets)
         raise
     return sockets
-
-
-SUBSCRIBED_SECONDS = 2.0
-"""A start waits so long for the subscription: what other processes pass on before it would be lost."""
 
 
 @asynccontextmanager

@@ -8,11 +8,10 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any
 
 from tracker.app.join_events import open_joins
-from tracker.app.web import Readiness, needs_all_shards, open_web
+from tracker.app.web import Readiness, open_web
 from tracker.app.web_processes import STATUS_SECONDS, WorkerConfig, encode_snapshot, receive_config
 from tracker.errors import StartupError
 from tracker.runtime.context import RuntimeContext, open_context
@@ -79,8 +78,8 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
             await asyncio.sleep(STATUS_SECONDS)
 
     def problems() -> list[str]:
-        needs_all = partial(needs_all_shards, context)
-        own = Readiness(context.store.shards, stop.is_set, None, needs_all).problems()
+        shards, live = context.store.shards, context.live
+        own = Readiness(shards, stop.is_set, None, lambda: not live.current.http.ready_when_degraded).problems()
         return list(dict.fromkeys([*own, *parent.problems()]))
 
     async with (

@@ -8,13 +8,20 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
 from tracker.bittorrent import is_routable
 from tracker.doctor import Finding, ago
-from tracker.doctor.nodes import check_clock, check_cluster, check_failover, check_members, check_nodes, remedy_for
+from tracker.doctor.nodes import (
+    allowed_info,
+    check_clock,
+    check_cluster,
+    check_failover,
+    check_members,
+    check_nodes,
+    remedy_for,
+)
 from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.doctor.settings_checks import (
     check_dht_node,
@@ -33,9 +40,6 @@ from tracker.refusals import (
     UPGRADE_MISSING,
 )
 from tracker.settings.model import Settings
-from tracker.store.client.connection import Connection
-from tracker.store.client.server_info import read_info
-from tracker.store.schema.keys import Keys
 from tracker.store.store import Store
 from tracker.store.work.log import GROUP
 from tracker.store.work.projects import KEPT_LOG
@@ -58,14 +62,6 @@ class DoctorContext:
     settings: Settings
     clock: Callable[[], float]
 
-    @property
-    def connection(self) -> Connection:
-        return self.store.connection
-
-    @property
-    def keys(self) -> Keys:
-        return self.store.keys
-
 
 async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
     """Yields findings as they are made. What needs a part of the store that is unavailable is left out, and named at
@@ -82,7 +78,7 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
         except RedisError as error:
             yield Finding("wrong", what, f"the store forbids the check ({error})", _REMEDIES["no permission"])
     if skipped:
-        text = f"{context.connection.cause or 'the store refuses work'}; not checked: {', '.join(skipped)}"
+        text = f"{context.store.connection.cause or 'the store refuses work'}; not checked: {', '.join(skipped)}"
         yield Finding("wrong", "main store", text, remedy_for(context.store))
     for finding in check_without_store(context.settings, context.clock()):
         yield finding
@@ -95,16 +91,16 @@ def check_without_store(settings: Settings, now: float) -> Iterator[Finding]:
 
 async def _server(context: DoctorContext) -> AsyncIterator[Finding]:
     """The server of the main prefix."""
-    info = await _info(context.connection)
+    info = await allowed_info(context.store.connection)
     for finding in check_info(info, context.settings):
         yield finding
     running = await _tracker_is_running(context)
-    async for finding in check_configuration(context.connection, info, tracker_running=running):
+    async for finding in check_configuration(context.store.connection, info, tracker_running=running):
         yield finding
     for check_copies in (check_failover, check_cluster):
-        async for finding in check_copies(context.connection, info):
+        async for finding in check_copies(context.store.connection, info):
             yield finding
-    yield await check_clock(context.connection, context.clock)
+    yield await check_clock(context.store.connection, context.clock)
 
 
 async def _nodes(context: DoctorContext) -> AsyncIterator[Finding]:
@@ -120,13 +116,6 @@ async def _layout(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("wrong", "layout", str(error))
 
 
-async def _info(connection: Connection) -> Mapping[str, Any]:
-    try:
-        return await read_info(connection)
-    except ResponseError:
-        return {}
-
-
 _REMEDIES = {
     "disk full": "free space on the store's disk, and look into its log: also a disk that it may not write to says so",
     "read-only": "point TRACKER_REDIS__URL at the primary",
@@ -136,8 +125,8 @@ _REMEDIES = {
 
 
 async def _writes(context: DoctorContext) -> AsyncIterator[Finding]:
-    await context.connection.check_writes(context.keys.heartbeat())
-    if reason := context.connection.refusal:
+    await context.store.connection.check_writes(context.store.keys.heartbeat())
+    if reason := context.store.connection.refusal:
         yield Finding("wrong", "writes", f"the store refuses writes: {reason}", _REMEDIES[reason])
     else:
         yield Finding("ok", "writes", "the store accepts writes")
@@ -145,7 +134,7 @@ async def _writes(context: DoctorContext) -> AsyncIterator[Finding]:
 
 async def _scripts(context: DoctorContext) -> AsyncIterator[Finding]:
     try:
-        await context.connection.command("EVAL", "return 1", 0)
+        await context.store.connection.command("EVAL", "return 1", 0)
     except ResponseError as error:
         text = f"the server forbids scripts ({error})"
         yield Finding("wrong", "scripts", text, "allow them: ACL SETUSER … +@scripting")
@@ -154,9 +143,9 @@ async def _scripts(context: DoctorContext) -> AsyncIterator[Finding]:
 
 
 async def _channels(context: DoctorContext) -> AsyncIterator[Finding]:
-    channels = f"{context.connection.keyspace_channel(context.keys.timeouts())}*"
+    channels = f"{context.store.connection.keyspace_channel(context.store.keys.timeouts())}*"
     try:
-        async with context.connection.subscription(patterns=[channels]):
+        async with context.store.connection.subscription(patterns=[channels]):
             yield Finding("ok", "channels", "the subscription to expiry events is allowed")
     except ResponseError:
         text = "the subscription to expiry events is forbidden, so only due lists and the sweep remove peers"
@@ -167,7 +156,7 @@ async def _latency(context: DoctorContext) -> AsyncIterator[Finding]:
     took = []
     for _ in range(_PINGS):
         began = time.perf_counter()
-        await context.connection.command("PING")
+        await context.store.connection.command("PING")
         took.append(time.perf_counter() - began)
     median = statistics.median(took)
     text = f"{median * 1000:.2f} ms for a PING"
@@ -212,7 +201,7 @@ async def _repairs(context: DoctorContext) -> AsyncIterator[Finding]:
         repairs = (await context.store.counters.totals())["repairs"]
     except RedisError as error:
         text = f"the totals cannot be read ({error})"
-        yield Finding("wrong", "counts", text, f"allow keys {context.keys.prefix}*")
+        yield Finding("wrong", "counts", text, f"allow keys {context.store.keys.prefix}*")
         return
     if not repairs:
         yield Finding("ok", "counts", "the sweep has repaired nothing")
@@ -265,7 +254,7 @@ async def _work(context: DoctorContext) -> AsyncIterator[Finding]:
         undrained = await context.store.work.log.undrained([project.name for project in projects])
     except RedisError as error:
         text = f"the projects of work distribution cannot be read ({error})"
-        yield Finding("wrong", "work logs", text, f"allow keys {context.keys.prefix}*")
+        yield Finding("wrong", "work logs", text, f"allow keys {context.store.keys.prefix}*")
         return
     unprobed = [project.name for project in projects if asks_for_probes(project)]
     if unprobed and not context.settings.probe.enabled:
@@ -289,7 +278,7 @@ def _undrained(context: DoctorContext, undrained: Mapping[str, int]) -> Iterator
         named = _named([f"{name} ({undrained[name]})" for name in behind])
         text = f"finished claims that are not drained fill the store: project {named}"
         remedy = f"run tracker work drain {behind[0]} DIR regularly, or end the drain: XGROUP DESTROY "
-        remedy += f"{context.keys.work_log(behind[0])} {GROUP}"
+        remedy += f"{context.store.keys.work_log(behind[0])} {GROUP}"
         yield Finding("warning", "work logs", text, remedy)
 
 

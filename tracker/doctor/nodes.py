@@ -115,10 +115,7 @@ async def _problems(
 ) -> list[Finding] | None:
     """What is not right on a node; None if it does not answer."""
     try:
-        try:
-            info = await read_info(connection)
-        except ResponseError:
-            info = {}
+        info = await allowed_info(connection)
         found = [*check_info(info, settings), await check_clock(connection, clock)]
         found += [each async for each in check_configuration(connection, info, tracker_running=tracker_running)]
         found += [each async for each in check_cluster(connection, info)]
@@ -127,24 +124,27 @@ async def _problems(
     return [each for each in found if each.level != "ok"]
 
 
+async def allowed_info(connection: Connection) -> Mapping[str, Any]:
+    """The server's INFO; empty if that is forbidden."""
+    try:
+        return await read_info(connection)
+    except ResponseError:
+        return {}
+
+
 async def check_clock(connection: Connection, clock: Callable[[], float]) -> Finding:
     before = clock()
     try:
-        seconds = await _server_time(connection)
+        seconds, microseconds = await connection.command("TIME")
     except ResponseError:
         text = "TIME is forbidden, so the clock difference is unknown"
         return Finding("warning", "clock", text, "allow it: ACL SETUSER … +time")
-    difference = seconds - (before + clock()) / 2
+    difference = int(seconds) + int(microseconds) / 1e6 - (before + clock()) / 2
     if abs(difference) < CLOCK_SECONDS:
         return Finding("ok", "clock", f"the store's and this machine's differ by {abs(difference):.3f} s")
     way = "ahead of" if difference > 0 else "behind"
     text = f"the store's is {abs(difference):.1f} s {way} this machine's"
     return Finding("wrong", "clock", text, "run a time service (NTP) on both")
-
-
-async def _server_time(connection: Connection) -> float:
-    seconds, microseconds = await connection.command("TIME")
-    return int(seconds) + int(microseconds) / 1e6
 
 
 MIN_NODE_TIMEOUT = 5000

@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from random import Random
 from typing import ParamSpec, TypeVar
@@ -68,32 +68,23 @@ Confirm = Callable[[str], Awaitable[bool]]
 log = Logger("tracker.volunteer")
 
 
+@dataclass(eq=False)
 class Volunteer:
     """``confirm`` asks a person whether to drop a torrent; None: no person can answer."""
 
-    def __init__(
-        self,
-        api: WorkApi,
-        client: TorrentClient,
-        file: StateFile,
-        rules: Rules,
-        *,
-        confirm: Confirm | None = None,
-        random: Random | None = None,
-        clock: Callable[[], float] = time.time,
-        timer: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._api = api
-        self._client = client
-        self._file = file
-        self._rules = rules
-        self._confirm = confirm
-        self._random = random or Random()
-        self._clock = clock
-        self._timer = timer
-        self._sleep = sleep
-        self._backoff = Backoff(self._random)
+    api: WorkApi
+    client: TorrentClient
+    file: StateFile
+    rules: Rules
+    _: KW_ONLY
+    confirm: Confirm | None = None
+    random: Random = field(default_factory=Random)
+    clock: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._backoff = Backoff(self.random)
         self._extended: dict[str, float] = {}
         self._kept: set[str] = set()
         """Torrents that are not needed, and that a person decided to keep or was informed of."""
@@ -108,13 +99,13 @@ class Volunteer:
                 log.warning("round failed", reason=_reason(error), retry_seconds=round(pause))
             else:
                 self._backoff.succeeded()
-                pause = self._rules.round_seconds * self._random.uniform(0.75, 1.25)
-            await self._sleep(pause)
+                pause = self.rules.round_seconds * self.random.uniform(0.75, 1.25)
+            await self.sleep(pause)
 
     async def round(self) -> None:
         """Does one round. Raises Denied, Unavailable, ClientUnavailable and OSError (of the state file)."""
         torrents = await self._torrents()
-        mine = await self._api.mine()
+        mine = await self.api.mine()
         await self._release_unknown(mine)
         await self._stop_too_large(self._adopt(torrents, mine), mine)
         for info_hash in list(self._items):
@@ -125,11 +116,11 @@ class Volunteer:
 
     @property
     def _items(self) -> dict[str, Item]:
-        return self._file.state.items
+        return self.file.state.items
 
     async def _torrents(self) -> dict[str, Torrent]:
         known = {info_hash: item.announce_url for info_hash, item in self._items.items()}
-        return {each.info_hash: each for each in await self._in_thread(self._client.torrents, known)}
+        return {each.info_hash: each for each in await self._in_thread(self.client.torrents, known)}
 
     @staticmethod
     async def _in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -137,14 +128,14 @@ class Volunteer:
 
     async def _release_unknown(self, mine: Mine) -> None:
         """Gives back what a request claimed whose answer was lost. Claims of other programs of this user stay."""
-        asking = self._file.state.asking
+        asking = self.file.state.asking
         if asking is None:
             return
         for info_hash, claim in mine.claimed.items():
             if info_hash not in asking and info_hash not in self._items:
-                await self._api.release(info_hash, claim.token)
-        self._file.state.asking = None
-        self._file.save()
+                await self.api.release(info_hash, claim.token)
+        self.file.state.asking = None
+        self.file.save()
 
     def _adopt(self, torrents: Mapping[str, Torrent], mine: Mine) -> list[str]:
         """Remembers labelled torrents that the file does not know, and real sizes. Returns those that are incomplete
@@ -162,21 +153,21 @@ class Volunteer:
             changed |= self._items.get(info_hash) != after
             self._items[info_hash] = after
         if changed:
-            self._file.save()
+            self.file.save()
         return larger
 
     async def _stop_too_large(self, larger: Sequence[str], mine: Mine) -> None:
         """A magnet link does not say how large its torrent is."""
         for info_hash in larger:
-            if not self._rules.space or self._used() <= self._rules.space:
+            if not self.rules.space or self._used() <= self.rules.space:
                 return
             item = self._items[info_hash]
             log.warning("stopped: larger than the tracker said, and above the space", item=info_hash)
-            await self._in_thread(self._client.stop, info_hash)
+            await self._in_thread(self.client.stop, info_hash)
             item.too_large = True
-            self._file.save()
+            self.file.save()
             if info_hash in mine.claimed:
-                await self._api.release(info_hash, item.token)
+                await self.api.release(info_hash, item.token)
 
     async def _continue(self, info_hash: str, torrents: Mapping[str, Torrent], mine: Mine) -> None:
         """Brings one torrent of the file in line with the client and the tracker."""
@@ -194,41 +185,41 @@ class Volunteer:
 
     def _note_listed(self, item: Item, *, listed: bool) -> None:
         if listed == bool(item.unlisted_since):
-            item.unlisted_since = 0.0 if listed else self._clock()
-            self._file.save()
+            item.unlisted_since = 0.0 if listed else self.clock()
+            self.file.save()
 
     async def _missing(self, info_hash: str, *, claimed: bool) -> None:
         item = self._items[info_hash]
         item.rounds_missing += 1
-        self._file.save()
+        self.file.save()
         if item.rounds_missing < ROUNDS_MISSING:
             return
         log.info("torrent was removed from the client", item=info_hash, torrent=item.name)
         if claimed:
-            await self._api.release(info_hash, item.token)
+            await self.api.release(info_hash, item.token)
         self._forget(info_hash)
 
     def _forget(self, info_hash: str) -> None:
         self._items.pop(info_hash, None)
         self._extended.pop(info_hash, None)
         self._kept.discard(info_hash)
-        self._file.save()
+        self.file.save()
 
     async def _extend(self, mine: Mine) -> None:
         """Tells the tracker now and then that this program still works on its claims."""
-        now = self._timer()
+        now = self.timer()
         for info_hash, claim in mine.claimed.items():
             item = self._items.get(info_hash)
-            due = now - self._extended.get(info_hash, -math.inf) >= self._rules.extend_seconds
+            due = now - self._extended.get(info_hash, -math.inf) >= self.rules.extend_seconds
             token = claim.token or (item.token if item else "")
             if item is not None and item.stage == "added" and token and due:
                 self._extended[info_hash] = now
-                if not await self._api.extend(info_hash, token):
+                if not await self.api.extend(info_hash, token):
                     log.info("claim was lost", item=info_hash, torrent=item.name)
 
     def not_needed(self, mine: Mine) -> list[str]:
         """The torrents that may be dropped."""
-        old, listed = self._clock() - UNLISTED_SECONDS, mine.items
+        old, listed = self.clock() - UNLISTED_SECONDS, mine.items
         return [
             info_hash
             for info_hash, item in self._items.items()
@@ -244,27 +235,27 @@ class Volunteer:
         for info_hash in self.not_needed(mine):
             if info_hash in torrents and await self._may_drop(info_hash):
                 await self._drop_one(info_hash, claimed=info_hash in mine.claimed)
-                if self._rules.auto_drop:
+                if self.rules.auto_drop:
                     return  # the tracker decides again, now that this one is gone
 
     async def _may_drop(self, info_hash: str) -> bool:
         name = self._items[info_hash].name
-        if self._rules.auto_drop:
-            return self._random.random() < self._rules.drop_chance
+        if self.rules.auto_drop:
+            return self.random.random() < self.rules.drop_chance
         if info_hash in self._kept:
             return False
         self._kept.add(info_hash)
-        if self._confirm is None:
+        if self.confirm is None:
             log.info("no longer needed; kept (--auto-drop removes such torrents)", item=info_hash, torrent=name)
             return False
-        return await self._confirm(name)
+        return await self.confirm(name)
 
     async def _drop_one(self, info_hash: str, *, claimed: bool) -> None:
-        item, delete = self._items[info_hash], self._rules.delete_data
-        await self._in_thread(self._client.remove, info_hash, delete_data=delete)
+        item, delete = self._items[info_hash], self.rules.delete_data
+        await self._in_thread(self.client.remove, info_hash, delete_data=delete)
         log.info("dropped", item=info_hash, torrent=item.name, data="deleted" if delete else "kept")
         if claimed:
-            await self._api.release(info_hash, item.token)
+            await self.api.release(info_hash, item.token)
         self._forget(info_hash)
 
     def _used(self) -> int:
@@ -273,8 +264,8 @@ class Volunteer:
 
     async def room(self, torrents: Mapping[str, Torrent]) -> int:
         """Bytes that may still be claimed."""
-        rooms = [self._rules.space - self._used()] if self._rules.space else []
-        free = await self._in_thread(self._client.free_bytes)
+        rooms = [self.rules.space - self._used()] if self.rules.space else []
+        free = await self._in_thread(self.client.free_bytes)
         if free is not None:
             rooms.append(free - self._still_to_download(torrents))
         return max(0, min(rooms, default=0))
@@ -288,7 +279,7 @@ class Volunteer:
 
     async def _ask(self, torrents: Mapping[str, Torrent], mine: Mine) -> None:
         listed = list(mine.items)
-        while len(self._items) < self._rules.max_torrents and not self._pending():
+        while len(self._items) < self.rules.max_torrents and not self._pending():
             room = await self.room(torrents)
             if room <= 0 or not await self._claim(room, listed):
                 return
@@ -300,17 +291,17 @@ class Volunteer:
     async def _claim(self, room: int, listed: list[str]) -> bool:
         """Claims a torrent and adds it. False: stop asking in this round. A request whose answer is lost stays noted as
         ``asking``."""
-        self._file.state.asking = [*listed, *self._items]
-        self._file.save()
-        grant = await self._api.request(room)
+        self.file.state.asking = [*listed, *self._items]
+        self.file.save()
+        grant = await self.api.request(room)
         fits = grant is not None and grant.size is not None and grant.size <= room
         if grant is not None and not fits:
             log.warning("given back: its size is unknown or above the space", item=grant.item_name)
-            await self._api.release(grant.item_name, grant.token)
+            await self.api.release(grant.item_name, grant.token)
         elif grant is not None:
             self._note_claim(grant)
-        self._file.state.asking = None
-        self._file.save()
+        self.file.state.asking = None
+        self.file.save()
         if grant is None or not fits:
             return False
         log.info("claimed", item=grant.item_name, torrent=grant.name, size=grant.size)
@@ -334,15 +325,15 @@ class Volunteer:
         item = self._items[info_hash]
         if item.stage == "foreign":
             return True
-        if item.stage == "claimed" and await self._in_thread(self._client.has, info_hash):
+        if item.stage == "claimed" and await self._in_thread(self.client.has, info_hash):
             log.info("already in the client without the label: left alone", item=info_hash, torrent=item.name)
             item.stage = "foreign"
-            self._file.save()
+            self.file.save()
             return True
         metainfo = b""
         if item.torrent_url:
             try:
-                metainfo, size = await self._api.torrent_file(item.torrent_url, info_hash, item.announce_url)
+                metainfo, size = await self.api.torrent_file(item.torrent_url, info_hash, item.announce_url)
             except Unavailable as error:
                 log.warning("not added yet", item=info_hash, reason=str(error))
                 return False
@@ -351,30 +342,30 @@ class Volunteer:
             if size > item.size:
                 return await self._give_back(info_hash, "it is larger than the tracker said")
         item.stage = "adding"
-        self._file.save()
+        self.file.save()
         new = NewTorrent(info_hash, item.name, item.announce_url, metainfo)
         try:
-            await self._in_thread(self._client.add, new)
+            await self._in_thread(self.client.add, new)
         except NotAdded:
             return await self._give_back(info_hash, "the client refuses it")
         item.stage = "added"
-        self._file.save()
+        self.file.save()
         log.info("added", item=info_hash, torrent=item.name)
         return True
 
     async def _give_back(self, info_hash: str, reason: str) -> bool:
         log.warning("given back", item=info_hash, reason=reason)
-        await self._api.release(info_hash, self._items[info_hash].token)
+        await self.api.release(info_hash, self._items[info_hash].token)
         self._forget(info_hash)
         return False
 
     async def preview(self) -> list[str]:
         """What a round would do, in words; nothing is changed."""
-        torrents, mine = await self._torrents(), await self._api.mine()
+        torrents, mine = await self._torrents(), await self.api.mine()
         self._adopt(torrents, mine)
         dropped = [each for each in self.not_needed(mine) if each in torrents]
         lines = [f"would drop {self._items[each].name or each}: no longer needed" for each in dropped]
-        room, more = await self.room(torrents), self._rules.max_torrents - len(self._items)
+        room, more = await self.room(torrents), self.rules.max_torrents - len(self._items)
         lines.append(f"would ask for up to {max(0, more) if room else 0} torrents, {room} bytes in total")
         return lines
 

@@ -66,7 +66,7 @@ class ConnectableWorker:
                 endpoint: peer.fields.get("user_id", "")
                 for peer in peers
                 for endpoint in peer.endpoints
-                if self._prober.allows(endpoint) and self._prober.has_checks_left(endpoint)
+                if self._prober.is_target(endpoint) and self._prober.has_checks_left(endpoint)
             }
             known = await self._checks.of(list(users))
             for endpoint, user_id in users.items():

@@ -92,7 +92,7 @@ class PeerCollector:
         by_network: dict[bytes, Endpoint] = {}
         shuffled = self.rng.sample(sorted(found), len(found))
         for endpoint in sorted(shuffled, key=lambda each: -len(found[each])):
-            if endpoint not in own and self.prober.allows(endpoint):
+            if endpoint not in own and self.prober.is_target(endpoint):
                 by_network.setdefault(network_of(Address(endpoint[:-2]), 32, 64), endpoint)
         return list(by_network.values())
 

@@ -143,7 +143,8 @@ class Reaper:
         self._turn = asyncio.Lock()
         self._sweep_now = asyncio.Event()
         self._grace_until = 0.0
-        self._listening = False
+        self.listening = False
+        """Whether the subscription to expiry events is open."""
         self._events_possible = True
         self._subscriptions_forbidden = False
         self._due_done: int | None = None
@@ -167,19 +168,9 @@ class Reaper:
         return seconds
 
     @property
-    def has_store(self) -> bool:
-        """Whether the store answered last."""
-        return not self.connection.unavailable
-
-    @property
-    def listening(self) -> bool:
-        """Whether the subscription to expiry events is open."""
-        return self._listening
-
-    @property
     def missing_events(self) -> bool:
         """Whether expiry events are possible but not received. False where they are off or forbidden."""
-        return self._events_possible and not self._listening
+        return self._events_possible and not self.listening
 
     @property
     def due_behind_seconds(self) -> float:
@@ -228,14 +219,14 @@ class Reaper:
             async with self.connection.subscription(patterns=[f"{prefix}*"]) as messages:
                 if self._subscriptions_forbidden:
                     self._events_possible = await request_expiry_events(self.connection)
-                self._listening, self._subscriptions_forbidden = True, False
+                self.listening, self._subscriptions_forbidden = True, False
                 self._sweep_now.set()  # for events lost before the subscription
                 async for channel, event in messages:
                     if event == b"expired" and (peer := _PEER.fullmatch(channel[skip:].decode("ascii", "replace"))):
                         self._expired.append((peer[1], peer[2]))
                         self._received.set()
         finally:
-            self._listening = False
+            self.listening = False
 
     async def _reap_received(self) -> None:
         await self._received.wait()

@@ -81,18 +81,13 @@ class Scorer:
         self._batch = max(1, min(ASKING_BATCH if self.ask else BATCH, int(self.settings.per_second)))
         self._turn = asyncio.Lock()
         self._free_at = 0.0
-        self._processors = 1
+        self.processors = 1
         self._more = asyncio.Event()
         self._warn_at = 0.0
 
     @property
     def _max_peers(self) -> int:
         return max(1, self.settings.max_peers or self.peers_default())
-
-    @property
-    def processors(self) -> int:
-        """How many batches may be scored concurrently."""
-        return self._processors
 
     async def run(self) -> None:
         """Runs until cancelled. Returns unfinished batches to the store then."""
@@ -126,7 +121,7 @@ class Scorer:
 
     async def _process(self, number: int) -> None:
         """One batch of a processor. It waits while there are to be fewer."""
-        while number >= self._processors:
+        while number >= self.processors:
             self._more.clear()
             await self._more.wait()
         await self._score(await self._next_batch())
@@ -206,12 +201,12 @@ class Scorer:
         """Adds a processor while torrents are more than an interval late; removes one when none waits."""
         lag = await self.scores.lag()
         if not lag.late:
-            if not lag.waiting and self._processors > 1:
-                self._processors -= 1
-        elif self._processors < self.max_processors:
-            self._processors += 1
+            if not lag.waiting and self.processors > 1:
+                self.processors -= 1
+        elif self.processors < self.max_processors:
+            self.processors += 1
             self._more.set()
-            log.info("scoring is late; added a processor", processors=self._processors, late=lag.late)
+            log.info("scoring is late; added a processor", processors=self.processors, late=lag.late)
         elif self.clock() >= self._warn_at:
             self._warn_at = self.clock() + WARN_AGAIN_SECONDS
             log.warning(

@@ -112,7 +112,7 @@ class ShardReapers:
     @property
     def _running(self) -> list[Reaper]:
         """Without those whose shards are unavailable: their lateness has that cause."""
-        return [reaper for number in self._leases.held if (reaper := self._reapers[number]).has_store]
+        return [self._reapers[number] for number in self.held if not self._reapers[number].connection.unavailable]
 
     @property
     def interval(self) -> float:
@@ -162,7 +162,7 @@ class ShardReapers:
         """Sweeps all shards, one after the other, also those of other trackers. An unavailable one is swept when it is
         back."""
         for reaper in self._reapers:
-            if reaper.has_store:
+            if not reaper.connection.unavailable:
                 with suppress(StoreUnavailable):
                     await reaper.sweep_once(hurry=hurry)
 

@@ -20,7 +20,7 @@ from tracker.settings.background import UniqueSettings
 from tracker.store.client.connection import Connection
 from tracker.store.stats.counters import Count
 from tracker.store.stats.markers import Markers
-from tracker.store.stats.metric_names import NOWHERE, PlaceNames, place_names, user_name
+from tracker.store.stats.metric_names import NOWHERE, place_names, user_name
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, forever
@@ -131,16 +131,11 @@ class UniqueUserCounter:
         self._batch_time = self.clock()
         while self._waiting and len(self._batch) < MAX_BATCH:
             info_hash, address = self._waiting.popleft()
-            user = user_name(address, self.settings.ipv6_prefix)
-            self._batch.append(UniqueUserEvent(info_hash, user, self._place(address)))
+            user, place = user_name(address, self.settings.ipv6_prefix), self.lookup(address)
+            names = NOWHERE if place is None else place_names(place.country_name, place.city, place.postcode)
+            self._batch.append(UniqueUserEvent(info_hash, user, names))
             if len(self._batch) % _LOOKUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
-
-    def _place(self, address: Address) -> PlaceNames:
-        place = self.lookup(address)
-        if place is None:
-            return NOWHERE
-        return place_names(place.country_name, place.city, place.postcode)
 
     async def flush(self) -> None:
         """Counts what is waiting, at a graceful stop. Drops what the store does not accept in time."""

@@ -92,10 +92,6 @@ class Prober:
         self._waiting = WeakValueDictionary[bytes, asyncio.Lock]()
         """Of each address with waiting probes: one of them at a time waits for the next connection."""
 
-    def allows(self, endpoint: Endpoint) -> bool:
-        """Whether this may be the endpoint of a peer."""
-        return self.is_target(endpoint)
-
     def has_checks_left(self, endpoint: Endpoint) -> bool:
         """Whether the address was checked fewer than three times, or not for a day."""
         oldest = self.monotonic() - DAY_SECONDS
@@ -133,7 +129,7 @@ class Prober:
     def _skipped(self, endpoint: Endpoint) -> Outcome | None:
         if not self.is_enabled():
             return Outcome(Status.SKIPPED, "probes are disabled")
-        return None if self.allows(endpoint) else Outcome(Status.SKIPPED, "address or port not allowed")
+        return None if self.is_target(endpoint) else Outcome(Status.SKIPPED, "address or port not allowed")
 
     async def _check(
         self, endpoint: Endpoint, info_hash: InfoHash, level: Level, pieces: Pieces | None, *, limited: bool
