@@ -140,7 +140,7 @@ ONLY: dict[str, tuple[str, ...]] = {
         "workers",
         "app.service",
         "doctor.checks",
-        "doctor.nodes",
+        "doctor.server_checks",
         "valkey.backup",
         "cli.commands",
         "admin",

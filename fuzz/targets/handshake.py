@@ -16,7 +16,7 @@ from tracker.wire.handshake import (
     encode_message,
 )
 from tracker.wire.torrent_file import Piece
-from tracker.workers.prober.examination import MAX_UNCHOKES, Download
+from tracker.workers.prober import MAX_UNCHOKES, Download
 
 MAX_LENGTH = 600
 _COUNT = 10

@@ -10,7 +10,7 @@ from tracker.bittorrent import Address
 from tracker.dht.node_id import ExternalAddress
 from tracker.store.dht.nodes import AnnouncedHash
 from tracker.store.dht.status import NodeStatus, Participation
-from tracker.workers.dht_status import COUNT_SECONDS, StatusWorker
+from tracker.workers.dht import COUNT_SECONDS, StatusWorker
 
 
 def worker(store: Store, island: Island, time: FakeTime) -> StatusWorker:

@@ -41,6 +41,8 @@ from tracker.workers.dht import (
     NameLease,
     NodeSaver,
     SampleWorker,
+    StatusWorker,
+    count_torrents,
     follow_changes,
     keep_connected,
     load_saved,
@@ -48,7 +50,6 @@ from tracker.workers.dht import (
     restore,
 )
 from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker, PeerCollector
-from tracker.workers.dht_status import StatusWorker, count_torrents
 from tracker.workers.prober import Prober
 
 RECEIVE_BUFFER = 262_144

@@ -16,7 +16,7 @@ import struct
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -103,26 +103,24 @@ def decode_snapshot(line: bytes) -> Snapshot:
     return Snapshot(dict(row["counts"]), histograms, dict(row["gauges"]))
 
 
+@dataclass(eq=False)
 class WebProcess:
     """One web process, as the parent sees it."""
 
-    def __init__(
-        self, child: ChildProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
-    ) -> None:
-        self.child = child
-        self.number = number
-        """The number of the process: a replacement gets the same UDP sockets."""
-        self.snapshot = Snapshot()
-        self.serving = asyncio.Event()
-        self.unanswered = 0
-        """Status messages since its last reply: counted, not timed, so a stalled parent does not kill its children."""
-        self._reader = reader
-        self._writer = writer
+    child: ChildProcess
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    number: int
+    """The number of the process: a replacement gets the same UDP sockets."""
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    serving: asyncio.Event = field(default_factory=asyncio.Event)
+    unanswered: int = 0
+    """Status messages since its last reply: counted, not timed, so a stalled parent does not kill its children."""
 
     async def listen(self) -> None:
         """Receives the process's telemetry until the process ends."""
         with suppress(OSError, ValueError):
-            while line := await self._reader.readline():
+            while line := await self.reader.readline():
                 self.unanswered = 0
                 with suppress(ValueError, TypeError, KeyError):
                     self.snapshot = decode_snapshot(line)
@@ -135,12 +133,12 @@ class WebProcess:
     def notify(self, problems: Sequence[str]) -> None:
         """Sends a status message, unless too much is waiting because the process does not read."""
         self.unanswered += 1
-        if self._writer.transport.get_write_buffer_size() < _MAX_LINE:
+        if self.writer.transport.get_write_buffer_size() < _MAX_LINE:
             self._send(list(problems))
 
     def _send(self, message: Any) -> None:
-        if not self._writer.is_closing():  # the process has ended; uvloop would raise RuntimeError
-            self._writer.write(encode_message(message))
+        if not self.writer.is_closing():  # the process has ended; uvloop would raise RuntimeError
+            self.writer.write(encode_message(message))
 
     async def stop(self, seconds: float) -> None:
         """Ends the process after requests in flight, within ``seconds``. Its last telemetry is still received."""
@@ -154,7 +152,7 @@ class WebProcess:
     def close(self) -> None:
         """Closes the pipes of a process that has ended."""
         self.child.transport.close()
-        self._writer.close()
+        self.writer.close()
 
 
 class WebProcessPool:

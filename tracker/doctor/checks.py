@@ -13,16 +13,17 @@ from redis.exceptions import RedisError, ResponseError
 
 from tracker.bittorrent import is_routable
 from tracker.doctor import Finding, ago
-from tracker.doctor.nodes import (
+from tracker.doctor.server_checks import (
     allowed_info,
     check_clock,
     check_cluster,
+    check_configuration,
     check_failover,
+    check_info,
     check_members,
     check_nodes,
     remedy_for,
 )
-from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.doctor.settings_checks import (
     check_dht_node,
     check_dht_settings,

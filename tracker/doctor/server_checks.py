@@ -1,13 +1,26 @@
-"""Checks of the store's server, from INFO and CONFIG GET."""
+"""Checks of the store's servers, from INFO, CONFIG GET and TIME: of one server; of a cluster, which shards are
+unavailable, and the settings of every node; and with replicas, whether the sentinels agree, whether a failover is
+possible, and what it would lose."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from tracker.doctor import Finding, megabytes
+from tracker.errors import StoreUnavailable
 from tracker.settings.model import Settings
+from tracker.store.client.cluster import slot_of
 from tracker.store.client.connection import Connection
-from tracker.store.client.server_info import missing_flags, read_setting, too_old, version_of
+from tracker.store.client.node_states import NO_MAJORITY, NodeState, no_majority
+from tracker.store.client.sentinel import SentinelReply
+from tracker.store.client.server_info import missing_flags, parse_info, read_info, read_setting, too_old, version_of
+from tracker.store.sharding.shards import Shard
+from tracker.store.sharding.unavailable import MAIN, named
 from tracker.store.stats.memory_usage import NEARLY_FULL
+from tracker.store.store import Store
 
 PUBSUB_BUFFER_BYTES = 256 * 1024 * 1024
 EXPIRE_EFFORT = 5
@@ -146,3 +159,254 @@ def _effort(effort: str) -> Finding:
         return Finding("ok", "expire effort", effort)
     remedy = f"active-expire-effort {EXPIRE_EFFORT} frees memory sooner"
     return Finding("ok", "expire effort", effort, remedy)
+
+
+_START = "start that node, or let a replica of it take over (docs/cluster.md, Failover)"
+_TAKE_OVER = (
+    "start the nodes that do not answer; if they are lost, send a replica of each, if it answers, CLUSTER FAILOVER "
+    "TAKEOVER (docs/cluster.md, Failover)"
+)
+CLOCK_SECONDS = 2.0
+"""Maximum difference between the clocks of tracker and store: due lists and heartbeats compare them."""
+
+
+def remedy_for(store: Store) -> str:
+    """What to do about a main store that is unavailable."""
+    if not store.connection.topology.nodes:
+        return "start the server that TRACKER_REDIS__URL names"
+    return _TAKE_OVER if store.connection.cause.startswith(NO_MAJORITY) else _START
+
+
+async def check_members(store: Store) -> AsyncIterator[Finding]:
+    """One line for each node of a cluster, and one where too few answer. Yields nothing without a cluster."""
+    nodes = await store.connection.topology.states()
+    by_id = {node.node_id: node for node in nodes}
+    for node in nodes:
+        yield _member(node, by_id.get(node.primary_id), store)
+    cause = no_majority([[replace(node, failing=not node.answers) for node in nodes]]) or store.connection.cause
+    if cause.startswith(NO_MAJORITY):
+        yield Finding("wrong", "majority", cause, _TAKE_OVER)
+
+
+def _member(node: NodeState, primary: NodeState | None, store: Store) -> Finding:
+    host, port = node.address
+    text = f"{host}:{port}"
+    if primary is not None:
+        text += f", a replica of {primary.address[0]}:{primary.address[1]}"
+    elif node.slots:
+        slots = ", ".join(f"{first} to {last}" for first, last in node.slots)
+        served = [each for each in store.shards.all if _serves(node, each)]
+        shards = named(each.number for each in served if each.number != MAIN)
+        what = ["main store"] * any(each is store.shards.main for each in served) + [shards] * (shards != "shard ")
+        text += f", a primary with the slots {slots} ({', '.join(what) or 'no shard'})"
+    else:
+        text += ", without slots"
+    if not node.answers:
+        return Finding("wrong", "node", f"{text}, does not answer", _START)
+    if primary is None:
+        return Finding("ok", "node", f"{text}, answers")
+    if not node.linked:
+        text += ", answers, and is not connected to its primary"
+        return Finding("warning", "node", text, "look into its log: without it what the primary has is in one place")
+    behind = f", {max(0, primary.offset - node.offset)} bytes behind" if primary.answers else ""
+    return Finding("ok", "node", f"{text}, answers{behind}")
+
+
+def _serves(node: NodeState, shard: Shard) -> bool:
+    slot = slot_of(shard.keys.prefix)
+    return slot is not None and any(first <= slot <= last for first, last in node.slots)
+
+
+async def check_nodes(
+    store: Store, settings: Settings, clock: Callable[[], float], *, tracker_running: bool
+) -> AsyncIterator[Finding]:
+    """Yields nothing with one shard, or without a cluster. The node of the main prefix has been checked before."""
+    if not (store.shards.others and store.connection.topology.nodes):
+        return
+    with suppress(StoreUnavailable):  # the node of a key is asked, which another node names
+        await store.shards.each(lambda shard: ("EXISTS", shard.keys.prefix))
+    unavailable = False
+    for address, shards in sorted(_by_node(store).items()):
+        here = [shard for shard in shards if not shard.connection.unavailable]
+        findings: list[Finding] | None = []
+        if here and address != store.connection.master:
+            findings = await _problems(here[0].connection, settings, clock, tracker_running=tracker_running)
+        missing = shards if findings is None else [shard for shard in shards if shard not in here]
+        if missing:
+            unavailable = True
+            lost = named(shard.number for shard in missing)
+            text = f"unavailable: {lost} of {address} ({missing[0].connection.cause}); their torrents are refused"
+            yield Finding("wrong", "shards", text, remedy_for(store))
+        for each in findings or ():
+            yield Finding(each.level, each.subject, f"{address}: {each.text}", each.remedy)
+    if not unavailable:
+        yield Finding("ok", "shards", f"all {len(store.shards)} are served")
+
+
+def _by_node(store: Store) -> dict[str, list[Shard]]:
+    found: dict[str, list[Shard]] = {}
+    for shard in store.shards:
+        found.setdefault(shard.connection.master, []).append(shard)
+    return found
+
+
+async def _problems(
+    connection: Connection, settings: Settings, clock: Callable[[], float], *, tracker_running: bool
+) -> list[Finding] | None:
+    """What is not right on a node; None if it does not answer."""
+    try:
+        info = await allowed_info(connection)
+        found = [*check_info(info, settings), await check_clock(connection, clock)]
+        found += [each async for each in check_configuration(connection, info, tracker_running=tracker_running)]
+        found += [each async for each in check_cluster(connection, info)]
+    except StoreUnavailable:
+        return None
+    return [each for each in found if each.level != "ok"]
+
+
+async def allowed_info(connection: Connection) -> Mapping[str, Any]:
+    """The server's INFO; empty if that is forbidden."""
+    try:
+        return await read_info(connection)
+    except ResponseError:
+        return {}
+
+
+async def check_clock(connection: Connection, clock: Callable[[], float]) -> Finding:
+    before = clock()
+    try:
+        seconds, microseconds = await connection.command("TIME")
+    except ResponseError:
+        text = "TIME is forbidden, so the clock difference is unknown"
+        return Finding("warning", "clock", text, "allow it: ACL SETUSER … +time")
+    difference = int(seconds) + int(microseconds) / 1e6 - (before + clock()) / 2
+    if abs(difference) < CLOCK_SECONDS:
+        return Finding("ok", "clock", f"the store's and this machine's differ by {abs(difference):.3f} s")
+    way = "ahead of" if difference > 0 else "behind"
+    text = f"the store's is {abs(difference):.1f} s {way} this machine's"
+    return Finding("wrong", "clock", text, "run a time service (NTP) on both")
+
+
+MIN_NODE_TIMEOUT = 5000
+"""Milliseconds."""
+MAX_LAG = 10
+"""Seconds."""
+MIN_PRIMARIES = 3
+"""Most of the nodes with slots decide on a failover. Of two, none may fail."""
+
+
+async def check_failover(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
+    """Yields nothing without sentinels. ``info`` is the server's INFO, empty if that is forbidden."""
+    replies = await connection.topology.replies()
+    if replies is None:
+        return
+    yield _sentinels(replies, connection.master)
+    if info:
+        required = await read_setting(connection, "min-replicas-to-write")
+        yield check_replicas(int(info.get("connected_slaves", 0)), required)
+    async for finding in _check_return(connection):
+        yield finding
+
+
+async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
+    """Yields nothing without a cluster. ``info`` as in ``check_failover``."""
+    if not connection.topology.nodes:
+        return
+    yield Finding(
+        "ok", "cluster", f"{connection.master} serves the keys; nodes known: {len(connection.topology.nodes)}"
+    )
+    replicas = int(info.get("connected_slaves", 0))
+    if info and not replicas:
+        text = "the node that serves the keys has no replica, so no failover is possible"
+        remedy = "start one: CLUSTER REPLICATE <id of the node>"
+        yield Finding("warning", "replicas", text, remedy)
+    if replicas:
+        async for finding in _check_takeover(connection):
+            yield finding
+    required = int(await read_setting(connection, "min-replicas-to-write") or 0)
+    if info and (found := check_required(replicas, required)) is not None:
+        yield found
+    max_lag = int(await read_setting(connection, "min-replicas-max-lag") or MAX_LAG)
+    if (found := check_isolation(replicas, required, max_lag)) is not None:
+        yield found
+    async for finding in _check_return(connection):
+        yield finding
+    timeout = int(await read_setting(connection, "cluster-node-timeout") or MIN_NODE_TIMEOUT)
+    if timeout < MIN_NODE_TIMEOUT:
+        text = f"cluster-node-timeout is {timeout} ms: a node that is busy for longer counts as failed, and a node "
+        text += "that does not reach most of the others for longer refuses work"
+        yield Finding("warning", "node timeout", text, f"set it to {MIN_NODE_TIMEOUT} or more on each node")
+    if await read_setting(connection, "cluster-require-full-coverage") == "yes":
+        text = "all nodes refuse work while the slots of one are not served"
+        yield Finding("warning", "coverage", text, "set cluster-require-full-coverage to no on each node")
+
+
+async def _check_takeover(connection: Connection) -> AsyncIterator[Finding]:
+    """Whether a replica can take over. Its own settings are not read: those of all nodes are usually the same."""
+    with suppress(ResponseError):  # CLUSTER INFO may be forbidden
+        state = parse_info(await connection.command("CLUSTER", "INFO"))
+        if (primaries := int(state.get("cluster_size", MIN_PRIMARIES))) < MIN_PRIMARIES:
+            text = f"nodes with slots: {primaries}; after the failure of one, too few are left to choose its replica"
+            yield Finding("warning", "primaries", text, f"spread the slots over {MIN_PRIMARIES} nodes or more")
+    if await read_setting(connection, "cluster-replica-no-failover") == "yes":
+        text = "cluster-replica-no-failover is yes: a replica with this setting does not take over by itself"
+        yield Finding("warning", "failover", text, "set cluster-replica-no-failover to no on each node")
+
+
+async def _check_return(connection: Connection) -> AsyncIterator[Finding]:
+    """Whether this server can sign in to the one that takes over from it."""
+    if await read_setting(connection, "requirepass") and await read_setting(connection, "masterauth") == "":
+        text = "requirepass is set and masterauth is not: after a failover this server cannot be a replica"
+        yield Finding("warning", "masterauth", text, "set masterauth to the same password on each server")
+
+
+def check_required(replicas: int, required: int) -> Finding | None:
+    """Whether a node of a cluster takes announces, and whether the one after a failover does. ``replicas``: those that
+    are connected; ``required``: min-replicas-to-write."""
+    if not required or required < replicas:
+        return None
+    text = f"min-replicas-to-write is {required} with {replicas} connected: "
+    remedy = "start another replica, or set min-replicas-to-write to 0 on each node"
+    if required > replicas:
+        return Finding("wrong", "replicas", f"{text}the node refuses all announces", remedy)
+    text += "after a failover one fewer is connected, so the new node refuses all announces"
+    return Finding("warning", "replicas", text, remedy)
+
+
+def check_isolation(replicas: int, required: int, max_lag: int) -> Finding | None:
+    """Whether a node that is cut off from the others soon refuses announces. ``replicas`` and ``required``: as in
+    ``check_required``; ``max_lag``: min-replicas-max-lag (s)."""
+    remedy = f"set min-replicas-to-write to 1 and min-replicas-max-lag to {MAX_LAG} on each node"
+    if replicas > 1 and not required:
+        text = f"{replicas} replicas connected, but a node that is cut off from them keeps accepting announces that "
+        return Finding("warning", "isolation", f"{text}will be lost, for cluster-node-timeout and 2 s", remedy)
+    if required and not 0 < max_lag <= MAX_LAG:
+        text = f"min-replicas-max-lag is {max_lag}: a node that is cut off from its replicas accepts announces that "
+        return Finding("warning", "isolation", f"{text}will be lost for longer than {MAX_LAG} s", remedy)
+    return None
+
+
+def check_replicas(replicas: int, required: str | None) -> Finding:
+    """``required`` is min-replicas-to-write; None if it cannot be read."""
+    if not replicas:
+        text = "the master has no replica, so no failover is possible"
+        return Finding("wrong", "replicas", text, "start one: replicaof <host> <port of the master>")
+    if required == "0" and replicas > 1:
+        text = f"{replicas} connected, but a master cut off from them keeps accepting writes that will be lost"
+        remedy = "set min-replicas-to-write to 1 and min-replicas-max-lag to 10"
+        return Finding("warning", "replicas", text, remedy)
+    return Finding("ok", "replicas", f"{replicas} connected")
+
+
+def _sentinels(replies: list[SentinelReply], master: str) -> Finding:
+    agree = [reply for reply in replies if reply.address and f"{reply.address[0]}:{reply.address[1]}" == master]
+    if len(agree) == len(replies) and len(replies) > 2:
+        return Finding("ok", "sentinels", f"all {len(replies)} report {master} as the master")
+    if len(agree) == len(replies):
+        text = f"{len(replies)} report {master} as the master; with fewer than 3, one failure can prevent a failover"
+        return Finding("warning", "sentinels", text, "name 3 or more in TRACKER_REDIS__URL")
+    others = "; ".join(
+        f"{reply.sentinel}: {reply.problem or f'reports {reply.address}'}" for reply in replies if reply not in agree
+    )
+    text = f"{len(agree)} of {len(replies)} report {master} as the master ({others})"
+    return Finding("warning", "sentinels", text, "check that all of them run and monitor the same master")

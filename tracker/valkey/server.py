@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -53,6 +54,10 @@ _INFO_FIELD = re.compile(rb"^(\w+):([0-9]{1,19})\r?$", re.MULTILINE)
 """A number in the reply to INFO."""
 
 
+log = Logger("tracker.valkey")
+
+
+@dataclass(eq=False)
 class EmbeddedValkey:
     """A valkey-server with its data in ``directory``, as an async context manager. ``url`` is its address for redis-py.
 
@@ -62,22 +67,16 @@ class EmbeddedValkey:
     5 s.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        log: Logger | None = None,
-        *,
-        max_memory_mb: int | None = None,
-        memory_limit: Callable[[int], int] = default_limit,
-        stop_seconds: float = STOP_SECONDS,
-        supervised: bool = not HAS_PARENT_DEATH_SIGNAL,
-    ) -> None:
-        self._log: Logger = Logger("tracker.valkey") if log is None else log
-        self._data = DataDirectory(directory, self._log)
-        self._max_memory_mb = max_memory_mb
-        self._memory_limit = memory_limit
-        self._stop_seconds = stop_seconds
-        self._supervised = supervised
+    directory: Path
+    log: Logger = log
+    _: KW_ONLY
+    max_memory_mb: int | None = None
+    memory_limit: Callable[[int], int] = default_limit
+    stop_seconds: float = STOP_SECONDS
+    supervised: bool = not HAS_PARENT_DEATH_SIGNAL
+
+    def __post_init__(self) -> None:
+        self._data = DataDirectory(self.directory, self.log)
         self._socket: Path | None = None
         self._socket_directory: Path | None = None
         self._child: ChildProcess | None = None
@@ -171,13 +170,13 @@ class EmbeddedValkey:
             failures = 0 if time.monotonic() - began >= STABLE_SECONDS else failures + 1
             delay = RESTART_DELAYS_SECONDS[min(failures, len(RESTART_DELAYS_SECONDS) - 1)]
             if self._child is not None:  # else the restart failed, and that was logged
-                self._log.error("private store died; restarting it", why=why, delay_seconds=delay)
+                self.log.error("private store died; restarting it", why=why, delay_seconds=delay)
             await asyncio.sleep(delay)
             try:
                 if self._should_run:
                     await self.start()
             except StartupError as error:
-                self._log.error("private store cannot be restarted", why=str(error))
+                self.log.error("private store cannot be restarted", why=str(error))
 
     async def _start(self, meanwhile: Callable[[], object] | None) -> None:
         binary, config = server_binary(), _config()
@@ -196,7 +195,7 @@ class EmbeddedValkey:
                 meanwhile()
             await self._wait_until_ready(self._child)
             limit = await self._limit_memory()
-        self._log.debug("private store ready", directory=str(self._data.path), pid=self._child.pid, maxmemory=limit)
+        self.log.debug("private store ready", directory=str(self._data.path), pid=self._child.pid, maxmemory=limit)
 
     async def _spawn(self, binary: Path, config: Path, environment: Mapping[str, str], lock: int) -> ChildProcess:
         # Options that make it private, whatever redis.conf says.
@@ -212,7 +211,7 @@ class EmbeddedValkey:
             self._on_line,
             inherit=lock,
             environment=environment,
-            supervised=self._supervised,
+            supervised=self.supervised,
         )
 
     def _choose_socket(self) -> Path:
@@ -238,7 +237,7 @@ class EmbeddedValkey:
                 raise StartupError(f"the private store did not start: it {why}{advice}")
             if time.monotonic() - logged >= PROGRESS_SECONDS:
                 logged = time.monotonic()
-                self._log.info("private store is loading its data", seconds=round(logged - began))
+                self.log.info("private store is loading its data", seconds=round(logged - began))
             await asyncio.sleep(0.02)
         self._serving = True
 
@@ -247,20 +246,20 @@ class EmbeddedValkey:
         assert self._socket is not None
         memory = dict(_INFO_FIELD.findall(await _send(self._socket, b"INFO memory", whole=True)))
         limit, used = int(memory.get(b"maxmemory", 0)), int(memory.get(b"used_memory", 0))
-        if self._max_memory_mb is None and limit:
+        if self.max_memory_mb is None and limit:
             return limit
-        limit = self._memory_limit(used)
-        if self._max_memory_mb is not None:
-            limit = self._max_memory_mb * 2**20
+        limit = self.memory_limit(used)
+        if self.max_memory_mb is not None:
+            limit = self.max_memory_mb * 2**20
         if await _send(self._socket, b"CONFIG SET maxmemory %d" % limit) != b"+OK\r\n":
-            self._log.warning("private store has no memory limit: it refused the command")
+            self.log.warning("private store has no memory limit: it refused the command")
             return 0
         return limit
 
     async def _stop_child(self) -> None:
         child, self._child = self._child, None
         if child is not None:
-            await child.stop(self._stop_seconds)
+            await child.stop(self.stop_seconds)
 
     def _on_line(self, line: str) -> None:
         """Passes on a line of its log. Warnings stay warnings, except the advice it prints at each start and stop."""
@@ -268,9 +267,9 @@ class EmbeddedValkey:
         text = _LOG_HEAD.sub("", line)
         advises = not self._serving and text.startswith("WARNING ")  # "Memory overcommit must be enabled…"
         if head and head["level"] == "#" and self._child is not None and not advises:
-            self._log.warning("private store warning", line=text)
+            self.log.warning("private store warning", line=text)
         else:
-            self._log.debug("private store log", line=text)
+            self.log.debug("private store log", line=text)
 
 
 def server_binary() -> Path:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tracker.errors import PeerProtocolError
 from tracker.wire.handshake import BLOCK_LENGTH, Kind, Message
 from tracker.wire.torrent_file import Piece
-from tracker.workers.prober.examination import MAX_UNCHOKES, Download
+from tracker.workers.prober import MAX_UNCHOKES, Download
 
 CHOKE, UNCHOKE = Message(Kind.CHOKE), Message(Kind.UNCHOKE)
 INDEX = 5

@@ -30,8 +30,7 @@ from tests.workers.prober.peers import (
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.wire.handshake import BLOCK_LENGTH, Handshake, Kind, Message, encode_handshake, encode_message
 from tracker.wire.torrent_file import Pieces
-from tracker.workers.prober import Level, Outcome, Status
-from tracker.workers.prober.examination import MAX_HIDDEN_PIECES, Connection, Examination
+from tracker.workers.prober import MAX_HIDDEN_PIECES, Connection, Examination, Level, Outcome, Status
 
 ALL, NONE = Message(Kind.HAVE_ALL), Message(Kind.HAVE_NONE)
 UNKNOWN = Status.UNKNOWN
