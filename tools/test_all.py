@@ -31,9 +31,9 @@ def interpreters() -> Iterator[tuple[str, str]]:
 
 PYTEST = (sys.executable, "-m", "pytest", "--long", "--hypothesis-profile", "long", "--timeout", "900")
 STEPS: Mapping[str, Sequence[str]] = {
-    "tests": (*PYTEST, "--numprocesses", "4", "--dist", "worksteal", "--serial", "without"),
+    "tests": (*PYTEST, "--numprocesses", "5", "--dist", "worksteal", "--serial", "without"),
     "serial tests": (*PYTEST, "--numprocesses", "0", "--serial", "only"),
-    "chaos": (sys.executable, "-m", "loadtest.chaos", "--at-once", "2"),
+    "chaos": (sys.executable, "-m", "loadtest.chaos", "--at-once", "4"),
     "slow clients": (sys.executable, "-m", "loadtest.clients.slow_clients"),
     "fuzzing": (sys.executable, "-m", "fuzz", "--seconds", "20"),
     **{

@@ -76,7 +76,7 @@ def test_the_tracker_keeps_the_tables(tracker: Command, tmp_path: Path, unit3d: 
         assert (beyond[b"peers"], beyond[b"warning message"]) == (b"", NO_SLOT.encode())
         until(lambda: unit3d.sql("SELECT seeders, leechers FROM torrents") == [["1", "1"], ["1", "0"]])
         announce(running, 7, left="0", uploaded="5000", event="")
-        until(lambda: unit3d.number("SELECT SUM(uploaded) FROM peers") == 5000)
+        until(lambda: unit3d.number("SELECT COALESCE(SUM(uploaded), 0) FROM peers") == 5000)
         announce(running, 7, left="0", uploaded="9000", event="stopped")
         until(lambda: unit3d.number("SELECT COUNT(*) FROM peers WHERE active") == 2)
         shown = json.loads(tracker("user", "show", "7", "--json").stdout)
