@@ -10,6 +10,8 @@ import resource
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tracker.settings.model import Settings
@@ -55,7 +57,9 @@ async def serve(settings: Settings, ready: "Callable[[Banner], None]", read_sett
             ready(banner)
 
         try:
-            server = await stack.enter_async_context(open_server(settings, _import_service))
+            server = await stack.enter_async_context(
+                open_server(settings, partial(import_module, "tracker.app.service"))
+            )
             from tracker.app import service  # noqa: PLC0415
 
             message = "stopped before the tracker served"
@@ -77,10 +81,6 @@ def _disable_core_files() -> None:
     """A core file would contain passwords and passkeys. Children inherit the limit; `prlimit` raises it if needed."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
-
-
-def _import_service() -> None:
-    import tracker.app.service  # noqa: F401, PLC0415
 
 
 def _install_signal_handlers(stop: ShutdownEvent, seconds: float, reload: Reload) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tracker.errors import StartupError
@@ -161,12 +162,9 @@ def unusable(directory: Path, error: OSError) -> StartupError:
 
 def _is_gone(pid: int | None) -> bool:
     """Whether the process has ended; False for an unknown pid."""
-    if pid is None:
-        return False
     try:
-        os.kill(pid, 0)
+        with suppress(PermissionError):
+            os.kill(os.getpid() if pid is None else pid, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:
-        return False
     return False

@@ -7,7 +7,7 @@ displace the real ones. A batch without a reply of the store is sent again; the 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from heapq import nlargest
 from typing import NamedTuple
@@ -97,15 +97,11 @@ class ClientSoftwareCounter:
         except OutOfMemoryError:
             return  # sent again with the next batch; the queue is bounded
         except RedisError:
-            self._drop_bad_batch()
+            self._attempts += 1
+            if self._attempts >= _MAX_ATTEMPTS and self._batch is not None:  # so that others can follow
+                self._drop(sum(self._batch.counts.values()))
+                self._batch, self._attempts = None, 0
             raise
-
-    def _drop_bad_batch(self) -> None:
-        """Drops a batch that the store has refused five times, so that others can follow."""
-        self._attempts += 1
-        if self._attempts >= _MAX_ATTEMPTS and self._batch is not None:
-            self._drop(sum(self._batch.counts.values()))
-            self._batch, self._attempts = None, 0
 
     async def _send(self) -> None:
         """Sends all current counts, batch by batch."""
@@ -118,7 +114,8 @@ class ClientSoftwareCounter:
                 self._batch = self._take(waiting[at : at + MAX_BATCH])
                 await self._send_batch(self._batch)
             if sent:
-                self._keep_frequent(sent)
+                frequent = set(nlargest(KEPT_NAMES, self._counts, key=lambda pair: sent.get(pair, 0)))
+                self._counts = {pair: number for pair, number in self._counts.items() if number or pair in frequent}
 
     def _take(self, pairs: Sequence[ClientEvent]) -> _Batch:
         """A batch of these pairs. Names that become equal when they are cleaned for storage add up."""
@@ -135,10 +132,6 @@ class ClientSoftwareCounter:
     async def _send_batch(self, batch: _Batch) -> None:
         await self.client_software.add(batch.number, batch.counts, batch.time, batch.addresses)
         self._batch, self._attempts = None, 0
-
-    def _keep_frequent(self, sent: Mapping[ClientEvent, int]) -> None:
-        frequent = set(nlargest(KEPT_NAMES, self._counts, key=lambda pair: sent.get(pair, 0)))
-        self._counts = {pair: number for pair, number in self._counts.items() if number or pair in frequent}
 
     async def flush(self) -> None:
         """Sends what is waiting, at a graceful stop. Drops what the store does not accept in time."""

@@ -3,8 +3,8 @@ pieces, or send one.
 
 Every peer may announce any port, so a probe must harm no third party: only routable addresses, no port below 1024, one
 connection per endpoint and hour, three a day per address unless it is a claimant's, two per second in all, by turns of
-addresses. An encryption-only client closes a plain connection exactly as
-a client without the torrent does, so a missing handshake proves nothing. Only what the protocol proves is a lie.
+addresses. An encryption-only client closes a plain connection exactly as a client without the torrent does, so a
+missing handshake proves nothing. Only what the protocol proves is a lie.
 
 All times and all bytes read are bounded. A connection lasts at most 70 s, so at most 140 are open, each with at most
 0.5 MB.

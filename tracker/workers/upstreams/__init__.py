@@ -61,7 +61,7 @@ class Upstreams:
     async def __aenter__(self) -> "Upstreams":
         self._upstreams = list(self._open())
         for upstream in self._upstreams:
-            if not upstream.can_be_asked:
+            if not upstream.tracker.scrapes and upstream.observer is None:
                 log.warning(
                     "upstream tracker unused: its URL has no scrape, and upstream_peers is off", tracker=upstream.name
                 )
@@ -71,7 +71,7 @@ class Upstreams:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for upstream in self._upstreams:
-            await upstream.close()
+            await upstream.tracker.close()
         if self._session is not None:
             await self._session.close()
         self._upstreams, self._session = [], None

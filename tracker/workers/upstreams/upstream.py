@@ -154,13 +154,6 @@ class Upstream:
         self._announces = Backoff()
         self._turns = asyncio.Semaphore(MAX_IN_FLIGHT)
 
-    @property
-    def can_be_asked(self) -> bool:
-        return self.tracker.scrapes or self.observer is not None
-
-    async def close(self) -> None:
-        await self.tracker.close()
-
     async def ask(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Counts]) -> None:
         """Adds the counts of each torrent to ``found`` as replies arrive.
 
@@ -185,7 +178,7 @@ class Upstream:
             try:
                 files = await self._attempt(self._scrapes, MAX_REFUSED_SCRAPES, self.tracker.scrape, batch)
             except _NoCounts as why:
-                found |= dict.fromkeys(batch, self._failed_counts(why))
+                found |= dict.fromkeys(batch, Counts(self.name, error=why.text, skipped=why.skipped))
                 observable += batch if why.refused else ()
                 at += len(batch)
             else:
@@ -202,7 +195,7 @@ class Upstream:
             reply = await self._attempt(self._announces, MAX_REFUSED_ANNOUNCES, request, announce)
         except _NoCounts as why:
             if not self.tracker.scrapes:
-                found[info_hash] = self._failed_counts(why)
+                found[info_hash] = Counts(self.name, error=why.text, skipped=why.skipped)
             return
         addresses = _addresses(reply)
         if found[info_hash].error is not None:
@@ -219,9 +212,6 @@ class Upstream:
         if reply.seeders + reply.leechers and not (reply.peers or reply.peers6):
             raise TrackerRefusal("no peers for an observer")
         return reply
-
-    def _failed_counts(self, why: _NoCounts) -> Counts:
-        return Counts(self.name, error=why.text, skipped=why.skipped)
 
     async def _attempt(
         self, backoff: Backoff, max_refusals: int, request: Callable[[Request], Awaitable[Reply]], argument: Request
