@@ -191,7 +191,8 @@ def _name(path: Path) -> str:
 
 def path_of(module: str) -> Path:
     base = PACKAGE.joinpath(*module.split("."))
-    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+    package = base / "__init__.py"
+    return package if package.is_file() else base.with_suffix(".py")  # a folder may have stayed with its bytecode
 
 
 def imports(module: str) -> Iterator[str]:

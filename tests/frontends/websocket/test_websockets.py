@@ -663,6 +663,26 @@ async def test_announces_that_come_too_fast_wait_and_keep_their_order(
         assert [(await one.receive())["info_hash"] for _ in hashes] == hashes
 
 
+async def test_a_client_that_leaves_with_many_messages_waiting_leaves_soon(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_end, "MESSAGES_AT_ONCE", 2)
+    monkeypatch.setattr(front_end, "MESSAGES_SECOND", 1.0)
+    async with serving(redis_url, prefix) as site:
+        one = await site.open()
+        for number in range(40):
+            await one.send(action="announce", info_hash=f"{number:020}", peer_id=one.peer_id)
+        await one.receive()
+        connection = one.socket._response.connection
+        assert connection is not None and connection.transport is not None
+        connection.transport.abort()
+
+        async def forgotten() -> bool:
+            return not site.context.telemetry.snapshot().gauges["sockets"]
+
+        await eventually(forgotten, 20.0)
+
+
 async def test_a_message_that_waits_for_the_store_counts_once(
     redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,11 +157,16 @@ class SocketConnection:
                 break
             if self._bad > MAX_BAD_MESSAGES:
                 break
-            while not (counted or self._budget.take(now := time.monotonic())):
+            while not (counted or self._has_left or self._budget.take(now := time.monotonic())):
                 await asyncio.sleep(self._budget.wait(now))
             self._waits = bool(inbox._buffer)
             del message, rest  # thousands of connections would each keep their last one
         return socket
+
+    @property
+    def _has_left(self) -> bool:
+        """Whether the client is gone; among the messages that still wait there may be stops."""
+        return self._connection.transport is None
 
     def _take(self, message: _Message) -> _Message | None:
         """Handles a message when it arrives; returns what waits for the task of the connection."""
