@@ -431,19 +431,22 @@ async def test_a_source_is_not_asked_again_early_where_no_note_can_be_written(ho
     """As on a full disk."""
     host.answers[MARCH] = lambda _: web.Response(status=429, headers={"Retry-After": "90000"})
     put(file.with_suffix(".json.new") / "in the way", b"")
-    now, settings = NOW, GeoIPSettings(database=Path("dbip-city-lite"))
+    now, settings, place = NOW, GeoIPSettings(database=Path("dbip-city-lite")), file
 
-    async def fetch(_: Source, place: Path, at: float, shared: Path | None) -> bool:
-        return await update(dbip(host), place, at, host.tls, shared)
+    async def fetch(_: Source, to: Path, at: float, shared: Path | None) -> bool:
+        return await update(dbip(host), to, at, host.tls, shared)
 
     job = GeoIPUpdater(
-        lambda: (settings, file), lambda *names, by=1: None, lambda: now, fetch=fetch, shared=lambda _: None
+        lambda: (settings, place), lambda *names, by=1: None, lambda: now, fetch=fetch, shared=lambda _: None
     )
     for hours, asked in ((0, 1), (1, 1), (24, 1), (26, 2)):
         now = NOW + hours * 3600
         await job.step()
         assert len(host.requests) == asked
     assert not update_notes(file)
+    place = file.with_name("other.mmdb")  # the operator has chosen another source
+    await job.step()
+    assert len(host.requests) == 3
 
 
 def test_notes_where_other_users_may_write_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -353,8 +353,8 @@ class GeoIPUpdater:
 
     def __post_init__(self) -> None:
         self._jitter = 1 + self.chance() / 4
-        self._retry_at = 0
-        """As in the notes, which a full disk does not take."""
+        self._retry: tuple[Path | None, int] = None, 0
+        """The file of a source that refused, and when to ask again: its notes say that too, but not on a full disk."""
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -372,7 +372,7 @@ class GeoIPUpdater:
         except OthersUpdate:
             return BUSY_SECONDS
         except ClientError as error:
-            self._retry_at = error.retry_at if isinstance(error, NotUpdated) else 0
+            self._retry = file, error.retry_at if isinstance(error, NotUpdated) else 0
             self.count("geoip.failed")
             log.warning("geoip database not updated", source=settings.source, error=str(error))
         return CHECK_SECONDS
@@ -388,6 +388,7 @@ class GeoIPUpdater:
     def _is_due(self, file: Path, shared: Path | None) -> bool:
         """Times that are too far ahead were noted before the clock was set back."""
         now, own, others = self.clock(), update_notes(file), update_notes(shared) if shared else {}
-        if any(now < at <= now + WEEK_SECONDS for at in (self._retry_at, own.get("retry", 0), others.get("retry", 0))):
+        retry = self._retry[1] if self._retry[0] == file else 0
+        if any(now < at <= now + WEEK_SECONDS for at in (retry, own.get("retry", 0), others.get("retry", 0))):
             return False
         return not file.exists() or not 0 <= now - own.get("checked", 0) <= WEEK_SECONDS * self._jitter

@@ -413,7 +413,7 @@ async def read_in_turns(rows: Iterable[_Item], read: Callable[[_Item], _Result])
 
 
 async def scan(connection: Connection, head: tuple[Argument, ...], *options: Argument) -> AsyncIterator[list[bytes]]:
-    """The pages of a scan, some of which may be empty. ``head``: SCAN, or SSCAN or ZSCAN with a key."""
+    """The pages of a scan, some of which may be empty. ``head``: SCAN, or HSCAN, SSCAN or ZSCAN with a key."""
     cursor = None
     while cursor != b"0":
         cursor, page = await connection.command(*head, cursor or 0, *options)
