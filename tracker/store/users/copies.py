@@ -30,8 +30,6 @@ _HAS_PEERS = 2
 """The answer of delete_user.lua while peers of the user must be removed first."""
 MIN_COMPARED, PAGES = 50, 1000
 """A comparison of all users takes about PAGES pages, of at least MIN_COMPARED users."""
-
-
 UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE = 100, 1000
 """Passkeys that the main prefix does not know, for which one process asks it."""
 _TRIES = 5

@@ -14,7 +14,6 @@ from tracker.store.sharding.shards import Shard, Shards, in_parts
 from tracker.store.users.fields import TOTALS
 
 SUMMED = (*TOTALS, "unreported")
-"""In the order of sum_users.lua."""
 USERS_A_CALL = 100
 USERS_A_PASS = 500
 
@@ -68,7 +67,7 @@ class UserSums:
     async def save(self, user_ids: Sequence[str]) -> None:
         """Writes the sums under the main prefix. Users that were deleted are left out."""
         for some in in_parts(user_ids if self._parts else (), USERS_A_CALL):
-            argv: list[Argument] = []
+            argv: list[Argument] = [" ".join(SUMMED)]
             for user_id, sums in zip(some, await self.read(some), strict=True):
                 argv += (user_id, sums.hit_and_runs, *sums.totals)
             await self._scripts.sum_users(argv)

@@ -1,39 +1,40 @@
 #!lua
 -- sum_users.lua: writes the sums over all shards of some users under the main prefix.
--- ARGV      for each user: user id; over all shards the number of hit-and-runs, and the sums of uploaded, downloaded,
---   snatches, announces, credit_cut and unreported
+-- ARGV[1]   the names of totals, with spaces between
+-- ARGV[2..] for each user: user id; over all shards the number of hit-and-runs, and the sums of these totals
 -- Answer    how many users there are no longer
 local P, call = KEYS[1], redis.call
 --@ include lib/numbers.lua
 --@ include lib/user_ranks.lua
-local SUMMED = { 'uploaded', 'downloaded', 'snatches', 'announces', 'credit_cut', 'unreported' }
+local summed = {}
+for name in string.gmatch(ARGV[1], '%S+') do summed[#summed + 1] = name end
 
 -- A total is its base under the main prefix and the sum. A total without a base was set by a program: the base follows
 -- from it.
 local function save_sums(uid, first)
   local key, totals = P .. 'u:' .. uid, {}
   if not call('HGET', key, 'passkey') then return false end
-  for i, field in ipairs(SUMMED) do
+  for i, field in ipairs(summed) do
     local sum, v = tonumber(ARGV[first + i]), call('HMGET', key, field, 'base_' .. field)
     local base = tonumber(v[2] or '')
     if not base then
       base = v[1] and total_of(v[1]) - sum or 0
       call('HSET', key, 'base_' .. field, string.format('%.0f', base))
     end
-    totals[i] = string.format('%.0f', math.max(0, math.min(MAX_EXACT, base + sum)))
-    call('HSET', key, field, totals[i])
+    totals[field] = string.format('%.0f', math.max(0, math.min(MAX_EXACT, base + sum)))
+    call('HSET', key, field, totals[field])
   end
   if tonumber(ARGV[first]) > 0 then
     call('ZADD', P .. 'i:hnr', ARGV[first], uid)
   else
     call('ZREM', P .. 'i:hnr', uid)
   end
-  note_rank(uid, totals[1], totals[2])
+  note_rank(uid, totals.uploaded, totals.downloaded)
   return true
 end
 
 local gone = 0
-for i = 1, #ARGV, 2 + #SUMMED do
+for i = 2, #ARGV, 2 + #summed do
   local ok, known = pcall(save_sums, ARGV[i], i + 1)
   if not (ok and known) then gone = gone + 1 end
 end

@@ -35,14 +35,14 @@ if not fields then return nil end
 local blocked, has_more = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant, W .. ':released')
 if blocked then return { 'blocked' } end
 if fields.min_version ~= '' then
--- Whether a version comes before `oldest`, compared byte by byte whatever the locale of the server.
-local function is_outdated(version, oldest)
-  for i = 1, #oldest do
-    local a, b = string.byte(version, i) or -1, string.byte(oldest, i)
-    if a ~= b then return a < b end
+  -- Whether a version comes before `oldest`, compared byte by byte whatever the locale of the server.
+  local function is_outdated(version, oldest)
+    for i = 1, #oldest do
+      local a, b = string.byte(version, i) or -1, string.byte(oldest, i)
+      if a ~= b then return a < b end
+    end
+    return false
   end
-  return false
-end
   if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
 end
 
