@@ -9,7 +9,7 @@ changes of programs, of trackers that ended meanwhile, and of shards that were u
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import TypeVar
 
 from redis.exceptions import RedisError
 
@@ -23,6 +23,8 @@ from tracker.store.users.rules import Multipliers
 from tracker.store.users.sums import UserSums
 from tracker.system.logger import Logger
 from tracker.workers.loop import Sleep, follow, forever
+
+T = TypeVar("T")
 
 PAUSES = 4
 """The pause after a step is at least four times as long as the step: the scan takes a fifth of the store's time."""
@@ -83,7 +85,20 @@ class AdoptionWorker:
 
 PAUSE_SECONDS = 2.0
 
+_NOT_COPIED, _NOT_UPDATED = "users that a site wrote are not copied", "users of a shard are not updated"
+
 log = Logger("tracker.users")
+
+
+async def _survive(work: Awaitable[T], failure: str) -> T | None:
+    """None where the store is unavailable, or refuses, which is logged as ``failure``."""
+    try:
+        return await work
+    except StoreUnavailable:
+        return None
+    except RedisError as error:
+        log.error(failure, error=str(error))
+        return None
 
 
 @dataclass(eq=False)
@@ -114,22 +129,12 @@ class SiteUsers:
 
     async def _compare(self, payload: bytes | None) -> None:
         """A message on ``t:{main}:users`` names a user by passkey or id. The walk makes up for a lost one."""
-        if payload is not None:
-            await self._survive(partial(self.copies.compare_one, payload))
+        if payload is not None and self._is_mine:
+            await _survive(self.copies.compare_one(payload), _NOT_COPIED)
 
     async def _walk(self) -> None:
-        found = await self._survive(partial(self.copies.compare_page, self._cursor))
-        self._cursor = found or self._cursor
-
-    async def _survive(self, compare: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
         if self._is_mine:
-            try:
-                return await compare()
-            except StoreUnavailable:
-                return None
-            except RedisError as error:
-                log.error("users that a site wrote are not copied", error=str(error))
-        return None
+            self._cursor = await _survive(self.copies.compare_page(self._cursor), _NOT_COPIED) or self._cursor
 
     @property
     def _is_mine(self) -> bool:
@@ -169,9 +174,9 @@ class UserSumsWorker:
         held = [self.shards[number] for number in self.held()]
         for find, update in self._parts:
             for shard in await self._found(find, held):
-                await self._survive(update(shard))
+                await _survive(update(shard), _NOT_UPDATED)
         if self.shards[0] in held:  # one tracker walks through all users
-            await self._survive(self._walk())
+            await _survive(self._walk(), _NOT_UPDATED)
 
     @staticmethod
     async def _found(
@@ -193,12 +198,3 @@ class UserSumsWorker:
             return
         users = max(1, WALK_PARTS // len(self.shards))
         self._cursor = await self.sums.save_page(self._cursor, users)
-
-    @staticmethod
-    async def _survive(work: Awaitable[object]) -> None:
-        try:
-            await work
-        except StoreUnavailable:
-            return
-        except RedisError as error:
-            log.error("users of a shard are not updated", error=str(error))
