@@ -85,7 +85,8 @@ async def test_a_loss_is_noted_once_for_the_calls_that_it_ends(start_server: Cal
     await connection.close()
 
 
-async def test_a_server_that_was_left_says_nothing_about_the_next_one(valkey: Valkey) -> None:
+@pytest.mark.parametrize("several", [False, True])
+async def test_a_server_that_was_left_says_nothing_about_the_next_one(valkey: Valkey, several: bool) -> None:
     left, used = (connect(valkey.url, connect_timeout=5, timeout=5) for _ in range(2))
     connection = Connection(left)
 
@@ -94,8 +95,9 @@ async def test_a_server_that_was_left_says_nothing_about_the_next_one(valkey: Va
         connection.use(used)
         left.close_sockets()
 
+    commands = [("BLPOP", "none", 0)] * (1 + several)
     with pytest.raises(StoreUnavailable):
-        await asyncio.gather(connection.command("BLPOP", "none", 0), leave())
+        await asyncio.gather(connection.pipeline(*commands) if several else connection.command(*commands[0]), leave())
     assert not connection.unavailable and used.losses == 0
     await left.close()
     await connection.close()

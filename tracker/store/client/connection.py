@@ -22,10 +22,10 @@ from redis.exceptions import MovedError, RedisError, ResponseError
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.store.client.loop_timeout import loop_timeout
 from tracker.store.client.node_states import NodeState
-from tracker.store.client.pipe import Argument, RedisPipe
+from tracker.store.client.pipe import Argument
 from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal, refused_writes
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
-from tracker.store.client.server import MAX_CALLS, OnRoundTrip, Server, Shared
+from tracker.store.client.server import MAX_CALLS, OnRoundTrip, Server
 from tracker.store.client.subscription import Messages, Subscriber
 from tracker.store.client.url import Address, bad_url, check_ca_file, parse_url
 from tracker.system.logger import Logger
@@ -235,12 +235,10 @@ class Connection:
         return await self._execute(args, peers_wait=True)
 
     async def _execute(self, command: tuple[Argument, ...], *, peers_wait: bool) -> Any:
-        for _ in range(2):
-            pipe = self.server.announces if peers_wait else self.server.commands
-            with suppress(MovedError):
-                return await self._call(pipe, lambda opened: opened.execute(*command))
-        self.topology.doubt.set()
-        raise StoreUnavailable("the slot is moving")
+        (answer,) = await self.send([(self, command)], peers_wait=peers_wait)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def pipeline(self, *commands: tuple[Argument, ...]) -> list[Any]:
         """Several commands in one round trip, without a transaction; a failed command's reply is its error.
@@ -252,57 +250,52 @@ class Connection:
             raise unavailable
         return answers
 
-    async def send(self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]]) -> list[Any]:
+    async def send(
+        self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]], *, peers_wait: bool = False
+    ) -> list[Any]:
         """The same for several connections to this server. What one that is unavailable gets is a StoreUnavailable."""
-        answers = await self._send_once(commands)
+        answers = await self._send_once(commands, peers_wait=peers_wait)
         moved = defaultdict[Connection, list[int]](list)
         for number, answer in enumerate(answers):
             if isinstance(answer, MovedError):  # the others were executed before the move
                 moved[commands[number][0]].append(number)
         for connection, numbers in moved.items():
-            repeated = await connection._send_once([commands[number] for number in numbers])
+            repeated = await connection._send_once([commands[number] for number in numbers], peers_wait=peers_wait)
             for number, answer in zip(numbers, repeated, strict=True):
-                again = isinstance(answer, MovedError)
-                answers[number] = StoreUnavailable("the slot is moving") if again else answer
+                answers[number] = answer
+                if isinstance(answer, MovedError):
+                    self.topology.doubt.set()
+                    answers[number] = StoreUnavailable("the slot is moving")
         return answers
 
-    async def _send_once(self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]]) -> list[Any]:
+    async def _send_once(
+        self, commands: Sequence[tuple["Connection", tuple[Argument, ...]]], *, peers_wait: bool
+    ) -> list[Any]:
         answers: list[Any] = [StoreUnavailable(connection.cause) for connection, _ in commands]
         asked = [number for number, (connection, _) in enumerate(commands) if connection._is_here]
         if asked:
-            first, here = commands[asked[0]][0], [commands[number][1] for number in asked]
+            first = commands[asked[0]][0]
+            state = first.server.state
             try:
-                found = list(await first._call(first.server.commands, lambda opened: opened.execute_all(here)))
-            except StoreUnavailable as error:
-                found = [error] * len(here)
+                found = await first._call([commands[number][1] for number in asked], peers_wait=peers_wait)
+            except (StoreUnavailable, RedisError, OSError) as error:
+                found = [error] * len(asked)
             for number, answer in zip(asked, found, strict=True):
-                answers[number] = commands[number][0]._checked(answer)
+                own = commands[number][0]
+                is_error = isinstance(answer, Exception)
+                answers[number] = own.translated(own.server.current(answer, state)) if is_error else answer
         return answers
 
-    def _checked(self, answer: Any) -> Any:
-        """StoreUnavailable in the place of an error that means it."""
-        try:
-            if isinstance(answer, Exception):
-                self.raise_if_unavailable(answer)
-        except StoreUnavailable as error:
-            return error
-        return answer
-
-    async def _call(self, pipe: Shared[RedisPipe], send: Callable[[RedisPipe], Awaitable[Any]]) -> Any:
-        if not self._is_here:
-            raise StoreUnavailable(self.cause)
+    async def _call(self, commands: Sequence[tuple[Argument, ...]], *, peers_wait: bool) -> list[Any]:
         if self._calls >= MAX_CALLS:
             raise StoreUnavailable("too many calls wait for the store")
         self._calls += 1
-        server = self.server.state
+        pipe = self.server.announces if peers_wait else self.server.commands
         try:
             async with pipe.turns:
                 if not self._is_here:  # lost meanwhile
                     raise StoreUnavailable(self.cause)
-                return await send(await pipe.opened())
-        except (RedisError, OSError) as error:
-            self.raise_if_unavailable(self.server.current(error, server))
-            raise
+                return await (await pipe.opened()).execute_all(commands)
         finally:
             self._calls -= 1
 
@@ -334,25 +327,27 @@ class Connection:
             self._log.info("the store accepts writes again", refused_seconds=round(now - self._refused_at))
             self.refusal = ""
 
-    def raise_if_unavailable(self, error: Exception) -> None:
-        """Raises StoreUnavailable where ``error`` means or is that. Removes a command's arguments from its text."""
-        if isinstance(error, StoreUnavailable):
-            raise error
+    def translated(self, error: Exception) -> Exception:
+        """StoreUnavailable in place of an ``error`` that means it. Removes a command's arguments from its text."""
         text, cut, _ = str(error).partition(", with args beginning with")
         if cut:
             error.args = (text,)
-        if self.topology.redirects(self, error):
-            return
+        if isinstance(error, StoreUnavailable) or self.topology.redirects(self, error):
+            return error
         if isinstance(error, NO_REPLY):
             self._lost(error)
-            raise StoreUnavailable(self.cause) from error
-        if isinstance(error, DEMOTED):
-            self.server.close_sockets()  # the URL may lead to another server now
-        if is_refusal(error):
+            text = self.cause
+        elif is_refusal(error):
             reason = refused_writes(error)
             self._accepted_writes = 0
             text = f"the store refuses writes: {reason}" if reason else self.cause or "the store refuses work"
-            raise StoreUnavailable(text) from error
+        else:
+            return error
+        if isinstance(error, DEMOTED):
+            self.server.close_sockets()  # the URL may lead to another server now
+        unavailable = StoreUnavailable(text)
+        unavailable.__cause__ = error
+        return unavailable
 
     def _lost(self, error: Exception) -> None:
         """The server is lost, for all connections to it."""

@@ -6,6 +6,7 @@ a pipe (pipe.py), messages come over a subscription (subscription.py).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -87,9 +88,9 @@ class Server:
         """How often it was lost: what began before the last time may be about another server."""
         self.prefixes: set[str] = set()
         """The prefixes whose keys it serves."""
-        self.announces = Shared(self._open_announces)
+        self.announces = Shared(lambda: self._opened(self._pipe))
         """For commands that peers wait for: no reply of another command delays theirs."""
-        self.commands = Shared(self._open_commands, MAX_COMMANDS)
+        self.commands = Shared(lambda: self._opened(partial(self._pipe, more_turns=3)), MAX_COMMANDS)
         self.subscription = Shared(lambda: self._opened(Subscription))
 
     @property
@@ -118,18 +119,10 @@ class Server:
         if self.announces.socket is not None:
             self.announces.socket.gathers = len(self.prefixes) > 1
 
-    async def _open_announces(self) -> RedisPipe:
-        pipe = await self._opened(self._pipe)
-        pipe.gathers = len(self.prefixes) > 1
+    def _pipe(self, stream: asyncio.StreamWriter, more_turns: int = 0) -> RedisPipe:
+        pipe = RedisPipe(stream, self.timeout, self._note_round_trips)
+        pipe.gathers, pipe.more_turns = bool(more_turns) or len(self.prefixes) > 1, more_turns
         return pipe
-
-    async def _open_commands(self) -> RedisPipe:
-        pipe = await self._opened(self._pipe)
-        pipe.gathers, pipe.more_turns = True, 3
-        return pipe
-
-    def _pipe(self, stream: asyncio.StreamWriter) -> RedisPipe:
-        return RedisPipe(stream, self.timeout, self._note_round_trips)
 
     async def _opened(self, socket_on: Callable[[asyncio.StreamWriter], _SocketT]) -> _SocketT:
         """Raises StoreUnavailable when the server was lost meanwhile: the socket may lead to another one."""

@@ -207,7 +207,7 @@ class Swarms:
         """Runs a script over a new pipe, or after ``error`` where that allows it."""
         if error is None:
             return await script(argv)
-        self._connection.raise_if_unavailable(error)
+        error = self._connection.translated(error)
         if script.is_missing(error):
             return await script.load_and_run(argv)
         if isinstance(error, MovedError):  # nothing was run, and the connection leads to another node now
