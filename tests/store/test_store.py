@@ -11,7 +11,7 @@ import tracker
 from tests.store.client.test_scripts import SCRIPTS
 from tracker.store.client import scripts as module
 from tracker.store.client.connection import Connection, connect
-from tracker.store.client.scripts import Scripts, library_name
+from tracker.store.client.scripts import Scripts, announce_library
 from tracker.store.store import Store
 
 
@@ -24,7 +24,7 @@ async def test_each_script_is_hashed_once(redis_url: str, monkeypatch: pytest.Mo
             hashed.append(text)
             return hashlib.sha1(text, **options)  # noqa: S324  # as EVALSHA names scripts
 
-    library_name()  # names the library by a hash of its own, once
+    announce_library()  # names the library by a hash of its own, once
     monkeypatch.setattr(module, "hashlib", Counting)
     module._sha_of.cache_clear()
     connection = Connection(connect(redis_url, connect_timeout=5, timeout=5))

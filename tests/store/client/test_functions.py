@@ -2,7 +2,7 @@
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, update
-from tracker.store.client.scripts import Function, library_name
+from tracker.store.client.scripts import Function, announce_library
 
 
 def functions_of(store: Store) -> tuple[Function, Function]:
@@ -21,13 +21,13 @@ async def test_announces_call_a_function(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.announce(update(1))
     assert await calls_of(store, "fcall") >= before + 2
-    libraries = await store.redis.execute_command("FUNCTION", "LIST", "LIBRARYNAME", library_name())
+    libraries = await store.redis.execute_command("FUNCTION", "LIST", "LIBRARYNAME", announce_library().name)
     assert len(libraries) == 1
 
 
 async def test_a_server_that_lost_its_functions_gets_them_again(store: Store) -> None:
     await store.announce(update(1, "s"))
-    await store.redis.execute_command("FUNCTION", "DELETE", library_name())
+    await store.redis.execute_command("FUNCTION", "DELETE", announce_library().name)
     assert (await store.announce(update(2, "s"))).outcome == "join"
     assert functions_of(store)[0].head[0] == "FCALL"
 

@@ -12,7 +12,7 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 from loadtest.servers import Server
 from tests.store.harness import Store, running, update
 from tracker.store.client import scripts
-from tracker.store.client.scripts import LIBRARIES, Script, source, source_allowing_oom
+from tracker.store.client.scripts import LIBRARIES, Script, source
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules
@@ -132,7 +132,7 @@ async def test_the_server_loads_each_script(store: Store) -> None:
 
 
 async def test_a_script_allowed_to_run_when_memory_is_short(store: Store) -> None:
-    text = source_allowing_oom("announce")
+    text = source("announce", allows_oom=True)
     assert text.startswith("#!lua flags=allow-oom\n--") and text.count("#!lua") == 1
     await store.redis.script_load(text)
 

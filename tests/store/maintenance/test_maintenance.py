@@ -10,7 +10,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, update
 from tests.store.schema.test_keys import everything, rows_of
-from tracker.store.client.scripts import library_name
+from tracker.store.client.scripts import announce_library
 from tracker.store.maintenance.maintenance import OTHER_LIBRARIES, Finding, Maintenance
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, STATISTICS
@@ -226,5 +226,5 @@ async def test_libraries_of_other_versions_are_deleted_and_the_own_one_stays(sto
         assert not await store.maintenance.cleanup_libraries()
     finally:
         libraries = await store.redis.execute_command("FUNCTION", "LIST", "LIBRARYNAME", "swarmkeeper_*")
-    assert library_name().encode() in [row[1] for row in libraries]
+    assert announce_library().name.encode() in [row[1] for row in libraries]
     assert (await store.announce(update(1))).outcome in ("update", "early")

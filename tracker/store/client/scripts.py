@@ -13,32 +13,26 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
 
+from tracker.store.client.connection import Connection
 from tracker.store.client.reply_errors import is_missing_function
 
 _INCLUDE = re.compile(r"( *)--@ include (\S+)")
 _LUA = resources.files("tracker.store") / "lua"
-_ALLOW_OOM = "#!lua flags=allow-oom\n"
 LIBRARIES = "swarmkeeper_"
 """The names of all libraries of functions begin with it."""
-
-
 Call = Callable[..., Awaitable[Any]]
 
 
-class Commands(Protocol):
-    async def command(self, *args: str | bytes | int | float) -> Any: ...
-
-    async def direct(self, *args: str | bytes | int | float) -> Any: ...
-
-
 @cache
-def source(name: str) -> str:
-    """The text of script ``name``, with its fragments."""
-    return "".join(f"{line}\n" for _, _, line in lines_of(_files()[name]))
+def source(name: str, *, allows_oom: bool = False) -> str:
+    """The text of script ``name``, with its fragments. ``allows_oom``: marked to run also when the server is out of
+    memory."""
+    text = "".join(f"{line}\n" for _, _, line in lines_of(_files()[name]))
+    return "#!lua flags=allow-oom\n" + text.removeprefix("#!lua\n") if allows_oom else text
 
 
 @cache
@@ -67,51 +61,41 @@ def lines_of(file: str, included: set[str] | None = None) -> Iterator[tuple[str,
             yield from lines_of(match[2], known)
 
 
-@cache
-def source_allowing_oom(name: str) -> str:
-    """The same script, marked to run also when the server is out of memory."""
-    return _ALLOW_OOM + source(name).removeprefix("#!lua\n")
-
-
-def library_name(script: str = "announce") -> str:
-    """The name of the library that this version loads."""
-    return f"{LIBRARIES}{script}_{_library(script).version}"
-
-
 class Library(NamedTuple):
     """A library of Redis functions: one script, also to be run when the server is out of memory."""
 
+    name: str
     version: str
     """A part of all its names, so that trackers of different versions do not replace each other's."""
     text: str
 
 
 @cache
-def _library(name: str) -> Library:
-    """Script ``name`` as functions. Its text runs at the first call: a library may call nothing while it is loaded."""
-    body, tail = source(name).removeprefix("#!lua\n"), f"return {name}(KEYS, ARGV)\n"
+def announce_library() -> Library:
+    """The script as functions. Its text runs at the first call: a library may call nothing while it is loaded."""
+    body, tail = source("announce").removeprefix("#!lua\n"), "return announce(KEYS, ARGV)\n"
     version = hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()[:12]
+    name = f"{LIBRARIES}announce_{version}"
     return Library(
+        name,
         version,
-        f"#!lua name={LIBRARIES}{name}_{version}\n"
-        f"local {name}\n"
+        f"#!lua name={name}\n"
+        "local announce\n"
         "local function load()\n"
-        f"{body.removesuffix(tail)}return {name}\n"
+        f"{body.removesuffix(tail)}return announce\n"
         "end\n"
         "local function run(keys, arguments)\n"
-        f"  {name} = {name} or load()\n"
-        f"  return {name}(keys, arguments)\n"
+        "  announce = announce or load()\n"
+        "  return announce(keys, arguments)\n"
         "end\n"
-        f"redis.register_function('{name}_{version}', run)\n"
-        f"redis.register_function{{function_name = '{name}_when_full_{version}', callback = run, "
+        f"redis.register_function('announce_{version}', run)\n"
+        f"redis.register_function{{function_name = 'announce_when_full_{version}', callback = run, "
         "flags = {'allow-oom'}}\n",
     )
 
 
 _DIRECT = ("announce", "announce_when_full", "register", "scrape", "reap", "due")
 """Scripts that use the pipe: peers wait for them, or they are called by the thousand when many peers time out."""
-
-
 _FUNCTIONS = ("announce", "announce_when_full")
 
 
@@ -125,7 +109,6 @@ class Script:
 
     def __init__(self, call: Call, prefix: str, text: str) -> None:
         self._call = call
-        self._prefix = prefix
         self.head: tuple[str | int, ...] = ("EVALSHA", _sha_of(text), 1, prefix)
         """The command that runs it, up to its arguments. It may change: read it for each call."""
         self.load: tuple[str, ...] = ("SCRIPT", "LOAD", text)
@@ -155,15 +138,13 @@ class Script:
 
 
 class Function(Script):
-    """A script that the server keeps as a function, so that its Lua functions are not created for each call. On a
-    server that does not allow functions it is a script as any other."""
+    """The announce script, which the server keeps as a function, so that its Lua functions are not created for each
+    call. On a server that does not allow functions it is a script as any other."""
 
     def __init__(self, call: Call, prefix: str, name: str) -> None:
-        script = name.removesuffix("_when_full")
-        text = source(script) if script == name else source_allowing_oom(script)
+        text, library = source("announce", allows_oom=name != "announce"), announce_library()
         super().__init__(call, prefix, text)
         self._script = Script(call, prefix, text)
-        library = _library(script)
         self.head = ("FCALL", f"{name}_{library.version}", 1, prefix)
         self.load = ("FUNCTION", "LOAD", "REPLACE", library.text)
 
@@ -196,14 +177,14 @@ class Function(Script):
 class Scripts:
     """All scripts by name, each made when it is first used: ``scripts.heartbeat`` is lua/swarms/heartbeat.lua."""
 
-    def __init__(self, commands: Commands, prefix: str) -> None:
-        self._commands = commands
+    def __init__(self, connection: Connection, prefix: str) -> None:
+        self._connection = connection
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Script:
         if name not in _FUNCTIONS and name not in _files():
             raise AttributeError(name)
-        call = self._commands.direct if name in _DIRECT else self._commands.command
+        call = self._connection.direct if name in _DIRECT else self._connection.command
         made = Function(call, self._prefix, name) if name in _FUNCTIONS else Script(call, self._prefix, source(name))
         setattr(self, name, made)
         return made

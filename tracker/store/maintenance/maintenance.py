@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from redis.exceptions import ResponseError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.client.scripts import LIBRARIES, library_name
+from tracker.store.client.scripts import LIBRARIES, announce_library
 from tracker.store.schema.keys import pattern_of
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
@@ -119,7 +119,7 @@ class Maintenance:
         except ResponseError:  # the server allows no functions
             return []
         findings, names = _Findings(), [row[1] for row in rows]
-        others = [name for name in names if name.decode() != library_name()]
+        others = [name for name in names if name.decode() != announce_library().name]
         for name in () if dry_run else others:
             await self.shards.main.connection.command("FUNCTION", "DELETE", name)
         findings.add(OTHER_LIBRARIES, others, changed=not dry_run)
