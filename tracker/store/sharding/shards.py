@@ -174,30 +174,26 @@ class Shards:
             return otherwise
 
     async def main_or_copy(self, call: Callable[[Shard], Awaitable[_Result]]) -> _Result:
-        """The result of ``call`` for the main prefix. While only that is unavailable, the one that most of some
-        available shards give: of what has copies there, which a shard may have lost."""
-        try:
-            return await call(self.main)
-        except StoreUnavailable:
-            if not self.main_is_unavailable:
-                raise
-            note_unavailable_shards([MAIN])
-            for some in in_parts([shard for shard in self._shards if not shard.connection.unavailable], COPIES):
-                with noting_unavailable_shards():
-                    if found := list((await self.gather(call, some)).values()):
-                        return max(found, key=found.count)
-            raise
+        """The same of what has copies in the shards, which a shard may have lost: the result that most of some shards
+        give."""
+        found = await self.main_or_copies(call, COPIES)
+        return max(found, key=found.count)
 
-    async def main_or_copies(self, call: Callable[[Shard], Awaitable[_Result]]) -> list[_Result]:
-        """The same of what has copies in some shards: the results for all that are available."""
+    async def main_or_copies(
+        self, call: Callable[[Shard], Awaitable[_Result]], most: int = MAX_SHARDS
+    ) -> list[_Result]:
+        """The same of what has copies in some shards: the results for those that are available, at ``most`` so many."""
         try:
             return [await call(self.main)]
         except StoreUnavailable:
             if not self.main_is_unavailable:
                 raise
             note_unavailable_shards([MAIN])
-            with noting_unavailable_shards():
-                return list((await self.gather(call)).values())
+            for some in in_parts([shard for shard in self._shards if not shard.connection.unavailable], most):
+                with noting_unavailable_shards():
+                    if found := list((await self.gather(call, some)).values()):
+                        return found
+            raise
 
     async def gather(
         self, call: Callable[[Shard], Awaitable[_Result]], shards: Sequence[Shard] | None = None
@@ -317,14 +313,26 @@ class Shards:
     ) -> list[_Result]:
         """Calls each shard with its part of ``items``, and returns the results in the order of ``items``. ``call``
         returns one for each item."""
-        parts = defaultdict[Shard, list[int]](list)
-        for index, item in enumerate(items):
-            parts[self.of(info_hash_of(item))].append(index)
+        parts = self.by_shard(range(len(items)), lambda index: info_hash_of(items[index]))
         found = await together([call(shard, [items[index] for index in indexes]) for shard, indexes in parts.items()])
         results: dict[int, _Result] = {}
         for indexes, part in zip(parts.values(), found, strict=True):
             results |= zip(indexes, part, strict=True)
         return [results[index] for index in range(len(items))]
+
+    async def page(
+        self, cursor: int, read: Callable[[Shard, int], Awaitable[tuple[int, list[_Result]]]]
+    ) -> tuple[int, list[_Result]]:
+        """One page of a walk through all shards, one after the other, and the next cursor. 0 begins and ends the walk.
+        ``read`` reads a page of a shard, with the shard's own cursors. A shard that is unavailable, or becomes
+        unavailable meanwhile, is passed over."""
+        own, number = divmod(cursor, len(self._shards))
+        try:
+            own, found = await read(self._shards[number], own)
+        except StoreUnavailable as error:
+            self.leave_out([number], error)
+            own, found = 0, []
+        return next_cursor(own, number, len(self._shards)), found
 
     async def find_torrents(self, torrent_ids: Sequence[str]) -> dict[str, tuple[Shard, InfoHash]]:
         """The shard and the info hash of each id that exists in an available shard. An id that a shard gave out
@@ -433,27 +441,7 @@ def _without_errors(outcomes: list[Any]) -> list[Any]:
     return outcomes
 
 
-class ScanCursors:
-    """Cursors of a walk through all shards, one after the other: that of a shard times their number, plus the shard's
-    number. 0 begins and ends the walk, as with one shard."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
-
-    async def page(
-        self, cursor: int, read: Callable[[Shard, int], Awaitable[tuple[int, list[_Result]]]]
-    ) -> tuple[int, list[_Result]]:
-        """One page of the walk, and the next cursor. ``read`` reads a page of a shard, with the shard's own cursors. A
-        shard that is unavailable, or becomes unavailable meanwhile, is passed over."""
-        own, number = divmod(cursor, len(self._shards))
-        try:
-            own, found = await read(self._shards[number], own)
-        except StoreUnavailable as error:
-            self._shards.leave_out([number], error)
-            own, found = 0, []
-        return next_cursor(own, number, len(self._shards)), found
-
-
 def next_cursor(own: int, number: int, shards: int) -> int:
-    """Where a walk goes on after a page of a shard, whose own next cursor is ``own``."""
+    """Where a walk goes on after a page of a shard, whose own next cursor is ``own``: at that times the number of
+    shards, plus the shard's number."""
     return own * shards + number if own else (number + 1) % shards

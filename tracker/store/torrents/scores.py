@@ -16,7 +16,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.record import Field
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import ScanCursors, Shard, Shards
+from tracker.store.sharding.shards import Shard, Shards
 
 LEASE_SECONDS = 120
 COUNTED_ONCE_IN_SECONDS = 3600
@@ -104,7 +104,6 @@ class Scores:
         self._clock = clock
         self._interval = interval_seconds
         self._history = history
-        self._cursors = ScanCursors(shards)
         self._next = 0
         self._extra_by_waiting = dict.fromkeys(shards, False)
 
@@ -203,7 +202,7 @@ class Scores:
             pairs = zip(flat[::2], flat[1::2], strict=True)
             return int(after), [(member.decode(), float(seeders)) for member, seeders in pairs]
 
-        after, found = await self._cursors.page(int(cursor), read)
+        after, found = await self._shards.page(int(cursor), read)
         return str(after), found
 
     async def place(self, torrent_id: str) -> ScorePlace | None:

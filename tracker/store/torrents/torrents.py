@@ -15,7 +15,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked, score
 from tracker.store.schema.multipliers import RuleChange, checked_multipliers, has_changed
 from tracker.store.sharding.ranking import top_of
-from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts, read_in_turns
+from tracker.store.sharding.shards import Shard, Shards, in_parts, read_in_turns
 from tracker.store.torrents.name_index import Unlisted, list_torrents, page_of_torrents
 from tracker.store.torrents.records import (
     MAX_SIZE,
@@ -70,7 +70,6 @@ class Torrents:
         self._shards = shards
         self._clock = clock
         self._channel = shards.main.keys.channel("torrents")
-        self._cursors = ScanCursors(shards)
         self._read_at_once = min(READ_A_ROUND, READ_A_CALL * len(shards))
         self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
 
@@ -314,7 +313,7 @@ class Torrents:
 
         A torrent may appear twice.
         """
-        after, ids = await self._cursors.page(
+        after, ids = await self._shards.page(
             cursor, lambda shard, own: page_of_torrents(shard.connection, shard.keys, own, count)
         )
         return after, await self.by_ids(ids)

@@ -16,7 +16,7 @@ from tracker.store.access.repeats import once_of
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.schema.multipliers import RuleChange, has_changed
-from tracker.store.sharding.shards import ScanCursors, Shard, Shards, in_parts, read_in_turns, scan
+from tracker.store.sharding.shards import Shard, Shards, in_parts, read_in_turns, scan
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.users.copies import UserCopies, delete_in
 from tracker.store.users.fields import (
@@ -71,7 +71,6 @@ class Users:
         self._copies = copies
         self._sums = sums
         self._clock = clock
-        self._cursors = ScanCursors(shards)
 
     async def add(self, user_id: str | None = None, passkey: str | None = None, **fields: Value) -> User:
         """Adds a user with some of FIELDS. Without ``passkey``, generates one with 160 random bits.
@@ -266,7 +265,7 @@ class Users:
             after, members = await shard.connection.command(*how)
             return int(after), _texts(members)
 
-        after, found = await self._cursors.page(cursor, read)
+        after, found = await self._shards.page(cursor, read)
         if 0 < after < len(self._shards) and len(found) < count:
             after, more = await self._next_shards(user_id, name, after, count - len(found))
             found += more
