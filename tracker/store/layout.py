@@ -274,9 +274,9 @@ async def _run(shards: Shards, step: Step, position: str, lease: Lease) -> None:
 
 async def _wait_until_alone(shards: Shards, clock: Callable[[], float], before: int, known: int) -> None:
     """A tracker that was stopped just now has left a fresh heartbeat, which one that runs renews."""
-    first = await _heartbeats(shards)
-    while any(abs(clock() - beat) < ALIVE_SECONDS for beat in await _heartbeats(shards)):
-        if await _heartbeats(shards) != first:
+    first = await heartbeats(shards)
+    while any(abs(clock() - beat) < ALIVE_SECONDS for beat in await heartbeats(shards)):
+        if await heartbeats(shards) != first:
             raise StartupError(
                 f"a tracker of an older version runs on the store, whose layout is to be upgraded from {before} to "
                 f"{known}: stop all trackers first"
@@ -284,9 +284,10 @@ async def _wait_until_alone(shards: Shards, clock: Callable[[], float], before: 
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _heartbeats(shards: Shards) -> list[int]:
-    beats = await shards.send([(shard, ("GET", shard.keys.heartbeat())) for shard in shards.all])
-    return [int(beat) if beat and beat.isdigit() else 0 for beat in beats]
+async def heartbeats(shards: Shards) -> list[int]:
+    """Of each prefix, epoch seconds; 0 for none."""
+    beats = await shards.send([(shard, ("GET", shard.keys.heartbeat())) for shard in shards.all], keep_errors=True)
+    return [int(beat) if isinstance(beat, bytes) and beat.isdigit() else 0 for beat in beats]
 
 
 async def _read(shards: Shards) -> Layout | None:

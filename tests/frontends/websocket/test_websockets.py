@@ -566,7 +566,7 @@ async def test_a_client_that_leaves_while_its_passkey_is_checked_is_no_error(
     server = start_server()
     async with serving(server.url, prefix, **PRIVATE) as site:
         await site.store.users.add("7", "p" * 20)
-        scrapes = site.store.swarms.of(InfoHash(HASH.encode("latin-1")))._scrapes
+        scrapes = site.store.swarms.of(InfoHash(HASH.encode("latin-1"))).scrapes
         await (await site.open(f"/{'p' * 20}")).socket.close()
         os.kill(server.pid, signal.SIGSTOP)
         host, _, port = site.address.rpartition(":")

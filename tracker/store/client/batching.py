@@ -204,7 +204,7 @@ class Batches:
     async def execute(self, request: Any) -> Any:
         """The outcome of one request; raises StoreUnavailable."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.submit(request, _resolve, future)
+        self.submit(request, resolve, future)
         return await future
 
     def send(self, tasks: asyncio.TaskGroup) -> _Call | None:
@@ -336,7 +336,8 @@ def _settle(batch: Sequence[_Entry], outcomes: Iterable[Any], whole: tuple[int, 
         whole = settle(outcomes_of_one, whole)
 
 
-def _resolve(settled: list[tuple[Any, Any]], whole: tuple[int, Any] | None) -> None:
+def resolve(settled: list[tuple[Any, Any]], whole: tuple[int, Any] | None) -> None:
+    """The Settle of requests whose context is a future: a StoreUnavailable is raised."""
     del whole
     for future, outcome in settled:
         if future.done():

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from tracker.errors import ClientError
 from tracker.store.client.pipe import Argument
 from tracker.store.client.server_info import read_info
-from tracker.store.layout import ALIVE_SECONDS
+from tracker.store.layout import ALIVE_SECONDS, heartbeats
 from tracker.store.schema.keys import KeySpec, main_prefix_of, pattern_of
 from tracker.store.schema.table.matching import row_of
 from tracker.store.sharding.shards import Place, Shard
@@ -133,13 +133,8 @@ class Parts:
             await self.send([(each.part, ("UNLINK", each.key)) for each in page.found])
 
 
-async def heartbeats(parts: Parts) -> list[str]:
-    found = await parts.send([(part, ("GET", part.keys.heartbeat())) for part in parts.all])
-    return [beat.decode() if beat and beat.isdigit() else "" for beat in found]
-
-
 async def check_idle(parts: Parts, now: float, shown: str) -> None:
     """Raises ClientError while a tracker runs on the store; ``shown``: which one."""
-    if any(abs(now - float(beat)) < ALIVE_SECONDS for beat in await heartbeats(parts) if beat):
+    if any(abs(now - beat) < ALIVE_SECONDS for beat in await heartbeats(parts.shards)):
         which = f"the {shown} store" if shown else "the store"
         raise ClientError(f"a tracker runs on {which}, or ran {ALIVE_SECONDS:.0f} seconds ago: stop it before")

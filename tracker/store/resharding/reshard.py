@@ -9,11 +9,11 @@ from contextlib import aclosing
 
 from tracker.errors import ClientError
 from tracker.store.client.pipe import flattened
-from tracker.store.layout import LAYOUT, write_layout
+from tracker.store.layout import LAYOUT, heartbeats, write_layout
 from tracker.store.resharding.copying import Copying
 from tracker.store.resharding.counts import Counts, Progress, count, differences
 from tracker.store.resharding.joined import write_joined
-from tracker.store.resharding.parts import Parts, Walk, check_idle, heartbeats
+from tracker.store.resharding.parts import Parts, Walk, check_idle
 
 _USED = ("heartbeat", "torrent_id", "users", "i:seeders", "admin:tokens")
 """Keys that a store in use has at least one of."""
@@ -65,7 +65,7 @@ class Reshard:
         have not been restarted since; otherwise starts again. Yields how many keys of the source were read since the
         first call."""
         state, runs = await self._read_state(), await self._source.runs()
-        beats = " ".join(await heartbeats(self._source))
+        beats = str(await heartbeats(self._source.shards))
         if state and (state["runs"] != runs or state["beats"] != beats):
             await self._target.delete()
             state = {}
@@ -99,7 +99,7 @@ class Reshard:
         if found := differences(before, after, expiring):
             await self._save({"runs": ""})
             raise ClientError(f"the new store differs: {'; '.join(found)}. The next run starts again")
-        if " ".join(await heartbeats(self._source)) != state["beats"]:
+        if str(await heartbeats(self._source.shards)) != state["beats"]:
             raise ClientError("a tracker has run on the old store meanwhile: stop it, and begin again")
         main = self._target.main
         if self._target.others:

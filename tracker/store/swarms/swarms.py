@@ -5,7 +5,7 @@ of torrents in several shards are put together.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import add
@@ -15,7 +15,7 @@ from redis.exceptions import MovedError, OutOfMemoryError, RedisError
 
 from tracker.bittorrent import Address, InfoHash, PeerId, ScrapeFile
 from tracker.errors import StoreOverloaded, StoreUnavailable
-from tracker.store.client.batching import Batches, Sender, Settle
+from tracker.store.client.batching import Batches, Sender, Settle, resolve
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script
 from tracker.store.sharding.shards import Shard, Shards
@@ -89,7 +89,6 @@ class Swarms:
         connection, scripts = shard.connection, shard.scripts
         self._connection = connection
         self._scripts = scripts
-        self._keys = shard.keys
         self._clock = clock
         self._add = add
         self._reaping = reaping
@@ -105,7 +104,7 @@ class Swarms:
             self._complete,
             senders[0],
         )
-        self._scrapes = Batches(
+        self.scrapes = Batches(
             connection,
             scripts.scrape,
             self._encode_scrapes,
@@ -126,11 +125,6 @@ class Swarms:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._unanswered.run(count_join))
             tasks.create_task(self._reaping.acknowledged.run(self._connection.until_available, self._reaping.heartbeat))
-
-    async def announce(self, update: PeerUpdate) -> Admitted | Refused:
-        """As AllSwarms.announce."""
-        outcome = await self.announces.execute(update)
-        return Admitted(*outcome) if type(outcome) is tuple else cast(Admitted | Refused, outcome)
 
     async def _call_announce(self, argv: list[Argument], error: Exception | None) -> Any:
         """A call that cannot go over the pipe of the last one, or that ``error`` ended there."""
@@ -220,15 +214,6 @@ class Swarms:
         answers: list[Any] = await self._scripts.announce_when_full(argv)
         return answers[:-1]
 
-    def submit_scrape(self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any) -> None:
-        """As AllSwarms.submit_scrape."""
-        self._scrapes.submit((info_hashes, passkey), settle, context)
-
-    async def scrape(self, info_hashes: Sequence[InfoHash], passkey: str = "") -> Figures | Refused:
-        """As AllSwarms.scrape."""
-        files: Figures | Refused = await self._scrapes.execute((info_hashes, passkey))
-        return files
-
     def _encode_scrapes(self, scrapes: Sequence[_Scrape]) -> list[Argument]:
         argv: list[Argument] = [int(self._rules.current.accounts == "required")]
         for info_hashes, passkey in scrapes:
@@ -247,27 +232,12 @@ class Swarms:
             if not await self._bring({passkey for _, passkey in again}):
                 return outcomes, unknown
             argv = self._encode_scrapes(again)
-            found, _ = _decode_scrapes(again, argv, await self._scrapes.call_script(argv))
+            found, _ = _decode_scrapes(again, argv, await self.scrapes.call_script(argv))
         except (StoreUnavailable, RedisError) as error:
             found = [_without_copy(error)] * len(places)
         for place, outcome in zip(places, found, strict=True):
             merged[place] = outcome
         return merged, unknown
-
-    async def scrape_all(self, passkey: str = "") -> Figures | Refused:
-        """As AllSwarms.scrape_all."""
-        files = await self.scrape((), passkey)
-        if isinstance(files, Refused):
-            return files
-        async for ids in pages_of_torrents(self._connection, self._keys):
-            if ids:
-                known = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
-                hashes = [InfoHash(bytes.fromhex(text.decode())) for text in known if text]
-                more = await self.scrape(hashes, passkey)
-                if isinstance(more, Refused):  # meanwhile
-                    return more
-                files |= more
-        return files
 
 
 def _incomplete(outcomes: Sequence[Outcome], places: Iterable[int]) -> list[int]:
@@ -368,7 +338,8 @@ class AllSwarms:
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """Applies one announce; raises StoreUnavailable when it cannot be known to have been applied."""
-        return await self.of(update.info_hash).announce(update)
+        outcome = await self.of(update.info_hash).announces.execute(update)
+        return Admitted(*outcome) if type(outcome) is tuple else cast(Admitted | Refused, outcome)
 
     def submit_scrape(self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any) -> None:
         """Reads counts with the next batch; the outcome is that of ``scrape``, or StoreUnavailable."""
@@ -377,12 +348,12 @@ class AllSwarms:
             parts.setdefault(self.of(info_hash), []).append(info_hash)
         if len(parts) <= 1:
             swarms = next(iter(parts), None) or self._any
-            swarms.submit_scrape(info_hashes, passkey, settle, context)
+            swarms.scrapes.submit((info_hashes, passkey), settle, context)
             return
         whole = _ScrapeOfShards(info_hashes, len(parts), settle, context)
         for swarms, part in parts.items():
             try:
-                swarms.submit_scrape(part, passkey, _add_parts, whole)
+                swarms.scrapes.submit((part, passkey), _add_parts, whole)
             except StoreUnavailable as error:
                 whole.add_part(error)
 
@@ -394,19 +365,9 @@ class AllSwarms:
 
     async def scrape(self, info_hashes: Sequence[InfoHash], passkey: str = "") -> Figures | Refused:
         """The counts of each torrent, 0 for unknown and denied ones; Refused when ``passkey`` may not read them."""
-        future: asyncio.Future[Figures | Refused | StoreUnavailable]
-        future = asyncio.get_running_loop().create_future()
-
-        def settle(settled: list[tuple[Any, Any]], batch: Any) -> None:
-            del batch
-            if not future.done():
-                future.set_result(settled[0][1])
-
-        self.submit_scrape(info_hashes, passkey, settle, None)
-        outcome = await future
-        if isinstance(outcome, StoreUnavailable):
-            raise outcome
-        return outcome
+        future: asyncio.Future[Figures | Refused] = asyncio.get_running_loop().create_future()
+        self.submit_scrape(info_hashes, passkey, resolve, future)
+        return await future
 
     async def scrape_all(self, passkey: str = "") -> Figures | Refused:
         """The counts of every registered torrent, read in pages, without the torrents of shards that are unavailable;
@@ -414,14 +375,22 @@ class AllSwarms:
         files: Figures = {}
         for shard, swarms in zip(self._shards, self._all, strict=True):
             try:
-                found = await swarms.scrape_all(passkey)
+                async for hashes in _pages(shard):
+                    found = await swarms.scrapes.execute((hashes, passkey))
+                    if isinstance(found, Refused):
+                        return found
+                    files |= found
             except StoreUnavailable as error:
                 self._shards.leave_out([shard.number], error)
-                continue
-            if isinstance(found, Refused):
-                return found
-            files |= found
         return files
+
+
+async def _pages(shard: Shard) -> AsyncIterator[list[InfoHash]]:
+    """The registered torrents. The first page is empty, and only tells whether a passkey may read them."""
+    yield []
+    async for ids in pages_of_torrents(shard.connection, shard.keys):
+        known = await shard.connection.command("MGET", *map(shard.keys.torrent_id, ids)) if ids else []
+        yield [InfoHash(bytes.fromhex(text.decode())) for text in known if text]
 
 
 class _ScrapeOfShards:
