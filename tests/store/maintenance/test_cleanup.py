@@ -11,9 +11,8 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, Store, info_hash, peer_id, timeout_key, update
 from tests.store.maintenance.test_maintenance import cleanup, in_pages, lively, name_of, reindex
 from tracker.store.maintenance.maintenance import UNKNOWN, WRONG_TYPE
-from tracker.store.schema.table import KEYS, WORK
+from tracker.store.schema.table import KEYS, WORK, row_of
 from tracker.store.schema.table.cleanup import CHECKS
-from tracker.store.schema.table.matching import row_of
 from tracker.store.work.records import Project
 
 GONE = info_hash(77)

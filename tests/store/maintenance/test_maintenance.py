@@ -12,9 +12,8 @@ from tests.store.harness import Store, info_hash, update
 from tests.store.schema.test_keys import everything, rows_of
 from tracker.store.client.scripts import announce_library
 from tracker.store.maintenance.maintenance import OTHER_LIBRARIES, Finding, Maintenance
-from tracker.store.schema.table import KEYS
+from tracker.store.schema.table import KEYS, row_of
 from tracker.store.schema.table.cleanup import CHECKS, STATISTICS
-from tracker.store.schema.table.matching import row_of
 
 
 async def cleanup(store: Store, *, dry_run: bool = True) -> dict[str, Finding]:

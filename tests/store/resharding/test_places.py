@@ -10,8 +10,7 @@ from tests.store.resharding.conftest import Open, parts_of, reshard
 from tests.store.sharding.harness import hash_in
 from tracker.store.resharding.copying import Copying
 from tracker.store.schema.keys import KeySpec
-from tracker.store.schema.table import KEYS
-from tracker.store.schema.table.matching import row_of
+from tracker.store.schema.table import KEYS, row_of
 from tracker.store.schema.table.places import NAMED_BY, PLACES, Place, place_of
 
 TORRENTS = {"7": hash_in(1), "8": hash_in(2), "1030": hash_in(3, 5)}

@@ -20,7 +20,7 @@ from tracker.store.changes.changes import FIRST
 from tracker.store.layout import check_number
 from tracker.store.resharding.copying import Copying
 from tracker.store.resharding.parts import Found, Parts
-from tracker.store.schema.table.matching import row_of
+from tracker.store.schema.table import row_of
 from tracker.store.swarms.codec import OVER_SOCKET, Admitted
 
 HASHES = [hash_in(number % SHARDS, number) for number in range(12)]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tracker.store.schema.table import KEYS
-from tracker.store.schema.table.matching import row_of
+from tracker.store.schema.table import KEYS, row_of
 from tracker.store.schema.table.places import NAMED_BY, PLACES, Named, Place, place_of, torrent_in, torrent_of
 
 HASH = "ab" * 20

@@ -95,15 +95,11 @@ class Cluster(Topology):
         """After MOVED, the call can be repeated, and goes to the node that serves the slot now."""
         if isinstance(error, MovedError):
             host, _ = connection.server.address or self._first
-            self._use(connection, (error.host or host, error.port))
+            connection.use(self._server((error.host or host, error.port)))
             return True
         if isinstance(error, _NOT_SERVED):  # other nodes may have chosen another one for the slot
             connection.set_unavailable(error)
         return False
-
-    def _use(self, connection: Connection, address: Address) -> None:
-        if address != connection.server.address:
-            connection.use(self._server(address))
 
     async def follow(self) -> None:
         """Pings each node, so that a lost one is noticed also where nothing else is sent to it."""
@@ -137,7 +133,7 @@ class Cluster(Topology):
             raise StoreUnavailable("no node of the cluster says which nodes serve")
         for connection in self.connections:
             if primary := _primary(self._ranges, _slot(connection.prefix)):
-                self._use(connection, primary)
+                connection.use(self._server(primary))
         named = {address for _, addresses in maps for address in addresses}
         new = [each for each in sorted(named) if each not in self._addresses]
         self._addresses = deque([*new, *(each for each in self._addresses if each in named)])

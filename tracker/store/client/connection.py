@@ -371,6 +371,8 @@ class Connection:
 
     def use(self, server: Server) -> None:
         """Goes on at another server. Subscriptions end: the server that is left sends no events of the keys."""
+        if server is self.server:
+            return
         self.server.prefixes.discard(self.prefix)
         self.server = server
         server.serve(self.prefix)

@@ -13,9 +13,8 @@ from redis.exceptions import ResponseError
 from tracker.errors import StoreUnavailable
 from tracker.store.client.scripts import LIBRARIES, announce_library
 from tracker.store.schema.keys import pattern_of
-from tracker.store.schema.table import KEYS
+from tracker.store.schema.table import KEYS, row_of
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
-from tracker.store.schema.table.matching import row_of
 from tracker.store.sharding.shards import Shard, Shards, in_parts, scan
 from tracker.store.sharding.unavailable import note_unavailable_shards
 from tracker.store.torrents.name_index import Unlisted, list_torrents, unlisted

@@ -11,7 +11,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.client.server_info import read_info
 from tracker.store.layout import ALIVE_SECONDS, heartbeats
 from tracker.store.schema.keys import KeySpec, main_prefix_of, pattern_of
-from tracker.store.schema.table.matching import row_of
+from tracker.store.schema.table import row_of
 from tracker.store.sharding.shards import Place, Shard
 from tracker.store.store import Store
 

@@ -6,12 +6,12 @@ from binascii import hexlify, unhexlify
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from tracker.bittorrent import Accounts, Address, Digits, Endpoint, InfoHash, PeerId, unmap
 from tracker.store.client.pipe import Argument
-from tracker.store.swarms.rules import LiveRules, SwarmRules
+from tracker.store.swarms.rules import HIT_AND_RUN, LiveRules, SwarmRules
 from tracker.system.logger import Logger
 from tracker.wire.endpoint import SOCKET_LENGTH
 
@@ -41,6 +41,13 @@ _APPLIED = frozenset(("update", "early", "join", "leave")).__contains__
 _COUNTED = frozenset((*b"uUeEjJlL", 3, 4)).__contains__
 """Whether an announce whose reply begins with this byte or number counts for its user."""
 _ACCOUNTS: dict[Accounts, int] = {"off": 0, "optional": 1, "required": 2}
+_RULES = attrgetter(
+    *("max_gap", "max_credit", "accounts", "early", "give_below", "give_all", "memory", *HIT_AND_RUN),
+    *("min_timeout", "open", "max_user_credit", "credit_saved", "max_per_network_in_swarm", "max_per_network"),
+    *("bound_local_networks", "max_changes", "max_peers", "max_downloads", "warn_beyond_downloads", "own_peers"),
+    *("min_credit_interval", "lists_at_once", "lists_per_minute", "lists_per_day", "list_wait", "note_updates"),
+)
+"""The rules of all announces, in the order in which announce.lua reads them."""
 
 
 class _Numbers(dict[bytes, int]):
@@ -202,34 +209,8 @@ Call = tuple[Sequence[Update], Sequence[Admission | Refused], float, Argument]
 
 def pack_rules(rules: SwarmRules) -> bytes:
     """The rules of all announces, as announce.lua reads them: little-endian doubles, and ports in network order."""
-    numbers = (
-        rules.max_gap,
-        rules.max_credit,
-        _ACCOUNTS[rules.accounts],
-        rules.early,
-        rules.give_below,
-        rules.give_all,
-        rules.memory,
-        *rules.hit_and_run,
-        rules.min_timeout,
-        rules.open,
-        rules.max_user_credit,
-        rules.credit_saved,
-        rules.max_per_network_in_swarm,
-        rules.max_per_network,
-        rules.bound_local_networks,
-        rules.max_changes,
-        rules.max_peers,
-        rules.max_downloads,
-        rules.warn_beyond_downloads,
-        rules.own_peers,
-        rules.min_credit_interval,
-        rules.lists_at_once,
-        rules.lists_per_minute,
-        rules.lists_per_day,
-        rules.list_wait,
-        rules.note_updates,
-    )
+    max_gap, max_credit, accounts, *others = _RULES(rules)
+    numbers = (max_gap, max_credit, _ACCOUNTS[accounts], *others)
     ports = rules.untold_ports
     return struct.pack(f"<{len(numbers)}d", *numbers) + struct.pack(f">{len(ports)}H", *ports)
 
@@ -386,9 +367,7 @@ def _parse_other(kind: int, *parts: Any) -> Admission | Refused:
         return UNREGISTERED
     if kind == 2:
         return _with_unknown_passkey(parse(parts[0]))
-    if kind == 5:
-        return parse(parts[0])
-    if kind == 8:
+    if kind in (5, 8):
         return parse(parts[0])
     if kind in (4, 6):
         return (WithoutPeers if kind == 4 else WithoutSlot)(*parse(parts[0]))

@@ -14,7 +14,7 @@ from redis.exceptions import OutOfMemoryError
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.client.clock import ClockStepBack, OwnClock, StoreClock
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.sharding.shards import Shard, Shards, scan
+from tracker.store.sharding.shards import Part, Shard, Shards, scan
 from tracker.store.swarms.acknowledged import Acknowledged
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.torrents.name_index import list_torrents, page_of_torrents, pages_of_torrents, unlisted
@@ -112,7 +112,7 @@ class SweepStep:
     them."""
 
 
-class Reaping:
+class Reaping(Part):
     """The calls of the reaper for one prefix. ``clock`` gives epoch seconds, ``timer`` seconds that never jump."""
 
     def __init__(
@@ -123,13 +123,10 @@ class Reaping:
         clock: Callable[[], float],
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(shard, clock)
         self._shard = shard
         self._shards = shards
-        self._connection = shard.connection
-        self._scripts = shard.scripts
-        self._keys = shard.keys
         self._rules = rules
-        self._clock = clock
         self._timer = timer
         self._own_clock = OwnClock()
         self.acknowledged = Acknowledged()
@@ -359,7 +356,7 @@ class Reaping:
 
 async def begin_removal(shards: Shards, entry: str) -> None:
     """``entry``: of ``t:removing``."""
-    await shards.run(lambda shard: shard.scripts.begin_removal, {shard: [entry] for shard in shards})
+    await shards.run(lambda shard: shard.scripts.begin_removal, dict.fromkeys(shards, (entry,)))
 
 
 class Removals:
@@ -375,8 +372,8 @@ class Removals:
 
     async def end(self, prefix: bytes) -> None:
         """The peers of a client that is no longer denied are returned to others again."""
-        entry = f"client:{prefix.hex()}"
-        await self._shards.run(lambda shard: shard.scripts.end_removal, {shard: [entry] for shard in self._shards})
+        entries = dict.fromkeys(self._shards, (f"client:{prefix.hex()}",))
+        await self._shards.run(lambda shard: shard.scripts.end_removal, entries)
 
     async def pending(self, numbers: Sequence[int]) -> dict[Shard, list[str]]:
         """What is to be removed in shards with these numbers, as ``Reaping.remove`` takes it."""

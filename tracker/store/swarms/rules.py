@@ -3,6 +3,7 @@
 import struct
 from dataclasses import dataclass, replace
 from math import inf
+from operator import attrgetter
 from typing import Self
 
 from tracker.bittorrent import Accounts
@@ -11,6 +12,9 @@ TIMEOUT_INTERVALS = 1.5
 """A peer times out after so many of its intervals without an announce."""
 _LISTS_OF_A_SEEDER = 4
 """Seeders have a quarter of a user's budget of replies with peers: this much leaves them one reply."""
+
+HIT_AND_RUN = ("hnr_min_bytes", "hnr_threshold", "hnr_by_seed_time", "hnr_min_share", "hnr_ratio", "hnr_grace")
+"""When a download is a hit-and-run, in the order of hit_and_run_rules.lua."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +93,8 @@ class SwarmRules:
         return 0 if self.accounts == "off" else self.peer_memory
 
     @property
-    def hit_and_run(self) -> tuple[float, ...]:
-        """When a download is a hit-and-run, in the order of hit_and_run_rules.lua."""
-        return (
-            self.hnr_min_bytes,
-            self.hnr_threshold,
-            self.hnr_by_seed_time,
-            self.hnr_min_share,
-            self.hnr_ratio,
-            self.hnr_grace,
-        )
-
-    @property
     def packed_hit_and_run(self) -> bytes:
-        return struct.pack("<6d", *self.hit_and_run)
+        return struct.pack("<6d", *attrgetter(*HIT_AND_RUN)(self))
 
     def of_shard(self, shards: int) -> Self:
         """The rules of one shard of so many. Limits over all torrents are divided by the number of shards, but are
