@@ -120,7 +120,7 @@ class WorkFigures:
                 when: (await work.leaderboard.table(name, by, when or None, SHOWN_CLAIMANTS, 0))[0]
                 for when in periods_of(self._clock())
             }
-            by_bytes = [each.claimant for each in await work.leaderboard.top(name, "bytes", count=CHARTED_CLAIMANTS)]
+            by_bytes = [each for each, _ in await work.leaderboard.top(name, "bytes", count=CHARTED_CLAIMANTS)]
             charts = await work.leaderboard.charts(name, ["", *by_bytes])
             domain_bytes = await work.statistics.domain_bytes(name)
             (stats,) = await work.statistics.read([name])
@@ -163,12 +163,11 @@ class WorkFigures:
         board, statistics = self._store.work.leaderboard, self._store.work.statistics
         (stats,) = await statistics.read([project.name])
         counts = await board.top(project.name, "count", count=LISTED_CLAIMANTS)
-        by_bytes = await board.top(project.name, "bytes", count=LISTED_CLAIMANTS)
         return {
             "domain_bytes": await statistics.domain_bytes(project.name),
-            "downloader_bytes": {each.claimant: each.value for each in by_bytes},
-            "downloader_count": {each.claimant: each.value for each in counts},
-            "downloaders": [each.claimant for each in counts],
+            "downloader_bytes": dict(await board.top(project.name, "bytes", count=LISTED_CLAIMANTS)),
+            "downloader_count": dict(counts),
+            "downloaders": [claimant for claimant, _ in counts],
             "counts": counts_of(stats),
             "total_items": stats.wanted + stats.out + stats.done,
             "total_items_done": stats.done,

@@ -184,7 +184,7 @@ class Store(UserParts):
     def work(self) -> "Work":
         from tracker.store.work.work import Work  # noqa: PLC0415
 
-        return Work.on(self.shards, self.rules, self._clock)
+        return Work(self.shards, self.rules, self._clock)
 
     @cached_property
     def dht_nodes(self) -> "DhtNodes":

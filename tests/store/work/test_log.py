@@ -12,7 +12,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.scripts import Scripts
 from tracker.store.sharding.shards import Shard
 from tracker.store.work import periods
-from tracker.store.work.leaderboard import Leaderboard, Standing
+from tracker.store.work.leaderboard import Leaderboard
 from tracker.store.work.log import GROUP
 from tracker.store.work.projects import Projects
 
@@ -32,11 +32,11 @@ async def test_sums_follow_the_log_over_weeks_and_months(store: Store) -> None:
         await store.pass_time(20 * 86_400)
     await check_sums(store)
     top = await store.work.leaderboard.top("proj")
-    assert [(each.claimant, each.value) for each in top] == [("alice", 4), ("bob", 2)]
-    assert [each.value for each in await store.work.leaderboard.top("proj", "bytes")] == [4 * 2**40, 2 * 2**40]
+    assert top == [("alice", 4), ("bob", 2)]
+    assert [value for _, value in await store.work.leaderboard.top("proj", "bytes")] == [4 * 2**40, 2 * 2**40]
     month = (await store.work.leaderboard.top("proj", span="2027-02"))[0]
-    assert (month.claimant, month.value) == ("bob", 2)
-    assert await store.work.leaderboard.top("proj", span=periods.week_of(START)) == [Standing("alice", 3)]
+    assert month == ("bob", 2)
+    assert await store.work.leaderboard.top("proj", span=periods.week_of(START)) == [("alice", 3)]
     points, total = await store.work.leaderboard.charts("proj", ["alice", ""])
     assert [(point.items, point.bytes) for point in points] == [(3, 3 * 2**40), (4, 4 * 2**40)]
     assert (total[-1].items, total[-1].bytes) == (6, 6 * 2**40)
@@ -111,7 +111,7 @@ async def test_an_update_that_dies_counts_nothing_twice(store: Store) -> None:
                 pass
         await dying.close()
         await store.work.leaderboard.update("proj", 1)
-    assert [each.value for each in await store.work.leaderboard.top("proj")] == [7]
+    assert [value for _, value in await store.work.leaderboard.top("proj")] == [7]
     await check_sums(store)
 
 
@@ -126,7 +126,7 @@ async def test_entries_of_a_site_hold_up_no_leaderboard(store: Store) -> None:
     await finish(store, "alice", 1, data=5)
     await rank(store)
     top = await store.work.leaderboard.top("proj")
-    assert {each.claimant: each.value for each in top} == {"mallory": 2, "alice": 1}
+    assert dict(top) == {"mallory": 2, "alice": 1}
     assert await store.work.statistics.domain_bytes("proj") == {"data": 5}
 
 
@@ -139,7 +139,7 @@ async def test_trimming_never_passes_what_is_in_no_leaderboard(store: Store) -> 
             assert await store.work.leaderboard.update("proj", ranked) == ranked
         await projects.trim("proj")
         assert await store.redis.xlen(store.keys.work_log("proj")) == kept
-    assert (await store.work.leaderboard.top("proj"))[0].value == 6
+    assert (await store.work.leaderboard.top("proj"))[0][1] == 6
     assert await store.work.leaderboard.update("proj") == 0
 
 

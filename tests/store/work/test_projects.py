@@ -231,7 +231,7 @@ async def test_old_entries_are_deleted(store: Store) -> None:
     await store.pass_time(86_400 * 31 * 11)
     await store.work.projects.trim("proj")
     assert not await store.redis.exists(month)
-    assert (await store.work.leaderboard.top("proj"))[0].value == 1
+    assert (await store.work.leaderboard.top("proj"))[0][1] == 1
 
 
 async def test_nothing_is_lost_when_the_server_is_killed(start_server: Callable[..., Server]) -> None:

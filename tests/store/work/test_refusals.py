@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -218,7 +219,7 @@ async def test_what_claimants_may_add_to_a_project_is_bounded(store: Store) -> N
     for first in range(12):
         claim = await claimed(store, "alice")
         domains = {f"domain{10 * first + number}": 1 for number in range(10)}
-        sent = {"version": "1" * 9999, "user_agent": "\udcff" * 9999, "id_text": "x" * 9999}
+        sent: dict[str, Any] = {"version": "1" * 9999, "user_agent": "\udcff" * 9999, "id_text": "x" * 9999}
         assert (await store.work.claims.done("proj", "alice", claim.item, reported=domains, **sent)).counted
     await rank(store)
     assert len(await store.work.statistics.domain_bytes("proj")) == 100

@@ -46,4 +46,4 @@ async def test_a_report_repeated_a_hundred_times_at_once_counts_once(make_store:
     outcomes = Counter(result.outcome for result in await asyncio.gather(*reports))
     assert outcomes == {"done": 1, "duplicate": 99}
     await check_sums(stores[0])
-    assert (await stores[0].work.leaderboard.top("proj", "bytes"))[0].value == 5
+    assert (await stores[0].work.leaderboard.top("proj", "bytes"))[0][1] == 5

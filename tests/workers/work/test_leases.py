@@ -10,7 +10,6 @@ from tests.store.harness import Clock, Store, running
 from tests.store.work.harness import add, check_work, claimed, project
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.store.work.leaderboard import Standing
 from tracker.workers.work.leases import EVERY_SECONDS, LeaseWorker
 
 
@@ -85,7 +84,7 @@ async def test_leaderboards_are_updated_by_each_run(store: Store) -> None:
         assert (await store.work.claims.done("proj", "alice", (await claimed(store, "alice")).item)).counted
     assert await store.work.leaderboard.top("proj") == []
     await worker.run_once()
-    assert await store.work.leaderboard.top("proj") == [Standing("alice", 120)]
+    assert await store.work.leaderboard.top("proj") == [("alice", 120)]
 
 
 async def test_many_claims_that_end_together_are_ended_in_one_run(server: Server) -> None:

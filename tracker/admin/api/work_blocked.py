@@ -101,6 +101,6 @@ async def unblock(call: Call, project: ProjectText, query: UnblockQuery) -> None
 async def log(call: Call, project: ProjectText, query: LogQuery) -> BlockLog:
     """And reports with wrong domains. About the last 1,000 entries are kept."""
     await call.store.work.projects.get(project)
-    events = await call.store.work.blocks.log(project, query.limit, query.before or "+")
+    events = await call.store.work.blocks.log(project, query.limit, query.before or "")
     more = events[-1].id if len(events) == query.limit else None
     return BlockLog(items=[BlockRow.from_record(each) for each in events], next_before=more)

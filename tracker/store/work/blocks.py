@@ -7,8 +7,10 @@ from typing import Annotated
 
 from tracker.errors import ClientError
 from tracker.store.client.pipe import Argument
+from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part
+from tracker.store.work.log import LogEntry, newest_entries
 from tracker.store.work.records import check_claimant, known
 
 LOG_ENTRIES = 1000
@@ -60,13 +62,10 @@ class Blocks(Part):
         key = self._keys.work_blocked(project) if project else self._keys.work_blocked_everywhere()
         return sorted(who.decode("utf-8", "replace") for who in await self._connection.command("SMEMBERS", key))
 
-    async def log(self, project: str, count: int = 100, before: str = "+") -> list[BlockEvent]:
+    async def log(self, project: str, count: int = 100, before: str = "") -> list[BlockEvent]:
         """The newest events of a project first, older than the one with the id ``before``."""
-        end = before if before == "+" else f"({_stream_id(before)}"
-        entries = await self._connection.command(
-            "XREVRANGE", self._keys.work_blocked_log(project), end, "-", "COUNT", count
-        )
-        return [_event(id.decode(), fields) for id, fields in entries]
+        entries = await newest_entries(self._connection, self._keys.work_blocked_log(project), count, before)
+        return [_event(entry) for entry in entries]
 
 
 def check_blockable(who: str) -> str:
@@ -85,16 +84,7 @@ def check_blockable(who: str) -> str:
     return check_claimant(who)
 
 
-def _stream_id(text: str) -> str:
-    if not re.fullmatch(r"[0-9]{1,20}(-[0-9]{1,20})?", text, re.ASCII):
-        raise ClientError("not an id of a log entry")
-    return text
-
-
-def _event(id: str, fields: list[bytes]) -> BlockEvent:
-    texts = [field.decode("utf-8", "replace") for field in fields]
-    row = dict(zip(texts[::2], texts[1::2], strict=False))
-    at = int(row["at"]) / 1000 if row.get("at", "").isdecimal() else 0.0
-    return BlockEvent(
-        id, at, row.get("what", ""), row.get("who", ""), row.get("ip", ""), row.get("item", ""), row.get("bytes", "")
-    )
+def _event(entry: LogEntry) -> BlockEvent:
+    row = entry.fields
+    at = whole(row.get("at", "").encode()) / 1000
+    return BlockEvent(entry.id, at, *(row.get(name, "") for name in ("what", "who", "ip", "item", "bytes")))

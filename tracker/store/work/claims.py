@@ -7,7 +7,7 @@ within a few seconds.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Any
 
 from tracker.bittorrent import Endpoint
@@ -42,7 +42,6 @@ _PAGE = 500
 _MAX_QUESTIONS = 100
 _UNKNOWN = Endpoint(b"")
 log = Logger("tracker.work")
-_REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty": "empty"}
 
 
 class Claims(Part):
@@ -113,14 +112,20 @@ class Claims(Part):
         user_agent: str = "",
         reported: Mapping[str, Any] | None = None,
         id_text: str = "",
+        verified: tuple[int, int] | None = None,
     ) -> DoneResult:
         """The claimant reports that an item is done. ``reported`` holds bytes by domain, ``id_text`` what the claimant
-        wants to see in the log. Without a token the claim is found by its claimant.
+        wants to see in the log. Without a token the claim is found by its claimant. ``verified``: seconds and bytes,
+        where the tracker itself reports.
 
         Raises UnknownProject, and ClientError for an impossible name or number of bytes.
         """
-        texts = (item, token, *map(kept_text, (version, user_agent, id_text)))
-        return await self._done(project, claimant, address, texts, reported or {}, None)
+        by_domain = check_bytes(reported or {})
+        seconds, total = verified or (0, sum(by_domain.values()))
+        argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), item, token]
+        argv += (*map(kept_text, (version, user_agent, id_text)), int(verified is not None), seconds, total)
+        argv += (bytes_text(by_domain), domains_text(by_domain))
+        return DoneResult(known(await self._scripts.work_done(argv)).decode())
 
     async def complete(self, project: str, claimant: str, item: str, *, seconds: int, uploaded: int = 0) -> DoneResult:
         """The tracker has verified a claim: ``seconds`` of seed time, and ``uploaded`` bytes as reported. A claim that
@@ -128,25 +133,8 @@ class Claims(Part):
 
         Raises UnknownProject.
         """
-        texts = (item, "", "", "", "")
-        return await self._done(project, claimant, "", texts, {}, (max(0, seconds), min(max(0, uploaded), MAX_EXACT)))
-
-    async def _done(
-        self,
-        project: str,
-        claimant: str,
-        address: str,
-        texts: Sequence[str],
-        reported: Mapping[str, Any],
-        verified: tuple[int, int] | None,
-    ) -> DoneResult:
-        """``verified``: seconds and bytes, where the tracker itself reports."""
-        by_domain = check_bytes(reported)
-        seconds, total = verified or (0, sum(by_domain.values()))
-        argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), *texts]
-        argv += (int(verified is not None), seconds, total, bytes_text(by_domain), domains_text(by_domain))
-        answer = known(await self._scripts.work_done(argv))
-        return DoneResult(answer.decode())
+        verified = max(0, seconds), min(max(0, uploaded), MAX_EXACT)
+        return await self.done(project, claimant, item, verified=verified)
 
     async def release(self, project: str, claimant: str, item: str, *, token: str = "", address: str = "") -> bool:
         """The claimant gives an item back. False when it is not this claimant's, or the claimant is blocked.
@@ -176,15 +164,12 @@ class Claims(Part):
             page = await self.page(
                 project, cursor=cursor, count=_PAGE, claimant=claimant, item=item, prefix=prefix, older_than=older_than
             )
-            released += await self._take_back(project, page.entries)
+            argv: list[Argument] = [project, self._now(), 1, "", ""]
+            for claim in page.entries:
+                argv += (claim.item, claim.claimant, claim.token)
+            released += int(known(await self._scripts.work_release(argv)))
             if not (cursor := page.cursor):
                 return released
-
-    async def _take_back(self, project: str, claims: Sequence[Claim]) -> int:
-        argv: list[Argument] = [project, self._now(), 1, "", ""]
-        for claim in claims:
-            argv += (claim.item, claim.claimant, claim.token)
-        return int(known(await self._scripts.work_release(argv)))
 
     async def extend(self, project: str, claimant: str, item: str, token: str, *, address: str = "") -> float | None:
         """The claimant asks for more time: as much as for a new claim, and at most until ``claim_days`` after the
@@ -196,7 +181,8 @@ class Claims(Part):
         if not token:
             return None
         argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), item, token]
-        return _end_of(await self._scripts.work_extend(argv))
+        ends = known(await self._scripts.work_extend(argv))
+        return int(ends) / 1000 if ends.isdigit() else None
 
     async def lapse(self, project: str, max_claims: int = 500) -> int:
         """Ends claims whose lease ended, at most ``max_claims``, and returns how many. Also writes the counters of
@@ -277,17 +263,12 @@ class Claims(Part):
         ]
 
 
-def _end_of(answer: Any) -> float | None:
-    ends = known(answer)
-    return int(ends) / 1000 if ends.isdigit() else None
-
-
-def _refusal(reason: str, rest: Sequence[Any]) -> Refusal:
+def _refusal(reason: Refused, rest: Sequence[Any]) -> Refusal:
     if reason == "rate":
-        return Refusal("rate", retry_seconds=int(rest[0]) / 1000)
+        return Refusal(reason, retry_seconds=int(rest[0]) / 1000)
     if reason == "outdated":
-        return Refusal("outdated", min_version=rest[0].decode("utf-8", "replace"))
-    return Refusal(_REASONS[reason])
+        return Refusal(reason, min_version=rest[0].decode("utf-8", "replace"))
+    return Refusal(reason)
 
 
 def _sender(address: str) -> tuple[str, str]:
@@ -298,11 +279,9 @@ def _sender(address: str) -> tuple[str, str]:
         parsed = ip_address(address)
     except ValueError as error:
         raise ClientError("not an IP address") from error
-    if isinstance(parsed, IPv6Address):
-        if parsed.ipv4_mapped:
-            return str(parsed.ipv4_mapped), ""
-        return str(parsed), str(ip_network((parsed, 64), strict=False))
-    return str(parsed), ""
+    if isinstance(parsed, IPv4Address) or parsed.ipv4_mapped:
+        return str(getattr(parsed, "ipv4_mapped", parsed)), ""
+    return str(parsed), str(ip_network((parsed, 64), strict=False))
 
 
 def bytes_text(by_domain: Mapping[str, int]) -> str:

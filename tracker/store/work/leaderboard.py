@@ -19,14 +19,6 @@ MAX_POINTS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A claimant's place in a leaderboard."""
-
-    claimant: str
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
 class Rank:
     """A claimant's results in a period."""
 
@@ -60,11 +52,10 @@ class Leaderboard(Part):
 
     async def top(
         self, project: str, board: Board = "count", span: str | None = None, count: int = 100, offset: int = 0
-    ) -> list[Standing]:
-        """The first claimants by finished items, bytes reported or seconds verified."""
+    ) -> list[tuple[str, int]]:
+        """(claimant, number) of the first claimants by finished items, bytes reported or seconds verified."""
         key = self._key(project, board, span)
-        flat = await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES")
-        return [Standing(claimant, value) for claimant, value in ranked(flat)]
+        return ranked(await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES"))
 
     async def position(self, project: str) -> str:
         """The id of the last entry of the log that has been added; ``0-0`` before the first."""

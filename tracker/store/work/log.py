@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from redis.exceptions import ResponseError
 
 from tracker.errors import ClientError
+from tracker.store.client.connection import Connection
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.schema.record import Field
 from tracker.store.sharding.shards import Part, Shard
@@ -94,17 +95,12 @@ class Log(Part):
 
     async def newest(self, project: str, count: int = 20, before: str = "") -> list[LogEntry]:
         """The newest entries first, older than the one with the id ``before``."""
-        end = f"({check_id(before)}" if before else "+"
-        return _entries(
-            await self._connection.command("XREVRANGE", self._keys.work_log(project), end, "-", "COUNT", count)
-        )
+        return await newest_entries(self._connection, self._keys.work_log(project), count, before)
 
     async def after(self, project: str, id: str, count: int = 100) -> list[LogEntry]:
         """The entries that follow the one with this id, the oldest first."""
-        start = f"({check_id(id)}"
-        return _entries(
-            await self._connection.command("XRANGE", self._keys.work_log(project), start, "+", "COUNT", count)
-        )
+        key, start = self._keys.work_log(project), f"({check_id(id)}"
+        return _entries(await self._connection.command("XRANGE", key, start, "+", "COUNT", count))
 
     async def open_drain(self, project: str) -> None:
         """Keeps the log from here on until it is drained. What is in the log already will be drained too. Raises
@@ -141,9 +137,14 @@ class Log(Part):
     async def acknowledge(self, project: str, entries: Sequence[LogEntry]) -> None:
         """The entries are safe: they are not read again, and may be deleted."""
         if entries:
-            await self._connection.command(
-                "XACK", self._keys.work_log(project), GROUP, *(entry.id for entry in entries)
-            )
+            key = self._keys.work_log(project)
+            await self._connection.command("XACK", key, GROUP, *(entry.id for entry in entries))
+
+
+async def newest_entries(connection: Connection, key: str, count: int, before: str = "") -> list[LogEntry]:
+    """The newest entries of a log first, older than the one with the id ``before``. Raises ClientError."""
+    end = f"({check_id(before)}" if before else "+"
+    return _entries(await connection.command("XREVRANGE", key, end, "-", "COUNT", count))
 
 
 def check_id(text: str) -> str:

@@ -49,10 +49,9 @@ class Verification(Part):
     def __init__(
         self, shard: Shard, claims: Claims, rules: LiveRules, clock: Callable[[], float], facts: TorrentFacts
     ) -> None:
-        super().__init__(shard)
+        super().__init__(shard, clock)
         self._claims = claims
         self._rules = rules
-        self._clock = clock
         self._facts = facts
 
     async def count(self, project: str) -> int:

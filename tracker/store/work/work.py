@@ -1,8 +1,6 @@
 """Work distribution: projects hand out items to claimants under leases."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self
 
 from tracker.store.sharding.shards import Shards
 from tracker.store.swarms.rules import LiveRules
@@ -19,34 +17,18 @@ from tracker.store.work.torrent_states import TorrentFacts, TorrentStates
 from tracker.store.work.verification import Verification
 
 
-@dataclass(frozen=True, slots=True)
 class Work:
     """The parts of work distribution."""
 
-    projects: Projects
-    items: Items
-    claims: Claims
-    blocks: Blocks
-    log: Log
-    leaderboard: Leaderboard
-    policy: Policy
-    statistics: Statistics
-    sizes: Sizes
-    verification: Verification
-
-    @classmethod
-    def on(cls, shards: Shards, rules: LiveRules, clock: Callable[[], float]) -> Self:
+    def __init__(self, shards: Shards, rules: LiveRules, clock: Callable[[], float]) -> None:
         main, facts = shards.main, TorrentFacts(shards)
-        projects, claims = Projects(main, clock), Claims(main, clock, facts)
-        return cls(
-            projects,
-            Items(main, projects),
-            claims,
-            Blocks(main, clock),
-            Log(main, projects),
-            Leaderboard(main),
-            Policy(main, clock, TorrentStates(shards)),
-            Statistics(main),
-            Sizes(shards, clock),
-            Verification(main, claims, rules, clock, facts),
-        )
+        self.projects = Projects(main, clock)
+        self.items = Items(main, self.projects)
+        self.claims = Claims(main, clock, facts)
+        self.blocks = Blocks(main, clock)
+        self.log = Log(main, self.projects)
+        self.leaderboard = Leaderboard(main)
+        self.policy = Policy(main, clock, TorrentStates(shards))
+        self.statistics = Statistics(main)
+        self.sizes = Sizes(shards, clock)
+        self.verification = Verification(main, self.claims, rules, clock, facts)
