@@ -33,7 +33,7 @@ Reason = Literal[
     "unverified",
     "domains",
 ]
-__all__ = ["Claimant", "Granted", "Held", "Reason", "Refused", "Sender", "WorkRequests"]
+__all__ = ["Claimant", "Granted", "Held", "Project", "Reason", "Refused", "Sender", "WorkRequests"]
 _MAX_PASSKEY = 64
 _NEVER: Mapping[DoneOutcome, tuple[Reason, str]] = {
     "unknown": ("unknown item", "there is no such item"),

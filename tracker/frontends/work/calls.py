@@ -4,37 +4,24 @@ import math
 
 from aiohttp import web
 
-from tracker.core.work import Claimant, Granted, Held, WorkRequests
-from tracker.frontends.work.links import Links
+from tracker.core.work import Claimant, Granted, Held
 from tracker.frontends.work.replies import json_reply
-from tracker.frontends.work.requests import Fields, Senders, read_fields
+from tracker.frontends.work.requests import Fields, Handlers, read_fields
 
 OK = "OK\n"
 
 
-class Calls:
-    """``default`` is the project of paths without a name, ``body_seconds`` the time for a body."""
-
-    def __init__(self, work: WorkRequests, senders: Senders, links: Links, default: str, body_seconds: float) -> None:
-        self._work = work
-        self._senders = senders
-        self._links = links
-        self._default = default
-        self._body_seconds = body_seconds
-
-    def project(self, request: web.Request) -> str:
-        return request.match_info.get("project", self._default)
-
+class Calls(Handlers):
     async def _read(self, request: web.Request) -> tuple[Claimant, Fields]:
-        fields = await read_fields(request, self._body_seconds)
-        return await self._work.claimant(self.project(request), self._senders.sender(request, fields)), fields
+        fields = await read_fields(request, self.body_seconds)
+        return await self.work.claimant(self.project_name(request), self.senders.sender(request, fields)), fields
 
     async def request(self, request: web.Request) -> web.Response:
         claimant, fields = await self._read(request)
         return await self._grant(request, claimant, fields)
 
     async def _grant(self, request: web.Request, claimant: Claimant, fields: Fields) -> web.Response:
-        granted = await self._work.request(claimant, fields.text("version"), fields.free_bytes, fields.port)
+        granted = await self.work.request(claimant, fields.text("version"), fields.free_bytes, fields.port)
         if fields.text("api_version") != "2":
             return web.Response(text=granted.item)
         return json_reply(self._described(request, granted))
@@ -50,15 +37,15 @@ class Calls:
             return reply
         torrent = granted.torrent
         name, size = (torrent.name, torrent.size) if torrent else ("", None)
-        announce_url = self._links.announce_url(request, granted.passkey)
+        announce_url = self.links.announce_url(request, granted.passkey)
         return reply | {
             "info_hash": granted.item,
             "name": name,
             "size": size,
             "seeders": torrent.seeders if torrent else 0,
             "leechers": torrent.leechers if torrent else 0,
-            "magnet": self._links.magnet(granted.item, name, size, announce_url),
-            "torrent_url": self._links.torrent_url(granted.item),
+            "magnet": self.links.magnet(granted.item, name, size, announce_url),
+            "torrent_url": self.links.torrent_url(granted.item),
             "announce_url": announce_url,
             "seed_seconds": granted.seed_seconds,
         }
@@ -69,7 +56,7 @@ class Calls:
         return web.Response(text=OK)
 
     async def _done(self, claimant: Claimant, fields: Fields) -> None:
-        await self._work.done(
+        await self.work.done(
             claimant,
             fields.required("item"),
             token=fields.text("token"),
@@ -85,30 +72,30 @@ class Calls:
 
     async def release(self, request: web.Request) -> web.Response:
         claimant, fields = await self._read(request)
-        released = await self._work.release(claimant, fields.required("item"), fields.text("token"))
+        released = await self.work.release(claimant, fields.required("item"), fields.text("token"))
         return web.Response(text="Released OK.\n" if released else "Invalid item.\n")
 
     async def extend(self, request: web.Request) -> web.Response:
         claimant, fields = await self._read(request)
-        ends = await self._work.extend(claimant, fields.required("item"), fields.required("token"))
+        ends = await self.work.extend(claimant, fields.required("item"), fields.required("token"))
         return json_reply({"lease_ends": math.floor(ends)})
 
     async def upload(self, request: web.Request) -> web.Response:
         """Clients of 2019 ask where to upload, and then upload there."""
         claimant, _ = await self._read(request)
-        target = self._work.upload_target(claimant)
+        target = self.work.upload_target(claimant)
         return json_reply({"upload_target": target} if target else {})
 
     async def uploaded(self, request: web.Request) -> web.Response:
         """An upload server says that it has a file. The claimant reports the item itself."""
-        await read_fields(request, self._body_seconds)
-        await self._work.project(self.project(request))
+        await read_fields(request, self.body_seconds)
+        await self.project(request)
         return web.Response(text=OK)
 
     async def mine(self, request: web.Request) -> web.Response:
-        sender = self._senders.sender(request, Fields(), name=request.query.get("downloader", ""))
-        claimant = await self._work.claimant(self.project(request), sender)
-        return json_reply({"items": [_held(each, claimant) for each in await self._work.mine(claimant)]})
+        sender = self.senders.sender(request, Fields(), name=request.query.get("downloader", ""))
+        claimant = await self.work.claimant(self.project_name(request), sender)
+        return json_reply({"items": [_held(each, claimant) for each in await self.work.mine(claimant)]})
 
 
 def _held(held: Held, claimant: Claimant) -> dict[str, object]:

@@ -8,16 +8,18 @@ import re
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from tracker.bittorrent import Address
-from tracker.core.work import Refused, WorkRequests
-from tracker.core.work_figures import Finished, WorkFigures, periods_of
+from tracker.core.work import Refused
+from tracker.core.work_figures import Finished, periods_of
 from tracker.errors import StoreUnavailable
-from tracker.frontends.work.requests import Senders
+from tracker.frontends.work.requests import Handlers
 
 MAX_STREAMS = 2000
 MAX_PER_NETWORK = 8
@@ -30,7 +32,6 @@ PAGE = 100
 WRITE_SECONDS = 15.0
 """A client that reads nothing for this long is disconnected."""
 RECONNECT_MILLISECONDS = 3000
-STOPPING = web.AppKey("work_stopping", asyncio.Event)
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 
 Read = Callable[[str, int], Awaitable[Sequence[Finished]]]
@@ -123,41 +124,32 @@ class Tail:
             self.wake()
 
 
-class Live:
-    """GET live. ``default`` is the project of paths without a name."""
+@dataclass(eq=False)
+class Live(Handlers):
+    """GET live."""
 
-    def __init__(self, work: WorkRequests, figures: WorkFigures, senders: Senders, default: str) -> None:
-        self._work = work
-        self._figures = figures
-        self._senders = senders
-        self._default = default
+    def __post_init__(self) -> None:
         self._tails: dict[str, tuple[Tail, int]] = {}
         self._streams: Counter[Address] = Counter()
+        self._stopping = asyncio.Event()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        project = await self._work.project(request.match_info.get("project", self._default))
+        project = await self.project(request)
         last = request.headers.get("Last-Event-ID", request.query.get("after", ""))
         if last and not _ID.fullmatch(last):
             raise Refused("malformed", "Last-Event-ID is no id of the log")
-        address = self._senders.address(request)
+        address = self.senders.address(request)
         net = Address(address if len(address) == 4 else address[:8])
-        stopping = request.app[STOPPING]
-        if stopping.is_set() or self._streams.total() >= MAX_STREAMS or self._streams[net] >= MAX_PER_NETWORK:
+        if self._stopping.is_set() or self._streams.total() >= MAX_STREAMS or self._streams[net] >= MAX_PER_NETWORK:
             raise web.HTTPServiceUnavailable
         self._streams[net] += 1
         try:
-            newest = await self._figures.newest_id(project)
-
-            async def read(id: str, count: int) -> Sequence[Finished]:
-                return await self._figures.finished_after(project, id, count)
-
-            async def count() -> dict[str, Any]:
-                return await self._figures.counts(project)
-
+            newest = await self.figures.newest_id(project)
+            read, count = partial(self.figures.finished_after, project), partial(self.figures.counts, project)
             if not last or order_of(last) > order_of(newest):  # of a log that was restored or deleted since
                 last = newest
             with self._tail(project.name, read, newest, count) as tail:
-                return await _stream(request, tail, last, stopping)
+                return await _stream(request, tail, last, self._stopping)
         finally:
             self._streams -= Counter([net])
 
@@ -174,8 +166,9 @@ class Live:
             if users > 1:
                 self._tails[project] = tail, users - 1
 
-    def stop(self) -> None:
+    async def stop(self, _app: web.Application) -> None:
         """Ends all streams."""
+        self._stopping.set()
         for tail, _ in self._tails.values():
             tail.wake()
 

@@ -1,18 +1,19 @@
 """What is public of a project: figures, the state of an item, needed torrents, the page."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from email.utils import formatdate
 from importlib.resources import files
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from tracker.core.work import Refused, WorkRequests
-from tracker.core.work_figures import CACHED_SECONDS, Figures, Needed, WorkFigures, columns_of, counts_of
-from tracker.frontends.work.links import Links
+from tracker.core.work import Project, Refused
+from tracker.core.work_figures import CACHED_SECONDS, Figures, Needed, columns_of, counts_of
 from tracker.frontends.work.live import order_of, shown
 from tracker.frontends.work.rendering import FeedItem, environment, rss
 from tracker.frontends.work.replies import PRIVATE, json_reply
-from tracker.frontends.work.requests import Fields, Senders
+from tracker.frontends.work.requests import Fields, Handlers
 
 FEED_ITEMS = 50
 LISTED_ITEMS = 1000
@@ -26,71 +27,57 @@ POLICY = (
 STATIC: Mapping[str, str] = {"work.js": "text/javascript", "work.css": "text/css"}
 
 
-class Public:
-    """``default`` is the project of paths without a name."""
-
-    def __init__(self, work: WorkRequests, figures: WorkFigures, senders: Senders, links: Links, default: str) -> None:
-        self._work = work
-        self._figures = figures
-        self._senders = senders
-        self._links = links
-        self._default = default
+@dataclass(eq=False)
+class Public(Handlers):
+    def __post_init__(self) -> None:
         self._page = environment().get_template("project.html")
         folder = files("tracker.frontends.work") / "static"
         self._static = {name: folder.joinpath(name).read_bytes() for name in STATIC}
 
-    def _name(self, request: web.Request) -> str:
-        return request.match_info.get("project", self._default)
+    def shared(self, read: Callable[[Project], Awaitable[object]]) -> Handler:
+        """A handler that replies with what ``read`` returns, which is the same for all clients."""
 
-    async def stats(self, request: web.Request) -> web.Response:
-        project = await self._work.project(self._name(request))
-        return _shared(json_reply(await self._figures.stats(project)))
+        async def handle(request: web.Request) -> web.Response:
+            return _shared(json_reply(await read(await self.project(request))))
 
-    async def charts(self, request: web.Request) -> web.Response:
-        project = await self._work.project(self._name(request))
-        return _shared(json_reply(_charts(await self._figures.figures(project))))
+        return handle
 
-    async def figures(self, request: web.Request) -> web.Response:
+    async def charts(self, project: Project) -> dict[str, object]:
+        return _charts(await self.figures.figures(project))
+
+    async def of_page(self, project: Project) -> dict[str, object]:
         """What the page shows, for its script."""
-        project = await self._work.project(self._name(request))
-        return _shared(json_reply(_figures(await self._figures.figures(project))))
-
-    async def update_status(self, request: web.Request) -> web.Response:
-        project = await self._work.project(self._name(request))
-        return _shared(json_reply(await self._figures.update_status(project)))
+        return _figures(await self.figures.figures(project))
 
     async def item(self, request: web.Request) -> web.Response:
-        project = await self._work.project(self._name(request))
-        status, claimant = await self._figures.item(project, request.match_info["item"])
+        project = await self.project(request)
+        status, claimant = await self.figures.item(project, request.match_info["item"])
         return json_reply({"status": status, "downloader": claimant})
 
-    async def needed(self, request: web.Request) -> web.Response:
+    async def needed(self, project: Project) -> list[dict[str, object]]:
         """The open list, where the project has one."""
-        project = await self._work.project(self._name(request))
         if project.kind != "seeding" or not project.public:
             raise Refused("no project", "this project has no open list")
-        found = await self._figures.needed(project, LISTED_ITEMS)
-        return _shared(json_reply([_needed(each) for each in found]))
+        return [_needed(each) for each in await self.figures.needed(project, LISTED_ITEMS)]
 
     async def feed(self, request: web.Request) -> web.Response:
-        name = self._name(request)
-        sender = self._senders.sender(request, Fields(), passkey=request.query.get("passkey", ""))
-        project = await self._work.project(name)
+        sender = self.senders.sender(request, Fields(), passkey=request.query.get("passkey", ""))
+        project = await self.project(request)
         if project.kind != "seeding":
             raise Refused("no project", "this project has no feed")
         claimant = None
         if project.by_name and not project.public:
             raise Refused("no project", "this project has no feed")
         if not project.by_name and (sender.passkey or not project.public):
-            claimant = await self._work.claimant(name, sender)
-            await self._work.check_blocked(claimant)
+            claimant = await self.work.claimant(project.name, sender)
+            await self.work.check_blocked(claimant)
         max_size = _size(request.query.get("max_size"))
-        found = await self._figures.needed(
+        found = await self.figures.needed(
             project, FEED_ITEMS, claimant=claimant.id if claimant else "", max_size=max_size
         )
-        announce_url = self._links.announce_url(request, claimant.passkey if claimant else "")
+        announce_url = self.links.announce_url(request, claimant.passkey if claimant else "")
         items = [self._feed_item(each, announce_url) for each in found]
-        page = self._links.page_url(request, name)
+        page = self.links.page_url(request, project.name)
         reply = web.Response(body=rss(project.title or project.name, page, items))
         reply.headers["Content-Type"] = "application/rss+xml; charset=utf-8"
         reply.headers["Cache-Control"] = PRIVATE
@@ -99,22 +86,22 @@ class Public:
     def _feed_item(self, needed: Needed, announce_url: str | None) -> FeedItem:
         torrent = needed.torrent
         info_hash = torrent.info_hash.hex()
-        magnet = self._links.magnet(info_hash, torrent.name, torrent.size, announce_url)
+        magnet = self.links.magnet(info_hash, torrent.name, torrent.size, announce_url)
         return FeedItem(
             info_hash=info_hash,
             title=torrent.name or info_hash,
-            url=self._links.torrent_url(info_hash) or magnet,
+            url=self.links.torrent_url(info_hash) or magnet,
             size=torrent.size or 0,
             about=f"{torrent.seeders} seeders, {torrent.leechers} leechers",
             date=formatdate(torrent.added, usegmt=True) if torrent.added else "",
         )
 
     async def page(self, request: web.Request) -> web.Response:
-        project = await self._work.project(self._name(request))
-        figures = await self._figures.figures(project)
+        project = await self.project(request)
+        figures = await self.figures.figures(project)
         text = self._page.render(
             project=project,
-            url=self._links.page_url(request, project.name).rstrip("/"),
+            url=self.links.page_url(request, project.name).rstrip("/"),
             stats=figures.stats,
             ranks=figures.ranks,
             columns=columns_of(project),
@@ -129,7 +116,7 @@ class Public:
 
     async def to_page(self, request: web.Request) -> web.Response:
         """The links of the page are relative to its own folder."""
-        project = await self._work.project(self._name(request))
+        project = await self.project(request)
         return web.Response(status=308, headers={"Location": f"/{project.name}/"})
 
     async def static(self, request: web.Request) -> web.Response:
@@ -143,15 +130,12 @@ class Public:
 
 def _charts(figures: Figures) -> dict[str, object]:
     """Sums over time in the form of 2020: a point is [epoch s, sum]."""
+    of_claimants = figures.charts.items()
     return {
         "items_done_chart": [[point.at, point.items] for point in figures.chart],
         "bytes_chart": [[point.at, point.bytes] for point in figures.chart],
-        "downloader_chart": {
-            name: [[point.at, point.bytes] for point in points] for name, points in figures.charts.items()
-        },
-        "downloader_items_chart": {
-            name: [[point.at, point.items] for point in points] for name, points in figures.charts.items()
-        },
+        "downloader_chart": {name: [[each.at, each.bytes] for each in points] for name, points in of_claimants},
+        "downloader_items_chart": {name: [[each.at, each.items] for each in points] for name, points in of_claimants},
     }
 
 

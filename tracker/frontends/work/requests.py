@@ -12,8 +12,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 
 from tracker.bittorrent import Address
-from tracker.core.work import Refused, Sender
+from tracker.core.work import Project, Refused, Sender, WorkRequests
+from tracker.core.work_figures import WorkFigures
 from tracker.frontends.work.connections import Connection
+from tracker.frontends.work.links import Links
 from tracker.refusals import ADDRESS_HIDDEN
 from tracker.wire.endpoint import format_address
 from tracker.wire.proxy import TrustedProxies, named_client
@@ -135,3 +137,23 @@ class Senders:
             passkey=bearer[1] if bearer else fields.text("passkey") or passkey,
             user_agent=request.headers.get("User-Agent", ""),
         )
+
+
+@dataclass(eq=False)
+class Handlers:
+    """What the handlers of requests need. ``default`` is the project of paths without a name, ``body_seconds`` the time
+    for a body."""
+
+    work: WorkRequests
+    figures: WorkFigures
+    senders: Senders
+    links: Links
+    default: str
+    body_seconds: float
+
+    def project_name(self, request: web.Request) -> str:
+        return request.match_info.get("project", self.default)
+
+    async def project(self, request: web.Request) -> Project:
+        """Raises Refused."""
+        return await self.work.project(self.project_name(request))

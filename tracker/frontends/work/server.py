@@ -1,31 +1,28 @@
 """The listener of work distribution: its aiohttp application and sockets."""
 
-import asyncio
 import contextlib
 import functools
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from tracker.bittorrent import Address
 from tracker.core.refusals import Failures
 from tracker.core.work import Refused, WorkRequests
 from tracker.core.work_figures import WorkFigures
+from tracker.core.work_limits import WorkLimits
 from tracker.errors import StoreUnavailable
 from tracker.frontends.work.calls import Calls
 from tracker.frontends.work.connections import Limits, Server
 from tracker.frontends.work.links import Links
-from tracker.frontends.work.live import STOPPING, Live
+from tracker.frontends.work.live import Live
 from tracker.frontends.work.public import Public
 from tracker.frontends.work.replies import PRIVATE, refusal
 from tracker.frontends.work.requests import MAX_BODY_BYTES, Senders
 from tracker.refusals import Refusal
 from tracker.settings.model import Settings
-from tracker.settings.site import WorkSettings
 from tracker.system.aiohttp_connection import accepting, describe
 from tracker.system.listeners import open_listeners
 from tracker.system.logger import Logger
@@ -38,18 +35,12 @@ PROJECT = "/{project:[-_0-9A-Za-z]+}"
 log = Logger("tracker.work")
 
 
-class AddressLimit(Protocol):
-    """The part of core/work_limits.py that is used here."""
-
-    def wait_seconds(self, address: Address, now: float) -> float: ...
-
-
 @contextlib.asynccontextmanager
 async def serve_work(
     work: WorkRequests,
     figures: WorkFigures,
     settings: Settings,
-    address_limit: AddressLimit,
+    address_limit: WorkLimits,
     failures: Failures,
     *,
     listening: Sequence[str] = (),
@@ -67,8 +58,10 @@ async def serve_work(
     def refused(text: str) -> None:
         failures.count(Refusal(text).label, "other")
 
-    senders, links = Senders(proxies, refused), Links(settings, listening)
-    app = make_app(work, figures, settings.work, senders, address_limit, links, clock, limits)
+    senders = Senders(proxies, refused)
+    guard = _guard(senders, address_limit, clock, legacy_status=settings.work.legacy_status)
+    shared = (work, figures, senders, Links(settings, listening), settings.work.default, limits.body_seconds)
+    app = make_app(Calls(*shared), Public(*shared), Live(*shared), guard)
     listeners = await open_listeners(settings.work.listen)
     protocol = settings.http.proxy_protocol
     build = functools.partial(Server, limits=limits, proxies=proxies, refused=refused, proxy_protocol=protocol)
@@ -76,28 +69,9 @@ async def serve_work(
         yield tuple(listener.address for listener in listeners)
 
 
-def make_app(
-    work: WorkRequests,
-    figures: WorkFigures,
-    settings: WorkSettings,
-    senders: Senders,
-    address_limit: AddressLimit,
-    links: Links,
-    clock: Callable[[], float],
-    limits: Limits,
-) -> web.Application:
-    guard = _guard(senders, address_limit, clock, legacy_status=settings.legacy_status)
+def make_app(calls: Calls, public: Public, live: Live, guard: Middleware) -> web.Application:
     app = web.Application(middlewares=[guard], client_max_size=MAX_BODY_BYTES)
-    app[STOPPING] = stopping = asyncio.Event()
-
-    async def stop(_app: web.Application) -> None:
-        stopping.set()
-        live.stop()
-
-    app.on_shutdown.append(stop)
-    calls = Calls(work, senders, links, settings.default, limits.body_seconds)
-    public = Public(work, figures, senders, links, settings.default)
-    live = Live(work, figures, senders, settings.default)
+    app.on_shutdown.append(live.stop)
     app.add_routes(
         [
             web.get("/static/{file}", public.static),
@@ -105,7 +79,7 @@ def make_app(
             web.post(PROJECT, _nothing),  # /request and the like, without a default project
         ]
     )
-    for base in (PROJECT, *([""] if settings.default else [])):
+    for base in (PROJECT, *([""] if public.default else [])):
         app.add_routes(_routes(base, calls, public, live))
     app.on_response_prepare.append(_add_headers)
     return app
@@ -121,13 +95,13 @@ def _routes(base: str, calls: Calls, public: Public, live: Live) -> list[web.Abs
         web.post(f"{base}/upload", calls.upload),
         web.post(f"{base}/uploaded", calls.uploaded),
         web.get(f"{base}/mine", calls.mine),
-        web.get(f"{base}/stats.json", public.stats),
-        web.get(f"{base}/figures.json", public.figures),
-        web.get(f"{base}/charts.json", public.charts),
-        web.get(f"{base}/update-status.json", public.update_status),
+        web.get(f"{base}/stats.json", public.shared(public.figures.stats)),
+        web.get(f"{base}/figures.json", public.shared(public.of_page)),
+        web.get(f"{base}/charts.json", public.shared(public.charts)),
+        web.get(f"{base}/update-status.json", public.shared(public.figures.update_status)),
         web.get(f"{base}/items/{{item:.+}}.json", public.item),
         web.get(f"{base}/feed.rss", public.feed),
-        web.get(f"{base}/needed.json", public.needed),
+        web.get(f"{base}/needed.json", public.shared(public.needed)),
         web.get(f"{base}/live", live.handle, allow_head=False),
         web.get(f"{base}/", public.page),
     ]
@@ -145,7 +119,7 @@ async def _add_headers(_request: web.Request, response: web.StreamResponse) -> N
 
 
 def _guard(
-    senders: Senders, address_limit: AddressLimit, clock: Callable[[], float], *, legacy_status: bool
+    senders: Senders, address_limit: WorkLimits, clock: Callable[[], float], *, legacy_status: bool
 ) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
