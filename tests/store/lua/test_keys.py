@@ -69,7 +69,8 @@ BEYOND: dict[str, str] = {
     "stats:failures stats:outbox_dropped",
     "count_before": "*",
     "count_hits": "limits limits:*",
-    "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting stats:outbox_dropped",
+    "count_unique": "countries.*.users hll:* i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
+    "stats:outbox_dropped",
     "decide_hit_and_runs": "changed changes gap groups heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "delete_user": "copies copies:rows copies:version deleting groups i:hnr i:hnr_pending i:user_* i:user_name "
     "removing u:* u:*:active user:* users",
@@ -88,8 +89,6 @@ BEYOND: dict[str, str] = {
     "end_removal": "deleting groups removing removing:torrents u:* u:*:active user:*",
     "enqueue": "job job:* q q:*: q:*:limits",
     "enqueue_slot": "job job:* q q:*: q:*:limits q:*:slot",
-    "estimate_unique": "countries.*.users hll:* i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
-    "stats:outbox_dropped",
     "extend": "q:*:running",
     "finish": "job:* q:*:",
     "forget_markers": "* unique:forgotten",

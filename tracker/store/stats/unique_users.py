@@ -104,15 +104,15 @@ class UniqueUsers:
     async def _count_in(self, shard: Shard, batch: Sequence[UniqueUserEvent], now: float, max_outbox: int) -> int:
         if not batch:
             return 0
-        rules, scripts = self._rules, shard.scripts
+        rules = self._rules
         month, until = month_of(now), int(month_start(now, 1 + MONTHS_KEPT).timestamp())
         argv: list[Argument] = [int(now), month, until]
-        nearly_full = rules.mode != "hyperloglog" and await self._memory[shard].nearly_full()
+        estimates = rules.mode == "hyperloglog"
+        nearly_full = not estimates and await self._memory[shard].nearly_full()
         flags = (rules.export_torrents, rules.export_places, nearly_full)
-        argv += [max_outbox, *map(int, flags), " ".join(SCOPES[1:]), *map(self._pack, batch)]
-        script = scripts.estimate_unique if rules.mode == "hyperloglog" else scripts.count_unique
+        argv += [max_outbox, *map(int, flags), " ".join(SCOPES[1:]), int(estimates), *map(self._pack, batch)]
         try:
-            new, failed, skipped = await script(argv)
+            new, failed, skipped = await shard.scripts.count_unique(argv)
         except OutOfMemoryError:
             if not nearly_full:
                 raise
