@@ -33,7 +33,6 @@ HELD_BY: dict[str, tuple[str, ...]] = {
     "cli/progress.py": ("cli/test_imports.py",),
     "core": ("core/test_announce.py",),
     "core/work.py": ("frontends/work/test_calls.py",),
-    "core/work_limits.py": ("frontends/work/test_server.py",),
     "doctor": ("doctor/test_checks.py", "doctor/test_replicas.py"),
     "frontends/http": ("frontends/http/test_server.py",),
     "frontends/work": ("frontends/work/test_calls.py", "frontends/work/test_public.py"),

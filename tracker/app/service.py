@@ -23,10 +23,10 @@ from tracker.app.dht import DhtRuntime, open_dht
 from tracker.app.join_events import JoinEvents, open_joins
 from tracker.app.web import NO_WEB_PROCESS, Readiness, open_udp_sockets, open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
+from tracker.core.rate_limits import WorkLimits
 from tracker.core.refusals import Failures
 from tracker.core.work import WorkRequests
 from tracker.core.work_figures import WorkFigures
-from tracker.core.work_limits import WorkLimits
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.frontends.work.server import serve_work
 from tracker.runtime.context import RuntimeContext, open_context

@@ -23,13 +23,14 @@ from tracker.bittorrent import Accounts, Address, Announce, Event, is_routable
 from tracker.core.request_counts import LocalCounts, RegularAnnounces, Sketch, network
 from tracker.refusals import Refusal, SilentlyDropped
 from tracker.settings.public import LimitSettings
+from tracker.settings.reload import LiveSettings
 from tracker.store.access.rate_limits import MAX_STATES, Hit, RateLimitState
 from tracker.store.stats.counters import Counters
 
 THROTTLE, REJECT, DROP = 1, 2, 3
 STAGES = {THROTTLE: "softened", REJECT: "refused", DROP: "dropped"}
 """The stages by their names in counters: a longer interval and fewer peers; a failure; no reply at all."""
-PEER, TORRENT, JOINS, ADDRESS, PASSKEYS = "peer", "torrent", "joins", "address", "passkeys"
+PEER, TORRENT, JOINS, ADDRESS, PASSKEYS, WORK = "peer", "torrent", "joins", "address", "passkeys", "work"
 THROTTLED_PEERS = 10
 """The maximum number of peers in a throttled reply, which also names a longer interval (intervals.py)."""
 MAX_SUBJECTS = 4096
@@ -115,10 +116,10 @@ class Limits:
     """The limits of one process. ``strict``: some subject exceeds a limit, so every request must be checked.
     ``alone``: the store is unavailable, and this process uses its own counts."""
 
+    max_sent = MAX_SENT
+
     def __init__(self, settings: LimitSettings, *, accounts: Accounts) -> None:
         self.strict = self.alone = False
-        self.max: dict[str, int] = {}
-        """Maximum hits a minute, by limit."""
         self._counts_guesses = accounts != "off"
         self._guesses = bytearray(_CELLS)
         self.valid_passkeys = bytearray(_KNOWN_CELLS if self._counts_guesses else 1)
@@ -148,19 +149,22 @@ class Limits:
         self._exempt = tuple(map(whole_network, settings.exempt))
         self.exempts = bool(self._exempt)
         self._all_addresses = settings.private_addresses
-        self.max |= {
-            PEER: settings.peer_announces_minute,
-            TORRENT: settings.torrent_announces_minute,
-            JOINS: settings.joins_minute,
-            ADDRESS: settings.address_requests_minute,
-        }
-        if self._counts_guesses:
-            self.max[PASSKEYS] = settings.unknown_passkeys_minute
+        self.max = self._allowed(settings)
         self._sketches = {limit: Sketch(allowed) for limit, allowed in self.max.items()} if self.enabled else {}
         if not self.enabled:
             self._hits.clear()
             self._local = LocalCounts()
             self.learn(())
+
+    def _allowed(self, settings: LimitSettings) -> dict[str, int]:
+        """Maximum hits a minute, by limit."""
+        guesses = {PASSKEYS: settings.unknown_passkeys_minute} if self._counts_guesses else {}
+        return guesses | {
+            PEER: settings.peer_announces_minute,
+            TORRENT: settings.torrent_announces_minute,
+            JOINS: settings.joins_minute,
+            ADDRESS: settings.address_requests_minute,
+        }
 
     # Counting
 
@@ -286,11 +290,11 @@ class Limits:
     def take(self) -> list[Hit]:
         """The hits since the last call, without exempt networks."""
         self.count_noted()
-        for net, number in self._regular.take(self.max[ADDRESS] // _REGULAR_SHARE):
+        for net, number in self._regular.take(self.max.get(ADDRESS, 0) // _REGULAR_SHARE):
             if self._counts(Address(net if len(net) == 4 else net + bytes(8))):
                 self._add(ADDRESS, net, number)
         taken, self._hits = self._hits, {}
-        largest = nlargest(MAX_SENT, taken.items(), key=lambda item: item[1])
+        largest = nlargest(self.max_sent, taken.items(), key=lambda item: item[1])
         hits = [
             Hit(limit, subject_text(key), number)
             for (limit, key), number in largest
@@ -361,6 +365,33 @@ class Limits:
     def known(self) -> int:
         """The number of stages in force."""
         return len(self._decisions) + len(self._guessing)
+
+
+class WorkLimits(Limits):
+    """The limit on requests of one address to the listener of work distribution."""
+
+    max_sent = MAX_SUBJECTS
+
+    def __init__(self, live: LiveSettings) -> None:
+        self._live = live
+        super().__init__(live.current.limits, accounts="off")
+
+    def _allowed(self, settings: LimitSettings) -> dict[str, int]:
+        return {WORK: settings.work_requests_minute}
+
+    def wait_seconds(self, address: Address, now: float) -> float:
+        """Counts a request at ``now`` (epoch s). Returns for how long its address gets nothing; 0: it is answered."""
+        self.apply_settings(self._live.current.limits)
+        if not address or not self._counts(address):
+            return 0.0
+        net = network(address)
+        self._hit(WORK, net)
+        found = self._decisions.get(net)
+        return 0.0 if found is None else max(0.0, found.until - now)
+
+    def networks_to_count(self) -> list[bytes]:
+        """None: the limit does not depend on an address's peers."""
+        return []
 
 
 def to_error(decision: Decision) -> Refusal:

@@ -7,7 +7,6 @@ from functools import partial
 from redis.exceptions import RedisError
 
 from tracker.core.rate_limits import Limits
-from tracker.core.work_limits import WorkLimits
 from tracker.errors import StoreUnavailable
 from tracker.store.access.client_lists import STALE_SECONDS, AllowListCache, DenyList, DenyListCache
 from tracker.store.access.rate_limits import WINDOW_SECONDS, RateLimitState, RateLimitStore
@@ -68,7 +67,7 @@ log = Logger("tracker")
 
 
 async def share_limits(
-    limits: Limits | WorkLimits, store: RateLimitStore, clock: Callable[[], float], pause_seconds: float = SHARE_SECONDS
+    limits: Limits, store: RateLimitStore, clock: Callable[[], float], pause_seconds: float = SHARE_SECONDS
 ) -> None:
     """Shares every ``pause_seconds`` until cancelled."""
     window, logged_at = clock() // WINDOW_SECONDS, clock() - _LOG_SECONDS
@@ -89,7 +88,7 @@ async def share_limits(
     await forever(share, pause_seconds)
 
 
-async def share_once(limits: Limits | WorkLimits, store: RateLimitStore, now: float) -> list[RateLimitState]:
+async def share_once(limits: Limits, store: RateLimitStore, now: float) -> list[RateLimitState]:
     """The states by the hits of all processes; none while the store is unavailable, when this process decides alone."""
     hits = limits.take()
     try:

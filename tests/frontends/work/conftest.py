@@ -16,10 +16,10 @@ import orjson
 import pytest
 
 from tests.store.harness import ALICE, BOB, Store, running
+from tracker.core.rate_limits import WorkLimits
 from tracker.core.refusals import Failures
 from tracker.core.work import WorkRequests
 from tracker.core.work_figures import WorkFigures
-from tracker.core.work_limits import WorkLimits
 from tracker.frontends.work.connections import Limits
 from tracker.frontends.work.server import serve_work
 from tracker.settings.announces import AnnounceSettings

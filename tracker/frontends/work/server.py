@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from tracker.core.rate_limits import WorkLimits
 from tracker.core.refusals import Failures
 from tracker.core.work import Refused, WorkRequests
 from tracker.core.work_figures import WorkFigures
-from tracker.core.work_limits import WorkLimits
 from tracker.errors import StoreUnavailable
 from tracker.frontends.work.calls import Calls
 from tracker.frontends.work.connections import Limits, Server
